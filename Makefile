@@ -1,0 +1,53 @@
+# Every target sets up what it needs; the second run is quick. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help up test check unit bench lock claude-code system-deps clean
+
+BIN := .venv/bin
+LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.venv/.run-stamp: requirements.lock requirements-build.lock pyproject.toml scripts/setup
+	@sh scripts/setup run
+
+.venv/.dev-stamp: $(LOCKS) pyproject.toml scripts/setup
+	@sh scripts/setup dev
+
+up: .venv/.run-stamp ## Start broker, hub and collector, and print the dashboard's URL
+	@sh scripts/system-deps run
+	@$(BIN)/adsum up $(ARGS)
+
+test: .venv/.dev-stamp ## Everything CI runs: check, then all tests with coverage
+	@sh scripts/system-deps test
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'
+	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }
+
+check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored assets
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	@if [ -f scripts/vendor.py ]; then $(BIN)/python scripts/vendor.py --check; fi
+
+unit: .venv/.dev-stamp ## Only the quick tests, which need no server and no browser
+	$(BIN)/pytest -q tests/unit $(ARGS)
+
+bench: .venv/.dev-stamp ## Measure the way from hook to browser beside a bare pipe
+	$(BIN)/python -m bench.latency $(ARGS)
+
+lock: .venv/.dev-stamp ## Resolve the dependencies anew; UPGRADE=1 takes newer versions
+	@sh scripts/lock $(if $(UPGRADE),--upgrade)
+
+claude-code: .venv/.dev-stamp ## Install the Claude Code CLI from npm into .rig/, for tests/real_cli
+	@$(BIN)/python -c 'from tests.real_cli.cli_rig import claude_binary; print(claude_binary())'
+
+system-deps: ## Install Redis, Chromium, tmux and docker-compose with apt (as root), for the tests
+	@sh scripts/system-deps test
+
+clean: ## Remove the environment and every cache; never your sessions' data
+	rm -rf .venv .rig .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage-report.txt dist build

@@ -1,0 +1,67 @@
+"""What CI=true changes: the skips that are a convenience on a laptop are failures there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+FORBIDDEN = {
+    "test_in_the_body": "import pytest\ndef test_x(): pytest.skip('no server')\n",
+    "test_by_mark": "import pytest\n@pytest.mark.skip(reason='no server')\ndef test_x(): ...\n",
+    "test_in_a_fixture": (
+        "import pytest\n@pytest.fixture\ndef redis(): pytest.skip('no server')\n"
+        "def test_x(redis): ...\n"
+    ),
+    "test_whole_module": "import pytest\npytest.skip('no server', allow_module_level=True)\n",
+    "test_missing_import": "import pytest\npytest.importorskip('no_server')\n",
+}
+ALLOWED = {
+    "test_npm": "import pytest\ndef test_x(): pytest.skip('claude-code from npm: not there')\n",
+    "test_expected": "import pytest\n@pytest.mark.xfail\ndef test_x(): raise AssertionError\n",
+    "test_passing": "def test_x(): ...\n",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The report of one run with CI=true and of one without, over all the files above."""
+    folder = tmp_path_factory.mktemp("gate")
+    shutil.copy(ROOT / "conftest.py", folder / "conftest.py")
+    for name, source in {**FORBIDDEN, **ALLOWED}.items():
+        (folder / f"{name}.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "--rootdir", "."]
+    command += ["--continue-on-collection-errors", "."]
+    return {
+        ci: subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "CI": ci},
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        for ci in ("true", "")
+    }
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_a_skip_fails_in_ci_and_names_its_reason(run: dict[str, str], name: str) -> None:
+    assert re.search(rf"^(FAILED|ERROR) {name}\.py", run["true"], re.MULTILINE)
+    assert re.search(rf"{name}\.py:\d+: skipped, which CI does not allow: .*no.server", run["true"])
+
+
+def test_in_ci_only_the_cli_from_npm_may_be_missing(run: dict[str, str]) -> None:
+    assert "claude-code from npm: not there" in run["true"]
+    assert "1 failed, 1 passed, 1 skipped, 1 xfailed, 4 errors" in run["true"]
+
+
+def test_on_a_laptop_every_skip_stays_a_skip(run: dict[str, str]) -> None:
+    assert "1 passed, 6 skipped, 1 xfailed" in run[""]
