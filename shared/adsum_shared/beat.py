@@ -1,0 +1,42 @@
+"""The heartbeat: renewed by the loop that publishes, so it means ready, not merely alive."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """at: host wall clock, ms. seq: highest number in the spool, sent: highest in the stream.
+
+    fingerprint tells machines apart that share a copied state directory. stopping: a clean
+    shutdown, so the host may be called offline at once. witnesses: name -> one word of health.
+    """
+
+    host_id: str
+    label: str
+    at: int
+    nonce: str
+    spool_id: str
+    seq: int = 0
+    sent: int = 0
+    version: str | None = None
+    fingerprint: str | None = None
+    agent_version: str | None = None
+    stopping: bool = False
+    problem: str | None = None
+    witnesses: dict[str, str] | None = None
+
+
+_decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)
+
+
+def encode_beat(beat: Beat) -> bytes:
+    return msgspec.json.encode(beat)
+
+
+def decode_beat(raw: bytes) -> Beat | None:
+    """None for what is no heartbeat: a foreign value must not stop a hub."""
+    try:
+        return _decoder.decode(raw)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,321 @@
+"""Signals: the agent-neutral vocabulary in which every witness reports what a session did or met.
+
+A signal is one frozen struct per kind; on the wire it is a flat JSON object whose `kind` names the
+struct. Kinds this version does not know decode to `UnknownSignal` and are encoded again unchanged,
+so an older hub passes on what a newer collector says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+Source = Literal["hook", "transcript", "registry", "process", "statusline", "hub"]
+RequestKind = Literal["permission", "question", "plan", "dialog"]
+ChildKind = Literal["agent", "shell", "monitor", "workflow", "cron"]
+
+
+class Signal(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="kind",
+    tag="signal",
+    gc=False,
+):
+    """What every signal carries. `host_id`, `spool_id` and `seq` belong to the batch it came in.
+
+    at: when it happened, `seen`: when the collector learned of it; both milliseconds of the
+    *host's* wall clock. agent_id: the subagent it happened in, None for the main agent.
+    prompt_id: the agent's own name of the turn, where it gives one.
+    """
+
+    session_id: str
+    at: int
+    seen: int
+    source: Source = "hook"
+    agent: str = "claude_code"
+    agent_id: str | None = None
+    prompt_id: str | None = None
+    v: int = 1
+
+
+class SessionStarted(Signal, frozen=True, kw_only=True, tag="session.started"):
+    reason: str = "startup"  # startup, resume, clear, compact, fork
+
+
+class SessionEnded(Signal, frozen=True, kw_only=True, tag="session.ended"):
+    reason: str = "other"
+
+
+class ProcessSeen(Signal, frozen=True, kw_only=True, tag="process.seen"):
+    """The session's process. started: its start time in ms of host wall clock, 0 if unknown."""
+
+    pid: int
+    started: int = 0
+
+
+class ProcessGone(Signal, frozen=True, kw_only=True, tag="process.gone"):
+    pid: int
+    started: int = 0
+
+
+class PromptSubmitted(Signal, frozen=True, kw_only=True, tag="prompt.submitted"):
+    """origin `system`: not a human turn, e.g. a background task reporting back."""
+
+    origin: Literal["typed", "queued", "system"] = "typed"
+    text: str | None = None
+
+
+class PromptDequeued(Signal, frozen=True, kw_only=True, tag="prompt.dequeued"):
+    pass
+
+
+class BackgroundTask(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One entry of a Stop hook's list of what still runs."""
+
+    id: str
+    kind: ChildKind = "agent"
+    status: str = "running"
+    description: str | None = None
+
+
+class TurnEnded(Signal, frozen=True, kw_only=True, tag="turn.ended"):
+    """background: what still runs; None when the witness does not say."""
+
+    last_message: str | None = None
+    background: list[BackgroundTask] | None = None
+
+
+class TurnFailed(Signal, frozen=True, kw_only=True, tag="turn.failed"):
+    error: str = "unknown"
+    message: str | None = None
+
+
+class TurnInterrupted(Signal, frozen=True, kw_only=True, tag="turn.interrupted"):
+    pass
+
+
+class ToolStarted(Signal, frozen=True, kw_only=True, tag="tool.started"):
+    """digest: hash of (tool, input), the only join with a request, which names no tool call.
+
+    timeout_ms: the tool's own limit; 0 = it runs in the background.
+    """
+
+    tool: str
+    tool_use_id: str
+    summary: str | None = None
+    digest: str | None = None
+    timeout_ms: int | None = None
+
+
+class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
+    tool: str
+    tool_use_id: str
+    ok: bool = True
+    error: str | None = None
+    is_interrupt: bool = False
+    denied: bool = False
+    answered: bool = False
+    digest: str | None = None
+    child_id: str | None = None  # the child this call launched
+    background: bool = False  # it returned at once, its work goes on
+
+
+class RequestOpened(Signal, frozen=True, kw_only=True, tag="request.opened"):
+    """The agent waits for a human. `request_kind` stands for the table's data field `kind`."""
+
+    request_kind: RequestKind
+    tool: str | None = None
+    tool_use_id: str | None = None
+    request_id: str | None = None
+    digest: str | None = None
+    summary: str | None = None
+    payload: dict[str, Any] | None = None
+    suggestions: list[Any] | None = None
+
+
+class RequestClosed(Signal, frozen=True, kw_only=True, tag="request.closed"):
+    tool_use_id: str | None = None
+    request_id: str | None = None
+    outcome: str | None = None
+
+
+class HookReleased(Signal, frozen=True, kw_only=True, tag="hook.released"):
+    why: Literal["answered", "closed_by_cli", "deadline"]
+    request_id: str | None = None
+
+
+class ChildStarted(Signal, frozen=True, kw_only=True, tag="child.started"):
+    child_id: str
+    child_kind: ChildKind = "agent"
+    type: str | None = None
+    description: str | None = None
+
+
+class ChildChanged(Signal, frozen=True, kw_only=True, tag="child.changed"):
+    child_id: str
+    child_kind: ChildKind = "agent"
+    status: str | None = None
+
+
+class ChildFinished(Signal, frozen=True, kw_only=True, tag="child.finished"):
+    """notified: the parent has been told (its `<task-notification>`), so no wake-up is pending."""
+
+    child_id: str
+    child_kind: ChildKind = "agent"
+    status: str = "completed"
+    notified: bool = False
+
+
+class TaskCreated(Signal, frozen=True, kw_only=True, tag="task.created"):
+    task_id: str
+    subject: str | None = None
+
+
+class TaskCompleted(Signal, frozen=True, kw_only=True, tag="task.completed"):
+    task_id: str
+    subject: str | None = None
+
+
+class CompactionStarted(Signal, frozen=True, kw_only=True, tag="compaction.started"):
+    trigger: str | None = None
+
+
+class CompactionFinished(Signal, frozen=True, kw_only=True, tag="compaction.finished"):
+    trigger: str | None = None
+
+
+class RetryScheduled(Signal, frozen=True, kw_only=True, tag="retry.scheduled"):
+    attempt: int = 1
+    max: int | None = None
+    in_ms: int | None = None
+
+
+class StatusReported(Signal, frozen=True, kw_only=True, tag="status.reported"):
+    """The CLI's own registry. `at` is the stamp it bears (`statusUpdatedAt`)."""
+
+    status: str | None = None
+    waiting_for: str | None = None
+    pid: int | None = None
+    started: int = 0
+
+
+class UsageTotalled(Signal, frozen=True, kw_only=True, tag="usage.totalled"):
+    """Cumulative absolutes for one (day, model); never deltas."""
+
+    day: str
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class MetaChanged(Signal, frozen=True, kw_only=True, tag="meta.changed"):
+    """Only the fields that are set have changed; the last by event time wins, field by field."""
+
+    title: str | None = None
+    cwd: str | None = None
+    project: str | None = None
+    branch: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    version: str | None = None
+    transcript: str | None = None
+    terminal: str | None = None
+
+
+class Alive(Signal, frozen=True, kw_only=True, tag="alive"):
+    """Evidence of life with no other meaning. event: the witness's own name for it."""
+
+    event: str | None = None
+    note: str | None = None
+
+
+class UnknownSignal(msgspec.Struct, frozen=True):
+    """A signal of a kind this version does not know: kept whole, passed on unchanged."""
+
+    kind: str
+    session_id: str
+    at: int
+    seen: int
+    raw: dict[str, Any]
+
+
+KnownSignal = (
+    SessionStarted
+    | SessionEnded
+    | ProcessSeen
+    | ProcessGone
+    | PromptSubmitted
+    | PromptDequeued
+    | TurnEnded
+    | TurnFailed
+    | TurnInterrupted
+    | ToolStarted
+    | ToolFinished
+    | RequestOpened
+    | RequestClosed
+    | HookReleased
+    | ChildStarted
+    | ChildChanged
+    | ChildFinished
+    | TaskCreated
+    | TaskCompleted
+    | CompactionStarted
+    | CompactionFinished
+    | RetryScheduled
+    | StatusReported
+    | UsageTotalled
+    | MetaChanged
+    | Alive
+)
+AnySignal = KnownSignal | UnknownSignal
+
+KINDS: frozenset[str] = frozenset(
+    str(msgspec.inspect.type_info(kind).tag)  # type: ignore[attr-defined]
+    for kind in get_args(KnownSignal)
+)
+
+_one: msgspec.json.Decoder[KnownSignal] = msgspec.json.Decoder(KnownSignal)
+_many: msgspec.json.Decoder[list[KnownSignal]] = msgspec.json.Decoder(list[KnownSignal])
+_raw_list: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+_encoder = msgspec.json.Encoder()
+
+
+class _Header(msgspec.Struct):
+    kind: str
+    session_id: str
+    at: int
+    seen: int
+
+
+_header: msgspec.json.Decoder[_Header] = msgspec.json.Decoder(_Header)
+
+
+def encode_signal(signal: AnySignal) -> bytes:
+    """JSON of one signal; what `decode_signal` was given, if its kind was unknown."""
+    if isinstance(signal, UnknownSignal):
+        return _encoder.encode(signal.raw)
+    return _encoder.encode(signal)
+
+
+def decode_signal(raw: bytes | memoryview) -> AnySignal:
+    """One signal. Raises msgspec.DecodeError for what is not a signal at all."""
+    header = _header.decode(raw)
+    if header.kind in KINDS:
+        return _one.decode(raw)
+    fields: dict[str, Any] = msgspec.json.decode(raw)
+    return UnknownSignal(header.kind, header.session_id, header.at, header.seen, fields)
+
+
+def decode_signals(raw: bytes) -> list[AnySignal]:
+    """A JSON array of signals. The whole array at once, one by one only if a kind is unknown."""
+    try:
+        return list(_many.decode(raw))
+    except msgspec.ValidationError:
+        return [decode_signal(item) for item in _raw_list.decode(raw)]

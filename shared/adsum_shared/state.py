@@ -1,0 +1,152 @@
+"""AgentState, its groups, and the views of sessions and hosts that the hub sends to everyone."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+
+class Group(StrEnum):
+    """The operator's three questions. Closed: a new state joins one of these, never a fourth."""
+
+    NEEDS_YOU = "needs_you"
+    AUTONOMOUS = "autonomous"
+    DELIVERED = "delivered"
+
+
+StateSource = Literal["hook", "transcript", "registry", "process", "fallback"]
+Reachability = Literal["live", "late", "offline"]
+
+#: Which group a state we know belongs to. States are an open set: this is no enum of them.
+GROUP_OF: dict[str, Group] = {
+    "needs_permission": Group.NEEDS_YOU,
+    "awaiting_input": Group.NEEDS_YOU,
+    "error": Group.NEEDS_YOU,
+    "awaiting_approval": Group.NEEDS_YOU,
+    "budget_exceeded": Group.NEEDS_YOU,
+    "stuck": Group.NEEDS_YOU,
+    "idle": Group.NEEDS_YOU,
+    "thinking": Group.AUTONOMOUS,
+    "acting": Group.AUTONOMOUS,
+    "delegating": Group.AUTONOMOUS,
+    "compacting": Group.AUTONOMOUS,
+    "retrying": Group.AUTONOMOUS,
+    "waiting_for_agent": Group.AUTONOMOUS,
+    "queued": Group.AUTONOMOUS,
+    "unknown": Group.AUTONOMOUS,
+    "task_complete": Group.DELIVERED,
+    "session_ended": Group.DELIVERED,
+    "suspended": Group.DELIVERED,
+    "archived": Group.DELIVERED,
+}
+
+#: Within needs_you, 1 is attended to first. A needs_you state not listed here sorts before `stuck`.
+URGENCY: dict[str, int] = {
+    "needs_permission": 1,
+    "awaiting_input": 2,
+    "error": 3,
+    "awaiting_approval": 4,
+    "budget_exceeded": 5,
+    "stuck": 6,
+    "idle": 7,
+}
+UNKNOWN_URGENCY = 5
+
+
+class AgentState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session is doing, and why we believe it.
+
+    confidence is 0..1, source the witness that decided, since milliseconds of host wall clock in
+    facts and of the hub's clock in views. context is raw material for domain layers.
+    """
+
+    group: Group
+    state: str
+    label: str
+    confidence: float
+    source: StateSource
+    since: int
+    context: dict[str, Any] | None = None
+
+
+class RequestView(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    kind: str
+    opened_at: int
+    tool: str | None = None
+    summary: str | None = None
+    agent_id: str | None = None
+    payload: dict[str, Any] | None = None
+
+
+class ChildView(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    kind: str
+    status: str
+    started_at: int | None = None
+    finished_at: int | None = None
+    type: str | None = None
+    description: str | None = None
+
+
+class SessionView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One session as every client sees it. All times: milliseconds of the *hub's* clock.
+
+    id is `host_id:session_id`. urgency is None outside needs_you.
+    """
+
+    id: str
+    host_id: str
+    host: str
+    session_id: str
+    agent: str
+    state: AgentState
+    reachability: Reachability
+    updated_at: int
+    started_at: int | None = None
+    urgency: int | None = None
+    unread: bool = False
+    title: str | None = None
+    project: str | None = None
+    cwd: str | None = None
+    branch: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    version: str | None = None
+    pid: int | None = None
+    requests: tuple[RequestView, ...] = ()
+    children: tuple[ChildView, ...] = ()
+    incomplete: bool = False
+
+
+class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.
+
+    backlog: signals on its disk which this hub has not applied. problem: a sentence for people.
+    """
+
+    id: str
+    label: str
+    reachability: Reachability
+    last_seen: int
+    sessions: int = 0
+    version: str | None = None
+    clock_offset_ms: int = 0
+    lag_ms: int | None = None
+    backlog: int = 0
+    applied: int = 0
+    problem: str | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, rename="camel"):
+    """Counts over live hosts only: an offline host's sessions are nobody's present work."""
+
+    needs_you_count: int = 0
+    autonomous_count: int = 0
+    delivered_count: int = 0
+    offline_count: int = 0
+    unread_count: int = 0
+    total_cost_today_usd: float | None = None
+    total_tokens_today: int | None = None

@@ -1,0 +1,47 @@
+"""Every Redis key, its type and its lifetime. Nothing else in the project spells one.
+
+The braces are a hash tag: all keys of one host share a cluster slot, so that one script may touch
+them together.
+"""
+
+from __future__ import annotations
+
+#: set of host ids; a host leaves it when it is forgotten
+HOSTS = "adsum:hosts"
+
+
+def inbox(host_id: str) -> str:
+    """Stream of batches, one writer, id `<incarnation>-<last seq>`; trimmed with the snapshot."""
+    return f"adsum:{{{host_id}}}:in"
+
+
+def snapshot(host_id: str) -> str:
+    """Hash of the host's folded facts, cursor and applied numbers; lives as long as the host."""
+    return f"adsum:{{{host_id}}}:snap"
+
+
+def beat(host_id: str) -> str:
+    """String, JSON heartbeat; expires after BEAT_TTL_MS."""
+    return f"adsum:{{{host_id}}}:beat"
+
+
+def want(host_id: str) -> str:
+    """String `<spool_id>:<seq>`: a hub asks for a replay from seq; expires after WANT_TTL_MS."""
+    return f"adsum:{{{host_id}}}:want"
+
+
+def host_of(inbox_key: str) -> str:
+    """The inverse of `inbox`."""
+    return inbox_key[len("adsum:{") : -len("}:in")]
+
+
+BEAT_INTERVAL_MS = 2_000
+BEAT_TTL_MS = 10_000
+WANT_TTL_MS = 2_000
+
+# Fields of a snapshot hash; a session's facts lie under SESSION + session id.
+VERSION = "v"
+CURSOR = "cur"
+APPLIED = "applied"
+HOST = "host"
+SESSION = "s:"

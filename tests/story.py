@@ -1,0 +1,92 @@
+"""A session told signal by signal, for tests of the state core. Times are seconds since T0."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from adsum_hub.facts import Facts
+from adsum_hub.fold import fold
+from adsum_hub.resolve import Limits, next_deadline, open_requests, resolve
+from adsum_shared import signals as s
+from adsum_shared.state import AgentState
+
+T0 = 1_800_000_000_000
+
+
+class Story:
+    def __init__(self) -> None:
+        self.facts: Facts | None = None
+
+    def tell(self, kind: type, at: float, **data: Any) -> Self:
+        when = T0 + round(at * 1000)
+        data.setdefault("seen", when)
+        self.facts = fold(self.facts, kind(session_id="S", at=when, **data))
+        return self
+
+    def prompt(self, at: float, prompt_id: str | None = "p1", **data: Any) -> Self:
+        return self.tell(s.PromptSubmitted, at, prompt_id=prompt_id, **data)
+
+    def start(self, at: float, name: str = "t1", tool: str = "Bash", **data: Any) -> Self:
+        data.setdefault("digest", f"{tool} {name}")
+        data.setdefault("prompt_id", "p1")
+        return self.tell(s.ToolStarted, at, tool=tool, tool_use_id=name, **data)
+
+    def finish(self, at: float, name: str = "t1", tool: str = "Bash", **data: Any) -> Self:
+        data.setdefault("prompt_id", "p1")
+        return self.tell(s.ToolFinished, at, tool=tool, tool_use_id=name, **data)
+
+    def ask(self, at: float, kind: str = "permission", name: str = "t1", **data: Any) -> Self:
+        data.setdefault("tool", "Bash")
+        data.setdefault("digest", f"{data['tool']} {name}")
+        data.setdefault("prompt_id", "p1")
+        return self.tell(s.RequestOpened, at, request_kind=kind, **data)
+
+    def stop(self, at: float, prompt_id: str | None = "p1", **data: Any) -> Self:
+        return self.tell(s.TurnEnded, at, prompt_id=prompt_id, **data)
+
+    def status(
+        self, at: float, status: str | None, waiting_for: str | None = None, **data: Any
+    ) -> Self:
+        data.setdefault("pid", 7)
+        return self.tell(
+            s.StatusReported, at, source="registry", status=status, waiting_for=waiting_for, **data
+        )
+
+    def decided(self, at: float, kind: str, **raw: Any) -> Self:
+        when = T0 + round(at * 1000)
+        self.facts = fold(self.facts, s.UnknownSignal(kind, "S", when, when, raw))
+        return self
+
+    def told(self) -> Facts:
+        assert self.facts is not None
+        return self.facts
+
+    def at(self, at: float, limits: Limits | None = None) -> AgentState:
+        now = T0 + round(at * 1000)
+        return resolve(self.told(), now, limits) if limits else resolve(self.told(), now)
+
+    def state(self, at: float) -> str:
+        return self.at(at).state
+
+    def label(self, at: float) -> str:
+        return self.at(at).label
+
+    def asked(self, at: float) -> list[str]:
+        return [r.kind for r in open_requests(self.told(), T0 + round(at * 1000))]
+
+    def deadline(self, at: float) -> float | None:
+        """When it changes by itself; `next_deadline` may wake us earlier, for nothing."""
+        now = T0 + round(at * 1000)
+        present = resolve(self.told(), now), self.asked(at)
+        found = next_deadline(self.told(), now)
+        while found is not None and present == (
+            resolve(self.told(), found),
+            self.asked((found - T0) / 1000),
+        ):
+            found = next_deadline(self.told(), found)
+        return None if found is None else (found - T0) / 1000
+
+
+def working() -> Story:
+    """One turn runs since second 0."""
+    return Story().prompt(0, text="go on")

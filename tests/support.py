@@ -1,0 +1,25 @@
+"""What several tests share: waiting for a fact instead of sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+async def wait_until(
+    predicate: Callable[[], Any], timeout: float = 5.0, interval: float = 0.01
+) -> Any:
+    """The predicate's first truthy value; fails when there is none within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still not so after {timeout} s: {inspect.getsource(predicate)}")
+        await asyncio.sleep(interval)

@@ -1,0 +1,84 @@
+"""Batches on the wire: one error for everything that cannot be understood."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adsum_shared.envelope import Batch, DecodeError, decode_batch, encode_batch, encode_gap
+from adsum_shared.signals import Alive, encode_signal
+
+ALIVE = Alive(session_id="s", at=1, seen=2)
+
+
+def fields(count: int = 2, first: int = 5) -> dict[bytes, bytes]:
+    return encode_batch(
+        spool_id="sp", first=first, nonce="n", sent_at=9, signals=[encode_signal(ALIVE)] * count
+    )
+
+
+def test_a_batch_survives_the_wire():
+    assert decode_batch(fields()) == Batch("sp", 5, 6, "n", 9, (ALIVE, ALIVE))
+
+
+def test_a_gap_names_its_numbers_and_its_reason():
+    gap = decode_batch(
+        encode_gap(spool_id="sp", first=1, last=4, nonce="n", sent_at=9, reason="cap")
+    )
+
+    assert (gap.first, gap.last, gap.signals) == (1, 4, ())
+    assert gap.gap is not None
+    assert gap.gap.reason == "cap"
+
+
+def test_fewer_signals_than_numbers_are_refused_and_their_span_is_known():
+    with pytest.raises(DecodeError) as caught:
+        decode_batch(fields() | {b"l": b"9"})
+
+    assert caught.value.span is not None
+    assert (caught.value.span.first, caught.value.span.last) == (5, 9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {b"v": b"2"},
+        {b"v": b"one"},
+        {b"f": b"0"},
+        {b"l": b"4"},
+        {b"b": b"[{]"},
+        {b"b": b"[1,2]"},
+        {b"b": b"\xff"},
+        {b"sp": b"\xff"},
+        {b"at": b"now"},
+    ],
+)
+def test_a_damaged_entry_raises_one_error_with_the_entry_in_it(change: dict[bytes, bytes]):
+    damaged = fields() | change
+
+    with pytest.raises(DecodeError) as caught:
+        decode_batch(damaged)
+
+    assert caught.value.raw == damaged
+
+
+@pytest.mark.parametrize("missing", [b"v", b"sp", b"f", b"l", b"n", b"at", b"b"])
+def test_a_missing_field_raises_that_error_too(missing: bytes):
+    damaged = fields()
+    del damaged[missing]
+
+    with pytest.raises(DecodeError):
+        decode_batch(damaged)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([b"v", b"sp", b"f", b"l", b"n", b"at", b"b", b"g"]), st.binary()
+    )
+)
+def test_no_entry_whatever_raises_anything_else(entry: dict[bytes, bytes]):
+    with contextlib.suppress(DecodeError):
+        decode_batch(entry)
