@@ -1,0 +1,1 @@
+"""One machine's collector: witnesses in, a durable spool in the middle, batches out."""

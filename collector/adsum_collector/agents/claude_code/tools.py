@@ -1,0 +1,128 @@
+"""What a tool call's input tells people: one line of it, its time-out, and what was asked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+Input = Mapping[str, Any]
+
+SUMMARY_MAX = 160
+#: Of a request's payload, in bytes of JSON, about: it is shown whole while the request is open.
+PAYLOAD_MAX = 8_000
+
+BASH_TIMEOUT = 120_000
+BASH_TIMEOUT_MAX = 600_000
+SHELLS = frozenset({"Bash", "PowerShell"})
+#: Tools whose call is another agent's whole work. `Task` is the old name.
+LAUNCHERS = frozenset({"Agent", "Task"})
+
+REQUEST_KINDS = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
+
+#: The input fields that say most, by tool; others fall back to the first that is there.
+TELLING = {
+    "Bash": ("command", "description"),
+    "PowerShell": ("command", "description"),
+    "Agent": ("description", "subagent_type"),
+    "Task": ("description", "subagent_type"),
+    "Grep": ("pattern",),
+    "Glob": ("pattern",),
+    "WebFetch": ("url",),
+    "WebSearch": ("query",),
+    "TaskCreate": ("subject",),
+    "Skill": ("skill", "command"),
+}
+FALLBACK = (
+    "description",
+    "command",
+    "query",
+    "url",
+    "pattern",
+    "prompt",
+    "text",
+    "name",
+    "subject",
+)
+PATHS = ("file_path", "notebook_path", "path")
+
+
+def digest(tool: str, raw_input: bytes, parsed: object) -> str:
+    """Short hash of (tool, input), equal for every hook of one call.
+
+    A PermissionRequest names no tool call; that it repeats the input of its PreToolUse is the
+    only thing that joins them. Key order is not promised, so keys are sorted first.
+    """
+    canonical = raw_input if parsed is None else msgspec.json.encode(parsed, order="sorted")
+    return hashlib.blake2b(canonical, digest_size=8, key=tool.encode()[:64]).hexdigest()
+
+
+def summary(tool: str, value: Input) -> str | None:
+    """One short line about the call: a command, a file's name, a question."""
+    if tool == "AskUserQuestion":
+        return one_line(_first_question(value))
+    if tool == "ExitPlanMode":
+        return one_line(value.get("plan"))
+    for field in TELLING.get(tool, ()):
+        if line := one_line(value.get(field)):
+            return line
+    for field in PATHS:
+        if path := one_line(value.get(field)):
+            return path.replace("\\", "/").rsplit("/", 1)[-1]
+    for field in FALLBACK:
+        if line := one_line(value.get(field)):
+            return line
+    return None
+
+
+def _first_question(value: Input) -> object:
+    questions = value.get("questions")
+    if isinstance(questions, list) and questions and isinstance(questions[0], dict):
+        return questions[0].get("question")
+    return None
+
+
+def one_line(text: object, limit: int = SUMMARY_MAX) -> str | None:
+    """The text's first line that is not empty."""
+    if not isinstance(text, str):
+        return None
+    line = text.strip().split("\n", 1)[0].strip()
+    return shorten(line, limit) if line else None
+
+
+def shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def timeout_ms(tool: str, value: Input) -> int | None:
+    """How long the call may be silent by its own account; 0 in the background, None if unknown."""
+    if value.get("run_in_background") is True:
+        return 0
+    if tool not in SHELLS:
+        return None
+    asked = value.get("timeout")
+    if isinstance(asked, int | float) and asked > 0:
+        return min(int(asked), BASH_TIMEOUT_MAX)
+    return BASH_TIMEOUT
+
+
+def payload(value: Input) -> dict[str, Any]:
+    """The request's input to show in full, its texts cut so that the whole stays bounded."""
+    if len(msgspec.json.encode(value)) <= PAYLOAD_MAX:
+        return dict(value)
+    return {key: _cut(item, PAYLOAD_MAX // 2) for key, item in list(value.items())[:20]}
+
+
+def _cut(value: object, budget: int) -> object:
+    if isinstance(value, str):
+        return shorten(value, budget)
+    if isinstance(value, dict | list) and len(msgspec.json.encode(value)) > budget:
+        return shorten(msgspec.json.encode(value).decode(), budget)
+    return value
+
+
+def project_of(cwd: str | None) -> str | None:
+    return PurePath(cwd.replace("\\", "/")).name or None if cwd else None

@@ -1,0 +1,215 @@
+"""The collector's composition root: build, supervise, and stop in a written order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import uvicorn
+
+from adsum_collector.agent import Agent, claude_code
+from adsum_collector.errors import StartError
+from adsum_collector.facts import Witnesses, facts
+from adsum_collector.identity import Identity, load_identity
+from adsum_collector.intake import Intake
+from adsum_collector.local_socket import FILE as SOCKET_FILE
+from adsum_collector.local_socket import LocalSocket, listen
+from adsum_collector.lock import hold_lock
+from adsum_collector.peer import tcp_peer_uid, unix_peer_uid
+from adsum_collector.problems import address_of
+from adsum_collector.processes import ProcessTable, watched
+from adsum_collector.publisher import Publisher
+from adsum_collector.receiver import Receiver
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.sockets import listen_http, passed_sockets
+from adsum_collector.spool import Spool
+from adsum_collector.spool_repair import Limits
+from adsum_collector.token import token_of
+from adsum_collector.watch import Watch
+from adsum_shared import __version__
+from adsum_shared.beat import Beat
+from adsum_shared.connect import open_redis
+from adsum_shared.redact import private_as
+
+log = logging.getLogger(__name__)
+
+#: How long a stop waits for the broker to take what is in the spool; the rest goes at next start.
+DRAIN_S = 3.0
+#: Idle keep-alive connections count too, and one agent may hold several: far above MOST_AT_ONCE.
+MOST_CONNECTIONS = 512
+
+
+async def run_collector(settings: CollectorSettings, agent: Agent | None = None) -> None:
+    """Runs until SIGTERM or SIGINT. Raises StartError, or what ended a vital task."""
+    url = await _require_url(settings.redis_url)
+    identity = load_identity(settings.state_dir, settings.host_label)
+    # The doors first: what comes while the spool is still being checked waits and is not refused.
+    with hold_lock(settings.state_dir), _open_sockets(settings) as (http, unix):
+        async with _open_spool(settings) as spool:
+            port = http.getsockname()[1]
+            collector = Collector(settings, identity, spool, agent or claude_code(), url, port)
+            address = address_of(url)
+            log.info("%s: hooks on 127.0.0.1:%d, stream at %s", identity.label, port, address)
+            await collector.run(http, unix)
+
+
+class Collector:
+    """All parts of one collector, wired."""
+
+    def __init__(
+        self,
+        settings: CollectorSettings,
+        identity: Identity,
+        spool: Spool,
+        agent: Agent,
+        url: str,
+        port: int,
+    ) -> None:
+        self._identity = identity
+        self._spool = spool
+        self._nonce = secrets.token_hex(8)
+        table = ProcessTable(watched(spool.state).values())
+        intake = Intake(spool, private_as(settings.privacy, identity.salt))
+        self._publisher = Publisher(
+            spool, url, identity.host_id, nonce=self._nonce, beat=self._beat, now=time.time
+        )
+        self._parts = Witnesses(
+            receiver=Receiver(
+                intake,
+                agent.hook,
+                port=port,
+                token=token_of(settings.state_dir),
+                facts=self._facts,
+                peer_uid=tcp_peer_uid,
+            ),
+            local=LocalSocket(
+                intake,
+                agent.hook,
+                started_of=table.started_of,
+                peer_uid=unix_peer_uid,
+                now=now_ms,
+            ),
+            watch=Watch(
+                intake,
+                directories=[directory / "sessions" for directory in settings.claude_dirs],
+                adapt=agent.registry,
+                watched=lambda: watched(spool.state),
+                table=table,
+                now=now_ms,
+            ),
+        )
+
+    async def run(self, http: socket.socket, unix: socket.socket) -> None:
+        """Parts live and die together. Order of a stop: doors, witnesses, stream, last heartbeat."""
+        server = uvicorn.Server(_server_config(self._parts.receiver))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # uvicorn raises the signal it caught again once it has stopped; without a handler of
+            # our own that would end the process before it drains.
+            loop.add_signal_handler(number, lambda: None)
+        async with asyncio.TaskGroup() as tasks:
+            witnesses = [
+                tasks.create_task(self._parts.local.serve(unix), name="local socket"),
+                tasks.create_task(self._parts.watch.run(), name="watch"),
+            ]
+            publishing = tasks.create_task(self._publisher.run(), name="publisher")
+            await server.serve(sockets=[http])
+            for task in witnesses:
+                task.cancel()
+            await asyncio.wait(witnesses)
+            self._publisher.drain()
+            await asyncio.wait([publishing], timeout=DRAIN_S)
+            publishing.cancel()
+        left = self._spool.last_seq - self._publisher.sent
+        log.info("stopped; %d signals wait in the spool for the next start", left)
+
+    def _facts(self) -> tuple[bool, dict[str, Any]]:
+        return facts(self._identity, self._spool, self._publisher, self._parts)
+
+    def _beat(self, sent: int, stopping: bool) -> Beat:  # noqa: FBT001 - the publisher's callback
+        return Beat(
+            host_id=self._identity.host_id,
+            label=self._identity.label,
+            at=now_ms(),
+            nonce=self._nonce,
+            spool_id=self._spool.spool_id,
+            seq=self._spool.last_seq,
+            sent=sent,
+            version=__version__,
+            fingerprint=self._identity.fingerprint,
+            stopping=stopping,
+            problem=self._spool.problem,
+            witnesses=self._parts.health(),
+        )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def _require_url(url: str | None) -> str:
+    if not url:
+        raise StartError(
+            "No Redis URL. Set ADSUM_REDIS_URL, or run `adsum up`, which brings a broker."
+        )
+    try:
+        await open_redis(url).aclose()
+    except ValueError as error:
+        # Neither the URL nor the error's own words: both may hold the password.
+        raise StartError(
+            "ADSUM_REDIS_URL is no Redis URL. "
+            "It looks like redis://host:6379, rediss://user:password@host:6379 or unix:///path."
+        ) from error
+    return url
+
+
+@contextlib.contextmanager
+def _open_sockets(settings: CollectorSettings) -> Iterator[tuple[socket.socket, socket.socket]]:
+    passed = {each.family: each for each in passed_sockets(os.environ)}
+    http = passed.get(socket.AF_INET) or listen_http(settings.collector_port)
+    with http:
+        unix = passed.get(socket.AF_UNIX) or listen(settings.state_dir / SOCKET_FILE)
+        with unix:
+            yield http, unix
+
+
+@contextlib.asynccontextmanager
+async def _open_spool(settings: CollectorSettings) -> AsyncIterator[Spool]:
+    cap = settings.spool_cap_mb << 20
+    limits = Limits(
+        cap_bytes=cap,
+        rotate_bytes=min(64 << 20, cap // 4),
+        retention_s=settings.spool_retention_h * 3600,
+    )
+    spool = await Spool.open(settings.state_dir / "spool", limits)
+    try:
+        yield spool
+    finally:
+        await spool.close()
+
+
+def _server_config(receiver: Receiver) -> uvicorn.Config:
+    return uvicorn.Config(
+        receiver,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        # Longer than the agent's own 5 s: it must be the one to close an idle connection, or a
+        # hook sent in that moment fails in the user's terminal.
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=2,
+    )

@@ -1,0 +1,139 @@
+"""Which Claude Code events we subscribe to, and the hook entries that do it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+Version = tuple[int, ...]
+
+HOOK_PATH: Final = "/api/live/hook"
+SHIM_NAME: Final = "adsum_collector/shim.py"
+
+#: Older versions cannot post hooks at all.
+FIRST_WITH_HTTP: Final[Version] = (2, 1, 63)
+#: Command hooks take `args`, so that no shell has to quote them.
+FIRST_WITH_ARGS: Final[Version] = (2, 1, 139)
+#: The session registry reports `status`, a witness of every turn's end.
+FIRST_WITH_STATUS: Final[Version] = (2, 1, 269)
+#: What is assumed when no Claude Code is found to ask.
+ASSUMED: Final[Version] = (2, 1, 112)
+
+#: Event -> first version that knows it; 0 is older than http hooks. An unknown name opens a
+#: blocking dialog in older versions, so nothing is installed that the version does not know.
+#:
+#: Left out on purpose: WorktreeCreate (its hook *replaces* the creation of worktrees),
+#: PreModelSwitch (a slow hook blocks the switch), MessageDisplay (fires for every few lines of
+#: text), PostToolBatch, UserPromptExpansion, InstructionsLoaded, ConfigChange, DirectoryAdded,
+#: FileChanged, Setup (tell nothing that another event or the transcript does not).
+SINCE: Final[dict[str, Version]] = {
+    "SessionStart": (0,),
+    "UserPromptSubmit": (0,),
+    "PreToolUse": (0,),
+    "PermissionRequest": (0,),
+    "PermissionDenied": (2, 1, 89),
+    "PostToolUse": (0,),
+    "PostToolUseFailure": (0,),
+    "Notification": (0,),
+    "SubagentStart": (0,),
+    "SubagentStop": (0,),
+    "TaskCreated": (2, 1, 84),
+    "TaskCompleted": (0,),
+    "Elicitation": (2, 1, 76),
+    "ElicitationResult": (2, 1, 76),
+    "PreCompact": (0,),
+    "PostCompact": (2, 1, 76),
+    "CwdChanged": (2, 1, 83),
+    "PostModelSwitch": (2, 1, 251),
+    "Stop": (0,),
+    "StopFailure": (2, 1, 78),
+    "SessionEnd": (0,),
+}
+
+#: A typed /compact prints a line for each hook of these two into the user's terminal, whatever the
+#: hook's type; an automatic one prints nothing (measured on 2.1.330). So only those are hooked, and
+#: a typed one shows as work until the transcript tells more.
+SHOWN_WHEN_TYPED: Final = frozenset({"PreCompact", "PostCompact"})
+
+#: Any hook on Stop, of any type, makes the CLI write a `system/stop_hook_summary` line into the
+#: user's transcript at the end of every turn; no other event of ours leaves a line (measured on
+#: 2.1.330, SubagentStop included). Where the registry reports `status` it witnesses the same turn's
+#: end, so Stop is left out, unless the user has a hook there: then the line is written anyway.
+TRACED: Final = "Stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where hooks report to. command: how the shim of this installation is run."""
+
+    port: int
+    token: str
+    python: str
+    shim: Path
+    socket: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{HOOK_PATH}"
+
+
+def events_for(version: Version, users_own: frozenset[str] = frozenset()) -> list[str]:
+    """The events to subscribe to, in the order they are written. users_own: hooked by others."""
+    return [
+        event
+        for event, since in SINCE.items()
+        if since <= version
+        and (event != TRACED or version < FIRST_WITH_STATUS or event in users_own)
+    ]
+
+
+def entry_for(event: str, target: Target, version: Version) -> dict[str, Any]:
+    """One matcher group with our single hook. SessionStart takes no http hook, hence the shim."""
+    hook = _shim_hook(target, version) if event == "SessionStart" else _http_hook(target)
+    group: dict[str, Any] = {"hooks": [hook]}
+    return {"matcher": "auto"} | group if event in SHOWN_WHEN_TYPED else group
+
+
+def is_ours(hook: object) -> bool:
+    """True for a hook some `adsum hooks install` wrote, with whichever port, token or Python."""
+    if not isinstance(hook, dict):
+        return False
+    if hook.get("type") == "http":
+        return is_our_url(hook.get("url"))
+    words = [hook.get("command"), *(hook.get("args") or [])]
+    return any(isinstance(word, str) and SHIM_NAME in word.replace("\\", "/") for word in words)
+
+
+def is_our_url(url: object) -> bool:
+    if not isinstance(url, str):
+        return False
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    return local and parts.path == HOOK_PATH and port != 0
+
+
+def _http_hook(target: Target) -> dict[str, Any]:
+    # A hung receiver stalls the agent for the whole time-out, so it is short.
+    return {
+        "type": "http",
+        "url": target.url,
+        "timeout": 2,
+        "headers": {"Authorization": f"Bearer {target.token}"},
+    }
+
+
+def _shim_hook(target: Target, version: Version) -> dict[str, Any]:
+    words = [target.python, "-I", "-S", str(target.shim), str(target.socket)]
+    call: dict[str, Any]
+    if version >= FIRST_WITH_ARGS:
+        call = {"command": words[0], "args": words[1:]}
+    else:
+        call = {"command": shlex.join(words)}
+    return {"type": "command", **call, "async": True, "timeout": 5}

@@ -1,0 +1,100 @@
+"""Who this machine is: a minted id, a label for people, and a fingerprint that tells copies apart."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from adsum_collector.errors import StartError
+
+FILE = "host.json"
+_MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """fingerprint: of the machine we run on now. salt: key of the marks redaction leaves."""
+
+    host_id: str
+    label: str
+    fingerprint: str
+    salt: str
+
+
+class _Stored(msgspec.Struct):
+    host_id: uuid.UUID
+    fingerprint: str
+    salt: str
+
+
+def load_identity(
+    state_dir: Path, label: str | None = None, *, fingerprint: str | None = None
+) -> Identity:
+    """Who we are, minted at the first call. Raises StartError; never mints a second.
+
+    The id names the machine's stream and everything a hub knows of it: losing it would orphan all
+    of that, so a damaged file is reported instead of replaced.
+    """
+    make_private(state_dir)
+    here = fingerprint or machine_fingerprint()
+    file = state_dir / FILE
+    if not file.exists():
+        minted = _Stored(uuid.uuid4(), here, secrets.token_hex(16))
+        write_private(file, msgspec.json.encode(minted))
+    try:
+        stored = msgspec.json.decode(file.read_bytes(), type=_Stored)
+    except (msgspec.DecodeError, OSError) as error:
+        raise StartError(
+            f"{file} holds no usable identity ({error}). Restore it from a backup; or delete it to "
+            "join as a new machine, which leaves this machine's sessions so far under its old id."
+        ) from error
+    return Identity(
+        host_id=str(stored.host_id),
+        label=label or socket.gethostname(),
+        fingerprint=here,
+        salt=stored.salt,
+    )
+
+
+def machine_fingerprint() -> str:
+    """A hash, so that the machine id itself never leaves the machine."""
+    for file in _MACHINE_ID_FILES:
+        if file.is_file():
+            machine = file.read_text().strip()
+            break
+    else:
+        machine = f"{uuid.getnode():x}"
+    return hashlib.sha256(b"adsum:" + machine.encode()).hexdigest()[:16]
+
+
+def make_private(directory: Path) -> None:
+    """Makes the directory, for its owner alone. Raises StartError if it is not ours."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+    except OSError as error:
+        raise StartError(
+            f"The state directory {directory} cannot be used ({error}). "
+            "Make it yours and writable, or name another one with ADSUM_STATE_DIR."
+        ) from error
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Replaces the file at once and durably; a reader sees the old or the new one, never half."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(file)
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

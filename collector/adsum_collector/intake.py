@@ -1,0 +1,27 @@
+"""The one way in: whatever a witness reports is made private, encoded and durable here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from adsum_collector.processes import state_changes
+from adsum_collector.spool import Spool
+from adsum_shared.signals import AnySignal, encode_signal
+
+
+class Intake:
+    """private: what of a signal may leave this machine."""
+
+    def __init__(self, spool: Spool, private: Callable[[AnySignal], AnySignal]) -> None:
+        self._spool = spool
+        self._private = private
+
+    async def accept(self, signals: Sequence[AnySignal], message_id: str | None = None) -> int:
+        """The last signal's number in the spool, once it is on disk. Raises SpoolUnavailable."""
+        if not signals:
+            return self._spool.last_seq
+        return await self._spool.append(
+            [encode_signal(self._private(signal)) for signal in signals],
+            message_id=message_id,
+            state=state_changes(signals),
+        )

@@ -1,0 +1,113 @@
+"""Which process runs which session: kept in the spool's state, so that a restart knows whom to miss."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded
+
+_PREFIX = "process:"
+#: Two start times of one process id this close are the same start, measured twice: the boot time
+#: they are reckoned from moves when the clock is set.
+SAME_START_MS = 2_000
+
+
+class Process(msgspec.Struct, frozen=True):
+    """started: ms of host wall clock, 0 if nobody could say."""
+
+    pid: int
+    started: int = 0
+
+    def is_same(self, other: Process) -> bool:
+        if self.pid != other.pid:
+            return False
+        unknown = not self.started or not other.started
+        return unknown or abs(self.started - other.started) <= SAME_START_MS
+
+
+def state_changes(signals: Iterable[AnySignal]) -> dict[str, bytes | None]:
+    """What these signals change in the spool's state, in the same commit as the signals."""
+    changes: dict[str, bytes | None] = {}
+    for signal in signals:
+        if isinstance(signal, ProcessSeen):
+            changes[_PREFIX + signal.session_id] = b"%d %d" % (signal.pid, signal.started)
+        elif isinstance(signal, ProcessGone | SessionEnded):
+            changes[_PREFIX + signal.session_id] = None
+    return changes
+
+
+def watched(state: Mapping[str, bytes]) -> dict[str, Process]:
+    """Session id -> process, for every session that has not ended."""
+    found: dict[str, Process] = {}
+    for key, value in state.items():
+        if key.startswith(_PREFIX):
+            pid, _, started = value.partition(b" ")
+            found[key.removeprefix(_PREFIX)] = Process(int(pid), int(started or 0))
+    return found
+
+
+class ProcessTable:
+    """Start times of living processes, told the same way every time.
+
+    known: what earlier runs have said of processes that still live. look: see `look_up`.
+    """
+
+    def __init__(
+        self, known: Iterable[Process] = (), look: Callable[[int], int | None] | None = None
+    ) -> None:
+        self._look = look or look_up
+        self._said = {process.pid: process for process in known}
+
+    def started_of(self, pid: int) -> int | None:
+        """Ms of host wall clock; None if no such process lives."""
+        started = self._look(pid)
+        if started is None:
+            self._said.pop(pid, None)
+            return None
+        now = Process(pid, started)
+        said = self._said.get(pid)
+        if said is None or not said.started or not said.is_same(now):
+            self._said[pid] = said = now
+        return said.started
+
+    def lives(self, process: Process) -> bool:
+        started = self.started_of(process.pid)
+        return started is not None and process.is_same(Process(process.pid, started))
+
+
+def look_up(pid: int) -> int | None:
+    """A process's start in ms of wall clock, from the system; None if it is gone or a zombie."""
+    if sys.platform == "linux":
+        return _look_up_linux(pid)
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return int(process.create_time() * 1000)
+    except psutil.Error:
+        return None
+
+
+def _look_up_linux(pid: int) -> int | None:
+    """One small read instead of psutil's four: this is asked of every session, every second."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # the name in brackets may hold anything, brackets too
+    state, *fields = stat[stat.rindex(b")") + 2 :].split()
+    if state in {b"Z", b"X"}:
+        return None
+    return _boot_ms() + int(fields[18]) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+@cache
+def _boot_ms() -> int:
+    return int(psutil.boot_time() * 1000)

@@ -1,0 +1,182 @@
+"""Claude Code's settings file on disk: read strictly, replaced atomically, backed up, undone."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+BACKUPS_KEPT = 3
+_BOM = "\ufeff"
+
+
+class SettingsError(Exception):
+    """The settings file cannot be read or written as it is. The text says what to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What stood in a settings file before our hooks did, and what we left there.
+
+    Brackets that were empty, or a file that was not there, cannot be told from the edited text
+    alone: with the receipt, removing restores every byte.
+    """
+
+    before: bytes | None
+    after: str
+    made_folder: bool = False
+
+    def matches(self, raw: bytes | None) -> bool:
+        return raw is not None and _digest(raw) == self.after
+
+
+def read_settings(path: Path) -> bytes | None:
+    """The file's bytes; None when there is no file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def decode_settings(raw: bytes | None, path: Path) -> tuple[str, str]:
+    """(byte order mark or nothing, text). Line endings stay as they are."""
+    try:
+        text = (raw or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = (raw or b"")[: error.start].count(b"\n") + 1
+        raise SettingsError(
+            f"{path}, line {line}: not UTF-8. It is left as it is: save it as UTF-8, then try again."
+        ) from error
+    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+@contextlib.contextmanager
+def locked(path: Path, state_dir: Path, timeout_s: float = 10.0) -> Iterator[None]:
+    """One installer at a time per settings file. The lock lies in our own folder, not beside it."""
+    folder = _own_folder(state_dir)
+    try:
+        with FileLock(folder / f"{_name(path)}.lock", timeout=timeout_s, mode=0o600):
+            yield
+    except Timeout as error:
+        raise SettingsError(f"Another adsum is changing {path}. Try again in a moment.") from error
+
+
+def load_receipt(path: Path, state_dir: Path) -> Receipt | None:
+    """None when there is none, or when it cannot be understood: then the text alone decides."""
+    try:
+        kept = json.loads((_own_folder(state_dir) / f"{_name(path)}.json").read_bytes())
+        before = None if kept["before"] is None else base64.b64decode(kept["before"])
+        return Receipt(before, str(kept["after"]), bool(kept.get("made_folder")))
+    except (FileNotFoundError, ValueError, KeyError, TypeError, binascii.Error):
+        return None
+
+
+def save_receipt(
+    path: Path,
+    state_dir: Path,
+    *,
+    before: bytes | None,
+    after: bytes,
+    made_folder: bool,
+) -> None:
+    kept = {
+        "path": str(path),
+        "before": None if before is None else base64.b64encode(before).decode(),
+        "after": _digest(after),
+        "made_folder": made_folder,
+    }
+    target = _own_folder(state_dir) / f"{_name(path)}.json"
+    _replace(target, json.dumps(kept).encode(), mode=0o600)
+
+
+def drop_receipt(path: Path, state_dir: Path) -> None:
+    (_own_folder(state_dir) / f"{_name(path)}.json").unlink(missing_ok=True)
+
+
+def require_writable(path: Path) -> None:
+    """Read-only is a statement of the owner (or of a tool that owns the file): it is respected."""
+    real = Path(os.path.realpath(path))
+    if real.exists() and not real.stat().st_mode & 0o222:
+        raise SettingsError(
+            f"{path} is read-only. Allow writing with `chmod u+w {real}`, or see what would be "
+            "written with `adsum hooks install --dry-run` and add it where the file is made."
+        )
+
+
+def write_settings(path: Path, raw: bytes) -> None:
+    """Replaces the file behind `path` (through links) in one step, with its mode kept."""
+    real = Path(os.path.realpath(path))
+    try:
+        mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o600
+        _replace(real, raw, mode)
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror}. Nothing was changed."
+        ) from error
+
+
+def back_up(path: Path, raw: bytes, now: float) -> Path:
+    """Keeps `raw` beside the file; older ones beyond BACKUPS_KEPT go."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    backup = path.with_name(f"{path.name}.adsum-backup-{stamp}-{int(now * 1e6) % 1_000_000:06d}")
+    try:
+        _replace(backup, raw, stat.S_IMODE(path.stat().st_mode))
+    except OSError as error:
+        raise SettingsError(
+            f"No backup can be written beside {path}: {error.strerror}. Nothing was changed."
+        ) from error
+    for old in sorted(path.parent.glob(f"{path.name}.adsum-backup-*"))[:-BACKUPS_KEPT]:
+        old.unlink(missing_ok=True)
+    return backup
+
+
+def _replace(path: Path, raw: bytes, mode: int) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(raw)
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _own_folder(state_dir: Path) -> Path:
+    folder = state_dir / "hooks"
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"The state folder {state_dir} cannot be used: {error.strerror}. "
+            "Choose another with ADSUM_STATE_DIR."
+        ) from error
+    return folder
+
+
+def _name(path: Path) -> str:
+    return _digest(os.path.realpath(path).encode())[:16]
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

@@ -1,0 +1,208 @@
+"""The spool: a signal that was appended is on disk, numbered, and stays until every hub has it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.spool_file import Append
+from adsum_collector.spool_files import Missing, Rows, SpoolFiles
+from adsum_collector.spool_repair import Limits
+
+T = TypeVar("T")
+
+#: Appends that may wait for a commit; beyond it the spool says that it cannot keep up.
+MOST_PENDING = 1024
+#: What is kept in memory so that the publisher, when it keeps pace, reads no file.
+RECENT_SIGNALS = 2048
+RECENT_BYTES = 4 << 20
+#: Seconds a commit may take on the event loop; a slower disk gets the thread.
+SLOW_COMMIT_S = 0.003
+
+
+class Spool:
+    """One connection, one caller at a time: the lock is held by the loop or by the one thread.
+
+    A commit takes along whatever was appended while the last one ran. Where the disk is quick it
+    runs on the loop itself: two thread switches would cost as much again as the fsync.
+    """
+
+    def __init__(self, files: SpoolFiles) -> None:
+        self._files = files
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, "spool")
+        self._lock = threading.Lock()
+        self._pending: list[tuple[Append, asyncio.Future[int]]] = []
+        self._flushing = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._commit_s = 0.0
+        self._recent: deque[tuple[int, bytes]] = deque()
+        self._recent_bytes = 0
+        self.added = asyncio.Event()
+        self.problem: str | None = None
+        self._read_meta()
+
+    @classmethod
+    async def open(
+        cls, directory: Path, limits: Limits | None = None, now: Callable[[], float] = time.time
+    ) -> Spool:
+        return cls(await asyncio.to_thread(SpoolFiles, directory, limits or Limits(), now))
+
+    async def append(
+        self,
+        signals: Sequence[bytes],
+        *,
+        message_id: str | None = None,
+        state: Mapping[str, bytes | None] | None = None,
+    ) -> int:
+        """The last signal's number, once it is on disk. Raises SpoolUnavailable."""
+        if len(self._pending) >= MOST_PENDING:
+            raise SpoolUnavailable(f"{MOST_PENDING} appends wait for the disk already")
+        done: asyncio.Future[int] = self._loop.create_future()
+        self._pending.append((Append(signals, message_id, state or {}), done))
+        if not self._flushing:
+            # Not at once: what other connections sent in this turn of the loop joins the commit.
+            self._flushing = True
+            self._quiet.clear()
+            self._loop.call_soon(self._flush)
+        return await done
+
+    async def read(self, after: int, limit: int, limit_bytes: int) -> Rows | Missing | None:
+        """What follows number `after`; None at the end."""
+        if after >= self.last_seq:
+            return None
+        if self._recent and self._recent[0][0] <= after + 1:
+            return self._read_recent(after, limit, limit_bytes)
+        return await self._in_thread(lambda: self._files.read(after, limit, limit_bytes))
+
+    async def acknowledge(self, seq: int) -> None:
+        if seq > self.acked:
+            await self._in_thread(lambda: self._files.acknowledge(seq))
+            self._read_meta()
+
+    async def set_incarnation(self, incarnation: int) -> None:
+        await self._in_thread(lambda: self._files.set_incarnation(incarnation))
+        self._read_meta()
+
+    async def begin_anew(self, reason: str, incarnation: int) -> None:
+        """A new spool_id, for numbers that can no longer be trusted to mean what they say."""
+        await self._in_thread(lambda: self._files.begin_anew(reason, incarnation))
+        self._forget_recent()
+        self._read_meta()
+
+    async def close(self) -> None:
+        """Pending appends are committed first."""
+        await self._quiet.wait()
+        await self._in_thread(self._files.close)
+        self._thread.shutdown()
+
+    def _read_meta(self) -> None:
+        meta = self._files.meta
+        self.spool_id = meta.spool_id
+        self.incarnation = meta.incarnation
+        self.acked = meta.acked
+        self.last_seq = self._files.last
+        self.state = self._files.state
+        self.size = self._files.size
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        def alone() -> T:
+            with self._lock:
+                return work()
+
+        return await self._loop.run_in_executor(self._thread, alone)
+
+    def _flush(self) -> None:
+        batch, self._pending = self._pending, []
+        if self._commit_s < SLOW_COMMIT_S and self._lock.acquire(blocking=False):
+            try:
+                numbers = self._commit(batch)
+            finally:
+                self._lock.release()
+            self._settle(batch, numbers)
+            return
+        committed = self._loop.run_in_executor(self._thread, self._commit_alone, batch)
+        committed.add_done_callback(lambda future: self._settle(batch, future.result()))
+
+    def _commit_alone(
+        self, batch: list[tuple[Append, asyncio.Future[int]]]
+    ) -> list[int] | Exception:
+        with self._lock:
+            return self._commit(batch)
+
+    def _commit(self, batch: list[tuple[Append, asyncio.Future[int]]]) -> list[int] | Exception:
+        started = time.perf_counter()
+        try:
+            return self._files.commit([append for append, _ in batch])
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers, who wait for it
+            return error
+        finally:
+            self._commit_s += (time.perf_counter() - started - self._commit_s) / 8
+
+    def _settle(
+        self,
+        batch: list[tuple[Append, asyncio.Future[int]]],
+        numbers: list[int] | Exception,
+    ) -> None:
+        if isinstance(numbers, Exception):
+            self.problem = str(numbers)
+            for _, done in batch:
+                if not done.cancelled():
+                    done.set_exception(numbers)
+        else:
+            self.problem = None
+            if self._files.meta.spool_id != self.spool_id:
+                self._forget_recent()
+            for (append, done), number in zip(batch, numbers, strict=True):
+                self._remember(append.signals, number)
+                if not done.cancelled():
+                    done.set_result(number)
+            self.added.set()
+        self._read_meta()
+        self._flushing = bool(self._pending)
+        if self._flushing:
+            self._loop.call_soon(self._flush)
+        else:
+            self._quiet.set()
+        if self._files.log_is_long:
+            self._thread.submit(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        """In the thread: it costs several fsyncs, for which no sender should wait."""
+        with self._lock:
+            if self._files.log_is_long:
+                self._files.checkpoint()
+
+    def _remember(self, bodies: Sequence[bytes], last: int) -> None:
+        first = last - len(bodies) + 1
+        if self._recent and first <= self._recent[-1][0]:
+            return  # a message that came twice
+        if self._recent and first != self._recent[-1][0] + 1:
+            self._forget_recent()
+        self._recent.extend(enumerate(bodies, first))
+        self._recent_bytes += sum(map(len, bodies))
+        while len(self._recent) > RECENT_SIGNALS or self._recent_bytes > RECENT_BYTES:
+            self._recent_bytes -= len(self._recent.popleft()[1])
+
+    def _read_recent(self, after: int, limit: int, limit_bytes: int) -> Rows:
+        skip = after + 1 - self._recent[0][0]
+        bodies: list[bytes] = []
+        for _, body in itertools.islice(self._recent, skip, skip + limit):
+            limit_bytes -= len(body)
+            if bodies and limit_bytes < 0:
+                break
+            bodies.append(body)
+        return Rows(after + 1, bodies)
+
+    def _forget_recent(self) -> None:
+        self._recent.clear()
+        self._recent_bytes = 0

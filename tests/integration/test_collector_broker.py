@@ -1,0 +1,408 @@
+"""A real collector process and a real broker: every way in which the way between them can break."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis.asyncio
+
+from adsum_collector.inbox import Inbox, StreamMovedError
+from adsum_collector.resume import EntryId
+from adsum_shared import streams
+from adsum_shared.beat import Beat, decode_beat
+from adsum_shared.connect import open_redis
+from tests.brokers import Broker
+from tests.collectors import CollectorProcess, applied_notes, batches
+from tests.proxies import proxy_to
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def collector(tmp_path: Path, redis_url: str) -> Iterator[CollectorProcess]:
+    collector = CollectorProcess(tmp_path / "state", redis_url)
+    yield collector
+    collector.kill()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(timeout=10) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
+    client = open_redis(redis_url)
+    yield client
+    await client.aclose()
+
+
+async def notes(client: redis.asyncio.Redis, collector: CollectorProcess) -> list[str]:
+    try:
+        return await applied_notes(client, collector.host_id)
+    except redis.exceptions.ConnectionError:
+        return []
+
+
+async def arrives(
+    client: redis.asyncio.Redis,
+    collector: CollectorProcess,
+    expected: list[str],
+    timeout: float = 20,
+) -> None:
+    async def is_there() -> bool:
+        return await notes(client, collector) == expected
+
+    await wait_until(is_there, timeout=timeout)
+
+
+async def store(client: redis.asyncio.Redis, collector: CollectorProcess, applied: int) -> None:
+    """What a hub does when it has stored its snapshot."""
+    spool_id = collector.ready()["spool"]["spool_id"]
+    field = json.dumps({spool_id: applied})
+    await client.hset(streams.snapshot(collector.host_id), streams.APPLIED, field)
+
+
+async def beat_of(client: redis.asyncio.Redis, collector: CollectorProcess) -> Beat:
+    raw = await client.get(streams.beat(collector.host_id))
+    beat = decode_beat(raw)
+    assert beat is not None
+    return beat
+
+
+async def test_hooks_go_into_the_stream_in_order_with_the_numbers_told(
+    collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    collector.start()
+    numbers = [await collector.post(http, f"n{at}") for at in range(10)]
+
+    await arrives(client, collector, [f"n{at}" for at in range(10)])
+    assert numbers == list(range(1, 11))
+    assert await client.smembers(streams.HOSTS) == {collector.host_id.encode()}
+    beat = await beat_of(client, collector)
+    assert (beat.host_id, beat.stopping) == (collector.host_id, False)
+    assert 0 < await client.pttl(streams.beat(collector.host_id)) <= streams.BEAT_TTL_MS
+
+
+async def test_a_stop_publishes_what_is_there_and_says_goodbye(
+    collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    collector.start()
+    for at in range(50):
+        await collector.post(http, f"n{at}")
+
+    assert collector.stop() == 0
+
+    assert await notes(client, collector) == [f"n{at}" for at in range(50)]
+    beat = await beat_of(client, collector)
+    assert (beat.stopping, beat.seq, beat.sent) == (True, 50, 50)
+
+
+async def test_without_a_broker_hooks_are_accepted_and_published_once_there_is_one(
+    tmp_path: Path, http: httpx.AsyncClient
+) -> None:
+    broker = Broker(tmp_path / "late")
+    collector = CollectorProcess(tmp_path / "state", broker.url).start()
+    try:
+        for at in range(5):
+            await collector.post(http, f"n{at}")
+        facts = collector.ready()
+        assert facts["ready"]
+        assert "cannot be reached" in facts["problem"]
+        broker.start()
+        client = open_redis(broker.url)
+        await arrives(client, collector, [f"n{at}" for at in range(5)])
+        await client.aclose()
+        assert collector.ready()["problem"] is None
+    finally:
+        collector.kill()
+        broker.kill()
+
+
+async def test_a_stop_without_a_broker_is_quick_and_loses_nothing(
+    tmp_path: Path, http: httpx.AsyncClient
+) -> None:
+    broker = Broker(tmp_path / "late")
+    collector = CollectorProcess(tmp_path / "state", broker.url).start()
+    await collector.post(http, "kept")
+    assert collector.stop() == 0
+
+    broker.start()
+    collector.start()
+    client = open_redis(broker.url)
+    try:
+        await arrives(client, collector, ["kept"])
+    finally:
+        await client.aclose()
+        collector.kill()
+        broker.kill()
+
+
+async def test_a_killed_broker_costs_nothing(
+    collector: CollectorProcess,
+    redis_server: Broker,
+    http: httpx.AsyncClient,
+    client: redis.asyncio.Redis,
+) -> None:
+    collector.start()
+    expected = []
+    for round_ in range(3):
+        for at in range(20):
+            expected.append(f"{round_}.{at}")
+            await collector.post(http, expected[-1])
+            if at == 10:
+                redis_server.kill()
+            if at == 15:
+                redis_server.start()
+
+    await arrives(client, collector, expected)
+
+
+async def test_a_wiped_broker_gets_everything_that_no_hub_has_stored(
+    collector: CollectorProcess,
+    redis_server: Broker,
+    http: httpx.AsyncClient,
+    client: redis.asyncio.Redis,
+) -> None:
+    collector.start()
+    for at in range(10):
+        await collector.post(http, f"n{at}")
+    await arrives(client, collector, [f"n{at}" for at in range(10)])
+    before = (await client.xinfo_stream(streams.inbox(collector.host_id)))["last-generated-id"]
+    redis_server.kill()
+    redis_server.wipe()
+    redis_server.start()
+
+    # by the broken connection, long before the next look at a stream that seems to be in order
+    await arrives(client, collector, [f"n{at}" for at in range(10)], timeout=8)
+    first = (await client.xrange(streams.inbox(collector.host_id), count=1))[0][0]
+    assert int(first.split(b"-")[0]) > int(before.split(b"-")[0])  # beyond every reader's cursor
+
+
+async def test_a_lost_reply_makes_no_second_entry(
+    tmp_path: Path, redis_server: Broker, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    async with proxy_to(redis_server.port) as proxy:
+        collector = CollectorProcess(tmp_path / "state", proxy.url)
+        await asyncio.to_thread(collector.start)
+        try:
+            for at in range(6):
+                if at % 2:
+                    proxy.lose_reply_to = b"XADD"
+                await collector.post(http, f"n{at}")
+                await arrives(client, collector, [f"n{n}" for n in range(at + 1)])
+            assert proxy.lost == 3
+            found = await batches(client, collector.host_id)
+            assert [(batch.first, batch.last) for batch in found] == [(n, n) for n in range(1, 7)]
+        finally:
+            await asyncio.to_thread(collector.kill)
+
+
+async def test_a_hub_that_wants_numbers_again_gets_them_under_higher_ids(
+    collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    collector.start()
+    for at in range(10):
+        await collector.post(http, f"n{at}")
+    await arrives(client, collector, [f"n{at}" for at in range(10)])
+    inbox = streams.inbox(collector.host_id)
+    cursor = (await client.xinfo_stream(inbox))["last-generated-id"]
+    spool_id = collector.ready()["spool"]["spool_id"]
+
+    await client.set(streams.want(collector.host_id), f"{spool_id}:4", px=streams.WANT_TTL_MS)
+
+    async def replayed() -> list[Any]:
+        return list(await client.xrange(inbox, min=b"(" + cursor))
+
+    entries = await wait_until(replayed)
+    assert entries[0][1][b"f"] == b"4"
+    assert entries[-1][1][b"l"] == b"10"
+    await collector.post(http, "after")
+    await arrives(client, collector, [*(f"n{at}" for at in range(10)), "after"])
+
+
+async def test_numbers_that_are_gone_come_as_a_gap(
+    tmp_path: Path, redis_url: str, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    # a cap of one megabyte: files of 256 kB, of which few are kept
+    collector = CollectorProcess(tmp_path / "state", redis_url, spool_cap_mb="1").start()
+    try:
+        for at in range(25):
+            await collector.post(http, f"{at:02d}" + "x" * 60_000)
+        collector.stop()  # what it still has in memory must not help out
+        collector.start()
+        spool = collector.ready()["spool"]
+        await client.set(streams.want(collector.host_id), f"{spool['spool_id']}:1", px=5000)
+
+        async def has_gap() -> bool:
+            return any(batch.gap for batch in await batches(client, collector.host_id))
+
+        await wait_until(has_gap)
+        gap = next(b for b in await batches(client, collector.host_id) if b.gap)
+        assert (gap.first, gap.gap.reason if gap.gap else "") == (1, "cap")
+        assert gap.last < 25
+    finally:
+        collector.kill()
+
+
+async def test_a_restored_disk_begins_a_new_spool_and_keeps_what_is_new(
+    collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    collector.start()
+    for at in range(3):
+        await collector.post(http, f"n{at}")
+    await arrives(client, collector, ["n0", "n1", "n2"])
+    old = collector.ready()["spool"]["spool_id"]
+    await store(client, collector, 3)
+    await wait_until(lambda: collector.ready()["spool"]["acked"] == 3)
+    collector.stop()
+    await client.hset(
+        streams.snapshot(collector.host_id), streams.APPLIED, json.dumps({old: 50})
+    )  # what hubs have from the days that this disk has forgotten
+
+    collector.start()
+    await collector.post(http, "new")
+
+    await arrives(client, collector, ["n0", "n1", "n2", "new"])
+    found = await batches(client, collector.host_id)
+    assert found[-1].spool_id != old
+    assert any(batch.gap and batch.gap.reason == "rollback" for batch in found)
+
+
+async def test_a_copy_of_a_machine_is_told_and_both_go_on(
+    tmp_path: Path, collector: CollectorProcess, redis_url: str, http: httpx.AsyncClient
+) -> None:
+    collector.start()
+    await collector.post(http, "one")
+    twin = CollectorProcess(tmp_path / "twin", redis_url)
+    twin.state_dir.mkdir(mode=0o700)
+    (twin.state_dir / "host.json").write_bytes((collector.state_dir / "host.json").read_bytes())
+    twin.start()
+    try:
+        await twin.post(http, "two")
+        await wait_until(lambda: twin.ready()["stream"]["backlog"] == 0, timeout=20)
+        await collector.post(http, "three")
+        await wait_until(lambda: collector.ready()["stream"]["backlog"] == 0, timeout=20)
+    finally:
+        twin.kill()
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (("maxmemory", "1mb"), "out of memory"),
+        (("min-replicas-to-write", "1"), "NOREPLICAS"),
+        (("requirepass", "other"), "refused the password"),
+    ],
+    ids=["out of memory", "too few replicas", "password changed"],
+)
+async def test_a_broker_that_refuses_is_a_visible_problem_and_not_the_end(
+    collector: CollectorProcess,
+    http: httpx.AsyncClient,
+    client: redis.asyncio.Redis,
+    config: tuple[str, str],
+    words: str,
+) -> None:
+    await client.ping()
+    before = {"maxmemory": "0", "min-replicas-to-write": "0", "requirepass": ""}[config[0]]
+    await client.config_set(*config)
+    collector.start()
+    await collector.post(http, "waits")
+
+    await wait_until(lambda: words in (collector.ready()["stream"]["problem"] or ""))
+    assert collector.ready()["ready"]
+
+    if config[0] == "requirepass":
+        await client.execute_command("AUTH", "other")
+    await client.config_set(config[0], before)
+    await arrives(client, collector, ["waits"])
+    assert collector.ready()["stream"]["problem"] is None
+
+
+async def test_under_concurrent_hooks_a_killed_collector_keeps_every_number_it_told(
+    collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    told: dict[int, str] = {}
+
+    async def hook(round_: int, name: int) -> None:
+        for at in range(10_000):
+            note = f"{round_}.{name}.{at}"
+            try:
+                seq = await collector.post(http, note)
+            except httpx.TransportError:
+                return  # nobody knows whether this one was accepted
+            assert told.setdefault(seq, note) == note
+
+    for round_ in range(3):
+        await asyncio.to_thread(collector.start)
+        before = len(told)
+        senders = [asyncio.create_task(hook(round_, name)) for name in range(8)]
+        await wait_until(lambda: len(told) > before + 150, timeout=20)  # noqa: B023 - awaited here
+        await asyncio.to_thread(collector.kill)
+        await asyncio.gather(*senders)
+
+    await asyncio.to_thread(collector.start)
+    await wait_until(lambda: collector.ready()["stream"]["backlog"] == 0, timeout=20)
+    applied = await notes(client, collector)
+    assert len(told) > 450
+    assert {seq: applied[seq - 1] for seq in told} == told
+    assert len(applied) == len(set(applied))
+
+
+async def test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is(
+    client: redis.asyncio.Redis,
+) -> None:
+    inbox = Inbox(client, "h")
+    await inbox.add(EntryId(3, 7), {b"v": b"1"})
+
+    await inbox.add(EntryId(3, 7), {b"v": b"1"})
+    with pytest.raises(StreamMovedError, match="another collector"):
+        await inbox.add(EntryId(3, 5), {b"v": b"1"})
+
+    assert await client.xlen(streams.inbox("h")) == 1
+    assert await inbox.head() == EntryId(3, 7)
+    assert await Inbox(client, "nobody").head() is None
+
+
+async def test_an_old_redis_is_named_with_what_is_needed(
+    tmp_path: Path, http: httpx.AsyncClient
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A Redis 5 as far as it is asked: INFO tells its version, everything else is OK."""
+        while request := await reader.read(4096):
+            info = b"redis_version:5.0.7\r\n"
+            for command in request.split(b"*")[1:]:
+                if b"\r\nINFO\r\n" in command:
+                    writer.write(b"$%d\r\n%s\r\n" % (len(info), info))
+                else:
+                    writer.write(b"+PONG\r\n" if b"PING" in command else b"+OK\r\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    collector = CollectorProcess(tmp_path / "state", f"redis://127.0.0.1:{port}")
+    await asyncio.to_thread(collector.start)
+    try:
+        await collector.post(http, "kept")
+
+        async def problem() -> str:
+            facts = (await http.get(f"{collector.url}/readyz")).json()
+            return str(facts["stream"]["problem"])
+
+        await wait_until(lambda: problem_says(problem, "Redis 5.0 is too old"))
+    finally:
+        await asyncio.to_thread(collector.kill)
+        server.close()
+
+
+async def problem_says(problem: Callable[[], Awaitable[str]], words: str) -> bool:
+    return words in await problem()

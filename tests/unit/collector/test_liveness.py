@@ -1,0 +1,169 @@
+"""What registry files and the process table tell: the decisions, without files or processes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from adsum_collector.liveness import (
+    Entry,
+    Known,
+    news_of_absence,
+    news_of_entry,
+    news_of_processes,
+    read_entry,
+)
+from adsum_collector.processes import Process, ProcessTable, state_changes, watched
+from adsum_shared.signals import (
+    AnySignal,
+    MetaChanged,
+    ProcessGone,
+    ProcessSeen,
+    SessionEnded,
+    StatusReported,
+)
+
+START = 1_000_000
+AGENT = Process(100, START)
+
+
+def status(
+    word: str | None = "busy", at: int = START + 500, session_id: str = "s1", started: int = START
+) -> StatusReported:
+    return StatusReported(
+        session_id=session_id,
+        at=at,
+        seen=at + 50,
+        source="registry",
+        status=word,
+        pid=AGENT.pid,
+        started=started,
+    )
+
+
+def entry(*signals: AnySignal, session_id: str = "s1") -> Entry:
+    return Entry(session_id, AGENT, signals or (status(session_id=session_id),))
+
+
+def kinds(news: list[AnySignal]) -> list[str]:
+    return [type(signal).__name__ for signal in news]
+
+
+def test_a_new_file_tells_process_and_status() -> None:
+    news = news_of_entry(entry(), None, {}, START + 600)
+
+    assert kinds(news) == ["ProcessSeen", "StatusReported"]
+    assert news[0] == ProcessSeen(
+        session_id="s1",
+        at=START + 600,
+        seen=START + 600,
+        source="registry",
+        pid=100,
+        started=START,
+    )
+
+
+def test_a_process_known_already_is_not_told_again() -> None:
+    assert kinds(news_of_entry(entry(), None, {"s1": AGENT}, 0)) == ["StatusReported"]
+
+
+def test_a_file_that_says_the_same_tells_nothing() -> None:
+    again = entry(msgspec.structs.replace(status(), seen=START + 9999))
+
+    assert news_of_entry(again, Known(entry()), {"s1": AGENT}, 0) == []
+
+
+def test_only_what_changed_is_told() -> None:
+    meta = MetaChanged(session_id="s1", at=START + 500, seen=0, title="t")
+    before = entry(status(), meta)
+    after = entry(
+        status("waiting", START + 900), msgspec.structs.replace(meta, at=START + 900, seen=7)
+    )
+
+    assert news_of_entry(after, Known(before), {"s1": AGENT}, 0) == [status("waiting", START + 900)]
+
+
+def test_the_same_process_with_another_session_ends_the_old_one() -> None:
+    after = entry(status("idle", START + 900, "s2"), session_id="s2")
+
+    news = news_of_entry(after, Known(entry()), {"s1": AGENT}, START + 950)
+
+    assert kinds(news) == ["SessionEnded", "ProcessSeen", "StatusReported"]
+    assert [signal.session_id for signal in news] == ["s1", "s2", "s2"]
+
+
+def test_a_session_that_its_hook_has_ended_is_not_ended_twice() -> None:
+    after = entry(status("idle", START + 900, "s2"), session_id="s2")
+
+    assert kinds(news_of_entry(after, Known(entry()), {}, 0)) == ["ProcessSeen", "StatusReported"]
+
+
+def test_a_status_inherited_from_the_session_before_is_not_told_as_its_own() -> None:
+    after = entry(status("busy", START + 500, "s2"), session_id="s2")
+
+    news = news_of_entry(after, Known(entry()), {}, 0)
+
+    assert isinstance(news[-1], StatusReported)
+    assert (news[-1].session_id, news[-1].status) == ("s2", None)
+
+
+def test_a_file_gone_for_a_moment_tells_nothing() -> None:
+    known = Known(entry(), missing_since=START)
+
+    assert news_of_absence(known, {"s1": AGENT}, START + 199) == []
+
+
+def test_a_file_gone_for_good_ends_the_session() -> None:
+    known = Known(entry(), missing_since=START)
+
+    assert news_of_absence(known, {"s1": AGENT}, START + 200) == [
+        SessionEnded(session_id="s1", at=START + 200, seen=START + 200, source="registry")
+    ]
+    assert news_of_absence(known, {}, START + 200) == []
+
+
+def test_a_dead_process_is_told_for_each_of_its_sessions() -> None:
+    other = Process(200, START)
+    watching = {"s1": AGENT, "s2": AGENT, "s3": other}
+
+    news = news_of_processes(watching, {AGENT}, 7)
+
+    assert {signal.session_id for signal in news} == {"s1", "s2"}
+    assert all(isinstance(signal, ProcessGone) and signal.started == START for signal in news)
+
+
+def test_an_entry_bears_the_start_that_the_system_tells() -> None:
+    found = read_entry([status(started=START + 140)], started=START)
+
+    assert found is not None
+    assert found.process == AGENT
+    assert found.signals == (status(started=START),)
+
+
+def test_a_file_left_by_a_dead_agent_is_no_entry() -> None:
+    assert read_entry([status()], started=None) is None
+    assert read_entry([status()], started=START + 60_000) is None  # its number, given out again
+    assert read_entry([], started=START) is None
+
+
+def test_what_is_watched_follows_the_signals() -> None:
+    seen = ProcessSeen(session_id="s1", at=1, seen=1, pid=100, started=START)
+    state: dict[str, bytes] = {"offset:x": b"1"}
+    state |= {k: v for k, v in state_changes([seen]).items() if v is not None}
+
+    assert watched(state) == {"s1": AGENT}
+    assert state_changes([SessionEnded(session_id="s1", at=1, seen=1)]) == {"process:s1": None}
+    assert state_changes([status()]) == {}
+
+
+def test_a_start_measured_twice_is_told_the_same_way() -> None:
+    starts = {100: START}
+    table = ProcessTable([Process(100, START - 900)], starts.get)
+
+    assert table.started_of(100) == START - 900  # as an earlier run has told it
+    assert table.lives(Process(100, START))
+    starts[100] = START + 60_000
+    assert table.started_of(100) == START + 60_000  # another process with this number
+    assert not table.lives(AGENT)
+    del starts[100]
+    assert table.started_of(100) is None
+    assert not table.lives(Process(100, START + 60_000))

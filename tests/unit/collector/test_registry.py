@@ -1,0 +1,106 @@
+"""What a file of the CLI's session registry says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from adsum_collector.agents.claude_code import (
+    RegistryError,
+    decode_registry,
+    signal_from_registry,
+    signals_from_registry,
+)
+from adsum_shared import signals as s
+
+SEEN = 1_795_303_644_500
+ENTRY: dict[str, Any] = {
+    "pid": 16896,
+    "sessionId": "S",
+    "cwd": "/home/dev/work/app",
+    "startedAt": 1_795_303_642_627,
+    "procStart": "305828",
+    "version": "2.1.330",
+    "entrypoint": "cli",
+    "name": "app-b9",
+    "nameSource": "derived",
+    "status": "waiting",
+    "waitingFor": "permission prompt",
+    "updatedAt": 1_795_303_644_367,
+    "statusUpdatedAt": 1_795_303_644_367,
+}
+
+
+def raw(**changes: Any) -> bytes:
+    return json.dumps({**ENTRY, **changes}).encode()
+
+
+def test_its_status_bears_its_own_stamp() -> None:
+    assert signal_from_registry(raw(), SEEN) == s.StatusReported(
+        session_id="S",
+        at=1_795_303_644_367,
+        seen=SEEN,
+        source="registry",
+        status="waiting",
+        waiting_for="permission prompt",
+        pid=16896,
+        started=1_795_303_642_627,
+    )
+
+
+def test_the_entry_of_an_old_cli_has_no_status() -> None:
+    old = {key: ENTRY[key] for key in ("pid", "sessionId", "cwd", "startedAt")}
+    found = signal_from_registry(json.dumps(old).encode(), SEEN)
+
+    assert found is not None
+    assert (found.status, found.at) == (None, 1_795_303_642_627)
+
+
+def test_a_stamp_from_the_future_counts_as_now() -> None:
+    found = signal_from_registry(raw(statusUpdatedAt=SEEN + 60_000), SEEN)
+
+    assert found is not None
+    assert found.at == SEEN
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"sessionId": 3}', b"\xff"])
+def test_what_is_no_entry_is_refused_or_ignored(content: bytes) -> None:
+    assert signal_from_registry(content, SEEN) is None
+    with pytest.raises(RegistryError):
+        signals_from_registry(content, SEEN)
+
+
+@pytest.mark.parametrize("junk", ["x", [], {}, None, True, 1.5])
+def test_a_field_of_the_wrong_type_counts_as_missing(junk: object) -> None:
+    changes = {key: junk for key in ENTRY if key != "sessionId"}
+
+    found = signals_from_registry(raw(**changes), SEEN)
+    assert all(s.decode_signal(s.encode_signal(x)) == x for x in found)
+
+
+def test_a_file_seen_for_the_first_time_tells_all() -> None:
+    process, status, meta = signals_from_registry(raw(), SEEN)
+
+    assert isinstance(process, s.ProcessSeen)
+    assert (process.pid, process.started) == (16896, 1_795_303_642_627)
+    assert isinstance(status, s.StatusReported)
+    assert isinstance(meta, s.MetaChanged)
+    assert (meta.cwd, meta.project, meta.version) == ("/home/dev/work/app", "app", "2.1.330")
+    assert (meta.title, meta.source) == ("app-b9", "registry")
+
+
+def test_a_file_seen_again_tells_only_its_status() -> None:
+    found = signals_from_registry(raw(status="busy"), SEEN, decode_registry(raw()))
+
+    assert [type(x) for x in found] == [s.StatusReported]
+
+
+def test_a_status_inherited_from_the_session_before_says_nothing() -> None:
+    before = decode_registry(raw(status="busy"))
+    found = signals_from_registry(raw(sessionId="S2", status="busy"), SEEN, before)
+    fresh = signals_from_registry(raw(sessionId="S2", statusUpdatedAt=SEEN - 9), SEEN, before)
+
+    assert [x.status for x in found if isinstance(x, s.StatusReported)] == [None]
+    assert [x.status for x in fresh if isinstance(x, s.StatusReported)] == ["waiting"]

@@ -1,0 +1,283 @@
+"""The shim and the socket it talks to: a real process against a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adsum_collector import shim
+from adsum_collector.errors import SpoolUnavailable, StartError
+from adsum_collector.intake import Intake
+from adsum_collector.local_socket import LocalSocket, listen
+from adsum_collector.peer import unix_peer_uid
+from adsum_collector.processes import watched
+from adsum_collector.spool import Spool
+from adsum_collector.spool_files import Rows
+from adsum_collector.spool_repair import Limits
+from adsum_shared.signals import Alive, AnySignal, ProcessSeen, decode_signal
+from tests.collectors import adapt_hook
+
+SHIM = Path(shim.__file__)
+BODY = b'{"session_id": "s1",\n "note": "a\\nb",\r\n "hook_event_name": "SessionStart"}\n'
+
+
+class Door:
+    """A local socket on a real spool, served by the test's own loop."""
+
+    def __init__(self, path: Path, spool: Spool) -> None:
+        self.path = path
+        self.spool = spool
+        self.uid: int | None = os.getuid()
+        self.local = LocalSocket(
+            Intake(spool, lambda signal: signal),
+            adapt_hook,
+            started_of=lambda pid: 1234 if pid > 1 else None,
+            peer_uid=lambda _connection: self.uid,
+            now=lambda: time.time_ns() // 1_000_000,
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._serving = asyncio.create_task(self.local.serve(listen(self.path)))
+
+    async def close(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serving
+
+    async def signals(self) -> list[AnySignal]:
+        found = await self.spool.read(0, 1000, 1 << 20)
+        return [decode_signal(body) for body in found.bodies] if isinstance(found, Rows) else []
+
+    async def say(self, line: bytes) -> Any:
+        reader, writer = await asyncio.open_unix_connection(str(self.path))
+        writer.write(line)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        with contextlib.suppress(OSError):
+            reply = await reader.readline()
+            writer.close()
+            return json.loads(reply) if reply else None
+        return None
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Door]:
+    spool = await Spool.open(tmp_path / "spool", Limits(min_free_bytes=0))
+    door = Door(tmp_path / "collector.sock", spool)
+    door.open()
+    yield door
+    await door.close()
+    await spool.close()
+
+
+async def run_shim(path: Path, body: bytes = BODY, **env: str) -> tuple[int, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(SHIM), str(path)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], **env},
+    )
+    out, err = await process.communicate(body)
+    return process.returncode or 0, out, err
+
+
+def message(**fields: Any) -> bytes:
+    whole = {"v": 1, "id": "m1", "at": 1, "pid": os.getpid(), "body": {"session_id": "s1"}}
+    return json.dumps(whole | fields).encode() + b"\n"
+
+
+async def test_the_shim_hands_over_the_hook_and_whose_process_it_is(door: Door) -> None:
+    assert await run_shim(door.path, CLAUDE_PID=str(os.getpid())) == (0, b"", b"")
+
+    hook, process = await door.signals()
+    assert isinstance(hook, Alive)
+    assert hook.note == "a\nb"
+    assert isinstance(process, ProcessSeen)
+    assert (process.session_id, process.pid, process.started) == ("s1", os.getpid(), 1234)
+    assert watched(door.spool.state)["s1"].pid == os.getpid()
+
+
+async def test_the_hook_is_dated_by_when_the_shim_started(door: Door) -> None:
+    before = time.time_ns() // 1_000_000
+    await run_shim(door.path)
+
+    (hook, *_) = await door.signals()
+    assert before <= hook.at <= hook.seen <= time.time_ns() // 1_000_000
+
+
+async def test_the_agent_is_the_nearest_ancestor_that_looks_like_one(
+    door: Door, tmp_path: Path
+) -> None:
+    agent = tmp_path / "claude"
+    agent.symlink_to("/bin/sh")
+    command = f"{sys.executable} -I -S {SHIM} {door.path}; true"
+    process = await asyncio.create_subprocess_exec(
+        *(str(agent), "-c", f"/bin/sh -c '{command}'; true"), stdin=subprocess.PIPE
+    )
+    await process.communicate(BODY)
+
+    *_, seen = await door.signals()
+    assert isinstance(seen, ProcessSeen)
+    assert seen.pid == process.pid
+
+
+async def test_a_retry_with_the_same_id_is_one_message(door: Door) -> None:
+    first = await door.say(message(id="same"))
+    again = await door.say(message(id="same"))
+
+    assert first == again == {"ok": True, "seq": 2}
+    assert len(await door.signals()) == 2
+
+
+async def test_the_shim_waits_for_a_collector_that_is_just_starting(door: Door) -> None:
+    await door.close()
+    running = asyncio.create_task(run_shim(door.path))
+    await asyncio.sleep(0)  # let it start; whether it tries before or after `open`, it arrives
+    door.open()
+
+    assert await running == (0, b"", b"")
+    assert await door.signals()
+
+
+@pytest.mark.parametrize("body", [b"", b"not json", b'{"session_id": 7}', b"\xff\xfe", b"[1"])
+async def test_the_shim_says_nothing_about_what_is_refused(door: Door, body: bytes) -> None:
+    assert await run_shim(door.path, body) == (0, b"", b"")
+    assert await door.signals() == []
+
+
+async def test_without_a_collector_the_shim_is_silent_and_quick(tmp_path: Path) -> None:
+    started = time.monotonic()
+
+    assert await run_shim(tmp_path / "none.sock") == (0, b"", b"")
+    assert time.monotonic() - started < 5
+
+
+async def test_a_collector_that_does_not_answer_costs_at_most_five_seconds(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / "deaf.sock"))
+        deaf.listen(8)
+        started = time.monotonic()
+
+        assert await run_shim(tmp_path / "deaf.sock") == (0, b"", b"")
+        assert 4 < time.monotonic() - started < 7
+
+
+async def test_a_shim_that_is_killed_leaves_the_socket_working(door: Door) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(SHIM), str(door.path)), stdin=subprocess.PIPE
+    )
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+
+    assert (await door.say(message()))["ok"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (message(v=2), "version 2"),
+        (message(body={"session_id": None}), "session_id"),
+        (message(body="text"), "object"),
+        (b"{}\n", "missing"),
+        (b"nonsense\n", "malformed"),
+        (b"\xff\n", "malformed"),
+    ],
+)
+async def test_a_refusal_says_why_and_is_not_worth_a_retry(
+    door: Door, line: bytes, words: str
+) -> None:
+    reply = await door.say(line)
+
+    assert (reply["ok"], reply["retry"]) == (False, False)
+    assert words in reply["error"]
+    assert door.local.refused["malformed"] == 1
+
+
+async def test_a_line_without_end_is_broken_off(door: Door) -> None:
+    assert await door.say(b"x" * (2 << 20)) is None
+    assert (await door.say(message()))["ok"]
+
+
+async def test_another_user_is_not_served(door: Door) -> None:
+    door.uid = 65534
+
+    assert await door.say(message()) is None
+    assert await door.signals() == []
+
+
+async def test_when_the_spool_is_full_the_shim_may_come_again(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_args: object, **_kwargs: object) -> int:
+        raise SpoolUnavailable("the disk is full")
+
+    monkeypatch.setattr(door.spool, "append", refuse)
+
+    assert await door.say(message()) == {"ok": False, "error": "the disk is full", "retry": True}
+
+
+async def test_a_message_from_the_far_past_is_dated_now(door: Door) -> None:
+    await door.say(message(at=1))
+
+    (hook, *_) = await door.signals()
+    assert hook.at == hook.seen or hook.seen - hook.at < 1000
+
+
+def test_the_socket_is_the_owners_alone_and_a_stale_one_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "collector.sock"
+    listen(path).close()  # its file stays
+
+    with listen(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with pytest.raises(StartError, match="ADSUM_STATE_DIR"):
+            listen(path)
+
+
+def test_a_path_too_long_for_a_socket_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="shorter ADSUM_STATE_DIR"):
+        listen(tmp_path / ("x" * 120) / "collector.sock")
+
+
+async def test_the_real_peer_of_a_connection_is_known(tmp_path: Path) -> None:
+    seen: list[int | None] = []
+
+    def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(unix_peer_uid(writer.get_extra_info("socket")))
+        writer.close()
+
+    server = await asyncio.start_unix_server(connected, path=tmp_path / "x.sock")
+    reader, writer = await asyncio.open_unix_connection(tmp_path / "x.sock")
+    await reader.read()
+    writer.close()
+    server.close()
+
+    assert seen == [os.getuid() if sys.platform == "linux" else None]
+
+
+def test_where_the_shim_looks_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    from platformdirs import user_state_path
+
+    for name in ("ADSUM_STATE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert shim.default_socket() == f"{user_state_path('adsum')}/collector.sock"
+
+    monkeypatch.setenv("XDG_STATE_HOME", "/xdg")
+    assert shim.default_socket() == f"{user_state_path('adsum')}/collector.sock"
+    monkeypatch.setenv("ADSUM_STATE_DIR", "/named")
+    assert shim.default_socket() == "/named/collector.sock"

@@ -1,0 +1,181 @@
+"""The spool as its users see it: appends from many, one thread, nothing promised that is not kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+import adsum_collector.spool as spool_module
+from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.spool import Spool
+from adsum_collector.spool_files import Rows
+from adsum_collector.spool_repair import Limits
+from tests.support import wait_until
+
+ROOMY = Limits(min_free_bytes=0)
+
+
+@pytest.fixture
+async def spool(tmp_path: Path) -> AsyncIterator[Spool]:
+    spool = await Spool.open(tmp_path / "spool", ROOMY)
+    yield spool
+    await spool.close()
+
+
+async def bodies(spool: Spool, after: int = 0) -> list[bytes]:
+    found: list[bytes] = []
+    while (rows := await spool.read(after + len(found), 100, 1 << 20)) is not None:
+        assert isinstance(rows, Rows)
+        found += rows.bodies
+    return found
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["on the loop", "in the thread"])
+async def test_appends_from_many_get_every_number_once(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, slow: bool
+) -> None:
+    monkeypatch.setattr(spool_module, "SLOW_COMMIT_S", -1.0 if slow else 60.0)
+
+    async def append(name: int) -> list[int]:
+        return [await spool.append([b"%d.%d" % (name, at)]) for at in range(20)]
+
+    numbers = await asyncio.gather(*map(append, range(16)))
+
+    assert sorted(n for each in numbers for n in each) == list(range(1, 321))
+    stored = await bodies(spool)
+    assert all(
+        stored[seq - 1] == b"%d.%d" % (name, at)
+        for name, each in enumerate(numbers)
+        for at, seq in enumerate(each)
+    )
+
+
+async def test_what_memory_holds_and_what_the_files_hold_is_the_same(spool: Spool) -> None:
+    for at in range(50):
+        await spool.append([b"%d" % at])
+    from_memory = await bodies(spool)
+
+    spool._forget_recent()
+
+    assert await bodies(spool) == from_memory == [b"%d" % at for at in range(50)]
+
+
+async def test_memory_keeps_only_the_newest(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "RECENT_SIGNALS", 10)
+    for at in range(30):
+        await spool.append([b"%d" % at])
+
+    assert len(spool._recent) == 10
+    assert await bodies(spool) == [b"%d" % at for at in range(30)]
+
+
+async def test_a_read_stops_at_the_limit_of_bytes_but_gives_at_least_one(spool: Spool) -> None:
+    await spool.append([b"x" * 100, b"y" * 100, b"z" * 100])
+
+    assert await spool.read(0, 10, 250) == Rows(1, [b"x" * 100, b"y" * 100])
+    assert await spool.read(0, 10, 1) == Rows(1, [b"x" * 100])
+
+
+async def test_an_append_whose_sender_went_away_harms_no_other(spool: Spool) -> None:
+    gone = asyncio.create_task(spool.append([b"gone"]))
+    stays = asyncio.create_task(spool.append([b"stays"]))
+    await asyncio.sleep(0)
+    gone.cancel()
+
+    assert await stays == 2
+
+
+async def test_an_append_tells_the_publisher(spool: Spool) -> None:
+    assert not spool.added.is_set()
+    await spool.append([b"a"])
+    assert spool.added.is_set()
+
+
+async def test_too_many_waiting_appends_are_refused(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "MOST_PENDING", 3)
+
+    done = await asyncio.gather(*(spool.append([b"a"]) for _ in range(5)), return_exceptions=True)
+
+    assert sum(isinstance(each, SpoolUnavailable) for each in done) == 2
+    assert spool.last_seq == 3
+
+
+async def test_closing_waits_for_what_was_appended(tmp_path: Path) -> None:
+    spool = await Spool.open(tmp_path / "spool", ROOMY)
+    append = asyncio.create_task(spool.append([b"a"]))
+    await asyncio.sleep(0)
+    await spool.close()
+
+    assert await append == 1
+
+
+async def test_the_log_is_moved_into_the_file_now_and_then(spool: Spool, tmp_path: Path) -> None:
+    log = tmp_path / "spool" / "spool-000001.db-wal"
+    for _ in range(300):
+        await spool.append([b"x" * 100_000])
+
+    await wait_until(lambda: not spool._files.log_is_long)
+    assert log.stat().st_size < 16 << 20
+
+
+class SmallDisk:
+    """Two megabytes: a mounted disk where we may mount one, else SQLite's own limit on its file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self.mounted = os.getuid() == 0 and self._mount("size=2m") == 0
+
+    def _mount(self, options: str) -> int:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.directory)]
+        return subprocess.run(command, check=False, capture_output=True).returncode
+
+    def limit(self, spool: Spool) -> None:
+        if not self.mounted:
+            spool._files._current._db.execute("PRAGMA max_page_count = 512")
+
+    def grow(self, spool: Spool) -> None:
+        if self.mounted:
+            assert self._mount("remount,size=8m") == 0
+        else:
+            spool._files._current._db.execute("PRAGMA max_page_count = 4096")
+
+    def close(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", "-l", self.directory], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    disk = SmallDisk(tmp_path / "disk")
+    yield disk
+    disk.close()
+
+
+async def test_a_full_disk_is_a_refusal_and_freed_space_ends_it(small_disk: SmallDisk) -> None:
+    spool = await Spool.open(small_disk.directory / "spool", ROOMY)
+    small_disk.limit(spool)
+    accepted: list[bytes] = []
+
+    async def fill() -> None:
+        for at in range(1000):
+            await spool.append([b"%04d" % at + b"x" * 10_000])
+            accepted.append(b"%04d" % at)
+
+    with pytest.raises(SpoolUnavailable, match="full"):
+        await fill()
+    assert spool.problem
+    assert [body[:4] for body in await bodies(spool)] == accepted
+
+    small_disk.grow(spool)
+
+    assert await spool.append([b"again"]) == len(accepted) + 1
+    assert spool.problem is None
+    await spool.close()
