@@ -1,0 +1,1 @@
+"""Measurements: each prints ratios against a bare baseline of the same interleaved run."""

@@ -1,0 +1,1 @@
+"""Streams in, one live roster out: fold, resolve, serve."""

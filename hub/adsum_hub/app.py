@@ -1,0 +1,185 @@
+"""The hub's composition root: build, supervise, shut down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from adsum_hub.api import api_router, describe, health_router
+from adsum_hub.broadcast import Broadcast
+from adsum_hub.clock import Clock
+from adsum_hub.consumer import BLOCK_MS, Consumer, Link
+from adsum_hub.doors import Doors, known_hosts, require_loopback
+from adsum_hub.live import live_router
+from adsum_hub.roster import Roster
+from adsum_hub.settings import HubSettings
+from adsum_shared import __version__
+from adsum_shared.connect import UNAVAILABLE, open_redis, wanted
+
+log = logging.getLogger(__name__)
+
+WEB = Path(__file__).parent / "web"
+EXPIRE_S = 60.0
+#: Enough for any first frame; clients send nothing else.
+WS_MAX_BYTES = 64 * 1024
+
+
+class PortTakenError(RuntimeError):
+    """Something else listens where the hub should."""
+
+
+def steady_clock() -> Clock:
+    """Wall time in ms that never steps: its start is the wall's, its pace the monotonic clock's."""
+    start = time.time() - time.monotonic()
+    return lambda: int((start + time.monotonic()) * 1000)
+
+
+def build_app(
+    roster: Roster, broadcast: Broadcast, link: Link, clock: Clock, hosts: frozenset[str]
+) -> ASGIApp:
+    app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
+    app.include_router(api_router(roster, broadcast, clock))
+    app.include_router(health_router(roster, broadcast, link, clock))
+    app.include_router(live_router(broadcast))
+    app.mount("/static", StaticFiles(directory=WEB))
+
+    @app.get("/", include_in_schema=False)
+    def page() -> FileResponse:
+        return FileResponse(WEB / "index.html")
+
+    describe(app)
+    return Doors(app, hosts)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises PortTakenError; the socket is bound before anything else starts."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise PortTakenError(
+            f"The hub cannot listen on {host}:{port} ({error.strerror}). If another hub runs there, "
+            "use it; else set ADSUM_HUB_PORT to a free port."
+        ) from error
+    bound.listen(128)
+    return bound
+
+
+async def run_hub(settings: HubSettings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises what ended a vital task: the process must end too."""
+    require_loopback(settings.hub_host, allowed=settings.hub_allow_public)
+    if settings.redis_url is None:
+        raise ValueError("The hub needs a Redis URL: set ADSUM_REDIS_URL, or run `adsum up`.")
+    clock = steady_clock()
+    roster, link = Roster(), Link()
+    broadcast = Broadcast(roster, clock)
+    async with contextlib.AsyncExitStack() as stack:
+        redis = open_redis(settings.redis_url)
+        reader = open_redis(settings.redis_url, block_s=BLOCK_MS / 1000)
+        stack.push_async_callback(redis.aclose)
+        stack.push_async_callback(reader.aclose)
+        bound = stack.enter_context(listen(settings.hub_host, settings.hub_port))
+        port = bound.getsockname()[1]
+        stack.enter_context(_announced(settings, port))
+        consumer = Consumer(
+            roster, reader=reader, redis=redis, clock=clock, link=link, arrived=broadcast.tell
+        )
+        hosts = known_hosts(port, settings.hub_hosts)
+        app = build_app(roster, broadcast, link, clock, hosts)
+        server = uvicorn.Server(_server_config(app))
+        await _supervise(server, bound, consumer, _keep_time(roster, broadcast, clock))
+
+
+def _server_config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,
+        ws_max_size=WS_MAX_BYTES,
+        timeout_graceful_shutdown=2,
+    )
+
+
+async def _supervise(
+    server: uvicorn.Server,
+    bound: socket.socket,
+    consumer: Consumer,
+    timekeeper: Coroutine[None, None, None],
+) -> None:
+    """Server and tasks live and die together. Order of shutdown: browsers, tasks, last snapshot."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn raises the signal it caught again once it has stopped; without a handler of our
+        # own that would end the process before the last snapshot is written.
+        loop.add_signal_handler(number, lambda: None)
+    async with asyncio.TaskGroup() as tasks:
+        vital = [
+            tasks.create_task(consumer.follow(), name="consumer"),
+            tasks.create_task(consumer.listen(), name="heartbeats"),
+            tasks.create_task(consumer.save(), name="snapshots"),
+            tasks.create_task(timekeeper, name="timekeeper"),
+        ]
+        await server.serve(sockets=[bound])
+        for task in vital:
+            task.cancel()
+    try:
+        await asyncio.wait_for(consumer.save_once(), 3.0)
+    except (*UNAVAILABLE, TimeoutError) as error:
+        log.warning("last snapshot not written (%s); the collectors will replay", error)
+
+
+async def _keep_time(roster: Roster, broadcast: Broadcast, clock: Clock) -> None:
+    """Deadlines fire by themselves; silence turns hosts late, then offline."""
+    expire_at = 0
+    while wanted():
+        now = clock()
+        roster.tick(now)
+        if now >= expire_at:
+            roster.expire(now)
+            expire_at = now + int(EXPIRE_S * 1000)
+        broadcast.tell()
+        broadcast.flushed.clear()
+        due = roster.next_deadline()
+        wait = 1.0 if due is None else min(1.0, max(0.001, (due - clock()) / 1000))
+        with contextlib.suppress(TimeoutError):
+            # What has just arrived may have set an earlier deadline.
+            await asyncio.wait_for(broadcast.flushed.wait(), wait)
+
+
+@contextlib.contextmanager
+def _announced(settings: HubSettings, port: int) -> Iterator[None]:
+    """hub.json tells this machine's command line where the hub is, while it runs."""
+    host = settings.hub_host if settings.hub_host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    file = settings.state_dir / "hub.json"
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    log.info("dashboard at %s", url)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            if json.loads(file.read_text()).get("pid") == os.getpid():
+                file.unlink()

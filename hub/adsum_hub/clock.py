@@ -1,0 +1,52 @@
+"""What time it is on another machine, and whether that machine can be reached. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from adsum_shared.state import Reachability
+from adsum_shared.streams import BEAT_TTL_MS
+
+#: Milliseconds since the epoch on the hub; never steps back within one run.
+Clock = Callable[[], int]
+
+LIVE_MS = BEAT_TTL_MS
+LATE_MS = 30_000
+#: An estimate moves only when it is off by more than a glance can see: else every batch would
+#: shift every time on the page by a millisecond or two.
+SLACK_MS = 250
+
+
+def reachability(silent_ms: int, *, stopping: bool = False) -> Reachability:
+    """silent_ms: since the last heartbeat. stopping: it said goodbye, so nothing is late."""
+    if stopping or silent_ms > LATE_MS:
+        return "offline"
+    return "live" if silent_ms <= LIVE_MS else "late"
+
+
+class HostClock:
+    """A host's wall clock, seen through stamps that arrive an unknown moment after they were made.
+
+    The largest difference of recent stamps is the best: delay only ever makes it smaller.
+    """
+
+    def __init__(self, offset_ms: int = 0, last_seen: int = 0) -> None:
+        self.offset_ms = offset_ms
+        self.last_seen = last_seen
+        self._differences: deque[int] = deque(maxlen=32)
+
+    def observe(self, stamp: int, now: int) -> None:
+        """A stamp of the host's clock was made at about `now` of the hub's."""
+        self._differences.append(stamp - now)
+        self.last_seen = max(self.last_seen, now)
+        best = max(self._differences)
+        if abs(best - self.offset_ms) > SLACK_MS or len(self._differences) == 1:
+            self.offset_ms = best
+
+    def host_now(self, now: int) -> int:
+        """Frozen while nothing is heard: no timer of an unreachable host runs out."""
+        return min(now, self.last_seen + LIVE_MS) + self.offset_ms
+
+    def to_hub(self, host_ms: int) -> int:
+        return host_ms - self.offset_ms

@@ -1,0 +1,106 @@
+"""fold(facts, signal) -> facts: what we have been told, in whatever order it came.
+
+Every witness is folded alike, because none suffices. (Rejected: hooks alone; they never see Esc, No,
+a dead process or an approval at the terminal. Rejected: the transcript alone; it lags by 0.1 to
+0.25 s and cannot see an open permission dialog.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from adsum_hub import fold_children, fold_session, fold_work
+from adsum_hub.activity import note
+from adsum_hub.facts import Facts
+from adsum_shared import signals as s
+
+#: What a kind changes: the fields of Facts to replace. Pure, and total over the union.
+Step = Callable[[Facts, Any], dict[str, Any]]
+
+STEPS: dict[type, Step] = {
+    s.SessionStarted: fold_session.session_started,
+    s.SessionEnded: fold_session.session_ended,
+    s.ProcessSeen: fold_session.process_seen,
+    s.ProcessGone: fold_session.process_gone,
+    s.StatusReported: fold_session.status_reported,
+    s.UsageTotalled: fold_session.usage_totalled,
+    s.MetaChanged: fold_session.meta_changed,
+    s.Alive: fold_session.alive,
+    s.UnknownSignal: fold_session.unknown,
+    s.PromptSubmitted: fold_work.prompt_submitted,
+    s.PromptDequeued: fold_work.prompt_dequeued,
+    s.TurnEnded: fold_work.turn_ended,
+    s.TurnFailed: fold_work.turn_failed,
+    s.TurnInterrupted: fold_work.turn_interrupted,
+    s.ToolStarted: fold_work.tool_started,
+    s.ToolFinished: fold_work.tool_finished,
+    s.RequestOpened: fold_work.request_opened,
+    s.RequestClosed: fold_work.request_closed,
+    s.HookReleased: fold_work.hook_released,
+    s.ChildStarted: fold_children.child_started,
+    s.ChildChanged: fold_children.child_changed,
+    s.ChildFinished: fold_children.child_finished,
+    s.TaskCreated: fold_children.task_created,
+    s.TaskCompleted: fold_children.task_completed,
+    s.CompactionStarted: fold_session.compaction_started,
+    s.CompactionFinished: fold_session.compaction_finished,
+    s.RetryScheduled: fold_session.retry_scheduled,
+}
+
+#: Signs of life and facts about the session, not of something happening in it.
+STILL: frozenset[type] = frozenset(
+    {s.Alive, s.MetaChanged, s.UsageTotalled, s.ProcessSeen, s.StatusReported}
+)
+
+EVIDENCE = {
+    "hook": "hook_at",
+    "transcript": "transcript_at",
+    "registry": "registry_at",
+    "process": "process_at",
+    "statusline": "statusline_at",
+}
+
+
+def fold(facts: Facts | None, signal: s.AnySignal) -> Facts:
+    """The facts with this signal in them; the very same object if it says nothing new."""
+    if facts is None:
+        facts = Facts(signal.session_id)
+    changes = STEPS[type(signal)](facts, signal)
+    _evidence(facts, signal, changes)
+    if not changes:
+        return facts
+    entry = note(facts, signal, changes)
+    if entry is not None:
+        changes["activity"] = entry
+    return replace(facts, **changes)
+
+
+def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> None:
+    """When it was heard, by whom; and what its prompt id and agent id alone say."""
+    if isinstance(signal, s.UnknownSignal):
+        return
+    at = signal.at
+    if at > facts.moved and type(signal) not in STILL:
+        changes["moved"] = at
+    if not facts.born or at < facts.born:
+        changes["born"] = at
+        changes["agent"] = signal.agent
+    field = EVIDENCE.get(signal.source)
+    if field is not None and at > getattr(facts, field):
+        changes[field] = at
+    prompt_id = signal.prompt_id
+    # SessionEnd bears the id of the /exit that caused it, which is no turn.
+    if prompt_id is not None and not isinstance(signal, s.SessionEnded):
+        turns = changes.get("turns", facts.turns)
+        turn = turns.get(prompt_id)
+        if turn is None or at < turn.first:
+            changes["turns"] = fold_work.rank_turn(turns, prompt_id, at)
+    child = signal.agent_id
+    if child is not None:
+        children = changes.get("children", facts.children)
+        held = children.get(child)
+        if held is not None and at > held.last:
+            changes["children"] = {**children, child: replace(held, last=at)}

@@ -1,0 +1,196 @@
+"""Fold steps for the session as a whole: its life, its process, its registry entry, its meta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from adsum_hub.facts import Facts
+from adsum_hub.parts import SAME_START, USAGE_MAX, Budget, Ended, Process, Retry, Status, Usage
+from adsum_shared import signals as s
+
+Changes = dict[str, Any]
+
+
+def session_started(facts: Facts, signal: s.SessionStarted) -> Changes:
+    changes: Changes = {}
+    start = (signal.at, signal.reason)
+    if facts.start is None or start > facts.start:
+        changes["start"] = start
+    # A startup alone begins no run: a resume of old versions announced itself as both.
+    if signal.reason == "resume" and signal.at > facts.resumed:
+        changes["resumed"] = signal.at
+    # SessionStart(compact) says that a compaction is over, not that the agent is idle.
+    if signal.reason == "compact" and signal.at > facts.compacted:
+        changes["compacted"] = signal.at
+    return changes
+
+
+def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
+    """The registry's word is kept apart: it can be taken back, a SessionEnd hook's cannot."""
+    field = "left" if signal.source == "registry" else "ended"
+    held: Ended | None = getattr(facts, field)
+    if held is not None and (held.at, held.reason) >= (signal.at, signal.reason):
+        return {}
+    return {field: Ended(signal.at, signal.reason, signal.source)}
+
+
+def same_process(process: Process | Status, pid: int | None, started: int) -> bool:
+    if process.pid != pid:
+        return False
+    if not process.started or not started:
+        return True
+    return abs(process.started - started) <= SAME_START
+
+
+def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:
+    held = facts.process
+    if held is None:
+        return {"process": Process(signal.pid, signal.started, signal.at)}
+    if same_process(held, signal.pid, signal.started):
+        started = min(filter(None, (held.started, signal.started)), default=0)
+        seen = min(filter(None, (held.seen, signal.at)), default=0)
+        merged = replace(held, started=started, seen=seen)
+        return {} if merged == held else {"process": merged}
+    if (signal.started or signal.at, signal.pid) > (held.started or held.seen, held.pid):
+        return {"process": Process(signal.pid, signal.started, signal.at, first_of_all=False)}
+    return {"process": replace(held, first_of_all=False)} if held.first_of_all else {}
+
+
+def process_gone(facts: Facts, signal: s.ProcessGone) -> Changes:
+    held = facts.process
+    if held is None:
+        return {"process": Process(signal.pid, signal.started, gone=signal.at)}
+    if not same_process(held, signal.pid, signal.started):
+        return {}  # an earlier run's process
+    if held.gone and held.gone <= signal.at:
+        return {}
+    return {"process": replace(held, gone=signal.at)}
+
+
+def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
+    changes: Changes = {}
+    if signal.seen > facts.named:
+        changes["named"] = signal.seen
+    held = facts.status
+    if signal.status is None or (held is not None and signal.at < held.at):
+        return changes
+    if held is None:
+        held = Status(0, 0)
+    if (held.at, held.status, held.waiting_for) == (signal.at, signal.status, signal.waiting_for):
+        return changes
+    if signal.status in ("busy", "waiting", "shell"):
+        changes["engaged"] = signal.at
+    waits = signal.status == "waiting"
+    waited = held.status == "waiting"
+    changes["status"] = Status(
+        at=signal.at,
+        seen=signal.seen,
+        status=signal.status,
+        waiting_for=signal.waiting_for,
+        pid=signal.pid,
+        started=signal.started,
+        waiting=signal.at if waits and not waited else held.waiting,
+        released=signal.at if waited and not waits else held.released,
+    )
+    return changes
+
+
+def usage_totalled(facts: Facts, signal: s.UsageTotalled) -> Changes:
+    """Cumulative absolutes, so the larger of two reports is the later one."""
+    key = f"{signal.day} {signal.model}"
+    held = facts.usage.get(key, Usage())
+    costs = [cost for cost in (held.cost_usd, signal.cost_usd) if cost is not None]
+    merged = Usage(
+        input_tokens=max(held.input_tokens, signal.input_tokens),
+        output_tokens=max(held.output_tokens, signal.output_tokens),
+        cache_read_tokens=max(held.cache_read_tokens, signal.cache_read_tokens),
+        cache_write_tokens=max(held.cache_write_tokens, signal.cache_write_tokens),
+        cost_usd=max(costs, default=None),
+    )
+    if merged == held:
+        return {}
+    usage = {**facts.usage, key: merged}
+    if len(usage) > USAGE_MAX:
+        del usage[min(usage)]  # keys begin with the day
+    return {"usage": usage}
+
+
+META = (
+    "title",
+    "cwd",
+    "project",
+    "branch",
+    "model",
+    "mode",
+    "version",
+    "transcript",
+    "terminal",
+)
+
+
+def meta_changed(facts: Facts, signal: s.MetaChanged) -> Changes:
+    """Field by field, the last by event time wins; of two at one instant, the greater text."""
+    news: dict[str, tuple[int, str]] = {}
+    for name in META:
+        value = getattr(signal, name)
+        if value is None:
+            continue
+        # The registry makes a name up when nobody gave one: worth less than the first prompt.
+        key = "name" if name == "title" and signal.source == "registry" else name
+        held = facts.meta.get(key)
+        if held is None or (held[1] != value and (signal.at, value) > held):
+            news[key] = (signal.at, value)
+    return {"meta": {**facts.meta, **news}} if news else {}
+
+
+def alive(facts: Facts, signal: s.Alive) -> Changes:
+    # A status line tick is a sign of life and nothing more. It looked like proof that a dialog was
+    # answered on 32 of 32 dialogs of short traces, and then masked seven real permissions in
+    # longer sessions. Notification hooks are kept in the activity and drive no state either:
+    # `permission_prompt` comes 6.1 s late and can overwrite newer truth, `idle_prompt` adds
+    # nothing to the Stop 60 s before it.
+    shown = signal.source == "transcript" or signal.event == "MessageDisplay"
+    if shown and signal.agent_id is None and signal.at > facts.progress:
+        return {"progress": signal.at}
+    return {}
+
+
+def compaction_started(facts: Facts, signal: s.CompactionStarted) -> Changes:
+    return {"compacting": signal.at} if signal.at > facts.compacting else {}
+
+
+def compaction_finished(facts: Facts, signal: s.CompactionFinished) -> Changes:
+    return {"compacted": signal.at} if signal.at > facts.compacted else {}
+
+
+def retry_scheduled(facts: Facts, signal: s.RetryScheduled) -> Changes:
+    retry = Retry(signal.at, signal.attempt, signal.max, signal.in_ms, signal.source)
+    held = facts.retry
+    if held is not None and (held.at, held.attempt) >= (retry.at, retry.attempt):
+        return {}
+    return {"retry": retry}
+
+
+def unknown(facts: Facts, signal: s.UnknownSignal) -> Changes:
+    """The hub's own decisions, which have no struct yet: the latest of each."""
+    at = signal.at
+    match signal.kind:
+        case "control.dismissed" if at > facts.dismissed:
+            return {"dismissed": at}
+        case "control.suspended" if at > facts.suspended:
+            return {"suspended": at}
+        case "control.read" if at > facts.read:
+            return {"read": at}
+        case "control.budget" if at > facts.budget_answered:
+            return {"budget_answered": at}
+        case "budget.exceeded" if facts.budget is None or at > facts.budget.at:
+            spent, limit = signal.raw.get("spent"), signal.raw.get("limit")
+            return {"budget": Budget(at, _number(spent), _number(limit))}
+        case _:
+            return {}
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

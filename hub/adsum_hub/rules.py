@@ -1,0 +1,113 @@
+"""resolve(facts, now) -> AgentState: the numbered rules, first match wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from adsum_hub.facts import Facts
+from adsum_hub.life import over_for_good
+from adsum_hub.limits import LIMITS, Limits
+from adsum_hub.parts import Request
+from adsum_hub.questions import STATE_OF
+from adsum_hub.reading import Reading, read, state, survey
+from adsum_hub.resting import closed_turn, no_turn
+from adsum_hub.working import open_turn
+from adsum_shared.state import URGENCY, AgentState
+
+
+def resolve(facts: Facts, now: int, limits: Limits = LIMITS) -> AgentState:
+    """What the session is doing at `now` (ms of its host's clock), and why we believe it."""
+    return decide(read(survey(facts, limits), now))
+
+
+def decide(reading: Reading) -> AgentState:
+    for rule in RULES:
+        found = rule(reading)
+        if found is not None:
+            return found
+    born = reading.facts.born
+    return state("unknown", "Status unavailable", born, confidence=0.0, source="none")
+
+
+def asks_a_human(reading: Reading) -> AgentState | None:
+    """Rule 2. The most urgent open request, or the budget, or a dialog only the registry sees."""
+    if reading.requests:
+        states = [request_state(request) for _, request in reading.requests]
+        return min(states, key=lambda found: (URGENCY[found.state], found.since))
+    if reading.waiting:
+        nameless = nameless_request(reading)
+        if nameless is not None:
+            return nameless
+    budget = reading.facts.budget
+    if budget is not None and budget.at > reading.facts.budget_answered:
+        spent = "?" if budget.spent is None else f"{budget.spent:g}"
+        limit = "?" if budget.limit is None else f"{budget.limit:g}"
+        label = f"Over budget: {spent} of {limit}"
+        return state("budget_exceeded", label, budget.at, confidence=1.0, source="hub")
+    return None
+
+
+def request_state(request: Request) -> AgentState:
+    label = {
+        "question": "Asked you a question",
+        "dialog": "A dialog is open",
+        "plan": "Plan ready for review",
+    }.get(request.kind, f"Needs permission: {request.tool or 'a tool'}")
+    return state(
+        STATE_OF.get(request.kind, "needs_permission"),
+        label,
+        request.opened,
+        confidence=1.0,
+        source=request.source,
+        context={"tool": request.tool, "summary": request.summary},
+    )
+
+
+def nameless_request(reading: Reading) -> AgentState | None:
+    """Auto mode's own dialog fires no PermissionRequest, and hooks can be missing."""
+    waiting_for = reading.status.waiting_for if reading.status else None
+    since = reading.waiting
+    if waiting_for == "permission prompt":
+        tools = reading.ground.tools
+        tool = tools[-1][1].tool if tools else "a tool"
+        label = f"Needs permission: {tool}"
+        return state("needs_permission", label, since, confidence=0.8, source="registry")
+    if waiting_for == "input needed":
+        label = "Asked you a question"
+        return state("awaiting_input", label, since, confidence=0.8, source="registry")
+    if reading.stand.open:
+        label = "A dialog is open"
+        return state("awaiting_input", label, since, confidence=0.8, source="registry")
+    return None  # a model picker, opened by the human who sits before it
+
+
+def compacts(reading: Reading) -> AgentState | None:
+    """Rule 3. Before the turn rules: a typed /compact runs in a closed turn.
+
+    Any later tool or turn signal ends it, because PreCompact(auto) can come with no compaction
+    after it, and PostCompact can be missing.
+    """
+    facts, started = reading.facts, reading.facts.compacting
+    if not started or started <= facts.compacted:
+        return None
+    closed = max((turn.closed for turn in facts.turns.values()), default=0)
+    later = max(reading.stand.opened, reading.stand.finished[0], closed)
+    status, hold = reading.status, reading.limits.registry_hold
+    idle = (
+        status is not None
+        and status.status == "idle"
+        and reading.now >= max(status.at, started) + hold
+    )
+    if later > started or idle or reading.now >= started + reading.limits.compaction:
+        return None
+    return state("compacting", "Compacting context", started, confidence=0.9, source="hook")
+
+
+RULES: tuple[Callable[[Reading], AgentState | None], ...] = (
+    over_for_good,
+    asks_a_human,
+    compacts,
+    closed_turn,
+    open_turn,
+    no_turn,
+)

@@ -1,0 +1,362 @@
+"""The hub's half of delivery against a real Redis: every number applied once, whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from redis.asyncio import Redis
+
+from adsum_hub.consumer import Consumer, Link
+from adsum_hub.roster import Roster
+from adsum_hub.snapshots import load_applied, load_snapshot, save_snapshot
+from adsum_shared import streams
+from adsum_shared.beat import Beat, encode_beat
+from adsum_shared.connect import open_redis
+from adsum_shared.envelope import encode_batch, encode_gap
+from adsum_shared.signals import PromptSubmitted, encode_signal
+from tests.support import wait_until
+
+pytestmark = pytest.mark.redis
+
+HOST = "00000000-aaaa-4000-8000-000000000001"
+
+
+def clock() -> int:
+    return int(time.time() * 1000)
+
+
+class FakeCollector:
+    """Writes what a publisher would: explicit ids, one writer."""
+
+    def __init__(self, redis: Redis, host_id: str = HOST) -> None:
+        self.redis = redis
+        self.host_id = host_id
+        self.incarnation = 1
+        self.signals: list[bytes] = []
+
+    async def join(self) -> None:
+        await self.redis.sadd(streams.HOSTS, self.host_id)
+        await self.beat()
+
+    async def beat(self, *, stopping: bool = False) -> None:
+        beat = Beat(
+            self.host_id, "lab", clock(), "n", "sp", seq=len(self.signals), stopping=stopping
+        )
+        key = streams.beat(self.host_id)
+        await self.redis.set(key, encode_beat(beat), px=streams.BEAT_TTL_MS)
+
+    def happen(self, count: int = 1) -> None:
+        """Each signal is a prompt of a session of its own, so a lost one shows."""
+        for _ in range(count):
+            now, number = clock(), len(self.signals) + 1
+            prompt = PromptSubmitted(
+                session_id=f"s{number}", at=now, seen=now, prompt_id=f"p{number}"
+            )
+            self.signals.append(encode_signal(prompt))
+
+    async def publish(self, first: int, last: int) -> None:
+        fields = encode_batch(
+            spool_id="sp",
+            first=first,
+            nonce="n",
+            sent_at=clock(),
+            signals=self.signals[first - 1 : last],
+        )
+        await self.add(last, fields)
+
+    async def add(self, last: int, fields: dict[bytes, bytes]) -> None:
+        entry_id = f"{self.incarnation}-{last}"
+        await self.redis.xadd(streams.inbox(self.host_id), fields, id=entry_id)  # type: ignore[arg-type]
+
+
+class Hub:
+    """A hub without its web half."""
+
+    def __init__(self, url: str) -> None:
+        self.redis = open_redis(url)
+        self.reader = open_redis(url, block_s=1)
+        self.roster = Roster()
+        self.link = Link()
+        self.consumer = Consumer(
+            self.roster,
+            reader=self.reader,
+            redis=self.redis,
+            clock=clock,
+            link=self.link,
+            arrived=lambda: self.roster.take_changes(clock()) and None,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, *, saving: bool = True) -> None:
+        loops: list[Callable] = [self.consumer.follow, self.consumer.listen]
+        if saving:
+            loops.append(self.consumer.save)
+        self._tasks = [asyncio.create_task(loop()) for loop in loops]
+
+    async def stop(self) -> None:
+        """As kill -9 would: nothing is saved on the way out."""
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.redis.aclose()
+        await self.reader.aclose()
+
+    def sessions(self) -> set[str]:
+        return {view.session_id for view in self.roster.views.values()}
+
+    def applied(self) -> int:
+        host = self.roster.hosts.get(HOST)
+        return host.applied.get("sp", 0) if host else 0
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = open_redis(redis_url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def collector(redis: Redis) -> FakeCollector:
+    collector = FakeCollector(redis)
+    await collector.join()
+    return collector
+
+
+@pytest.fixture
+async def hub_at(redis_url: str) -> AsyncIterator[Callable[..., Hub]]:
+    hubs: list[Hub] = []
+
+    def start(*, saving: bool = True) -> Hub:
+        hub = Hub(redis_url)
+        hubs.append(hub)
+        hub.start(saving=saving)
+        return hub
+
+    yield start
+    for hub in hubs:
+        await hub.stop()
+
+
+async def test_what_a_collector_publishes_stands_in_the_roster(collector, hub_at):
+    hub = hub_at()
+    collector.happen(3)
+    await collector.publish(1, 2)
+    await collector.publish(3, 3)
+
+    await wait_until(lambda: hub.sessions() == {"s1", "s2", "s3"})
+    await wait_until(lambda: {view.host for view in hub.roster.views.values()} == {"lab"})
+
+
+async def test_a_batch_sent_twice_is_applied_once(collector, hub_at):
+    hub = hub_at()
+    collector.happen(4)
+    await collector.publish(1, 2)
+    collector.incarnation = 2
+    await collector.publish(1, 4)
+
+    await wait_until(lambda: hub.applied() == 4)
+    assert hub.roster.counts["signals"] == 4
+
+
+async def test_a_killed_hub_goes_on_from_its_snapshot_and_the_stream_is_trimmed(
+    collector, hub_at, redis
+):
+    hub = hub_at()
+    collector.happen(5)
+    for seq in range(1, 6):
+        await collector.publish(seq, seq)
+    await wait_until(lambda: hub.applied() == 5)
+    await wait_until(lambda: _stored(redis, 5))
+    await hub.stop()
+    hub._tasks.clear()
+
+    again = hub_at()
+
+    await wait_until(lambda: len(again.sessions()) == 5)
+    assert await redis.xlen(streams.inbox(HOST)) <= 1
+    assert again.roster.counts["signals"] == 0
+
+
+async def _stored(redis: Redis, seq: int) -> bool:
+    return (await load_applied(redis, HOST))[1].get("sp") == seq
+
+
+async def test_a_hub_killed_before_its_snapshot_reads_the_stream_again(collector, hub_at):
+    hub = hub_at(saving=False)
+    collector.happen(2)
+    await collector.publish(1, 2)
+    await wait_until(lambda: hub.applied() == 2)
+    await hub.stop()
+    hub._tasks.clear()
+
+    again = hub_at()
+
+    await wait_until(lambda: again.sessions() == {"s1", "s2"})
+
+
+async def test_a_hole_is_asked_for_and_filled(collector, hub_at, redis):
+    hub = hub_at()
+    collector.happen(5)
+    await collector.publish(1, 1)
+    await collector.publish(4, 5)
+
+    want = await wait_until(lambda: redis.get(streams.want(HOST)))
+    assert want == b"sp:2"
+    assert hub.applied() <= 1
+    collector.incarnation = 2
+    await collector.publish(2, 5)
+
+    await wait_until(lambda: len(hub.sessions()) == 5)
+    assert hub.roster.counts["signals"] == 5
+
+
+async def test_numbers_that_nobody_has_leave_the_host_incomplete_and_moving(collector, hub_at):
+    hub = hub_at()
+    collector.happen(6)
+    await collector.publish(1, 1)
+    gap = encode_gap(spool_id="sp", first=2, last=4, nonce="n", sent_at=clock(), reason="cap")
+    await collector.add(4, gap)
+    await collector.publish(5, 6)
+
+    await wait_until(lambda: hub.sessions() == {"s1", "s5", "s6"})
+    assert all(view.incomplete for view in hub.roster.views.values())
+
+
+async def test_an_entry_that_cannot_be_read_is_set_aside_and_blocks_nobody(collector, hub_at):
+    hub = hub_at()
+    collector.happen(3)
+    await collector.publish(1, 1)
+    await collector.add(
+        2, {b"v": b"1", b"sp": b"sp", b"f": b"2", b"l": b"2", b"n": b"n", b"at": b"1", b"b": b"[{"}
+    )
+    await collector.publish(3, 3)
+
+    await wait_until(lambda: hub.sessions() == {"s1", "s3"})
+    assert hub.roster.counts["undecodable"] == 1
+    assert "could not be read" in (hub.roster.hosts[HOST].view().problem or "")
+
+
+async def test_two_hubs_agree_and_conflicts_lose_nothing(collector, hub_at, redis):
+    hubs = [hub_at(), hub_at()]
+    collector.happen(200)
+    for seq in range(1, 201):
+        await collector.publish(seq, seq)
+    await wait_until(lambda: all(hub.applied() == 200 for hub in hubs))
+    await wait_until(lambda: _stored(redis, 200))
+
+    snapshot = await load_snapshot(redis, HOST)
+
+    assert len(snapshot.sessions) == 200
+    assert hubs[0].sessions() == hubs[1].sessions() == set(snapshot.sessions)
+
+
+async def test_a_hub_that_slept_never_writes_its_old_state_over_a_newer_one(
+    collector, hub_at, redis
+):
+    sleeper = hub_at(saving=False)
+    collector.happen(9)
+    await collector.publish(1, 3)
+    await wait_until(lambda: sleeper.applied() == 3)
+    for task in sleeper._tasks:
+        task.cancel()
+    awake = hub_at()
+    await collector.publish(4, 9)
+    await wait_until(lambda: awake.applied() == 9)
+    await wait_until(lambda: _stored(redis, 9))
+
+    await sleeper.consumer.save_once()
+    await sleeper.consumer.save_once()
+
+    assert await _stored(redis, 9)
+    assert len((await load_snapshot(redis, HOST)).sessions) == 9
+    assert sleeper.roster.counts["conflicts"] == 1
+
+
+async def test_a_hub_left_behind_by_the_trim_catches_up_from_the_snapshot(collector, hub_at, redis):
+    behind = hub_at(saving=False)
+    collector.happen(9)
+    await collector.publish(1, 3)
+    await wait_until(lambda: behind.applied() == 3)
+    for task in behind._tasks:
+        task.cancel()
+    ahead = hub_at()
+    for seq in range(4, 9):
+        await collector.publish(seq, seq)
+    await wait_until(lambda: _stored(redis, 8))
+    await ahead.stop()
+    ahead._tasks.clear()
+    assert await redis.xlen(streams.inbox(HOST)) <= 1
+    await redis.delete(streams.want(HOST))
+    await collector.publish(9, 9)
+
+    behind.start()
+
+    await wait_until(lambda: len(behind.sessions()) == 9)
+    assert await redis.get(streams.want(HOST)) is None
+
+
+async def test_a_wiped_redis_is_filled_again_from_memory_and_by_the_collector(
+    collector, hub_at, redis
+):
+    hub = hub_at()
+    collector.happen(4)
+    await collector.publish(1, 4)
+    await wait_until(lambda: _stored(redis, 4))
+    await redis.flushall()
+    await hub.reader.connection_pool.disconnect()
+    await collector.join()
+    collector.happen(1)
+    await collector.publish(1, 4)
+    await collector.publish(5, 5)
+
+    await wait_until(lambda: hub.applied() == 5)
+    await wait_until(lambda: _stored(redis, 5))
+
+    assert len((await load_snapshot(redis, HOST)).sessions) == 5
+
+
+async def test_a_host_that_says_goodbye_is_offline_at_once_and_leaves_the_counts(collector, hub_at):
+    hub = hub_at()
+    collector.happen(1)
+    await collector.publish(1, 1)
+    await wait_until(lambda: hub.roster.summary().autonomous_count == 1)
+
+    await collector.beat(stopping=True)
+
+    await wait_until(lambda: hub.roster.summary().autonomous_count == 0)
+    assert hub.roster.summary().offline_count == 1
+
+
+async def test_a_snapshot_is_written_only_over_the_version_it_was_read_at(collector, redis):
+    del collector
+    snapshot = await load_snapshot(redis, HOST)
+
+    first = await save_snapshot(redis, HOST, snapshot, {}, ())
+    second = await save_snapshot(redis, HOST, snapshot, {}, ())
+
+    assert (first, second) == (1, None)
+
+
+async def test_an_unreadable_snapshot_is_replayed_not_fatal(collector, hub_at, redis):
+    await redis.hset(streams.snapshot(HOST), mapping={"v": "3", "applied": "{broken", "cur": "x"})
+    hub = hub_at()
+    collector.happen(2)
+    await collector.publish(1, 2)
+
+    await wait_until(lambda: hub.sessions() == {"s1", "s2"})
+    await wait_until(lambda: _stored(redis, 2))
+
+
+async def test_without_redis_the_hub_says_so_and_goes_on_trying():
+    hub = Hub("redis://127.0.0.1:1")
+    hub.start()
+
+    await wait_until(lambda: "cannot be read" in (hub.link.problem or ""))
+    assert all(not task.done() for task in hub._tasks)
+    await hub.stop()

@@ -1,0 +1,177 @@
+"""REST v1: filters, order, paging, ETag, and an OpenAPI document that matches the answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import msgspec
+import pytest
+from fastapi import FastAPI
+
+from adsum_hub.api import api_router, describe, health_router
+from adsum_hub.broadcast import Broadcast
+from adsum_hub.consumer import Link
+from adsum_hub.roster import Roster
+from adsum_hub.views import urgency
+from adsum_shared.state import GROUP_OF, AgentState, Group, SessionView
+
+
+def view(
+    key: str, state: str = "thinking", *, host: str = "box", since: int = 0, **more: object
+) -> SessionView:
+    agent_state = AgentState(GROUP_OF.get(state, Group.NEEDS_YOU), state, state, 1.0, "hook", since)
+    fields = {"reachability": "live", "updated_at": since, "urgency": urgency(agent_state)} | more
+    return SessionView(
+        id=f"{host}-id:{key}",
+        host_id=f"{host}-id",
+        host=host,
+        session_id=key,
+        agent="claude_code",
+        state=agent_state,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+FLEET = (
+    view("calm", "thinking", since=50),
+    view("asks", "awaiting_input", since=90, title="Fix the Login", project="web"),
+    view("perm-late", "needs_permission", since=80),
+    view("perm-early", "needs_permission", since=10, host="lab"),
+    view("new-kind", "awaiting_review", since=1),
+    view("done", "session_ended", since=99),
+    view("away", "needs_permission", since=0, host="gone", reachability="offline"),
+)
+
+
+@pytest.fixture
+def roster() -> Roster:
+    roster = Roster()
+    roster.views = {each.id: each for each in FLEET}
+    return roster
+
+
+@pytest.fixture
+async def client(roster: Roster) -> AsyncIterator[httpx.AsyncClient]:
+    broadcast, link = Broadcast(roster, lambda: 1_000), Link()
+    app = FastAPI()
+    app.include_router(api_router(roster, broadcast, lambda: 1_000))
+    app.include_router(health_router(roster, broadcast, link, lambda: 1_000))
+    describe(app)
+    app.state.link = link
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://hub"
+    ) as client:
+        client.headers["x-link"] = ""
+        client.link = link  # type: ignore[attr-defined]
+        yield client
+
+
+async def keys(client: httpx.AsyncClient, query: str) -> list[str]:
+    answer = (await client.get(f"/api/v1/sessions?{query}")).json()
+    return [each["session_id"] for each in answer["sessions"]]
+
+
+async def test_who_needs_a_human_first_comes_first(client: httpx.AsyncClient):
+    assert await keys(client, "") == [
+        "perm-early",
+        "perm-late",
+        "asks",
+        "new-kind",
+        "calm",
+        "done",
+        "away",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("needs_you=1&host=box", ["perm-late", "asks", "new-kind"]),
+        ("group=autonomous", ["calm"]),
+        ("group=delivered", ["done"]),
+        ("state=awaiting_input", ["asks"]),
+        ("host=lab", ["perm-early"]),
+        ("host=lab-id", ["perm-early"]),
+        ("project=web", ["asks"]),
+        ("q=LOGIN", ["asks"]),
+        ("q=nothing-like-it", []),
+        ("limit=2&offset=1", ["perm-late", "asks"]),
+        ("sort=since&limit=2", ["away", "new-kind"]),
+        ("sort=updated&limit=1", ["done"]),
+    ],
+)
+async def test_filters_and_paging(client: httpx.AsyncClient, query: str, expected: list[str]):
+    assert await keys(client, query) == expected
+
+
+async def test_the_total_counts_what_matches_not_what_is_shown(client: httpx.AsyncClient):
+    answer = (await client.get("/api/v1/sessions?needs_you=1&limit=1")).json()
+
+    assert (answer["schema"], answer["now"], answer["total"]) == (1, 1_000, 5)
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=2000", "offset=-1", "group=nobody", "sort=x"])
+async def test_an_absurd_query_is_refused_by_name(client: httpx.AsyncClient, query: str):
+    response = await client.get(f"/api/v1/sessions?{query}")
+
+    assert response.status_code == 422
+    assert query.partition("=")[0] in response.text
+
+
+async def test_unchanged_costs_a_304(client: httpx.AsyncClient, roster: Roster):
+    tag = (await client.get("/api/v1/sessions")).headers["etag"]
+    same = await client.get("/api/v1/sessions", headers={"if-none-match": tag})
+    roster.revision += 1
+    changed = await client.get("/api/v1/sessions", headers={"if-none-match": tag})
+
+    assert (same.status_code, changed.status_code) == (304, 200)
+
+
+async def test_one_session_by_its_id(client: httpx.AsyncClient):
+    answer = (await client.get("/api/v1/sessions/box-id:asks")).json()
+
+    assert answer["title"] == "Fix the Login"
+
+
+async def test_an_unknown_session_is_named_with_the_next_step(client: httpx.AsyncClient):
+    response = await client.get("/api/v1/sessions/box-id:nobody")
+
+    assert response.status_code == 404
+    assert "box-id:nobody" in response.json()["error"]
+    assert "/api/v1/sessions" in response.json()["next"]
+
+
+async def test_the_summary_leaves_out_who_cannot_be_reached(client: httpx.AsyncClient):
+    answer = (await client.get("/api/v1/summary")).json()
+
+    assert answer["needsYouCount"] == 4
+    assert answer["autonomousCount"] == 1
+    assert answer["deliveredCount"] == 1
+    assert answer["offlineCount"] == 1
+
+
+async def test_it_is_not_ready_before_redis_was_read(client: httpx.AsyncClient):
+    response = await client.get("/readyz")
+
+    assert response.status_code == 503
+    assert "Redis" in response.json()["problem"]
+
+
+async def test_it_is_ready_while_redis_is_read_and_not_when_that_stops(client: httpx.AsyncClient):
+    client.link.up(900)  # type: ignore[attr-defined]
+    ready = await client.get("/readyz")
+    client.link.read_at = 1_000 - 60_000  # type: ignore[attr-defined]
+    stuck = await client.get("/readyz")
+
+    assert (ready.status_code, stuck.status_code) == (200, 503)
+    assert stuck.json()["lag_ms"] == 60_000
+
+
+async def test_the_document_describes_every_answer(client: httpx.AsyncClient):
+    document = (await client.get("/openapi.json")).json()
+    names = set(document["components"]["schemas"])
+    used = set(msgspec.json.encode(document).decode().split("#/components/schemas/")[1:])
+
+    assert {"SessionView", "AgentState", "HostView", "Summary", "Problem"} <= names
+    assert {each.partition('"')[0] for each in used} <= names

@@ -1,0 +1,206 @@
+"""The CLI's registry as a mask and a last resort: its four rules, and when it is not believed."""
+
+from __future__ import annotations
+
+from adsum_shared import signals as s
+from tests.story import T0, Story, working
+
+
+def asking() -> Story:
+    return working().status(0, "busy").start(1).ask(1.1).status(1.2, "waiting", "permission prompt")
+
+
+# -- 1: a dialog without a request ---------------------------------------------------------------
+
+
+def test_waiting_without_a_request_is_a_permission_after_300_ms() -> None:
+    story = working().status(0, "busy").start(1).status(1.2, "waiting", "permission prompt")
+
+    assert story.state(1.4) == "acting"
+    assert story.deadline(1.3) == 1.5
+    assert (story.state(1.5), story.label(1.5)) == ("needs_permission", "Needs permission: Bash")
+    assert story.at(1.5).source == "registry"
+
+
+def test_waiting_for_input_without_a_request_is_a_question() -> None:
+    story = working().status(1.2, "waiting", "input needed")
+
+    assert story.state(2) == "awaiting_input"
+
+
+def test_a_dialog_inside_a_turn_awaits_input_and_outside_means_nothing() -> None:
+    inside = working().status(1.2, "waiting", "dialog open")
+    assert (inside.state(2), inside.label(2)) == ("awaiting_input", "A dialog is open")
+
+    outside = working().stop(1).status(2, "waiting", "dialog open")
+    assert outside.state(3) == "idle"
+
+
+def test_the_300_ms_count_from_the_last_requests_close() -> None:
+    story = asking().finish(5)
+
+    assert story.state(5.2) == "thinking"
+    assert story.state(5.3) == "needs_permission"
+
+
+def test_a_turns_end_cancels_a_nameless_request_unless_a_child_lives() -> None:
+    story = working().status(1.2, "waiting", "permission prompt").stop(2)
+    assert story.state(3) == "idle"
+
+    child = working().tell(s.ChildStarted, 1, child_id="a1")
+    child.status(1.2, "waiting", "permission prompt").stop(2)
+    assert child.state(3) == "needs_permission"
+
+
+# -- 2: the mask ---------------------------------------------------------------------------------
+
+
+def test_an_approval_at_the_terminal_shows_half_a_second_later() -> None:
+    story = asking().status(9, "busy")
+
+    assert story.state(9.4) == "needs_permission"
+    assert story.deadline(9.1) == 9.5
+    assert (story.state(9.5), story.asked(9.5)) == ("acting", [])
+
+
+def test_waiting_again_unmasks() -> None:
+    story = asking().status(9, "busy").status(20, "waiting", "permission prompt")
+
+    assert story.asked(21) == ["permission"]
+
+
+def test_busy_alone_never_masks() -> None:
+    story = working().status(0, "busy").start(1).ask(1.1).status(1.3, "busy")
+
+    assert story.state(60) == "needs_permission"
+
+
+def test_a_wait_too_short_to_be_read_masks_by_the_busy_that_followed_it() -> None:
+    story = working().status(0, "busy").start(1).ask(1.1).status(2.2, "busy")
+
+    assert story.state(2.6) == "needs_permission"
+    assert story.deadline(2.6) == 2.7
+    assert story.state(2.7) == "acting"
+
+
+def test_a_late_report_of_busy_from_before_the_dialog_does_not() -> None:
+    story = working().start(1).ask(1.1).status(1.5, "busy")
+
+    assert story.state(60) == "needs_permission"
+
+
+def test_a_wait_that_ended_before_the_request_opened_does_not_mask_it() -> None:
+    story = asking().status(3, "busy").finish(3.1).start(3.2, "t2").ask(3.3, name="t2")
+
+    assert story.state(60) == "needs_permission"
+
+
+def test_a_long_build_counts_its_time_out_from_the_approval() -> None:
+    story = working().status(0, "busy").start(1, timeout_ms=120_000).ask(1.1)
+    story.status(1.2, "waiting", "permission prompt").status(600, "busy")
+
+    assert story.state(715) == "acting"
+
+
+# -- 3: the end of a turn that no hook tells -----------------------------------------------------
+
+
+def test_idle_newer_than_every_opener_ends_the_turn_at_once() -> None:
+    story = working().status(0.1, "busy").start(1).status(5, "idle")
+
+    assert (story.state(5), story.label(5)) == ("idle", "Waiting for your next prompt")
+    assert story.at(5).source == "registry"
+
+
+def test_idle_written_before_the_prompts_busy_ends_nothing() -> None:
+    story = Story().status(0, "idle").prompt(10).status(10.1, "busy")
+
+    assert story.state(20) == "thinking"
+
+
+def test_idle_that_still_stands_half_a_second_after_the_prompt_ends_it() -> None:
+    story = Story().status(0, "idle").prompt(10)
+
+    assert story.state(10.4) == "thinking"
+    assert story.deadline(10) == 10.5
+    assert story.state(10.5) == "idle"
+
+
+def test_idle_closes_the_main_agents_request_too() -> None:
+    story = asking().status(9, "idle")
+
+    assert (story.state(9), story.asked(9)) == ("idle", [])
+
+
+def test_a_turn_that_only_the_registry_saw_end_can_complete_its_tasks() -> None:
+    story = working().tell(s.TaskCreated, 1, task_id="1", subject="It")
+    story.tell(s.TaskCompleted, 2, task_id="1").status(5, "idle")
+
+    assert (story.state(6), story.label(6)) == ("task_complete", "Finished: It")
+
+
+def test_shell_ends_the_turn_and_waits_for_the_shell() -> None:
+    story = working().status(0.1, "busy").status(5, "shell")
+    assert (story.state(6), story.label(6)) == ("waiting_for_agent", "Background work: a shell")
+
+    assert story.status(60, "idle").state(61) == "idle"
+
+
+def test_idle_ends_what_was_thought_to_run_in_the_background() -> None:
+    story = working().tell(s.ChildStarted, 1, child_id="a1").stop(2).status(2.1, "idle")
+
+    assert story.state(2.5) == "waiting_for_agent"
+    assert story.state(2.6) == "idle"
+
+
+def test_busy_vouches_for_a_silent_subagent() -> None:
+    story = working().status(0, "busy").tell(s.ChildStarted, 1, child_id="a1").stop(2)
+
+    assert story.state(900) == "waiting_for_agent"
+
+
+# -- 4: a turn that no hook tells ----------------------------------------------------------------
+
+
+def test_busy_alone_opens_a_turn_after_half_a_second() -> None:
+    story = working().stop(1).status(5, "busy")
+
+    assert story.state(5.4) == "idle"
+    assert (story.state(5.5), story.at(5.5).confidence) == ("thinking", 0.5)
+
+
+def test_busy_older_than_the_close_opens_nothing() -> None:
+    story = working().status(0.1, "busy").stop(1)
+
+    assert story.state(60) == "idle"
+
+
+def test_a_shell_with_no_turn_known_is_background_work() -> None:
+    assert Story().status(0, "shell").state(1) == "waiting_for_agent"
+
+
+# -- when it is not believed ---------------------------------------------------------------------
+
+
+def test_a_status_of_a_process_that_is_gone_means_nothing() -> None:
+    story = working().tell(s.ProcessSeen, 0, pid=8, started=T0).status(5, "idle", pid=7)
+
+    assert story.state(6) == "thinking"
+
+
+def test_a_late_copy_of_an_older_status_changes_nothing() -> None:
+    story = asking().status(9, "busy").status(1.2, "waiting", "permission prompt")
+
+    assert story.state(10) == "acting"
+
+
+def test_a_registry_without_status_closes_and_opens_nothing() -> None:
+    story = working().status(0, None)
+
+    assert story.state(10) == "thinking"
+
+
+def test_a_newer_prompt_beats_idle() -> None:
+    story = working().status(5, "idle").prompt(9, "p2").status(9.05, "busy")
+
+    assert story.state(10) == "thinking"

@@ -1,0 +1,290 @@
+"""The running fold: what changed is told once, timers fire by themselves, silence freezes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from adsum_hub.clock import LATE_MS, LIVE_MS
+from adsum_hub.facts import Facts
+from adsum_hub.host import KEEP_DELIVERED_MS
+from adsum_hub.roster import Roster
+from adsum_hub.snapshots import HostRecord, Snapshot
+from adsum_shared.beat import Beat
+from adsum_shared.envelope import Batch, Gap
+from adsum_shared.signals import (
+    PromptSubmitted,
+    RequestOpened,
+    SessionEnded,
+    SessionStarted,
+    Signal,
+    ToolStarted,
+)
+from adsum_shared.state import SessionView
+
+HOST = "host-1"
+#: The host's clock runs an hour ahead of the hub's.
+AHEAD = 3_600_000
+
+
+class Fleet:
+    """One host, driven by hand. `now` is the hub's clock."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.now = 1_000_000
+        self.seq = 0
+        self.roster = Roster()
+        self.roster.add(HOST, snapshot or Snapshot(), self.now)
+        self.beat()
+
+    def beat(self, **more: object) -> None:
+        beat = Beat(HOST, "lab", self.now + AHEAD, "n", "sp", **more)  # type: ignore[arg-type]
+        self.roster.hear(HOST, beat, 0, self.now)
+
+    def happen(self, *signals: Signal) -> int:
+        batch = Batch("sp", self.seq + 1, self.seq + len(signals), "n", self.now + AHEAD, signals)
+        self.seq += len(signals)
+        return self.roster.apply(HOST, batch, self.now)
+
+    def later(self, ms: int, *, beating: bool = True) -> None:
+        self.now += ms
+        if beating:
+            self.beat()
+        self.roster.tick(self.now)
+
+    def told(self) -> dict[str, SessionView]:
+        return {each.session_id: each for each in self.roster.take_changes(self.now).sessions}
+
+    def prompt(self, session: str = "s") -> PromptSubmitted:
+        at = self.now + AHEAD
+        return PromptSubmitted(session_id=session, at=at, seen=at, prompt_id="p")
+
+    def tool(self, session: str = "s") -> ToolStarted:
+        at = self.now + AHEAD
+        return ToolStarted(session_id=session, at=at, seen=at, tool="Bash", tool_use_id="t")
+
+
+def test_times_are_told_in_the_hubs_clock():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+
+    view = fleet.told()["s"]
+
+    assert view.state.since == fleet.now
+    assert view.updated_at == fleet.now
+
+
+def test_a_change_is_told_once():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+
+    assert not fleet.roster.take_changes(fleet.now)
+
+
+def test_a_batch_of_many_signals_is_one_change():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt(), fleet.tool(), fleet.prompt("other"))
+
+    changes = fleet.roster.take_changes(fleet.now)
+
+    assert len(changes.sessions) == 2
+    assert fleet.roster.revision == 1
+
+
+def test_a_session_start_alone_is_not_listed():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.happen(SessionStarted(session_id="phantom", at=at, seen=at))
+
+    assert fleet.told() == {}
+
+
+def test_a_request_is_told_with_what_it_asks():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    request = RequestOpened(
+        session_id="s", at=at, seen=at, request_kind="permission", tool="Bash", summary="rm -r x"
+    )
+    fleet.happen(fleet.prompt(), request)
+
+    view = fleet.told()["s"]
+
+    assert (view.state.state, view.urgency) == ("needs_permission", 1)
+    assert [(each.summary, each.opened_at) for each in view.requests] == [("rm -r x", fleet.now)]
+
+
+def test_a_deadline_fires_by_itself():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+    due = fleet.roster.next_deadline()
+    assert due is not None
+
+    told: set[str] = set()
+    for _ in range(30):
+        fleet.later(10_000)
+        told |= {view.state.state for view in fleet.told().values()}
+
+    assert "stuck" in told
+
+
+def test_a_deadline_that_changed_nothing_does_not_spin():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+
+    for _ in range(50):
+        due = fleet.roster.next_deadline()
+        if due is None:
+            break
+        assert due > fleet.now
+        fleet.now = due
+        fleet.beat()
+        fleet.roster.tick(fleet.now)
+        fleet.told()
+    else:
+        pytest.fail("deadlines never end")
+
+
+def test_no_timer_of_a_silent_host_runs_out():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+
+    for _ in range(20):
+        fleet.later(60_000, beating=False)
+        fleet.told()
+
+    view = fleet.roster.views["host-1:s"]
+    assert view.reachability == "offline"
+    assert view.state.state != "stuck"
+
+
+def test_silence_greys_a_host_and_its_return_revives_it():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+
+    fleet.later(LIVE_MS + 1, beating=False)
+    late = fleet.told()["s"].reachability
+    fleet.later(LATE_MS, beating=False)
+    offline = fleet.told()["s"].reachability
+    fleet.later(1)
+
+    assert (late, offline, fleet.told()["s"].reachability) == ("late", "offline", "live")
+
+
+def test_an_offline_host_leaves_the_live_counts():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+    assert fleet.roster.summary().autonomous_count == 1
+
+    fleet.beat(stopping=True)
+    fleet.told()
+
+    summary = fleet.roster.summary()
+    assert (summary.autonomous_count, summary.offline_count) == (0, 1)
+
+
+def test_a_hole_is_reported_and_nothing_of_the_batch_applied():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.seq += 3
+
+    assert fleet.happen(fleet.prompt("late")) == 2
+    assert "late" not in fleet.told()
+
+
+def test_a_gap_marks_the_sessions_of_its_host_incomplete():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+
+    fleet.roster.apply(HOST, Batch("sp", 2, 9, "n", fleet.now, (), Gap("cap")), fleet.now)
+
+    assert fleet.told()["s"].incomplete
+
+
+def test_delivered_sessions_leave_after_a_week_and_others_stay():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.happen(fleet.prompt("works"), fleet.prompt("done"))
+    fleet.happen(SessionEnded(session_id="done", at=at, seen=at))
+    fleet.told()
+    fleet.later(KEEP_DELIVERED_MS + 1_000)
+
+    fleet.roster.expire(fleet.now)
+
+    assert fleet.roster.take_changes(fleet.now).gone == ("host-1:done",)
+    assert "host-1:works" in fleet.roster.views
+
+
+def test_a_restored_host_is_told_with_its_last_state_before_it_is_heard():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+    host = fleet.roster.hosts[HOST]
+    restored = Roster()
+
+    restored.add(HOST, Snapshot(3, "1-1", {"sp": 1}, host.record(), dict(host.facts)), fleet.now)
+
+    view = restored.take_changes(fleet.now).sessions[0]
+    assert view.host == "lab"
+    assert view.state == fleet.roster.views["host-1:s"].state
+
+
+def test_a_host_that_is_forgotten_takes_its_sessions_along():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+
+    fleet.roster.forget(HOST)
+
+    changes = fleet.roster.take_changes(fleet.now)
+    assert (changes.gone, changes.gone_hosts) == (("host-1:s",), (HOST,))
+
+
+def test_a_heartbeat_that_says_nothing_new_is_not_told():
+    fleet = Fleet()
+    fleet.told()
+
+    fleet.later(2_000)
+
+    assert not fleet.roster.take_changes(fleet.now)
+
+
+def test_sessions_heard_of_before_their_host_get_its_name():
+    fleet = Fleet()
+    fleet.roster.hosts[HOST].label = HOST[:8]
+    fleet.happen(fleet.prompt())
+    fleet.told()
+
+    fleet.beat()
+
+    assert fleet.told()["s"].host == "lab"
+
+
+def test_a_hosts_problem_is_told():
+    fleet = Fleet()
+    fleet.told()
+
+    fleet.beat(problem="Redis refuses writes: out of memory.")
+
+    hosts = fleet.roster.take_changes(fleet.now).hosts
+    assert hosts[0].problem == "Redis refuses writes: out of memory."
+
+
+def test_an_empty_record_names_a_host_by_its_id():
+    assert Roster().add("0123456789", Snapshot(host=HostRecord()), 0).label == "01234567"
+
+
+def test_facts_of_a_snapshot_are_the_facts_that_were_saved():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt(), fleet.tool())
+
+    header, dirty, gone = fleet.roster.hosts[HOST].take_dirty()
+
+    assert isinstance(dirty["s"], Facts)
+    assert (header.applied, gone) == ({"sp": 2}, set())
+    assert not fleet.roster.hosts[HOST].dirty
