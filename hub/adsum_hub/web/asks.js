@@ -1,0 +1,99 @@
+// @ts-check
+/** What a session asks of its human, read out of its open requests. Pure; all of it is plain text. */
+
+/** @import { RequestView, SessionView } from "./wire.js" */
+
+/**
+ * @typedef {object} Ask
+ * @property {"command" | "text" | "question" | "plan"} form
+ * @property {string} text
+ * @property {string} [note] the agent's own words about it
+ * @property {string[]} [options]
+ * @property {string} [more] what else waits
+ */
+
+const FIRST = ["permission", "question", "plan", "dialog"];
+const LONGEST = 1200;
+
+/**
+ * Text of an agent as a person can trust it: control characters and the marks that reverse the
+ * direction of writing, which could make a command read as another one, are shown as a box.
+ * @param {unknown} text
+ */
+export function plain(text) {
+  // eslint-disable-next-line no-control-regex
+  const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+  return String(text).slice(0, LONGEST).replace(/\r\n?/g, "\n").replace(hidden, "\u25af");
+}
+
+/** @param {unknown} value @returns {string | undefined} */
+function words(value) {
+  return typeof value === "string" && value.trim() !== "" ? plain(value.trim()) : undefined;
+}
+
+/** @param {unknown} value @returns {Record<string, unknown>} */
+function record(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+    ? /** @type {Record<string, unknown>} */ (value)
+    : {};
+}
+
+/** @param {SessionView} session @returns {RequestView[]} most urgent first */
+export function openRequests(session) {
+  const rank = (/** @type {RequestView} */ r) =>
+    FIRST.includes(r.kind) ? FIRST.indexOf(r.kind) : FIRST.length;
+  return [...(session.requests ?? [])].sort(
+    (a, b) => rank(a) - rank(b) || a.opened_at - b.opened_at,
+  );
+}
+
+/** @param {Record<string, unknown>} input @returns {Ask | undefined} */
+function questionOf(input) {
+  const questions = Array.isArray(input.questions) ? input.questions.map(record) : [];
+  const text = words(questions[0]?.question);
+  if (!text) return undefined;
+  const options = Array.isArray(questions[0].options) ? questions[0].options : [];
+  const others = questions.length - 1;
+  return {
+    form: "question",
+    text,
+    options: options.map((o) => words(record(o).label ?? o) ?? "").filter(Boolean).slice(0, 6),
+    more: others > 0 ? `and ${others} more question${others > 1 ? "s" : ""}` : undefined,
+  };
+}
+
+/** @param {RequestView} request @returns {Ask | undefined} */
+export function askOf(request) {
+  const input = record(request.payload);
+  const summary = words(request.summary);
+  if (request.kind === "question") return questionOf(input) ?? asText(summary);
+  if (request.kind === "plan") {
+    const plan = words(input.plan) ?? summary;
+    return plan ? { form: "plan", text: plan.replace(/\n\s*\n/g, "\n") } : undefined;
+  }
+  if (request.kind !== "permission") return asText(words(input.message) ?? summary);
+  const command = words(input.command);
+  const text = command ?? words(input.file_path) ?? words(input.url) ?? summary;
+  if (!text) return undefined;
+  const shell = command !== undefined || request.tool === "Bash";
+  return { form: shell ? "command" : "text", text, note: words(input.description) };
+}
+
+/** @param {string | undefined} text @returns {Ask | undefined} */
+function asText(text) {
+  return text ? { form: "text", text } : undefined;
+}
+
+/**
+ * What stands on a session's card: its most urgent request.
+ * @param {SessionView} session
+ * @returns {Ask | undefined}
+ */
+export function askOfSession(session) {
+  const [first, ...others] = openRequests(session);
+  if (!first) return undefined;
+  const ask = askOf(first);
+  if (!ask || others.length === 0) return ask;
+  const rest = `${others.length} more request${others.length > 1 ? "s" : ""} of this session`;
+  return { ...ask, more: ask.more ? `${ask.more}, ${rest}` : `and ${rest}` };
+}

@@ -1,0 +1,138 @@
+// @ts-check
+/** The connection to the hub: opened, watched for silence, opened again, resumed where it was. */
+import { signal } from "./vendor/signals-core.js";
+
+/** @import { Message } from "./wire.js" */
+
+/**
+ * since and retryAt are milliseconds of this browser's clock.
+ * @typedef {object} LinkState
+ * @property {"connecting" | "live" | "reconnecting" | "offline" | "refused"} phase
+ * @property {number} since
+ * @property {number} [retryAt]
+ */
+
+/** The hub ticks every 10 s; after this much silence the connection is a dead one. */
+const SILENCE_MS = 25_000;
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 15_000;
+/** So many attempts that failed in a row are no hiccup any more: say "offline". */
+const OFFLINE_AFTER = 3;
+const POLICY_VIOLATION = 1008;
+
+export const linkState = signal(
+  /** @type {LinkState} */ ({ phase: "connecting", since: Date.now() }),
+);
+
+/** @type {WebSocket | undefined} */
+let socket;
+/** @type {{epoch: string | null, offset: number | null}} */
+let reached = { epoch: null, offset: null };
+let failures = 0;
+let heardAt = 0;
+/** When the page was last true. */
+let liveUntil = Date.now();
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let retry;
+/** @type {(message: Message) => void} */
+let deliver = () => {};
+
+/** @param {(message: Message) => void} onMessage */
+export function openLink(onMessage) {
+  deliver = onMessage;
+  connect();
+  setInterval(lookForSilence, 1000);
+  addEventListener("online", retryNow);
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "visible") lookForSilence(), retryNow();
+  });
+}
+
+/** Try at once instead of waiting for the next attempt; does nothing while a connection is up. */
+export function retryNow() {
+  if (socket) return;
+  clearTimeout(retry);
+  connect();
+}
+
+function connect() {
+  const address = new URL("/ws", location.href);
+  address.protocol = address.protocol.replace("http", "ws");
+  const opened = new WebSocket(address);
+  socket = opened;
+  heardAt = Date.now();
+  opened.onopen = () => greet(opened);
+  opened.onmessage = ({ data }) => socket === opened && hear(data);
+  opened.onclose = ({ code }) => socket === opened && lose(code);
+}
+
+/** @param {WebSocket} opened */
+function greet(opened) {
+  opened.send(JSON.stringify(reached));
+  // A hub that has nothing new for us says nothing until its next tick.
+  if (reached.offset !== null) settle();
+}
+
+function settle() {
+  if (linkState.value.phase !== "live") linkState.value = { phase: "live", since: Date.now() };
+}
+
+/** @param {string} data */
+function hear(data) {
+  heardAt = liveUntil = Date.now();
+  /** @type {Message} */
+  let message;
+  try {
+    message = JSON.parse(data);
+  } catch {
+    // Not this protocol: what we hold may be wrong, so ask for all of it again.
+    return startAfresh();
+  }
+  if (!follows(message)) return startAfresh();
+  reached = { epoch: message.epoch, offset: message.offset };
+  failures = 0;
+  deliver(message);
+  settle();
+}
+
+/** Whether a message goes on from what we hold. @param {Message} message */
+function follows({ type, epoch, offset }) {
+  if (type === "snapshot") return true;
+  if (reached.offset === null || epoch !== reached.epoch) return false;
+  // A tick carries no news, so one that is ahead of us means that we have missed some.
+  return type === "tick" ? offset === reached.offset : offset >= reached.offset;
+}
+
+function startAfresh() {
+  reached = { epoch: null, offset: null };
+  abandon();
+  lose(undefined);
+}
+
+function lookForSilence() {
+  if (!socket || Date.now() - heardAt < SILENCE_MS) return;
+  abandon();
+  lose(undefined);
+}
+
+/** Closing a half-open socket can take minutes: let it go without waiting for its end. */
+function abandon() {
+  socket?.close();
+  socket = undefined;
+}
+
+/** @param {number | undefined} code */
+function lose(code) {
+  socket = undefined;
+  failures += 1;
+  const wait = backOff(failures);
+  const phase = code === POLICY_VIOLATION ? "refused" : failures > OFFLINE_AFTER ? "offline" : "reconnecting";
+  linkState.value = { phase, since: liveUntil, retryAt: Date.now() + wait };
+  retry = setTimeout(connect, wait);
+}
+
+/** Doubling, with full jitter so that a hub's return does not meet all its pages at once. @param {number} attempt */
+function backOff(attempt) {
+  const most = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (attempt - 1));
+  return 100 + Math.random() * most;
+}

@@ -1,0 +1,160 @@
+// @ts-check
+/** Everyone the hub has told us of: one signal per session, one ordered list per section. */
+import { batch, computed, signal } from "./vendor/signals.js";
+import { byRank, byTrouble, matches, rankOf } from "./order.js";
+
+/** @import { Deltas, Group, HostView, SessionView, Snapshot } from "./wire.js" */
+/** @import { Rank } from "./order.js" */
+/** @import { Signal } from "./vendor/signals.js" */
+
+/**
+ * A session's place on the page; the card itself draws from `view`, so a change of one session
+ * draws one card.
+ * @typedef {object} Entry
+ * @property {string} id
+ * @property {Signal<SessionView>} view
+ * @property {Place} place
+ * @property {number} arrived when it came to this place
+ * @property {number} moved the same by this browser's clock; 0 if it was there from the start
+ * @property {Rank} rank
+ */
+
+/** A section, or those of its sessions whose host is offline. @typedef {`${"here" | "absent"}.${Group}`} Place */
+
+/** @type {Map<string, Entry>} */
+const entries = new Map();
+/** @type {Map<string, HostView>} */
+const hostViews = new Map();
+
+/** @type {Record<Place, Signal<Entry[]>>} */
+const lists = {
+  "here.needs_you": signal([]),
+  "here.autonomous": signal([]),
+  "here.delivered": signal([]),
+  "absent.needs_you": signal([]),
+  "absent.autonomous": signal([]),
+  "absent.delivered": signal([]),
+};
+
+/** False until the first snapshot. */
+export const known = signal(false);
+/** What the filter box holds. */
+export const query = signal("");
+export const hosts = signal(/** @type {HostView[]} */ ([]));
+/** How many sessions there are, those of offline hosts included. */
+export const total = signal(0);
+
+/** When a session's host was last heard. @param {SessionView} session */
+export function lastSeen(session) {
+  return hosts.value.find((host) => host.id === session.host_id)?.last_seen ?? session.updated_at;
+}
+
+/** Sessions on reachable hosts by group, whatever the filter says. @type {Record<Group, Signal<Entry[]>>} */
+export const here = {
+  needs_you: lists["here.needs_you"],
+  autonomous: lists["here.autonomous"],
+  delivered: lists["here.delivered"],
+};
+
+/** What each section draws: what the filter leaves. @type {Record<Group, {here: Signal<Entry[]>, absent: Signal<Entry[]>}>} */
+export const shown = {
+  needs_you: { here: kept("here.needs_you"), absent: kept("absent.needs_you") },
+  autonomous: { here: kept("here.autonomous"), absent: kept("absent.autonomous") },
+  delivered: { here: kept("here.delivered"), absent: kept("absent.delivered") },
+};
+
+/** @param {Place} place */
+function kept(place) {
+  return computed(() => {
+    const wanted = query.value.trim();
+    const list = lists[place].value;
+    return wanted ? list.filter((entry) => matches(entry.view.value, wanted)) : list;
+  });
+}
+
+/** @param {SessionView} session @returns {Place} */
+function placeOf(session) {
+  const { group } = session.state;
+  return `${session.reachability === "offline" ? "absent" : "here"}.${group}`;
+}
+
+/** @param {SessionView} session @param {Set<Place>} dirty lists to sort again */
+function put(session, dirty) {
+  const place = placeOf(session);
+  const entry = entries.get(session.id);
+  if (!entry) {
+    const arrived = session.state.since;
+    const rank = rankOf(session, arrived);
+    const moved = known.value ? Date.now() : 0;
+    entries.set(session.id, { id: session.id, view: signal(session), place, arrived, moved, rank });
+    dirty.add(place);
+    return;
+  }
+  if (entry.place !== place) {
+    dirty.add(entry.place);
+    dirty.add(place);
+    entry.place = place;
+    entry.arrived = session.state.since;
+    entry.moved = Date.now();
+  }
+  const rank = rankOf(session, entry.arrived);
+  if (rank.urgency !== entry.rank.urgency || rank.time !== entry.rank.time) dirty.add(place);
+  entry.rank = rank;
+  entry.view.value = session;
+}
+
+/** @param {string} id @param {Set<Place>} dirty */
+function drop(id, dirty) {
+  const entry = entries.get(id);
+  if (!entry) return;
+  entries.delete(id);
+  dirty.add(entry.place);
+}
+
+/** @param {Set<Place>} dirty */
+function sortAgain(dirty) {
+  /** @type {Map<Place, Entry[]>} */
+  const found = new Map();
+  for (const place of dirty) found.set(place, []);
+  for (const entry of entries.values()) found.get(entry.place)?.push(entry);
+  for (const [place, list] of found) {
+    lists[place].value = list.sort((a, b) => byRank(a.rank, b.rank));
+  }
+  total.value = entries.size;
+}
+
+/** @param {HostView[]} changed @param {string[]} gone */
+function putHosts(changed, gone) {
+  if (changed.length + gone.length === 0) return;
+  for (const host of changed) hostViews.set(host.id, host);
+  for (const id of gone) hostViews.delete(id);
+  hosts.value = [...hostViews.values()].sort(byTrouble);
+}
+
+/** @param {Snapshot} snapshot replaces all, yet keeps the cards of those who are still there */
+export function applySnapshot(snapshot) {
+  batch(() => {
+    /** @type {Set<Place>} */
+    const dirty = new Set();
+    const staying = new Set(snapshot.sessions.map((session) => session.id));
+    for (const id of [...entries.keys()]) if (!staying.has(id)) drop(id, dirty);
+    for (const session of snapshot.sessions) put(session, dirty);
+    sortAgain(dirty);
+    hostViews.clear();
+    for (const host of snapshot.hosts) hostViews.set(host.id, host);
+    hosts.value = [...hostViews.values()].sort(byTrouble);
+    known.value = true;
+  });
+}
+
+/** @param {Deltas} deltas */
+export function applyDeltas(deltas) {
+  batch(() => {
+    /** @type {Set<Place>} */
+    const dirty = new Set();
+    for (const session of deltas.sessions ?? []) put(session, dirty);
+    for (const id of deltas.gone ?? []) drop(id, dirty);
+    if (dirty.size > 0) sortAgain(dirty);
+    putHosts(deltas.hosts ?? [], deltas.gone_hosts ?? []);
+  });
+}

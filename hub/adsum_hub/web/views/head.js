@@ -1,0 +1,60 @@
+// @ts-check
+/** Top of the page: name, filter, connection pill. */
+import { useEffect, useRef } from "../vendor/preact-hooks.js";
+import { timeOfDay } from "../clock.js";
+import { linkState } from "../link.js";
+import { query } from "../roster.js";
+import { Icon, html } from "./html.js";
+
+/** @param {{filter: boolean}} props there is something to filter */
+export function Head({ filter }) {
+  return html`<header class="head">
+    <h1 class="brand"><img src="/static/icon.svg" alt="" width="26" height="26" />Adsum</h1>
+    ${filter && html`<${Filter} />`}
+    <${Pill} />
+  </header>`;
+}
+
+function Filter() {
+  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => {
+    /** @param {KeyboardEvent} press */
+    const onKey = (press) => {
+      const typing = press.target instanceof Element && press.target.closest("input, textarea");
+      if (press.key !== "/" || typing || press.ctrlKey || press.metaKey || press.altKey) return;
+      press.preventDefault();
+      box.current?.focus();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  /** @param {KeyboardEvent} press */
+  const onEscape = (press) => {
+    if (press.key !== "Escape") return;
+    query.value = "";
+    box.current?.blur();
+  };
+  return html`<label class="filter">
+    <${Icon} name="search" />
+    <span class="sr">Filter by title, host, project, branch, model or state</span>
+    <input ref=${box} type="search" placeholder="Filter" autocomplete="off" spellcheck=${false} maxlength="200" value=${query} onInput=${(/** @type {InputEvent} */ e) => (query.value = /** @type {HTMLInputElement} */ (e.target).value)} onKeyDown=${onEscape} />
+    <kbd aria-hidden="true">/</kbd>
+  </label>`;
+}
+
+const PHASE = {
+  connecting: { icon: "refresh-cw", words: "Connecting" },
+  live: { icon: "wifi", words: "Live" },
+  reconnecting: { icon: "refresh-cw", words: "Reconnecting" },
+  offline: { icon: "wifi-off", words: "Offline" },
+  refused: { icon: "wifi-off", words: "Refused" },
+};
+
+function Pill() {
+  const { phase, since } = linkState.value;
+  const { icon, words } = PHASE[phase];
+  const when = phase === "live" || phase === "connecting" ? "" : ` since ${timeOfDay(since)}`;
+  return html`<p class="pill" role="status" data-phase=${phase} title=${phase === "live" ? `Live since ${timeOfDay(since)}` : ""}>
+    <${Icon} name=${icon} /><span>${words}<span class="pill-when">${when}</span></span>
+  </p>`;
+}

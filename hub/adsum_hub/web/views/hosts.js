@@ -1,0 +1,51 @@
+// @ts-check
+/** The strip of hosts: every machine, whether it is heard, and what is wrong with it. */
+import { useSignal } from "../vendor/signals.js";
+import { plain } from "../asks.js";
+import { exact } from "../clock.js";
+import { conditionOf, troubleOf } from "../order.js";
+import { hosts } from "../roster.js";
+import { Age, Icon, counted, html } from "./html.js";
+
+/** @import { HostView } from "../wire.js" */
+
+const REACH = {
+  live: { icon: "wifi", words: "live" },
+  late: { icon: "clock", words: "late" },
+  offline: { icon: "unplug", words: "offline" },
+};
+/** Machines named before the rest is folded into a count; those in trouble come first. */
+const NAMED = 8;
+
+export function Hosts() {
+  const open = useSignal(false);
+  const all = hosts.value;
+  if (all.length === 0) return null;
+  const unwell = all.filter((host) => conditionOf(host) !== "live").length;
+  const named = open.value ? all : all.slice(0, NAMED);
+  const rest = all.slice(NAMED);
+  const offline = rest.filter((host) => host.reachability === "offline").length;
+  const folded = open.value ? "show fewer" : `${rest.length} more${offline > 0 ? `, ${offline} of them offline` : ""}`;
+  return html`<section class="hosts" aria-labelledby="hosts-head" data-open=${open.value}>
+    <h2 id="hosts-head" class="sr">Hosts</h2>
+    <ul>${named.map((host) => html`<${Host} key=${host.id} host=${host} />`)}</ul>
+    <button class="hosts-fold" aria-expanded=${open.value} onClick=${() => (open.value = !open.value)} data-rest=${rest.length}>
+      <span class="hosts-all" data-unwell=${unwell > 0}><${Icon} name=${unwell > 0 ? "triangle-alert" : "server"} />${counted(all.length, "host")}, ${unwell > 0 ? `${unwell} with a problem` : "all live"}</span>
+      <span class="hosts-rest">${folded}</span><${Icon} name="chevron-down" />
+    </button>
+  </section>`;
+}
+
+/** @param {{host: HostView}} props */
+function Host({ host }) {
+  const { icon, words } = REACH[host.reachability];
+  const trouble = plain(troubleOf(host));
+  const state = conditionOf(host);
+  return html`<li class="host" data-host=${host.id} data-reach=${state} title=${`Last heartbeat ${exact(host.last_seen)}`}>
+    <${Icon} name=${state === "trouble" ? "triangle-alert" : icon} />
+    <bdi class="host-name">${plain(host.label)}</bdi>
+    <span class="host-state">${words}${host.reachability !== "live" && html`, last seen <${Age} at=${host.last_seen} /> ago`}</span>
+    ${state === "live" && html`<span class="host-count" title=${counted(host.sessions ?? 0, "session")}>${host.sessions ?? 0}</span>`}
+    ${trouble && html`<span class="host-trouble">${trouble}</span>`}
+  </li>`;
+}

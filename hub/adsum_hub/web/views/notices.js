@@ -1,0 +1,70 @@
+// @ts-check
+/** The page when there is no roster to show: calling, unreachable, empty; and the stale banner. */
+import { useSignal } from "../vendor/signals.js";
+import { timeOfDay } from "../clock.js";
+import { linkState, retryNow } from "../link.js";
+import { hosts } from "../roster.js";
+import { Icon, counted, html } from "./html.js";
+
+export function Loading() {
+  return html`<div class="loading" aria-busy="true">
+    <p class="sr">Calling the roll</p>
+    ${[3, 2, 1].map((cards) => html`<div class="ghost-column" key=${cards}>${Array.from({ length: cards }, (_, i) => html`<div class="ghost" key=${i}></div>`)}</div>`)}
+  </div>`;
+}
+
+/** The hub has never answered since this page was opened. */
+export function Unreachable() {
+  const refused = linkState.value.phase === "refused";
+  return html`<div class="notice" role="alert">
+    <span class="notice-mark" data-bad><${Icon} name="wifi-off" /></span>
+    <h2>${refused ? "The hub refuses this address" : "No answer from the hub"}</h2>
+    ${refused
+      ? html`<p>It speaks only to pages opened at its own address, and this one is at <code>${location.origin}</code>. Open the address that <code>adsum up</code> printed.</p>`
+      : html`<p>Nothing answers at <code>${location.origin}</code>. Your agents are not affected: what they do is kept on their machines and will be here once the hub runs.</p>
+          <${Command} text="adsum up" />`}
+    <${Retry} />
+  </div>`;
+}
+
+/** What stands below is old. */
+export function StaleBanner() {
+  const { phase, since } = linkState.value;
+  if (phase !== "offline" && phase !== "refused") return null;
+  return html`<div class="banner" role="alert">
+    <${Icon} name="wifi-off" />
+    <p><strong>Not live.</strong> This is how things stood at <time datetime=${new Date(since).toISOString()}>${timeOfDay(since)}</time>. ${phase === "refused" ? "The hub refuses this page's address." : "The hub does not answer; nothing is lost meanwhile."}</p>
+    <${Retry} />
+  </div>`;
+}
+
+function Retry() {
+  return html`<button class="button" onClick=${retryNow}><${Icon} name="refresh-cw" />Try now</button>`;
+}
+
+/** The hub answers and knows of no session. */
+export function Empty() {
+  const machines = hosts.value.length;
+  return html`<div class="notice">
+    <span class="notice-mark"><img src="/static/icon.svg" alt="" width="44" height="44" /></span>
+    <h2>Nobody has answered the roll call yet</h2>
+    <p>${machines === 0 ? "The hub is ready, but no machine reports to it." : `${counted(machines, "machine reports", "machines report")} to this hub, and no agent has run there so far.`} Three steps to the first card:</p>
+    <ol class="steps">
+      <li><h3>Let Claude Code tell Adsum what it does</h3><p>Adds hooks beside your own; shows what it would write with <code>--dry-run</code>.</p><${Command} text="adsum hooks install" /></li>
+      <li><h3>Start an agent, in any project</h3><p>Its card appears here with the first prompt.</p><${Command} text="claude" /></li>
+      <li><h3>Add a machine, when you like</h3><p>Install Adsum there, install its hooks, and point its collector at this hub's Redis.</p><${Command} text="adsum collector --redis-url redis://HOST:6379" /></li>
+    </ol>
+  </div>`;
+}
+
+/** @param {{text: string}} props */
+function Command({ text }) {
+  const copied = useSignal(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    copied.value = true;
+    setTimeout(() => (copied.value = false), 2000);
+  };
+  // Browsers give the clipboard only to https and loopback.
+  return html`<p class="command"><code>${text}</code>${navigator.clipboard && html`<button class="copy" onClick=${copy} aria-label=${`Copy: ${text}`}><${Icon} name=${copied.value ? "check" : "copy"} /><span role="status">${copied.value ? "Copied" : ""}</span></button>`}</p>`;
+}

@@ -1,0 +1,125 @@
+"""One browser and one stand-in hub for all browser tests; a page that keeps record of its faults."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Literal, TypeAlias
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+
+from tests.browser.fleets import Fleet
+from tests.browser.standin import Serving, StandIn
+
+DESK: ViewportSize = {"width": 1440, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+
+#: Opens a page of the stand-in: open_page(fleet, viewport=PHONE, ready=".card", …).
+OpenPage: TypeAlias = Callable[..., Awaitable[Page]]
+
+RECORD_VIOLATIONS = """
+  window.violations = [];
+  document.addEventListener("securitypolicyviolation",
+    (v) => window.violations.push(`${v.violatedDirective} ${v.blockedURI}`));
+"""
+
+
+def wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("Chromium is missing; `make system-deps` installs it")
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield launched
+        await launched.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def context(browser: Browser) -> BrowserContext:
+    permissions = ["clipboard-read", "clipboard-write"]
+    return await browser.new_context(reduced_motion="reduce", permissions=permissions)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def served() -> AsyncIterator[StandIn]:
+    async with Serving(StandIn(wall_ms)) as standin:
+        yield standin
+
+
+@pytest.fixture
+def hub(served: StandIn) -> StandIn:
+    """The stand-in, with nobody in it."""
+    served.load([], [])
+    return served
+
+
+@pytest.fixture
+def expected_faults() -> list[str]:
+    """Beginnings of the console errors that a test provokes; any other fails it."""
+    return []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_page(
+    browser: Browser, context: BrowserContext, hub: StandIn, expected_faults: list[str]
+) -> AsyncIterator[OpenPage]:
+    pages: list[Page] = []
+    faults: list[str] = []
+
+    async def dismiss(dialog: Any) -> None:
+        faults.append(f"dialog: {dialog.message}")
+        await dialog.dismiss()
+
+    def observe(page: Page) -> None:
+        page.on("pageerror", lambda error: faults.append(f"error: {error}"))
+        page.on("dialog", dismiss)
+        page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith((hub.url, "data:"))
+                else faults.append(f"request outside: {request.url}")
+            ),
+        )
+
+    async def opened(
+        fleet: Fleet | None = None,
+        *,
+        viewport: ViewportSize = DESK,
+        scheme: Literal["light", "dark"] = "light",
+        ready: str = ".card",
+        path: str = "/",
+        clock: bool = False,
+    ) -> Page:
+        if fleet is not None:
+            hub.load(*fleet)
+        # A clock is its whole context's; everyone else shares one, and its cache.
+        own = await browser.new_context(reduced_motion="reduce") if clock else context
+        page = await own.new_page()
+        pages.append(page)
+        observe(page)
+        await page.emulate_media(color_scheme=scheme)
+        await page.set_viewport_size(viewport)
+        await page.add_init_script(RECORD_VIOLATIONS)
+        if clock:
+            await page.clock.install()
+        await page.goto(hub.url + path)
+        await page.wait_for_selector(ready, timeout=10_000)
+        return page
+
+    yield opened
+    for page in pages:
+        faults += [f"policy: {v}" for v in await page.evaluate("window.violations")]
+        await (page.close() if page.context is context else page.context.close())
+    assert [f for f in faults if not f.startswith(tuple(expected_faults))] == []

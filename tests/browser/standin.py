@@ -1,0 +1,166 @@
+"""A stand-in for the hub: serves the page under its policy and speaks the wire to it, as scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.responses import FileResponse
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from adsum_shared.state import HostView, SessionView
+
+WEB = Path(__file__).parents[2] / "hub" / "adsum_hub" / "web"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def under_policy(app: ASGIApp) -> ASGIApp:
+    """Every answer with the policy, and cached, since no file changes during a run."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = POLICY
+                headers["Cache-Control"] = "max-age=600"
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return wrapped
+
+
+class StandIn:
+    """Holds a fleet, tells every page that asks; `hellos` keeps what each connection said first."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.now = now
+        self.hellos: list[dict[str, Any]] = []
+        self.url = ""
+        self.epoch_number = 0
+        self.clients: set[WebSocket] = set()
+        self.load([], [])
+
+    def load(self, sessions: Iterable[SessionView], hosts: Iterable[HostView]) -> None:
+        """A new epoch with this fleet, reachable; nobody connected to the old one is told."""
+        self.epoch_number += 1
+        self.epoch = f"epoch-{self.epoch_number}"
+        self.offset = 0
+        self.down = False
+        self.refuse_with: int | None = None
+        self.sessions = {session.id: session for session in sessions}
+        self.hosts = {host.id: host for host in hosts}
+        self.ring: list[dict[str, Any]] = []
+        self.hellos.clear()
+
+    def message(self, kind: str, **body: Any) -> dict[str, Any]:
+        return {
+            "type": kind,
+            "epoch": self.epoch,
+            "offset": self.offset,
+            "now": self.now(),
+            **body,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        sessions, hosts = list(self.sessions.values()), list(self.hosts.values())
+        return self.message("snapshot", sessions=sessions, hosts=hosts)
+
+    async def change(
+        self,
+        *sessions: SessionView,
+        gone: tuple[str, ...] = (),
+        hosts: tuple[HostView, ...] = (),
+    ) -> None:
+        """Fold a change into the fleet and send it to whoever is connected."""
+        self.sessions |= {session.id: session for session in sessions}
+        self.hosts |= {host.id: host for host in hosts}
+        for session_id in gone:
+            del self.sessions[session_id]
+        self.offset += 1
+        deltas = self.message(
+            "deltas", sessions=sessions, gone=gone, hosts=hosts, gone_hosts=[], summary={}
+        )
+        self.ring.append(deltas)
+        await self.tell(deltas)
+
+    async def tell(self, message: dict[str, Any]) -> None:
+        for client in list(self.clients):
+            await client.send_text(msgspec.json.encode(message).decode())
+
+    async def cut(self) -> None:
+        """End every connection, as a restart does."""
+        for client in list(self.clients):
+            await client.close(1012)
+
+    async def live(self, client: WebSocket) -> None:
+        if self.down:
+            await client.close(1013)
+            return
+        await client.accept()
+        if self.refuse_with is not None:
+            await client.close(self.refuse_with)
+            return
+        hello = await client.receive_json()
+        self.hellos.append(hello)
+        resumed = hello["epoch"] == self.epoch
+        missed = [m for m in self.ring if m["offset"] > hello["offset"]] if resumed else []
+        for message in missed if resumed else [self.snapshot()]:
+            await client.send_text(msgspec.json.encode(message).decode())
+        self.clients.add(client)
+        try:
+            await client.receive_text()
+        except WebSocketDisconnect:
+            pass
+        finally:
+            self.clients.discard(client)
+
+    def app(self) -> ASGIApp:
+        async def index(_: Any) -> FileResponse:
+            return FileResponse(WEB / "index.html")
+
+        routes = [
+            Route("/", index),
+            WebSocketRoute("/ws", self.live),
+            Mount("/static", StaticFiles(directory=WEB)),
+        ]
+        return under_policy(Starlette(routes=routes))
+
+
+class Serving:
+    """`async with Serving(standin)`: on loopback, on a free port, in the running loop."""
+
+    def __init__(self, standin: StandIn, port: int = 0) -> None:
+        self.standin = standin
+        self.port = port
+        config = uvicorn.Config(
+            standin.app(), log_level="warning", lifespan="off", ws="websockets-sansio"
+        )
+        self.server = uvicorn.Server(config)
+
+    async def __aenter__(self) -> StandIn:
+        door = socket.create_server(("127.0.0.1", self.port))
+        self.standin.url = f"http://127.0.0.1:{door.getsockname()[1]}"
+        self.task = asyncio.create_task(self.server.serve(sockets=[door]))
+        while not self.server.started:  # noqa: ASYNC110 - uvicorn offers a flag, no event
+            await asyncio.sleep(0.01)
+        return self.standin
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.standin.cut()
+        self.server.should_exit = True
+        await self.task

@@ -1,0 +1,151 @@
+"""Every look of the page: accessible, within its policy and its width, on desk and phone."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped] # it ships none
+from playwright.async_api import Page
+
+from tests.browser import fleets
+from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
+from tests.browser.standin import StandIn
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+SIZES = {"desk": DESK, "phone": PHONE}
+RULES = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
+    "resultTypes": ["violations"],
+}
+DRAW_ALL = "document.styleSheets[0].insertRule('.card { content-visibility: visible !important }')"
+HANDSHAKE = "WebSocket connection to"
+
+
+async def violations(page: Page) -> list[str]:
+    """What axe finds, cards below the fold included."""
+    await page.evaluate(DRAW_ALL)
+    found = await Axe().run(page, options=RULES)
+    return [
+        f"{violation['id']}: {node['html']} {node['failureSummary']}"
+        for violation in found.response["violations"]
+        for node in violation["nodes"]
+    ]
+
+
+async def overflow(page: Page) -> int:
+    """By how many pixels the page is wider than its window."""
+    width: int = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("fleet", ["empty", "full", "broken"])
+async def test_a_fleet_is_shown_accessibly(
+    open_page: OpenPage, fleet: str, size: str, scheme: str
+) -> None:
+    people = getattr(fleets, fleet)(wall_ms())
+    ready = ".notice" if fleet == "empty" else ".card"
+    page = await open_page(people, viewport=SIZES[size], scheme=scheme, ready=ready)
+
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_page_that_lost_its_hub_is_shown_accessibly(
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str], scheme: str
+) -> None:
+    expected_faults.append(HANDSHAKE)
+    page = await open_page(fleets.broken(wall_ms()), viewport=PHONE, scheme=scheme)
+    hub.down = True
+    await hub.cut()
+    await page.wait_for_selector(".banner", timeout=15_000)
+
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+
+
+async def test_a_page_that_never_reached_its_hub_says_what_to_do(
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str]
+) -> None:
+    expected_faults.append(HANDSHAKE)
+    hub.down = True
+    page = await open_page(viewport=PHONE, ready=".notice", clock=True)
+
+    assert "No answer from the hub" in await page.inner_text(".notice")
+    assert "adsum up" in await page.inner_text(".notice")
+    assert await violations(page) == []
+
+    # With its clock stopped the page does not try again by itself.
+    await page.clock.pause_at(await page.evaluate("Date.now() + 100"))
+    hub.load(*fleets.full(wall_ms()))
+
+    async def reached() -> bool:
+        # By script: it vanishes with the first card, maybe under the pointer.
+        await page.evaluate("document.querySelector('.notice .button')?.click()")
+        return hub.hellos != []
+
+    await wait_until(reached, interval=0.1)
+
+
+async def test_a_refused_address_is_named(open_page: OpenPage, hub: StandIn) -> None:
+    hub.refuse_with = 1008
+    page = await open_page(ready=".notice")
+
+    assert "The hub refuses this address" in await page.inner_text(".notice")
+    assert hub.url in await page.inner_text(".notice")
+
+
+@pytest.mark.parametrize("width", [360, 641, 900, 1100, 2560])
+async def test_no_width_scrolls_sideways(open_page: OpenPage, width: int) -> None:
+    page = await open_page(fleets.broken(wall_ms()), viewport={"width": width, "height": 800})
+    assert await overflow(page) == 0
+
+
+async def test_a_word_without_spaces_does_not_widen_the_phone(open_page: OpenPage) -> None:
+    now = wall_ms()
+    long = fleets.session(
+        "long", "idle", "L" * 300, now=now, title="T" * 300, project="P" * 300, branch="B" * 300
+    )
+    page = await open_page(
+        ([long], [fleets.host("H" * 200, now, problem="X" * 300)]), viewport=PHONE
+    )
+    assert await overflow(page) == 0
+
+
+async def test_everything_tapped_on_a_phone_is_44_px_high(open_page: OpenPage) -> None:
+    page = await open_page(fleets.broken(wall_ms()), viewport=PHONE)
+    low = await page.evaluate(
+        """[...document.querySelectorAll("a, button, input")]
+             .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
+             .map((e) => e.outerHTML)"""
+    )
+    assert low == []
+
+
+async def test_the_focus_can_be_seen(open_page: OpenPage) -> None:
+    page = await open_page(fleets.full(wall_ms()))
+    await page.keyboard.press("Tab")
+    style = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert style == "solid"
+
+
+async def test_an_empty_hub_says_what_to_do_next(open_page: OpenPage) -> None:
+    page = await open_page(fleets.empty(wall_ms()), ready=".notice")
+    text = await page.inner_text(".notice")
+
+    assert "adsum hooks install" in text
+    assert "claude" in text
+    assert "adsum collector --redis-url" in text
+
+
+async def test_a_command_is_copied(open_page: OpenPage) -> None:
+    page = await open_page(fleets.empty(wall_ms()), ready=".notice")
+    await page.click("[aria-label='Copy: adsum hooks install']")
+
+    async def copied() -> bool:
+        return bool(await page.evaluate("navigator.clipboard.readText()") == "adsum hooks install")
+
+    await wait_until(copied)
