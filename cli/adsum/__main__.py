@@ -1,0 +1,20 @@
+"""Entry point. Answers --version before anything heavy is imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from adsum_shared import __version__
+
+        print(f"adsum {__version__}")  # noqa: T201 - the command line speaks here
+        return
+    from adsum.app import run
+
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""`adsum agents`: the roster once, or kept current."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adsum.client import fetch, hub_url
+from adsum.console import advice, open_console
+from adsum.outcome import CommandError, Exit
+from adsum.select import Filter, exit_code, order
+from adsum_shared.state import HostView, SessionView
+
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the answer is given."""
+
+    watch: bool = False
+    json: bool = False
+    jsonl: bool = False
+    exit_status: bool = False
+
+    def __post_init__(self) -> None:
+        if self.json and self.jsonl:
+            raise CommandError("--json and --jsonl exclude each other.", Exit.USAGE)
+        if self.watch and self.json:
+            raise CommandError("To watch as JSON, use --jsonl.", Exit.USAGE)
+        if self.watch and self.exit_status:
+            raise CommandError("--exit-status answers once; leave out --watch.", Exit.USAGE)
+
+
+def list_agents(hub: str | None, state_dir: Path | None, chosen: Filter, form: Form) -> int:
+    url = hub_url(hub, state_dir)
+    if form.watch:
+        from adsum.watch import watch_agents
+
+        watch_agents(url, chosen, jsonl=form.jsonl)
+        return Exit.OK
+    answer = fetch_sessions(url, chosen.query)
+    views = msgspec.convert(answer["sessions"], list[SessionView])
+    if form.json:
+        print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
+    elif form.jsonl:
+        for session in answer["sessions"]:
+            print(json.dumps(session, ensure_ascii=False))  # noqa: T201 - data
+    else:
+        _print(url, order(views), answer["now"], filtered=bool(chosen.query))
+    return exit_code(views, exit_status=form.exit_status)
+
+
+def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
+    """The hub's answer, all pages in one. Raises CommandError when it is no such answer."""
+    answer: dict[str, Any] = {}
+    while not answer or len(answer["sessions"]) < answer["total"]:
+        offset = str(len(answer["sessions"])) if answer else "0"
+        page = fetch(url, "/api/v1/sessions", {**query, "limit": str(PAGE), "offset": offset})
+        if not isinstance(page, dict) or "sessions" not in page:
+            raise CommandError(
+                f"{url} answers, but not as a hub of Adsum. Correct --hub or ADSUM_HUB_URL.",
+                Exit.UNREACHABLE,
+            )
+        if answer:
+            page["sessions"] = answer["sessions"] + page["sessions"]
+        if answer and len(page["sessions"]) == len(answer["sessions"]):
+            return page  # sessions went while we turned the page
+        answer = page
+    return answer
+
+
+def _print(url: str, views: list[SessionView], now: int, *, filtered: bool) -> None:
+    from adsum.render import counts_line, session_table
+
+    hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
+    console = open_console()
+    if not views:
+        print(advice(filtered=filtered, hosts=hosts), file=sys.stderr)  # noqa: T201 - for people
+        return
+    console.print(session_table(views, now, console))
+    console.print(counts_line(views, hosts, now))

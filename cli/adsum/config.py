@@ -1,0 +1,47 @@
+"""Reading settings for a command: flags over ADSUM_… variables over the TOML file, errors by name."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from platformdirs import user_config_path
+from pydantic import Field, ValidationError
+
+from adsum.outcome import CommandError, Exit
+from adsum_shared.settings import AdsumSettings
+
+T = TypeVar("T", bound=AdsumSettings)
+
+
+class UpSettings(AdsumSettings):
+    broker_memory_mb: int = Field(
+        default=256, ge=16, description="What the embedded broker may hold; then it refuses more."
+    )
+
+
+def read_settings(
+    kind: type[T], *, state_dir: Path | None = None, redis_url: str | None = None
+) -> T:
+    """None: not given as a flag. Raises CommandError naming the variable or the file."""
+    flags: dict[str, Any] = {"state_dir": state_dir, "redis_url": redis_url}
+    try:
+        return kind(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"ADSUM_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}, not {one['input']!r}"
+            for one in error.errors()
+        )
+        raise CommandError(f"A setting cannot be used. {wrong}.", Exit.USAGE) from error
+    except tomllib.TOMLDecodeError as error:
+        file = user_config_path("adsum") / "config.toml"
+        raise CommandError(f"{file} is not TOML: {error}.", Exit.USAGE) from error
+
+
+def masked(url: str) -> str:
+    """The URL without its password, for people and logs."""
+    scheme, _, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")
+    user = login.partition(":")[0]
+    return f"{scheme}://{user}:***@{place}" if at else url

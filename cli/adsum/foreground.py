@@ -1,0 +1,107 @@
+"""`adsum hub` and `adsum collector`: one part in the foreground, for services and for `adsum up`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from adsum.broker import is_ready, place_of
+from adsum.config import T, read_settings
+from adsum.outcome import CommandError
+from adsum.parts import SUPERVISED
+from adsum_shared.connect import BrokerTooOldError
+from adsum_shared.settings import AdsumSettings
+
+
+def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
+    from adsum_hub.app import PortTakenError, run_hub
+    from adsum_hub.doors import PublicAddressError
+    from adsum_hub.settings import HubSettings
+
+    settings = _with_broker(HubSettings, state_dir, redis_url)
+    _run(lambda: run_hub(settings), settings, (PortTakenError, PublicAddressError))
+
+
+def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
+    from adsum_collector.app import run_collector
+    from adsum_collector.errors import StartError
+    from adsum_collector.settings import CollectorSettings
+
+    settings = _with_broker(CollectorSettings, state_dir, redis_url)
+    _run(lambda: run_collector(settings), settings, (StartError,))
+
+
+def _with_broker(kind: type[T], state_dir: Path | None, redis_url: str | None) -> T:
+    """The settings with a Redis URL: the given one, or that of this machine's embedded broker."""
+    settings = read_settings(kind, state_dir=state_dir, redis_url=redis_url)
+    if settings.redis_url:
+        return settings
+    place = place_of(settings.state_dir)
+    if not asyncio.run(is_ready(place.socket)):
+        raise CommandError(
+            "No Redis URL. Set ADSUM_REDIS_URL (or --redis-url) to a Redis 6.2 or Valkey or newer; "
+            "or run `adsum up`, which brings a broker of its own."
+        )
+    return read_settings(kind, state_dir=state_dir, redis_url=place.url)
+
+
+def _run(
+    part: Callable[[], Coroutine[None, None, None]],
+    settings: AdsumSettings,
+    expected: tuple[type[Exception], ...],
+) -> None:
+    """expected: what the part raises for people. Anything else is a fault and keeps its traceback."""
+    logging.basicConfig(
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+    async def work() -> None:
+        if os.environ.get(SUPERVISED):
+            _end_with_supervisor()
+        await part()
+
+    known: tuple[type[Exception], ...] = (*expected, BrokerTooOldError)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(work())
+    except known as error:
+        raise CommandError(str(error)) from error
+    except ExceptionGroup as group:
+        told, faults = group.split(known)
+        if told is None or faults is not None:
+            raise
+        raise CommandError("\n".join(map(str, _leaves(told)))) from group
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster loop, which comes with uvicorn on the systems it supports."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _end_with_supervisor() -> None:
+    """The pipe on standard input closes when the supervisor is gone, however it went."""
+
+    def closed() -> None:
+        if not os.read(0, 1):
+            asyncio.get_running_loop().remove_reader(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    asyncio.get_running_loop().add_reader(0, closed)
+
+
+def _leaves(group: ExceptionGroup[Exception]) -> list[Exception]:
+    found: list[Exception] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, ExceptionGroup) else [error]
+    return found

@@ -1,0 +1,180 @@
+"""`adsum hooks`: put our hooks into Claude Code's settings, take them out, say how they stand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import adsum_collector
+from adsum.config import read_settings
+from adsum.outcome import CommandError, Exit
+from adsum_collector.claude_version import ClaudeNotFoundError, installed_version
+from adsum_collector.hook_events import ASSUMED, SHIM_NAME, Target, Version
+from adsum_collector.install import (
+    Change,
+    Report,
+    inspect_hooks,
+    install_hooks,
+    remove_hooks,
+    settings_path,
+)
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.settings_file import SettingsError
+from adsum_collector.token import token_of
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One settings file, and the collector its hooks should report to."""
+
+    path: Path
+    state_dir: Path
+    port: int
+    claude: Path | None = None
+
+    @cached_property
+    def found(self) -> tuple[Version | None, Path | None]:
+        """(version, program) of Claude Code. Raises ClaudeNotFoundError for a wrong --claude."""
+        return installed_version(self.claude, os.environ, Path.home())
+
+    @property
+    def version(self) -> Version:
+        return self.found[0] or ASSUMED
+
+    @property
+    def target(self) -> Target:
+        package = Path(adsum_collector.__file__).parent
+        return Target(
+            port=self.port,
+            token=token_of(self.state_dir),
+            python=sys.executable,
+            shim=package.parent / SHIM_NAME,
+            socket=self.state_dir.absolute() / "collector.sock",
+        )
+
+    def install(self, *, dry_run: bool) -> Change:
+        return install_hooks(self.path, self.state_dir, self.target, self.version, dry_run=dry_run)
+
+    def remove(self, *, dry_run: bool) -> Change:
+        return remove_hooks(self.path, self.state_dir, dry_run=dry_run)
+
+    def faults(self, report: Report) -> list[str]:
+        """What keeps the hooks from reporting, as sentences for people."""
+        found = []
+        if not report.counts:
+            return ["no hooks of Adsum are in it"]
+        if report.ports - {self.port}:
+            ports = ", ".join(map(str, sorted(report.ports)))
+            found.append(f"they post to port {ports}, but the collector's is {self.port}")
+        if report.tokens - {f"Bearer {token_of(self.state_dir)}"}:
+            found.append("they carry another token than this collector's")
+        if report.doubled:
+            found.append(f"more than once: {', '.join(report.doubled)}")
+        if report.missing(self.version):
+            found.append(f"missing: {', '.join(report.missing(self.version))}")
+        if report.unwanted(self.version):
+            found.append(f"no longer wanted: {', '.join(report.unwanted(self.version))}")
+        if report.disabled:
+            found.append('the file says "disableAllHooks": true, so Claude Code runs none')
+        if report.blocked:
+            found.append('"allowedHttpHookUrls" does not permit their address')
+        return found
+
+    def is_complete(self) -> bool:
+        report = inspect_hooks(self.path)
+        return bool(report.counts) and not self.faults(report)
+
+
+def setup_for(scope: str, state_dir: Path | None, claude: Path | None = None) -> Setup:
+    if scope not in ("user", "project"):
+        raise CommandError(f"--scope is user or project, not {scope!r}.", Exit.USAGE)
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    path = settings_path(scope, os.environ, Path.home(), Path.cwd())
+    return Setup(path, settings.state_dir, settings.collector_port, claude)
+
+
+def run_install(setup: Setup, *, dry_run: bool) -> None:
+    try:
+        change = setup.install(dry_run=dry_run)
+    except (SettingsError, ClaudeNotFoundError) as error:
+        raise CommandError(str(error)) from error
+    _say_version(setup)
+    if dry_run:
+        _print_diff(change)
+        return
+    events = list(inspect_hooks(setup.path).counts)
+    if not change.needed:
+        _out(f"Hooks are in {change.path} already: {len(events)} events.")
+        return
+    _out(f"Hooks for {len(events)} events are in {change.path}: {', '.join(events)}.")
+    if change.backup:
+        _out(f"The file as it was: {change.backup}")
+    _out("Sessions that run now report from their next event on. Try: adsum hooks verify")
+
+
+def run_remove(setup: Setup, *, dry_run: bool) -> None:
+    try:
+        change = setup.remove(dry_run=dry_run)
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+    if dry_run:
+        _print_diff(change)
+    elif not change.needed:
+        _out(f"No hooks of Adsum are in {change.path}. Nothing was changed.")
+    elif change.after is None:
+        _out(f"{change.path} is gone again, as it was before the hooks.")
+    else:
+        _out(f"Adsum's hooks are out of {change.path}; everything else is as it was.")
+
+
+def run_status(setup: Setup) -> None:
+    """Exits with ERROR when something keeps the hooks from reporting."""
+    report = _report(setup)
+    _say_version(setup)
+    _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
+    for event, count in report.counts.items():
+        _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
+    faults = setup.faults(report)
+    if not faults:
+        _out(f"All {len(report.counts)} hooks stand; they post to port {setup.port}.")
+        return
+    for fault in faults:
+        _out(f"  ! {fault}")
+    remedy = "set it right in the file" if report.disabled else "adsum hooks install"
+    raise CommandError(f"Hooks are not as they should be. Next: {remedy}")
+
+
+def _report(setup: Setup) -> Report:
+    try:
+        _ = setup.found
+        return inspect_hooks(setup.path)
+    except (SettingsError, ClaudeNotFoundError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _say_version(setup: Setup) -> None:
+    version, program = setup.found
+    if version is not None:
+        _err(f"Claude Code {'.'.join(map(str, version))} ({program})")
+        return
+    assumed = ".".join(map(str, ASSUMED))
+    why = f"{program} does not answer" if program else "Claude Code was not found"
+    _err(
+        f"{why}, so only events that {assumed} knows are considered. "
+        "For all of them, name the program: --claude PATH"
+    )
+
+
+def _print_diff(change: Change) -> None:
+    _out(change.diff() or f"{change.path}: nothing to change.")
+
+
+def _out(text: str) -> None:
+    print(text)  # noqa: T201 - the command line speaks here
+
+
+def _err(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - the command line speaks here

@@ -1,0 +1,24 @@
+"""How a command ends: exit codes, and the one error that people read."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    AUTH = 4
+    PARTIAL = 5
+    NEEDS_YOU = 10
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """Ends the command. The text names the thing, the cause and the next step."""
+
+    def __init__(self, text: str, code: Exit = Exit.ERROR) -> None:
+        super().__init__(text)
+        self.code = code

@@ -1,0 +1,69 @@
+"""Which sessions a listing is about, in which order, and what they add up to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from adsum.outcome import CommandError, Exit
+from adsum_shared.state import Group, SessionView
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    group: str | None = None
+    state: str | None = None
+    host: str | None = None
+    project: str | None = None
+    needs_you: bool = False
+
+    def __post_init__(self) -> None:
+        groups = [group.value for group in Group]
+        if self.group is not None and self.group not in groups:
+            raise CommandError(f"--group is one of {', '.join(groups)}.", Exit.USAGE)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the hub's REST interface takes it."""
+        given = {
+            "group": self.group,
+            "state": self.state,
+            "host": self.host,
+            "project": self.project,
+            "needs_you": "1" if self.needs_you else None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def wants(self, view: SessionView) -> bool:
+        """The hub's own rule, for what comes over the WebSocket unfiltered."""
+        group = Group.NEEDS_YOU.value if self.needs_you else self.group
+        return (
+            (group is None or view.state.group.value == group)
+            and (self.state is None or view.state.state == self.state)
+            and (self.host is None or self.host in (view.host, view.host_id))
+            and (self.project is None or self.project == view.project)
+        )
+
+
+def order(views: Iterable[SessionView]) -> list[SessionView]:
+    """Offline hosts last; who needs you by urgency and patience; then the newest news."""
+
+    def key(view: SessionView) -> tuple[bool, int, int, int]:
+        offline = view.reachability == "offline"
+        if view.state.group is Group.NEEDS_YOU:
+            return offline, 0, view.urgency or 0, view.state.since
+        return offline, 1 if view.state.group is Group.AUTONOMOUS else 2, 0, -view.updated_at
+
+    return sorted(views, key=key)
+
+
+def exit_code(views: Iterable[SessionView], *, exit_status: bool) -> Exit:
+    """Someone needs you > some of this may be stale > all well."""
+    code = Exit.OK
+    for view in views:
+        offline = view.reachability == "offline"
+        if exit_status and view.state.group is Group.NEEDS_YOU and not offline:
+            return Exit.NEEDS_YOU
+        if view.reachability != "live":
+            code = Exit.PARTIAL
+    return code

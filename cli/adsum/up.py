@@ -1,0 +1,197 @@
+"""`adsum up`: broker, hub and collector in one command, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adsum.broker import prepare
+from adsum.config import UpSettings, masked, read_settings
+from adsum.engine import find_engine
+from adsum.offer import Offer
+from adsum.outcome import CommandError, Exit
+from adsum.parts import broker_part, python_part
+from adsum.supervise import Part, Supervisor
+from adsum_collector.settings import CollectorSettings
+from adsum_hub.settings import HubSettings
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will run, settled before anything starts."""
+
+    settings: UpSettings
+    hub: tuple[str, int]
+    collector_port: int
+
+    @property
+    def url(self) -> str:
+        host, port = self.hub
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
+    settings = read_settings(UpSettings, state_dir=state_dir, redis_url=redis_url)
+    hub = read_settings(HubSettings, state_dir=state_dir, redis_url=redis_url)
+    collector = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
+    reached = LOOPBACK if hub.hub_host in ("0.0.0.0", "::") else hub.hub_host  # noqa: S104 - asked, not bound
+    plan = Plan(settings, (reached, hub.hub_port), collector.collector_port)
+    if 0 in (hub.hub_port, collector.collector_port):
+        raise CommandError("`adsum up` needs fixed ports: hooks and pages must find them.")
+    with _held(settings.state_dir, plan.url):
+        _require_free(hub.hub_host, hub.hub_port, "hub", "ADSUM_HUB_PORT")
+        _require_free(LOOPBACK, plan.collector_port, "collector", "ADSUM_COLLECTOR_PORT")
+        offer.ask()
+        asyncio.run(_run(plan, offer))
+    say("Adsum has stopped. What it knows is kept; `adsum up` goes on from there.")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command line speaks here
+
+
+async def _run(plan: Plan, offer: Offer) -> None:
+    stages, broker = await _stages(plan)
+    supervisor = Supervisor(stages, say)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, supervisor.stop)
+
+    async def started() -> None:
+        hooks = await asyncio.to_thread(offer.settle)
+        lines = (
+            "Adsum is up.",
+            f"  Dashboard  {plan.url}",
+            f"  Hooks      {hooks}",
+            f"  Broker     {broker}",
+            f"  Logs       {plan.settings.state_dir / 'logs'}",
+            "  Ctrl-C stops it.",
+        )
+        print("\n".join(lines), flush=True)  # noqa: T201 - the command line speaks here
+
+    await supervisor.run(started)
+
+
+async def _stages(plan: Plan) -> tuple[list[list[Part]], str]:
+    """The broker, then the two that need it; and the broker's name for people."""
+    settings = plan.settings
+    logs = settings.state_dir / "logs"
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stages: list[list[Part]] = []
+    if settings.redis_url:
+        await _require_reachable(settings.redis_url)
+        url, label = settings.redis_url, masked(settings.redis_url)
+    else:
+        engine = find_engine()
+        place = prepare(settings.state_dir)
+        url, label = place.url, f"{engine.label}, embedded"
+        stages.append([broker_part(engine, place, settings.broker_memory_mb, say)])
+    # By environment, not by argument: a URL may hold a password, and argument lists are public.
+    env = {"ADSUM_REDIS_URL": url, "ADSUM_STATE_DIR": str(settings.state_dir)}
+    collector = (LOOPBACK, plan.collector_port)
+    stages.append(
+        [
+            python_part("hub", plan.hub, logs / "hub.log", env),
+            python_part("collector", collector, logs / "collector.log", env),
+        ]
+    )
+    return stages, label
+
+
+async def _require_reachable(url: str) -> None:
+    """Raises CommandError with the next step when the Redis named by the user cannot be used."""
+    from redis.exceptions import AuthenticationError, NoPermissionError
+
+    from adsum_shared.connect import UNAVAILABLE, BrokerTooOldError, open_redis, require_recent
+
+    try:
+        client = open_redis(url)
+    except ValueError as error:
+        raise CommandError(f"{masked(url)} is no Redis URL: {error}.", Exit.USAGE) from error
+    try:
+        require_recent(await client.info("server"))
+    except NoPermissionError:
+        pass  # an ACL user may be denied INFO; hub and collector will say what else they lack
+    except AuthenticationError as error:
+        raise CommandError(
+            f"Redis at {masked(url)} refuses the login ({error}). Correct user and password in "
+            "ADSUM_REDIS_URL: redis://user:password@host:6379/0.",
+            Exit.AUTH,
+        ) from error
+    except BrokerTooOldError as error:
+        raise CommandError(f"{masked(url)}: {error}") from error
+    except UNAVAILABLE as error:
+        raise CommandError(
+            f"Redis at {masked(url)} cannot be reached ({error}). Start it, correct the URL, or "
+            "leave it out: then Adsum runs a broker of its own."
+        ) from error
+    finally:
+        await client.aclose()
+
+
+@contextlib.contextmanager
+def _held(state_dir: Path, url: str) -> Iterator[None]:
+    """One `adsum up` per state directory; the kernel lets go of the lock however we end."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(state_dir / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise CommandError(
+            f"The state directory {state_dir} cannot be used: {error.strerror}. "
+            "Choose another with ADSUM_STATE_DIR."
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandError(_running_already(descriptor)) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "url": url}).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _running_already(descriptor: int) -> str:
+    try:
+        other = json.loads(os.pread(descriptor, 4096, 0))
+    except ValueError:
+        return "Adsum is just starting in another process. Give it a moment."
+    pid, url = other["pid"], other["url"]
+    return f"Adsum is up already: {url} (process {pid}). Use it, or stop it with `kill {pid}`."
+
+
+def _require_free(host: str, port: int, name: str, variable: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            raise CommandError(
+                f"The {name} cannot listen on {host}:{port}: {error.strerror}{_owner(port)}. "
+                f"Stop what listens there, or choose another port: {variable}={port + 10} adsum up"
+            ) from error
+
+
+def _owner(port: int) -> str:
+    """Who listens there, as far as we may see it."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError):
+        for one in psutil.net_connections("tcp"):
+            listens = one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port
+            if listens and one.pid:
+                return f" (process {one.pid}, {psutil.Process(one.pid).name()})"
+    return ""

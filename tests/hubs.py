@@ -1,0 +1,159 @@
+"""A stand-in hub for tests of the command line: the wire contract, and nothing behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from adsum_shared.state import AgentState, Group, HostView, Reachability, SessionView
+
+NOW = 1_764_000_000_000
+
+
+def session(
+    name: str,
+    group: Group = Group.AUTONOMOUS,
+    state: str = "acting",
+    *,
+    label: str | None = None,
+    host: str = "laptop",
+    reachability: Reachability = "live",
+    title: str = "Fix the build",
+    since: int = NOW - 65_000,
+) -> SessionView:
+    return SessionView(
+        id=f"{host}-id:{name}",
+        host_id=f"{host}-id",
+        host=host,
+        session_id=name,
+        agent="claude_code",
+        state=AgentState(group, state, label or state, 1.0, "hook", since),
+        reachability=reachability,
+        updated_at=since,
+        urgency=1 if group is Group.NEEDS_YOU else None,
+        title=title,
+        project="adsum",
+    )
+
+
+def host(label: str = "laptop", reachability: Reachability = "live") -> HostView:
+    return HostView(f"{label}-id", label, reachability, NOW - 240_000, sessions=1)
+
+
+class StandIn:
+    """Answers REST from `sessions` and `hosts`; `tell` sends changes to every watcher."""
+
+    def __init__(self) -> None:
+        self.sessions: list[SessionView] = []
+        self.hosts: list[HostView] = [host()]
+        self.asked: list[str] = []
+        self.refusal: int | None = None
+        self.page_most = 1000
+        self.port = 0
+        self.watchers: set[ServerConnection] = set()
+        self.resumes: list[dict[str, Any]] = []
+        self.offset = 0
+        self.loop = asyncio.new_event_loop()
+        self._server: Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def tell(self, *changed: SessionView, gone: tuple[str, ...] = ()) -> None:
+        kept = {one.id: one for one in self.sessions if one.id not in gone}
+        self.sessions = list((kept | {one.id: one for one in changed}).values())
+        self.offset += 1
+        asyncio.run_coroutine_threadsafe(
+            self._send("deltas", changed, gone=list(gone), gone_hosts=[]), self.loop
+        ).result(5)
+
+    def drop_watchers(self) -> None:
+        async def close() -> None:
+            for watcher in list(self.watchers):
+                await watcher.close()
+
+        asyncio.run_coroutine_threadsafe(close(), self.loop).result(5)
+
+    async def open(self) -> None:
+        self._server = await serve(
+            self._watch, "127.0.0.1", 0, process_request=self._answer, ping_interval=None
+        )
+        self.port = next(iter(self._server.sockets)).getsockname()[1]
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _watch(self, connection: ServerConnection) -> None:
+        self.resumes.append(json.loads(await connection.recv()))
+        self.watchers.add(connection)
+        await self._send("snapshot", self.sessions)
+        await connection.wait_closed()
+        self.watchers.discard(connection)
+
+    async def _send(self, kind: str, sessions: Any, **more: Any) -> None:
+        message = {"type": kind, "epoch": "e", "offset": self.offset, "now": NOW, **more}
+        message |= {"sessions": sessions, "hosts": self.hosts, "summary": {}}
+        for watcher in list(self.watchers):
+            await watcher.send(msgspec.json.encode(message).decode())
+
+    def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
+        del connection
+        parts = urlsplit(request.path)
+        self.asked.append(request.path)
+        if self.refusal:
+            said = {"error": "The token is wrong.", "next": "Log in again."}
+            return _json(self.refusal, said if self.refusal == 401 else None)
+        if parts.path == "/ws":
+            return None
+        return self._rest(parts.path, {k: v[0] for k, v in parse_qs(parts.query).items()})
+
+    def _rest(self, path: str, query: dict[str, str]) -> Response:
+        head = {"schema": 1, "now": NOW}
+        if path == "/api/v1/hosts":
+            return _json(200, {**head, "hosts": self.hosts})
+        if path == "/api/v1/sessions":
+            wanted = "needs_you" if "needs_you" in query else query.get("group")
+            found = [one for one in self.sessions if wanted in (None, one.state.group)]
+            start = int(query["offset"])
+            page = found[start : start + min(self.page_most, int(query["limit"]))]
+            return _json(200, {**head, "total": len(found), "sessions": page})
+        name = unquote(path.removeprefix("/api/v1/sessions/"))
+        for one in self.sessions:
+            if one.id == name:
+                return _json(200, one)
+        return _json(404, {"error": "There is no such session.", "next": "List them."})
+
+
+def _json(status: int, body: Any) -> Response:
+    raw = msgspec.json.encode(body)
+    headers = Headers({"Content-Type": "application/json", "Content-Length": str(len(raw))})
+    return Response(status, HTTPStatus(status).phrase, headers, raw)
+
+
+@contextlib.contextmanager
+def stand_in_hub() -> Iterator[StandIn]:
+    hub = StandIn()
+    thread = threading.Thread(target=hub.loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(hub.open(), hub.loop).result(5)
+    try:
+        yield hub
+    finally:
+        asyncio.run_coroutine_threadsafe(hub.close(), hub.loop).result(5)
+        hub.loop.call_soon_threadsafe(hub.loop.stop)
+        thread.join(5)
+        hub.loop.close()

@@ -1,0 +1,208 @@
+"""The embedded broker against real servers: private, durable, and never silently empty."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from adsum.broker import (
+    SOCKET_PATH_MOST,
+    answers,
+    dismiss_orphan,
+    is_ready,
+    place_of,
+    prepare,
+)
+from adsum.engine import Engine, ask_engine
+from adsum.outcome import CommandError
+from adsum.parts import broker_part
+from adsum.supervise import Part
+from tests.brokers import require_binary
+from tests.support import wait_until
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def engine() -> Engine:
+    found = ask_engine(Path(require_binary()))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "a state"
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+class Running:
+    """Parts launched by a test; all are ended with it."""
+
+    def __init__(self) -> None:
+        self._processes: list[asyncio.subprocess.Process] = []
+
+    async def launch(self, part: Part) -> asyncio.subprocess.Process:
+        process = await part.launch()
+        self._processes.append(process)
+        await wait_until(part.ready)
+        return process
+
+    async def end(self) -> None:
+        for process in self._processes:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[Running]:
+    running = Running()
+    yield running
+    await running.end()
+
+
+def part_for(state: Path, engine: Engine, said: list[str]) -> Part:
+    return broker_part(engine, prepare(state), 64, said.append)
+
+
+async def stop(process: asyncio.subprocess.Process, number: int = signal.SIGTERM) -> None:
+    process.send_signal(number)
+    await process.wait()
+
+
+def client(state: Path) -> redis.Redis:
+    return redis.Redis.from_url(place_of(state).url)
+
+
+async def test_it_listens_on_a_private_socket_only_and_refuses_to_forget(
+    state: Path, engine: Engine, said: list[str], running: Running
+) -> None:
+    await running.launch(part_for(state, engine, said))
+    place = place_of(state)
+    assert stat.S_IMODE(place.socket.stat().st_mode) == 0o700
+    assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
+    with client(state) as redis_client:
+        settings = redis_client.config_get()
+    assert settings["port"] == "0"
+    assert settings["appendonly"] == "yes"
+    assert settings["appendfsync"] == "everysec"
+    assert settings["save"] == ""
+    assert settings["maxmemory-policy"] == "noeviction"
+    assert int(settings["maxmemory"]) == 64 * 1024 * 1024
+    assert said == []
+
+
+async def test_what_it_was_told_outlives_a_kill(
+    state: Path, engine: Engine, said: list[str], running: Running
+) -> None:
+    process = await running.launch(part_for(state, engine, said))
+    with client(state) as redis_client:
+        redis_client.xadd("s", {"a": "1"}, id="1-1")
+    await stop(process)
+    process = await running.launch(part_for(state, engine, said))
+    with client(state) as redis_client:
+        redis_client.xadd("s", {"a": "2"}, id="1-2")
+        await wait_until(lambda: redis_client.info("persistence")["aof_pending_bio_fsync"] == 0)
+    await stop(process, signal.SIGKILL)
+    # The stale socket of the killed one is in the way, and is taken out of it.
+    assert place_of(state).socket.exists()
+    await running.launch(part_for(state, engine, said))
+    with client(state) as redis_client:
+        assert redis_client.xlen("s") == 2
+    assert said == []
+
+
+async def test_an_orphan_of_a_killed_parent_is_dismissed(
+    state: Path, engine: Engine, said: list[str], running: Running
+) -> None:
+    orphan = await running.launch(part_for(state, engine, said))
+    second = await running.launch(part_for(state, engine, said))
+    assert await asyncio.wait_for(orphan.wait(), 5) == 0
+    assert second.returncode is None
+
+
+async def test_a_broker_that_does_not_let_go_of_the_socket_is_named(
+    state: Path, engine: Engine, said: list[str], running: Running
+) -> None:
+    hung = await running.launch(part_for(state, engine, said))
+    hung.send_signal(signal.SIGSTOP)
+    with pytest.raises(CommandError, match=r"does not stop.*broker\.pid"):
+        await dismiss_orphan(place_of(state), patience_s=0.1)
+
+
+@pytest.mark.parametrize(
+    "stamp", ['{"engine": "valkey", "version": [99, 0, 0]}', "{broken", None], ids=str
+)
+async def test_files_another_engine_wrote_are_moved_aside_and_said(
+    stamp: str | None, state: Path, engine: Engine, said: list[str], running: Running
+) -> None:
+    await stop(await running.launch(part_for(state, engine, said)))
+    place = place_of(state)
+    place.stamp.unlink() if stamp is None else place.stamp.write_text(stamp)
+    await running.launch(part_for(state, engine, said))
+    [notice] = said
+    [aside] = [path for path in place.folder.iterdir() if path.name.startswith("data-")]
+    assert str(aside) in notice
+    assert "collectors replay" in notice
+    assert json.loads(place.stamp.read_text())["engine"] == engine.name
+    with client(state) as redis_client:
+        assert redis_client.dbsize() == 0
+
+
+async def test_damaged_files_are_moved_aside_and_it_starts_all_the_same(
+    state: Path, engine: Engine, said: list[str], running: Running
+) -> None:
+    process = await running.launch(part_for(state, engine, said))
+    with client(state) as redis_client:
+        for number in range(50):
+            redis_client.xadd("s", {"a": "x" * 100}, id=f"1-{number + 1}")
+    await stop(process)
+    [log] = [*place_of(state).data_dir.rglob("*.incr.aof"), *place_of(state).data_dir.glob("*.aof")]
+    content = log.read_bytes()
+    log.write_bytes(content[:500] + b"garbage\r\n" + content[600:])
+    await running.launch(part_for(state, engine, said))
+    [notice] = said
+    assert "damaged" in notice
+
+
+async def test_a_path_too_long_for_a_socket_gets_a_short_private_folder(
+    tmp_path: Path,
+    engine: Engine,
+    said: list[str],
+    running: Running,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = tmp_path / ("long" * 30)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "r"))
+    place = prepare(state)
+    assert len(os.fsencode(place.socket)) <= SOCKET_PATH_MOST
+    assert stat.S_IMODE(place.socket.parent.stat().st_mode) == 0o700
+    await running.launch(broker_part(engine, place, 64, said.append))
+    assert await is_ready(place_of(state).socket)
+
+
+def test_a_short_folder_that_others_can_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / ("long" * 30)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "r"))
+    prepare(state).socket.parent.chmod(0o755)
+    with pytest.raises(CommandError, match="not a private directory of yours"):
+        prepare(state)
+
+
+async def test_nobody_at_the_socket_is_no_answer(tmp_path: Path) -> None:
+    assert await answers(tmp_path / "none.sock", b"PING\r\n") == b""

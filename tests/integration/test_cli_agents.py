@@ -1,0 +1,239 @@
+"""`adsum agents`, `hosts` and `show` against a stand-in hub: what is printed, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from adsum import app
+from adsum_shared.state import Group
+from tests.brokers import free_port
+from tests.hubs import StandIn, host, session, stand_in_hub
+from tests.support import wait_until
+
+Run = Callable[..., tuple[int, str, str]]
+ASKS = session("0a1b2c3d", Group.NEEDS_YOU, "needs_permission", label="Needs permission: Bash")
+WORKS = session("0a1bffff", title="Write the docs")
+AWAY = session("77777777", Group.NEEDS_YOU, "idle", host="desk", reachability="offline")
+
+
+@pytest.fixture
+def hub() -> Iterator[StandIn]:
+    with stand_in_hub() as hub:
+        yield hub
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("ADSUM_HUB_URL", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["adsum", *words])
+        code = app.run()
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_the_table_fits_80_columns_with_who_needs_you_first(hub: StandIn, run: Run) -> None:
+    hub.sessions = [WORKS, ASKS, session("x" * 36, title="long " * 40, label="wide " * 30)]
+    code, out, err = run("agents", "--hub", hub.url)
+    lines = out.splitlines()
+    assert (code, err, len(lines)) == (0, "", 5)
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[1].startswith("▲ Needs permission: Bash")
+    assert lines[4] == "1 need you · 2 working · 0 delivered"
+
+
+def test_stale_hosts_are_named_and_make_it_partial(hub: StandIn, run: Run) -> None:
+    hub.sessions = [WORKS, AWAY]
+    hub.hosts = [host(), host("desk", "offline")]
+    code, out, _ = run("agents", "--hub", hub.url)
+    assert code == 5
+    assert "desk offline, last seen 4m ago" in out
+    assert out.splitlines()[3].startswith("0 need you · 1 working")
+
+
+def test_exit_status_is_10_when_someone_waits(hub: StandIn, run: Run) -> None:
+    hub.sessions = [AWAY]
+    assert run("agents", "--hub", hub.url, "--exit-status")[0] == 5
+    hub.sessions = [AWAY, ASKS]
+    assert run("agents", "--hub", hub.url, "--exit-status")[0] == 10
+    assert run("agents", "--hub", hub.url)[0] == 5
+
+
+def test_json_is_the_hubs_own_answer_with_all_pages_in_one(hub: StandIn, run: Run) -> None:
+    hub.sessions = [ASKS, WORKS, AWAY]
+    hub.page_most = 2
+    code, out, _ = run("agents", "--hub", hub.url, "--json")
+    answer = json.loads(out)
+    assert (code, answer["schema"], answer["total"]) == (5, 1, 3)
+    first = answer["sessions"][0]
+    assert (first["state"]["group"], first["state"]["state"]) == ("needs_you", "needs_permission")
+    assert [one["host"] for one in answer["sessions"]] == ["laptop", "laptop", "desk"]
+
+
+def test_jsonl_is_one_object_a_line(hub: StandIn, run: Run) -> None:
+    hub.sessions = [ASKS, WORKS]
+    _, out, _ = run("agents", "--hub", hub.url, "--jsonl")
+    assert [json.loads(line)["session_id"] for line in out.splitlines()] == ["0a1b2c3d", "0a1bffff"]
+
+
+def test_filters_are_the_hubs(hub: StandIn, run: Run) -> None:
+    hub.sessions = [ASKS, WORKS]
+    words = ("--needs-you", "--host", "laptop", "--state", "idle", "--project", "a b")
+    _, out, _ = run("agents", "--hub", hub.url, *words)
+    assert "Needs permission" in out
+    assert "Write the docs" not in out
+    assert "state=idle&host=laptop&project=a+b&needs_you=1" in hub.asked[0]
+
+
+def test_nothing_to_show_says_what_to_do_next(hub: StandIn, run: Run) -> None:
+    code, out, err = run("agents", "--hub", hub.url)
+    assert (code, out) == (0, "")
+    assert "Start `claude`" in err
+    assert "No session matches" in run("agents", "--hub", hub.url, "--state", "x")[2]
+    hub.hosts = []
+    assert "adsum up" in run("agents", "--hub", hub.url)[2]
+
+
+def test_no_hub_is_exit_3_with_the_next_step(run: Run) -> None:
+    for command in (["agents"], ["hosts"], ["show", "a"], ["agents", "-w", "--jsonl"]):
+        code, out, err = run(*command, "--hub", f"http://127.0.0.1:{free_port()}")
+        assert (code, out) == (3, "")
+        assert "No hub answers" in err
+        assert "adsum up" in err
+
+
+def test_a_server_that_is_no_hub_is_exit_3(hub: StandIn, run: Run) -> None:
+    hub.refusal = 418
+    code, _, err = run("agents", "--hub", hub.url)
+    assert code == 3
+    assert "not as a hub of Adsum (HTTP 418)" in err
+
+
+def test_a_refusal_is_exit_4_with_the_hubs_own_words(hub: StandIn, run: Run) -> None:
+    hub.refusal = 401
+    code, _, err = run("agents", "--hub", hub.url)
+    assert code == 4
+    assert "The token is wrong. Log in again." in err
+    assert run("agents", "-w", "--jsonl", "--hub", hub.url)[0] == 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--json", "--jsonl"], ["-w", "--json"], ["-w", "--exit-status"], ["-w"], ["--group", "x"]],
+)
+def test_options_that_do_not_go_together_are_usage_errors(words: list[str], run: Run) -> None:
+    code, out, err = run("agents", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("adsum: ")
+
+
+def test_the_hub_of_this_machine_is_found_by_its_file(
+    hub: StandIn, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "hub.json").write_text(json.dumps({"url": hub.url, "pid": 1}))
+    hub.sessions = [ASKS]
+    assert "Needs permission" in run("agents")[1]
+
+
+def test_hosts(hub: StandIn, run: Run) -> None:
+    hub.hosts = [host(), host("desk", "late")]
+    code, out, _ = run("hosts", "--hub", hub.url)
+    assert code == 5
+    assert [line.split()[:4] for line in out.splitlines()[1:]] == [
+        ["laptop", "live", "1", "4m"],
+        ["desk", "late", "1", "4m"],
+    ]
+    assert json.loads(run("hosts", "--hub", hub.url, "--json")[1])["schema"] == 1
+
+
+def test_show_takes_the_start_of_an_id(hub: StandIn, run: Run) -> None:
+    hub.sessions = [ASKS, WORKS]
+    code, out, _ = run("show", "0a1b2", "--hub", hub.url)
+    assert code == 0
+    assert "▲ Needs permission: Bash (needs_permission), for 1m" in out
+    assert (
+        json.loads(run("show", "laptop-id:0a1bf", "--hub", hub.url, "--json")[1])["id"] == WORKS.id
+    )
+    code, out, err = run("show", "0a1b", "--hub", hub.url)
+    assert (code, out) == (1, "")
+    assert ASKS.id in err
+    assert WORKS.id in err
+
+
+def test_a_reader_that_stops_reading_is_told_nothing(hub: StandIn) -> None:
+    hub.sessions = [session(f"{number:08}", title="t" * 200) for number in range(900)]
+    command = f"{sys.executable} -m adsum agents --jsonl --hub {hub.url} | head -1"
+    ended = subprocess.run(["sh", "-c", command], check=True, capture_output=True)
+    assert ended.stdout.count(b"\n") == 1
+    assert ended.stderr == b""
+
+
+async def test_watching_streams_changes_across_a_lost_connection(hub: StandIn) -> None:
+    hub.sessions = [ASKS]
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "adsum", "agents", "-w", "--jsonl", "--needs-you", "--hub", hub.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert watch.stdout is not None
+    try:
+        await wait_until(lambda: hub.watchers, timeout=15)
+        assert json.loads(watch.stdout.readline())["session_id"] == "0a1b2c3d"
+        hub.tell(session("new", Group.NEEDS_YOU, "idle"), WORKS)
+        assert json.loads(watch.stdout.readline())["session_id"] == "new"
+        hub.drop_watchers()
+        await wait_until(lambda: len(hub.resumes) == 2 and hub.watchers, timeout=15)
+        assert hub.resumes == [{"epoch": None, "offset": None}, {"epoch": "e", "offset": 1}]
+        # It works now, so it no longer needs you: the reader is told to drop it.
+        hub.tell(session("new"), gone=(ASKS.id,))
+        rest = [json.loads(watch.stdout.readline()) for _ in range(2)]
+        assert sorted(one["id"] for one in rest) == [ASKS.id, "laptop-id:new"]
+        assert all(one["gone"] for one in rest)
+    finally:
+        watch.send_signal(signal.SIGINT)
+        watch.communicate(timeout=10)
+    assert watch.returncode == 0
+
+
+def test_watching_draws_on_a_terminal_and_leaves_it_as_it_was(hub: StandIn) -> None:
+    hub.sessions = [ASKS, AWAY]
+    hub.hosts = [host(), host("desk", "offline")]
+    terminal, inside = os.openpty()
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "adsum", "agents", "-w", "--hub", hub.url],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env={**os.environ, "COLUMNS": "80", "LINES": "24", "TERM": "xterm"},
+    )
+    os.close(inside)
+    drawn = read_until(terminal, b"last seen")
+    watch.send_signal(signal.SIGINT)
+    drawn += read_until(terminal, b"\x1b[?1049l")
+    assert watch.wait(10) == 0
+    os.close(terminal)
+    assert "▲ Needs permission: Bash".encode() in drawn
+    assert b"\x1b[?1049h" in drawn
+
+
+def read_until(terminal: int, end: bytes) -> bytes:
+    read = b""
+    while end not in read:
+        read += os.read(terminal, 65536)
+    return read

@@ -1,0 +1,230 @@
+"""`adsum hooks` as a user meets it: what it says, where it stops, and the way a probe goes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from adsum import app
+from adsum_collector.token import token_of
+from tests.brokers import free_port
+from tests.hubs import StandIn, host, stand_in_hub
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class Door(BaseHTTPRequestHandler):
+    """A receiver that knows its token, and keeps what it was sent."""
+
+    token = ""
+    heard: list[dict[str, str]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        right = self.headers["Authorization"] == f"Bearer {self.token}"
+        answer = b"" if right else b'{"error": "wrong token", "next": "Run it again."}'
+        self.heard.append(json.loads(body))
+        self.send_response(200 if right else 401)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args: object) -> None:
+        del args
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("ADSUM_HUB_URL", "ADSUM_REDIS_URL", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(free_port()))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.chdir(home)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["adsum", *words])
+        code = app.run()
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def door(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Door]]:
+    door = type("ThisDoor", (Door,), {"token": token_of(home / "state"), "heard": []})
+    server = HTTPServer(("127.0.0.1", 0), door)
+    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(server.server_port))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield door
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    (home / "state").mkdir(exist_ok=True)
+    (home / "state" / "host.json").write_text('{"host_id": "laptop-id"}')
+    with stand_in_hub() as hub:
+        monkeypatch.setenv("ADSUM_HUB_URL", hub.url)
+        yield hub
+
+
+def claude(home: Path, version: str) -> Path:
+    program = home / "bin" / "claude"
+    program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
+    program.chmod(0o755)
+    return program
+
+
+def settings_of(home: Path) -> Path:
+    return home / ".claude" / "settings.json"
+
+
+def test_install_writes_what_the_installed_version_knows_and_remove_undoes_it(
+    home: Path, run: Run
+) -> None:
+    claude(home, "2.1.330")
+    settings_of(home).parent.mkdir()
+    settings_of(home).write_text('{\n  "model": "opus"\n}\n')
+    code, out, err = run("hooks", "install")
+    assert code == 0
+    assert "Claude Code 2.1.330" in err
+    assert "Hooks for 20 events" in out
+    assert "adsum-backup-" in out
+    hooks = json.loads(settings_of(home).read_text())["hooks"]
+    assert "PostModelSwitch" in hooks
+    assert "Stop" not in hooks
+    assert "already: 20 events" in run("hooks", "install")[1]
+    assert run("hooks", "status")[:1] == (0,)
+    assert "everything else is as it was" in run("hooks", "remove")[1]
+    assert settings_of(home).read_text() == '{\n  "model": "opus"\n}\n'
+    assert "Nothing was changed" in run("hooks", "remove")[1]
+
+
+def test_without_claude_the_known_set_is_installed_and_that_is_said(home: Path, run: Run) -> None:
+    code, out, err = run("hooks", "install")
+    assert code == 0
+    assert "was not found, so only events that 2.1.112 knows" in err
+    assert "--claude PATH" in err
+    assert "PostModelSwitch" not in out
+    assert "is gone again" in run("hooks", "remove")[1]
+    assert not settings_of(home).exists()
+
+
+def test_a_program_that_is_not_claude_is_refused(home: Path, run: Run) -> None:
+    program = claude(home, "hello")
+    code, out, err = run("hooks", "install", "--claude", str(program))
+    assert (code, out) == (1, "")
+    assert "Give --claude the path" in err
+    assert not settings_of(home).exists()
+
+
+def test_a_dry_run_prints_a_diff_and_no_secret(home: Path, run: Run) -> None:
+    code, out, _ = run("hooks", "install", "--dry-run")
+    assert code == 0
+    assert out.startswith(f"--- {settings_of(home)}")
+    assert token_of(home / "state") not in out
+    assert not settings_of(home).parent.exists()
+
+
+def test_a_file_that_cannot_be_parsed_is_named_with_its_line(home: Path, run: Run) -> None:
+    settings_of(home).parent.mkdir()
+    settings_of(home).write_text("{\n  // mine\n}")
+    for command in ("install", "remove", "status"):
+        code, out, err = run("hooks", command)
+        assert (code, out) == (1, "")
+        assert f"{settings_of(home)}, line 2, column 3: a comment" in err
+
+
+def test_the_project_scope_writes_the_local_file(home: Path, run: Run) -> None:
+    run("hooks", "install", "--scope", "project")
+    assert (home / ".claude" / "settings.local.json").exists()
+    assert run("hooks", "install", "--scope", "galaxy")[0] == 2
+
+
+def test_status_says_what_is_wrong_and_what_to_do(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = run("hooks", "status")
+    assert code == 1
+    assert "no hooks of Adsum are in it" in out
+    assert "adsum hooks install" in err
+    run("hooks", "install")
+    (home / "state" / "token").write_text("another\n")
+    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", "5555")
+    _, out, _ = run("hooks", "status")
+    assert "but the collector's is 5555" in out
+    assert "another token" in out
+    assert run("hooks", "install")[0] == 0
+    assert run("hooks", "status")[0] == 0
+
+
+@pytest.mark.usefixtures("hub")
+def test_verify_sends_a_probe_the_way_a_hook_goes(door: type[Door], run: Run) -> None:
+    run("hooks", "install")
+    code, out, err = run("hooks", "verify")
+    assert (code, err) == (0, "")
+    assert "takes hooks: 200 from" in out
+    assert "has this machine live as laptop" in out
+    assert door.heard == [
+        {"hook_event_name": "AdsumProbe", "session_id": "adsum-probe", "cwd": "/"}
+    ]
+
+
+@pytest.mark.usefixtures("hub", "door")
+def test_verify_finds_hooks_that_are_not_there(run: Run) -> None:
+    code, _, err = run("hooks", "verify")
+    assert code == 1
+    assert "no hooks of Adsum are in it. Next: adsum hooks install" in err
+
+
+def test_verify_finds_a_collector_that_is_down(run: Run) -> None:
+    run("hooks", "install")
+    code, _, err = run("hooks", "verify")
+    assert code == 3
+    assert "No collector answers" in err
+    assert "adsum up" in err
+
+
+def test_verify_finds_a_wrong_token(door: type[Door], run: Run) -> None:
+    run("hooks", "install")
+    door.token = "changed"
+    code, _, err = run("hooks", "verify")
+    assert code == 1
+    assert "HTTP 401, wrong token. Run it again." in err
+
+
+@pytest.mark.usefixtures("door")
+def test_verify_finds_a_hub_that_does_not_know_this_machine(hub: StandIn, run: Run) -> None:
+    run("hooks", "install")
+    hub.hosts = [host("laptop", "offline")]
+    assert "has this machine as offline" in run("hooks", "verify")[2]
+    hub.hosts = []
+    assert "never heard of this machine" in run("hooks", "verify")[2]
+
+
+@pytest.mark.usefixtures("door")
+def test_verify_finds_no_hub(run: Run) -> None:
+    run("hooks", "install")
+    code, out, err = run("hooks", "verify", "--hub", f"http://127.0.0.1:{free_port()}")
+    assert code == 3
+    assert "takes hooks" in out
+    assert "No hub answers" in err

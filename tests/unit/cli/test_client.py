@@ -1,0 +1,78 @@
+"""Where the hub is looked for, and what is said of settings that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adsum.client import DEFAULT_URL, hub_url
+from adsum.config import UpSettings, masked, read_settings
+from adsum.outcome import CommandError, Exit
+
+
+@pytest.fixture(autouse=True)
+def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state home"))
+    for name in ("ADSUM_STATE_DIR", "ADSUM_REDIS_URL", "ADSUM_HUB_URL"):
+        monkeypatch.delenv(name, raising=False)
+    file = tmp_path / "config" / "adsum" / "config.toml"
+    file.parent.mkdir(parents=True)
+    return file
+
+
+def announce(state_dir: Path, url: str) -> None:
+    state_dir.mkdir(parents=True)
+    (state_dir / "hub.json").write_text(f'{{"url": "{url}", "pid": 1}}')
+
+
+def test_the_flag_wins_then_the_hub_that_runs_here_then_the_default(tmp_path: Path) -> None:
+    assert hub_url(None, tmp_path) == DEFAULT_URL
+    announce(tmp_path / "s", "http://127.0.0.1:5000")
+    assert hub_url(None, tmp_path / "s") == "http://127.0.0.1:5000"
+    assert hub_url("http://other:1/", tmp_path / "s") == "http://other:1"
+
+
+def test_the_state_directory_of_the_toml_file_is_looked_at(
+    tmp_path: Path, own_config: Path
+) -> None:
+    announce(tmp_path / "elsewhere", "http://127.0.0.1:5001")
+    own_config.write_text(f'state_dir = "{tmp_path / "elsewhere"}"')
+    assert hub_url(None, None) == "http://127.0.0.1:5001"
+
+
+def test_a_damaged_hub_json_is_no_hub(tmp_path: Path) -> None:
+    (tmp_path / "hub.json").write_text("[3")
+    assert hub_url(None, tmp_path) == DEFAULT_URL
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:47893", "http://", "http://h:99999", ""])
+def test_what_is_no_address_is_a_usage_error(url: str, tmp_path: Path) -> None:
+    if not url:
+        assert hub_url(url, tmp_path) == DEFAULT_URL
+        return
+    with pytest.raises(CommandError, match="ADSUM_HUB_URL") as wrong:
+        hub_url(url, tmp_path)
+    assert wrong.value.code is Exit.USAGE
+
+
+def test_a_setting_of_the_wrong_kind_is_named_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ADSUM_BROKER_MEMORY_MB", "lots")
+    with pytest.raises(CommandError, match=r"ADSUM_BROKER_MEMORY_MB.*'lots'") as wrong:
+        read_settings(UpSettings)
+    assert wrong.value.code is Exit.USAGE
+
+
+def test_a_broken_toml_file_is_named(own_config: Path) -> None:
+    own_config.write_text("state_dir = ")
+    with pytest.raises(CommandError, match=r"config\.toml is not TOML"):
+        read_settings(UpSettings)
+
+
+def test_passwords_are_masked() -> None:
+    assert masked("redis://me:secret@h:6379/0") == "redis://me:***@h:6379/0"
+    assert masked("redis://:p@ss@h") == "redis://:***@h"
+    assert masked("redis://h:6379") == "redis://h:6379"

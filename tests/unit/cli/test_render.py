@@ -1,0 +1,131 @@
+"""Tables fit, ages are short, and nothing an agent writes reaches the terminal as a command."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from adsum.render import age, clean, counts_line, host_table, session_table
+from adsum_shared.state import AgentState, Group, HostView, Reachability, SessionView
+
+NOW = 1_000_000_000
+
+
+def view(
+    title: str = "Fix the build",
+    state: str = "needs_permission",
+    group: Group = Group.NEEDS_YOU,
+    reachability: Reachability = "live",
+    label: str = "Needs permission: Bash",
+    host: str = "laptop",
+    session_id: str = "0123456789abcdef",
+) -> SessionView:
+    return SessionView(
+        id=f"h:{session_id}",
+        host_id="h",
+        host=host,
+        session_id=session_id,
+        agent="claude_code",
+        state=AgentState(group, state, label, 1.0, "hook", NOW - 65_000),
+        reachability=reachability,
+        updated_at=NOW,
+        title=title,
+        project="adsum",
+    )
+
+
+def host(label: str = "laptop", reachability: Reachability = "live", **more: object) -> HostView:
+    return HostView("h", label, reachability, NOW - 240_000, **more)  # type: ignore[arg-type]  # test builder
+
+
+def text_of(renderable: object, width: int, encoding: str = "utf-8", **terminal: bool) -> str:
+    file = io.TextIOWrapper(io.BytesIO(), encoding)
+    Console(file=file, width=width, highlight=False, **terminal).print(renderable)  # type: ignore[arg-type]  # flags
+    file.seek(0)
+    return file.read()
+
+
+def table_text(*views: SessionView, width: int = 80, encoding: str = "utf-8") -> str:
+    file = io.TextIOWrapper(io.BytesIO(), encoding)
+    console = Console(file=file, width=width, highlight=False)
+    console.print(session_table(views, NOW, console))
+    file.seek(0)
+    return file.read()
+
+
+LONG = view(
+    title="A title that goes on " * 9,
+    label="Needs permission: " + "x" * 50,
+    host="a-long-host-name",
+)
+
+
+@pytest.mark.parametrize("width", [80, 110, 200])
+def test_a_row_is_one_line_however_long_its_words(width: int) -> None:
+    wide = view(title="日本語のタイトル" * 20, reachability="offline")
+    lines = table_text(LONG, wide, width=width).splitlines()
+    assert len(lines) == 3
+    assert all(Console().measure(line).maximum <= width for line in lines)
+    assert "Needs permission: xxx" in lines[1]
+    assert "offline" in lines[2]
+
+
+def test_a_row_says_state_title_project_host_id_and_age() -> None:
+    row = table_text(view()).splitlines()[1].split()
+    words = "▲ Needs permission: Bash Fix the build adsum laptop 012345 1m"
+    assert row == words.split()
+
+
+def test_a_terminal_without_unicode_gets_other_icons() -> None:
+    assert table_text(view(), encoding="ascii").splitlines()[1].startswith("! Needs")
+
+
+def test_a_state_nobody_has_heard_of_shows_by_its_group() -> None:
+    odd = view(state="pondering", group=Group.AUTONOMOUS, label="Pondering deeply")
+    assert "● Pondering deeply" in table_text(odd)
+
+
+def test_titles_cannot_steer_the_terminal() -> None:
+    evil = view(title="a\x1b]0;owned\x07b\x1b[2J\u202ec [red]markup[/red]")
+    text = table_text(evil, width=120)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "[red]markup[/red]" in text
+    assert clean("a\r\nb\x9b") == "a b"
+
+
+def test_an_offline_session_claims_no_age() -> None:
+    row = table_text(view(reachability="offline")).splitlines()[1]
+    assert row.rstrip().endswith("offline")
+    assert "1m" not in row
+
+
+@pytest.mark.parametrize(
+    ("ms", "short"),
+    [(-5, "0s"), (59_999, "59s"), (60_000, "1m"), (3_600_000, "1h"), (86_400_000 * 3, "3d")],
+)
+def test_ages(ms: int, short: str) -> None:
+    assert age(ms) == short
+
+
+def test_counts_leave_offline_hosts_out_and_name_them() -> None:
+    views = [view(), view(group=Group.AUTONOMOUS), view(reachability="offline")]
+    line = counts_line(views, [host("desk", "offline"), host()], NOW).plain
+    assert line == "1 need you · 1 working · 0 delivered · desk offline, last seen 4m ago"
+
+
+def test_hosts_say_what_is_wrong_with_them() -> None:
+    sick = host(problem="Redis is full", backlog=7, clock_offset_ms=-90_000)
+    text = text_of(host_table([sick], NOW), 120)
+    assert "Redis is full; 7 signals on their way; its clock is 1m behind" in text
+
+
+def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, highlight=False)
+    console.print(session_table([view()], NOW, console))
+    assert isinstance(console.file, io.StringIO)
+    assert "\x1b[33" not in console.file.getvalue()
+    assert "\x1b[1;33" not in console.file.getvalue()

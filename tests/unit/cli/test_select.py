@@ -1,0 +1,114 @@
+"""What a filter wants, in which order, and which exit code it comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from adsum.outcome import CommandError, Exit
+from adsum.select import Filter, exit_code, order
+from adsum.show import named
+from adsum_shared.state import AgentState, Group, Reachability, SessionView
+
+
+def view(
+    name: str,
+    group: Group = Group.AUTONOMOUS,
+    *,
+    urgency: int | None = None,
+    since: int = 0,
+    reachability: Reachability = "live",
+    host: str = "laptop",
+    state: str = "acting",
+) -> SessionView:
+    return SessionView(
+        id=f"{host}-id:{name}",
+        host_id=f"{host}-id",
+        host=host,
+        session_id=name,
+        agent="claude_code",
+        state=AgentState(group, state, state, 1.0, "hook", since),
+        reachability=reachability,
+        updated_at=since,
+        urgency=urgency,
+        project="adsum",
+    )
+
+
+def test_who_needs_you_comes_first_by_urgency_and_then_patience() -> None:
+    views = [
+        view("away", Group.NEEDS_YOU, urgency=1, reachability="offline"),
+        view("done", Group.DELIVERED),
+        view("old work", since=1),
+        view("new work", since=2),
+        view("asks", Group.NEEDS_YOU, urgency=2),
+        view("waits briefly", Group.NEEDS_YOU, urgency=1, since=9),
+        view("waits long", Group.NEEDS_YOU, urgency=1, since=3),
+    ]
+    names = [one.session_id for one in order(views)]
+    assert names == ["waits long", "waits briefly", "asks", "new work", "old work", "done", "away"]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        Filter(group="autonomous"),
+        Filter(state="acting"),
+        Filter(host="laptop"),
+        Filter(host="laptop-id"),
+        Filter(project="adsum"),
+        Filter(),
+    ],
+)
+def test_a_filter_wants_what_it_names(chosen: Filter) -> None:
+    assert chosen.wants(view("a"))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        Filter(group="delivered"),
+        Filter(state="idle"),
+        Filter(host="lap"),
+        Filter(project="x"),
+        Filter(needs_you=True),
+    ],
+)
+def test_a_filter_leaves_out_the_rest(chosen: Filter) -> None:
+    assert not chosen.wants(view("a"))
+
+
+def test_a_group_that_is_none_is_a_usage_error() -> None:
+    with pytest.raises(CommandError, match="needs_you, autonomous, delivered") as wrong:
+        Filter(group="sleeping")
+    assert wrong.value.code is Exit.USAGE
+
+
+def test_exit_codes() -> None:
+    asks = view("a", Group.NEEDS_YOU, urgency=1)
+    away = view("b", Group.NEEDS_YOU, urgency=1, reachability="offline")
+    late = view("c", reachability="late")
+    assert exit_code([asks], exit_status=False) is Exit.OK
+    assert exit_code([late, asks], exit_status=True) is Exit.NEEDS_YOU
+    assert exit_code([late], exit_status=True) is Exit.PARTIAL
+    assert exit_code([away], exit_status=True) is Exit.PARTIAL
+    assert exit_code([], exit_status=True) is Exit.OK
+
+
+def test_an_id_may_be_named_by_its_start_with_or_without_its_host() -> None:
+    views = [view("abc1"), view("abd2"), view("abd2", host="desk")]
+    assert named(views, "abc") is views[0]
+    assert named(views, "laptop-id:abd") is views[1]
+    assert named([*views, view("abc12")], "abc1") is views[0]
+
+
+def test_an_ambiguous_id_lists_the_candidates() -> None:
+    with pytest.raises(CommandError) as refused:
+        named([view(f"ab{n}") for n in range(12)], "ab")
+    assert "12 sessions' ids start with 'ab'" in str(refused.value)
+    assert "laptop-id:ab3" in str(refused.value)
+    assert "… and 2 more" in str(refused.value)
+
+
+def test_an_unknown_id_says_where_to_look() -> None:
+    with pytest.raises(CommandError, match="All of them: adsum agents"):
+        named([], "ab")
