@@ -1,0 +1,74 @@
+"""Our hooks leave no line in the user's transcripts, measured against the same prompt without."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.real_cli.census import census, subscribe
+from tests.real_cli.cli_rig import Terminal
+from tests.real_cli.conftest import NewHome
+from tests.real_cli.hook_sink import HookSink, http_hooks
+
+pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(120)]
+
+TURN = {"UserPromptSubmit", "SessionEnd"}
+TOOL = TURN | {"PreToolUse", "PostToolUse"}
+#: script -> events that must have been posted, or the comparison would prove nothing
+SCRIPTS = {
+    "text": TURN,
+    "bash": TOOL,
+    "perm": TOOL,
+    "agent": TOOL | {"SubagentStart", "SubagentStop"},
+    "tasks": TOOL | {"TaskCreated", "TaskCompleted"},
+    "error": TURN | {"StopFailure"},
+}
+#: the default model goes without task tools otherwise
+TASK_TOOLS = {"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
+BYPASS = ("--permission-mode", "bypassPermissions")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_headless_run_writes_no_line_more_with_our_hooks(
+    script: str, new_home: NewHome, sink: HookSink
+) -> None:
+    plain, hooked = (
+        dataclasses.replace(new_home(name), extra=TASK_TOOLS) for name in ("plain", "hooked")
+    )
+    subscribe(hooked, sink.url)
+
+    for home in (plain, hooked):
+        home.run(f"do play:{script}", *BYPASS, fails=script == "error")
+
+    assert census(hooked) == census(plain)
+    assert sink.events >= SCRIPTS[script]
+
+
+def test_a_terminal_session_writes_no_line_more_with_our_hooks(
+    new_home: NewHome, sink: HookSink
+) -> None:
+    plain, hooked = new_home("plain"), new_home("hooked")
+    subscribe(hooked, sink.url)
+
+    for home in (plain, hooked):
+        with Terminal(home) as terminal:
+            terminal.type("do play:perm")
+            terminal.wait_for("Do you want to proceed?")
+            terminal.press_until_gone("Enter", "Do you want to proceed?")
+            terminal.wait_for("The folder stands.")
+            terminal.leave()
+
+    assert census(hooked) == census(plain)
+    assert sink.events >= TOOL | {"PermissionRequest"}
+
+
+def test_a_stop_hook_would_leave_a_line(new_home: NewHome, sink: HookSink) -> None:
+    """Why the installer does without Stop, and proof that the census sees a line more."""
+    plain, hooked = new_home("plain"), new_home("hooked")
+    hooked.install_hooks(http_hooks(sink.url, ("Stop",)))
+
+    for home in (plain, hooked):
+        home.run("do play:text")
+
+    assert census(hooked) - census(plain) == {("main", "system", "stop_hook_summary"): 1}
