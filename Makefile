@@ -37,8 +37,10 @@ check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored asset
 unit: .venv/.dev-stamp ## Only the quick tests, which need no server and no browser
 	$(BIN)/pytest -q tests/unit $(ARGS)
 
-bench: .venv/.dev-stamp ## Measure the way from hook to browser beside a bare pipe
-	$(BIN)/python -m bench.latency $(ARGS)
+bench: .venv/.dev-stamp ## Measure what a hook costs, how soon it shows, what idling costs
+	$(BIN)/python -m bench.hook_post
+	$(BIN)/python -m bench.latency
+	$(BIN)/python -m bench.footprint
 
 lock: .venv/.dev-stamp ## Resolve the dependencies anew; UPGRADE=1 takes newer versions
 	@sh scripts/lock $(if $(UPGRADE),--upgrade)

@@ -106,7 +106,7 @@ class StandIn:
 
     async def _send(self, kind: str, sessions: Any, **more: Any) -> None:
         message = {"type": kind, "epoch": "e", "offset": self.offset, "now": NOW, **more}
-        message |= {"sessions": sessions, "hosts": self.hosts, "summary": {}}
+        message |= {"sessions": sessions, "hosts": self.hosts}
         for watcher in list(self.watchers):
             await watcher.send(msgspec.json.encode(message).decode())
 

@@ -55,6 +55,11 @@ class Setup:
             socket=self.state_dir.absolute() / "collector.sock",
         )
 
+    @property
+    def parked(self) -> Path:
+        """Exists while `adsum up` has taken the hooks out and means to put them back."""
+        return self.state_dir / "hooks" / "parked"
+
     def install(self, *, dry_run: bool) -> Change:
         return install_hooks(self.path, self.state_dir, self.target, self.version, dry_run=dry_run)
 
@@ -82,6 +87,10 @@ class Setup:
         if report.blocked:
             found.append('"allowedHttpHookUrls" does not permit their address')
         return found
+
+    def reports_here(self) -> bool:
+        """Whether any of our hooks posts to this collector, in whatever shape they are."""
+        return self.port in inspect_hooks(self.path).ports
 
     def is_complete(self) -> bool:
         report = inspect_hooks(self.path)
@@ -122,7 +131,9 @@ def run_remove(setup: Setup, *, dry_run: bool) -> None:
         raise CommandError(str(error)) from error
     if dry_run:
         _print_diff(change)
-    elif not change.needed:
+        return
+    setup.parked.unlink(missing_ok=True)
+    if not change.needed:
         _out(f"No hooks of Adsum are in {change.path}. Nothing was changed.")
     elif change.after is None:
         _out(f"{change.path} is gone again, as it was before the hooks.")

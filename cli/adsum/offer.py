@@ -1,4 +1,8 @@
-"""What `adsum up` says about hooks: asks on a terminal, names the command elsewhere."""
+"""What `adsum up` does about hooks: asks on a terminal, names the command elsewhere.
+
+Claude Code prints a red line for every hook that nobody answers. So hooks are in its settings only
+while the collector of `adsum up` runs; running sessions notice the change within two seconds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,11 @@ class Offer:
 
     def ask(self) -> None:
         """Before anything starts, so that Ctrl-C here stops nothing half-way."""
-        if not self.enabled or self.agreed or self._installed() or not sys.stdin.isatty():
+        if not self.enabled or self.agreed or self._installed():
+            return
+        if self.setup.parked.exists():
+            self.agreed = True
+        if self.agreed or not sys.stdin.isatty():
             return
         print(  # noqa: T201 - the command line speaks here
             f"Claude Code reports to Adsum through hooks in {self.setup.path}.\n"
@@ -44,7 +52,20 @@ class Offer:
             self.setup.install(dry_run=False)
         except (SettingsError, ClaudeNotFoundError) as error:
             return f"not installed. {error}"
-        return f"installed in {self.setup.path}; new sessions report at once"
+        self.setup.parked.unlink(missing_ok=True)
+        return f"installed in {self.setup.path}; sessions that run report within two seconds"
+
+    def park(self) -> str:
+        """Takes the hooks out until the next `adsum up`; the line to print, or nothing to say."""
+        try:
+            if not self.enabled or not self.setup.reports_here():
+                return ""
+            self.setup.remove(dry_run=False)
+        except SettingsError as error:
+            return f"The hooks stay in {self.setup.path}: {error}"
+        self.setup.parked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.setup.parked.touch(mode=0o600)
+        return f"Hooks taken out of {self.setup.path}; the next `adsum up` puts them back."
 
     def _installed(self) -> bool:
         try:

@@ -70,8 +70,15 @@ class Supervisor:
             self._hurry.set()
         self._stopping.set()
 
-    async def run(self, started: Callable[[], Awaitable[None]]) -> None:
-        """Until `stop`. Raises CommandError when a part cannot be started or kept."""
+    async def run(
+        self,
+        started: Callable[[], Awaitable[None]],
+        ending: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Until `stop`. Raises CommandError when a part cannot be started or kept.
+
+        ending: done while everything still runs, unless there is a hurry.
+        """
         work = asyncio.create_task(self._work(started))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -80,6 +87,8 @@ class Supervisor:
             stopping.cancel()
             work.cancel()
             ended = await asyncio.gather(work, return_exceptions=True)
+            if ending is not None and not self._hurry.is_set():
+                await ending()
             for part in reversed(self._parts):
                 await self._end(part)
         if isinstance(ended[0], Exception):

@@ -25,6 +25,8 @@ from adsum_collector.settings import CollectorSettings
 from adsum_hub.settings import HubSettings
 
 LOOPBACK = "127.0.0.1"
+#: Within this time running sessions have read settings that changed (measured: 0.5 to 2 s).
+NOTICED_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,13 @@ async def _run(plan: Plan, offer: Offer) -> None:
         )
         print("\n".join(lines), flush=True)  # noqa: T201 - the command line speaks here
 
-    await supervisor.run(started)
+    async def ending() -> None:
+        taken_out = await asyncio.to_thread(offer.park)
+        if taken_out:
+            say(taken_out)
+            await asyncio.sleep(NOTICED_S)
+
+    await supervisor.run(started, ending)
 
 
 async def _stages(plan: Plan) -> tuple[list[list[Part]], str]:

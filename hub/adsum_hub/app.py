@@ -161,7 +161,7 @@ async def _keep_time(roster: Roster, broadcast: Broadcast, clock: Clock) -> None
             expire_at = now + int(EXPIRE_S * 1000)
         broadcast.tell()
         broadcast.flushed.clear()
-        due = roster.next_deadline()
+        due = roster.next_deadline(clock())
         wait = 1.0 if due is None else min(1.0, max(0.001, (due - clock()) / 1000))
         with contextlib.suppress(TimeoutError):
             # What has just arrived may have set an earlier deadline.

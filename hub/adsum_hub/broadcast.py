@@ -125,10 +125,8 @@ class Broadcast:
         ):
             self._ring_bytes -= len(self._ring.popleft().message)
 
-    def _message(self, kind: str, body: dict[str, Any], *, summary: bool = True) -> bytes:
+    def _message(self, kind: str, body: dict[str, Any]) -> bytes:
         header = {"type": kind, "epoch": self.epoch, "offset": self.offset, "now": self._clock()}
-        if summary:
-            body = body | {"summary": self._roster.summary()}
         return _encode(header | body)
 
     def snapshot(self) -> bytes:
@@ -174,7 +172,7 @@ class Broadcast:
                 try:
                     await asyncio.wait_for(waker.wait(), HEARTBEAT_S)
                 except TimeoutError:
-                    yield self._message("tick", {}, summary=False)
+                    yield self._message("tick", {})
         finally:
             self._wakers.discard(waker)
             self.clients -= 1

@@ -69,17 +69,22 @@ class Host:
         self.dirty |= changed
         return changed
 
-    def resolve(self, session_id: str, now: int) -> tuple[bool, int | None]:
-        """(whether its state changed, when it changes by itself in hub time)."""
+    def resolve(self, session_id: str, now: int) -> None:
         facts = self.facts.get(session_id)
         if facts is None or not facts.materialised:
-            return self.states.pop(session_id, None) is not None, None
-        host_now = self.clock.host_now(now)
-        state = resolve(facts, host_now)
-        deadline = next_deadline(facts, host_now)
-        changed = self.states.get(session_id) != state
-        self.states[session_id] = state
-        return changed, None if deadline is None else self.clock.to_hub(deadline)
+            self.states.pop(session_id, None)
+        else:
+            self.states[session_id] = resolve(facts, self.clock.host_now(now))
+
+    def next_deadline(self, session_id: str, since: int) -> int | None:
+        """When what was resolved at `since` changes by itself.
+
+        None also for a host whose clock stands: its timers are set again when it comes back.
+        """
+        if session_id not in self.states or self.reachability == "offline":
+            return None
+        deadline = next_deadline(self.facts[session_id], self.clock.host_now(since))
+        return None if deadline is None else self.clock.to_hub(deadline)
 
     def hear(self, beat: Beat, age_ms: int, now: int) -> None:
         """A heartbeat written `age_ms` ago."""

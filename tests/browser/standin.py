@@ -92,9 +92,7 @@ class StandIn:
         for session_id in gone:
             del self.sessions[session_id]
         self.offset += 1
-        deltas = self.message(
-            "deltas", sessions=sessions, gone=gone, hosts=hosts, gone_hosts=[], summary={}
-        )
+        deltas = self.message("deltas", sessions=sessions, gone=gone, hosts=hosts, gone_hosts=[])
         self.ring.append(deltas)
         await self.tell(deltas)
 

@@ -241,6 +241,8 @@ async def test_thousands_of_sessions_are_counted_and_drawn_a_page_at_a_time(
     assert await page.inner_text(f"{section('autonomous')} .count") == "1,000"
     assert await page.locator(f"{section('autonomous')} .card").count() == 100
     await page.click(f"{section('autonomous')} .more")
+    await page.wait_for_selector(f"{section('autonomous')} :nth-match(.card, 300)")
+
     assert await page.locator(f"{section('autonomous')} .card").count() == 300
 
 

@@ -229,6 +229,43 @@ async def test_with_a_terminal_it_asks_and_installs(machine: Machine) -> None:
     os.close(terminal)
 
 
+async def test_hooks_are_in_the_settings_only_while_it_runs(machine: Machine) -> None:
+    settings = machine.home / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"model": "opus"}')
+    up, _ = machine.up("--yes")
+    assert "/api/live/hook" in settings.read_text()
+
+    up.terminate()
+    up.wait(20)
+
+    assert settings.read_text() == '{"model": "opus"}'
+    assert "puts them back" in machine.said
+    machine.up()
+    assert "/api/live/hook" in settings.read_text()
+
+
+async def test_hooks_removed_by_hand_while_it_is_down_stay_out(machine: Machine) -> None:
+    up, _ = machine.up("--yes")
+    up.terminate()
+    up.wait(20)
+
+    machine.adsum("hooks", "remove")
+    _, printed = machine.up()
+
+    assert "not installed" in printed
+    assert not (machine.home / ".claude/settings.json").exists()
+
+
+async def test_left_alone_means_hooks_stay_where_they_are(machine: Machine) -> None:
+    machine.adsum("hooks", "install")
+    up, _ = machine.up("--no-hooks")
+    up.terminate()
+    up.wait(20)
+
+    assert "/api/live/hook" in (machine.home / ".claude/settings.json").read_text()
+
+
 async def test_a_redis_of_the_users_own_is_used_and_never_touched(
     machine: Machine, redis_server: Broker
 ) -> None:

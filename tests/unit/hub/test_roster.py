@@ -49,6 +49,7 @@ class Fleet:
         self.now += ms
         if beating:
             self.beat()
+        self.roster.next_deadline(self.now)
         self.roster.tick(self.now)
 
     def told(self) -> dict[str, SessionView]:
@@ -117,7 +118,7 @@ def test_a_deadline_fires_by_itself():
     fleet = Fleet()
     fleet.happen(fleet.prompt())
     fleet.told()
-    due = fleet.roster.next_deadline()
+    due = fleet.roster.next_deadline(fleet.now)
     assert due is not None
 
     told: set[str] = set()
@@ -134,7 +135,7 @@ def test_a_deadline_that_changed_nothing_does_not_spin():
     fleet.told()
 
     for _ in range(50):
-        due = fleet.roster.next_deadline()
+        due = fleet.roster.next_deadline(fleet.now)
         if due is None:
             break
         assert due > fleet.now
