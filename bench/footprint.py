@@ -11,12 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -24,10 +21,9 @@ import psutil
 from websockets.asyncio.client import connect
 
 import adsum_collector
-from bench.latency import listening, running, until
+from bench.stage import HUB, set_up
 
 SHIM = Path(adsum_collector.__file__).parent / "shim.py"
-REDIS, COLLECTOR, HUB = 48310, 48311, 48312
 HOOK = b'{"session_id":"bench","hook_event_name":"SessionStart","source":"startup","cwd":"/"}'
 
 
@@ -72,33 +68,11 @@ async def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--runs", type=int, default=15)
     options = parser.parse_args()
-    engine = shutil.which("redis-server") or shutil.which("valkey-server")
-    if engine is None:
-        raise SystemExit("needs redis-server or valkey-server on PATH")
     with contextlib.ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        data = root / "redis"
-        data.mkdir()
-        broker = (engine, "--port", str(REDIS), "--dir", str(data), "--save", "")
-        stack.enter_context(running(*broker, "--loglevel", "warning"))
-        await until(listening(REDIS), "redis")
-        env = {
-            "ADSUM_STATE_DIR": str(root / "state"),
-            "ADSUM_REDIS_URL": f"redis://127.0.0.1:{REDIS}",
-            "ADSUM_COLLECTOR_PORT": str(COLLECTOR),
-            "ADSUM_HUB_PORT": str(HUB),
-            "ADSUM_LOG_LEVEL": "warning",
-            "HOME": str(root),
-        }
-        parts = {
-            name: stack.enter_context(running(sys.executable, "-m", "adsum", name, **env))
-            for name in ("collector", "hub")
-        }
-        await until(listening(COLLECTOR), "collector")
-        await until(listening(HUB), "hub")
-        start_up(options.runs, os.environ | env, root / "state" / "collector.sock")
+        stage = await set_up(stack)
+        start_up(options.runs, stage.env, stage.root / "state" / "collector.sock")
         await asyncio.sleep(2)
-        await idle(parts, options.seconds)
+        await idle(stage.parts, options.seconds)
 
 
 if __name__ == "__main__":

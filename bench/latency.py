@@ -12,51 +12,16 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from bench.stage import COLLECTOR, HUB, REDIS_URL, listening, running, set_up, until
+
 SESSIONS = 50
-
-
-@contextlib.contextmanager
-def running(*command: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, env=os.environ | env)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
-async def until(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not check():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"{what} did not start")
-        await asyncio.sleep(0.05)
-
-
-def listening(port: int) -> Callable[[], bool]:
-    import socket
-
-    def check() -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
-            return True
-        return False
-
-    return check
+BARE, BARE_HUB = 48303, 48304
 
 
 class Poster:
@@ -113,7 +78,7 @@ async def watch(socket: ClientConnection, sent: dict[int, float], took: list[flo
 
 async def measure(
     post: Poster, url: str, rate: int, seconds: float, first: int, *, resume: bool
-) -> tuple[list[float], list[float], int]:
+) -> tuple[list[float], list[float]]:
     sent: dict[int, float] = {}
     took: list[float] = []
     answered: list[float] = []
@@ -135,7 +100,7 @@ async def measure(
             answered.append(await post.post(hook(first + index)))
         await asyncio.sleep(0.5)
         watcher.cancel()
-    return took, answered, len(sent)
+    return took, answered
 
 
 def quantiles(values: list[float]) -> tuple[float, float]:
@@ -149,67 +114,29 @@ async def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    engine = shutil.which("redis-server") or shutil.which("valkey-server")
-    if engine is None:
-        raise SystemExit("needs redis-server or valkey-server on PATH")
     with contextlib.ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        await _measure_all(stack, root, engine, options)
+        stage = await set_up(stack)
+        for role, port in (("collector", BARE), ("hub", BARE_HUB)):
+            command = (sys.executable, "-m", "bench.bare", role, str(port), REDIS_URL)
+            stack.enter_context(running(*command))
+            await until(listening(port), f"bare {role}")
+        await measure_all(stage.token, options)
 
 
-async def _measure_all(
-    stack: contextlib.ExitStack, root: Path, engine: str, options: argparse.Namespace
-) -> None:
-    ports = {"redis": 48300, "collector": 48301, "hub": 48302, "bare": 48303, "barehub": 48304}
-    redis = f"redis://127.0.0.1:{ports['redis']}"
-    python = sys.executable
-    (root / "redis").mkdir()
-    stack.enter_context(
-        running(
-            engine,
-            "--port",
-            str(ports["redis"]),
-            "--dir",
-            str(root / "redis"),
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--loglevel",
-            "warning",
-        )
-    )
-    await until(listening(ports["redis"]), "redis")
-    env = {
-        "ADSUM_STATE_DIR": str(root / "state"),
-        "ADSUM_REDIS_URL": redis,
-        "HOME": str(root),
-        "ADSUM_COLLECTOR_PORT": str(ports["collector"]),
-        "ADSUM_HUB_PORT": str(ports["hub"]),
-        "ADSUM_LOG_LEVEL": "warning",
-    }
-    stack.enter_context(running(python, "-m", "adsum", "collector", **env))
-    stack.enter_context(running(python, "-m", "adsum", "hub", **env))
-    stack.enter_context(running(python, "-m", "bench.bare", "collector", str(ports["bare"]), redis))
-    stack.enter_context(running(python, "-m", "bench.bare", "hub", str(ports["barehub"]), redis))
-    for name in ("collector", "hub", "bare", "barehub"):
-        await until(listening(ports[name]), name)
-    await asyncio.sleep(1.5)
-    token = (root / "state" / "token").read_text().strip()
-    ours = Poster(ports["collector"], "/api/live/hook", token)
-    bare = Poster(ports["bare"], "/", token)
+async def measure_all(token: str, options: argparse.Namespace) -> None:
+    ours = Poster(COLLECTOR, "/api/live/hook", token)
+    bare = Poster(BARE, "/", token)
     print(
         f"{'rate/s':>7} {'':6} {'p50 ms':>8} {'p99 ms':>8} {'POST p50':>9} {'POST p99':>9} {'shown':>12}"
     )
     first = 2
     for rate in map(int, options.rates.split(",")):
         sums: dict[str, list[list[float]]] = {"adsum": [[], []], "bare": [[], []]}
-        shown = {"adsum": 0, "bare": 0}
         for _ in range(options.rounds):
-            for name, post, hub in (("adsum", ours, "hub"), ("bare", bare, "barehub")):
-                took, answered, missed = await measure(
+            for name, post, hub in (("adsum", ours, HUB), ("bare", bare, BARE_HUB)):
+                took, answered = await measure(
                     post,
-                    f"ws://127.0.0.1:{ports[hub]}/ws",
+                    f"ws://127.0.0.1:{hub}/ws",
                     rate,
                     options.seconds,
                     first,
@@ -218,7 +145,6 @@ async def _measure_all(
                 first += 2 * int(rate * options.seconds)
                 sums[name][0] += took
                 sums[name][1] += answered
-                shown[name] += missed
         figures = {
             name: (*quantiles(lists[0]), *quantiles(lists[1])) for name, lists in sums.items()
         }

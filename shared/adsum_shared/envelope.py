@@ -49,19 +49,18 @@ def encode_batch(
     *, spool_id: str, first: int, nonce: str, sent_at: int, signals: Sequence[bytes]
 ) -> dict[bytes, bytes]:
     """The fields of a stream entry. `signals` are encoded already: the spool keeps them so."""
-    return {
-        b"v": b"%d" % VERSION,
-        b"sp": spool_id.encode(),
-        b"f": b"%d" % first,
-        b"l": b"%d" % (first + len(signals) - 1),
-        b"n": nonce.encode(),
-        b"at": b"%d" % sent_at,
-        b"b": b"[" + b",".join(signals) + b"]",
-    }
+    header = _encode_header(spool_id, first, first + len(signals) - 1, nonce, sent_at)
+    return header | {b"b": b"[" + b",".join(signals) + b"]"}
 
 
 def encode_gap(
     *, spool_id: str, first: int, last: int, nonce: str, sent_at: int, reason: str
+) -> dict[bytes, bytes]:
+    return _encode_header(spool_id, first, last, nonce, sent_at) | {b"g": reason.encode()}
+
+
+def _encode_header(
+    spool_id: str, first: int, last: int, nonce: str, sent_at: int
 ) -> dict[bytes, bytes]:
     return {
         b"v": b"%d" % VERSION,
@@ -70,7 +69,6 @@ def encode_gap(
         b"l": b"%d" % last,
         b"n": nonce.encode(),
         b"at": b"%d" % sent_at,
-        b"g": reason.encode(),
     }
 
 
