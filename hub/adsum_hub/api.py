@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Header, Query, Response
 
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.clock import Clock
-from adsum_hub.consumer import Link
+from adsum_hub.link import Link
 from adsum_hub.roster import Roster
 from adsum_hub.views import attention_order
 from adsum_shared.state import Group, HostView, SessionView, Summary
@@ -102,6 +102,10 @@ def _answers(kind: type, *, also: dict[int, str] | None = None) -> dict[int | st
     return answers
 
 
+# Every endpoint is a coroutine although none awaits: a plain function would run in a thread, beside
+# the loop that changes the roster under its hands.
+
+
 def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["v1"])
 
@@ -111,7 +115,7 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         responses=_answers(Sessions),
         response_class=Response,
     )
-    def sessions(  # noqa: PLR0913 - the query parameters are the interface
+    async def sessions(  # noqa: PLR0913 - the query parameters are the interface
         group: Group | None = None,
         state: str | None = None,
         host: str | None = None,
@@ -138,7 +142,7 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         responses=_answers(SessionView, also={404: "No such session"}),
         response_class=Response,
     )
-    def session(session_id: str) -> Response:
+    async def session(session_id: str) -> Response:
         view = roster.views.get(session_id)
         if view is None:
             return _json(
@@ -151,11 +155,11 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         return _json(view)
 
     @router.get("/hosts", responses=_answers(Hosts), response_class=Response)
-    def hosts() -> Response:
+    async def hosts() -> Response:
         return _json(Hosts(SCHEMA, clock(), _by_label(roster.all_hosts())))
 
     @router.get("/summary", responses=_answers(Summary), response_class=Response)
-    def summary() -> Response:
+    async def summary() -> Response:
         return _json(roster.summary())
 
     return router
@@ -176,7 +180,7 @@ def health_router(roster: Roster, broadcast: Broadcast, link: Link, clock: Clock
     router = APIRouter(tags=["health"])
 
     @router.get("/livez", summary="The process answers")
-    def livez() -> Response:
+    async def livez() -> Response:
         return Response("ok", media_type="text/plain")
 
     @router.get(
@@ -185,7 +189,7 @@ def health_router(roster: Roster, broadcast: Broadcast, link: Link, clock: Clock
         responses=_answers(Readiness),
         response_class=Response,
     )
-    def readyz() -> Response:
+    async def readyz() -> Response:
         lag = clock() - link.read_at if link.read_at else None
         ready = link.problem is None and lag is not None and lag < STALE_MS
         readiness = Readiness(

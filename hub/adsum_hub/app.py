@@ -22,10 +22,13 @@ from starlette.types import ASGIApp
 from adsum_hub.api import api_router, describe, health_router
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.clock import Clock
-from adsum_hub.consumer import BLOCK_MS, Consumer, Link
+from adsum_hub.consumer import BLOCK_MS, Consumer
 from adsum_hub.doors import Doors, known_hosts, require_loopback
+from adsum_hub.heartbeats import Heartbeats
+from adsum_hub.link import Link
 from adsum_hub.live import live_router
 from adsum_hub.roster import Roster
+from adsum_hub.saver import Saver
 from adsum_hub.settings import HubSettings
 from adsum_shared import __version__
 from adsum_shared.connect import UNAVAILABLE, open_redis, wanted
@@ -40,6 +43,10 @@ WS_MAX_BYTES = 64 * 1024
 
 class PortTakenError(RuntimeError):
     """Something else listens where the hub should."""
+
+
+class StateDirError(RuntimeError):
+    """The state directory cannot be used."""
 
 
 def steady_clock() -> Clock:
@@ -98,13 +105,31 @@ async def run_hub(settings: HubSettings) -> None:
         bound = stack.enter_context(listen(settings.hub_host, settings.hub_port))
         port = bound.getsockname()[1]
         stack.enter_context(_announced(settings, port))
+        heartbeats = Heartbeats(roster, redis, clock, link, broadcast.tell)
         consumer = Consumer(
-            roster, reader=reader, redis=redis, clock=clock, link=link, arrived=broadcast.tell
+            roster,
+            reader=reader,
+            redis=redis,
+            clock=clock,
+            link=link,
+            arrived=broadcast.tell,
+            greet=heartbeats.hear,
         )
         hosts = known_hosts(port, settings.hub_hosts)
         app = build_app(roster, broadcast, link, clock, hosts)
         server = uvicorn.Server(_server_config(app))
-        await _supervise(server, bound, consumer, _keep_time(roster, broadcast, clock))
+        saver = Saver(roster, redis, link)
+        vital = {
+            "consumer": consumer.follow(),
+            "heartbeats": heartbeats.listen(),
+            "snapshots": saver.run(),
+            "timekeeper": _keep_time(roster, broadcast, clock),
+        }
+        await _supervise(server, bound, vital)
+        try:
+            await asyncio.wait_for(saver.save_once(), 3.0)
+        except (*UNAVAILABLE, TimeoutError) as error:
+            log.warning("last snapshot not written (%s); the collectors will replay", error)
 
 
 def _server_config(app: ASGIApp) -> uvicorn.Config:
@@ -123,10 +148,7 @@ def _server_config(app: ASGIApp) -> uvicorn.Config:
 
 
 async def _supervise(
-    server: uvicorn.Server,
-    bound: socket.socket,
-    consumer: Consumer,
-    timekeeper: Coroutine[None, None, None],
+    server: uvicorn.Server, bound: socket.socket, vital: dict[str, Coroutine[None, None, None]]
 ) -> None:
     """Server and tasks live and die together. Order of shutdown: browsers, tasks, last snapshot."""
     loop = asyncio.get_running_loop()
@@ -134,20 +156,11 @@ async def _supervise(
         # uvicorn raises the signal it caught again once it has stopped; without a handler of our
         # own that would end the process before the last snapshot is written.
         loop.add_signal_handler(number, lambda: None)
-    async with asyncio.TaskGroup() as tasks:
-        vital = [
-            tasks.create_task(consumer.follow(), name="consumer"),
-            tasks.create_task(consumer.listen(), name="heartbeats"),
-            tasks.create_task(consumer.save(), name="snapshots"),
-            tasks.create_task(timekeeper, name="timekeeper"),
-        ]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work, name=name) for name, work in vital.items()]
         await server.serve(sockets=[bound])
-        for task in vital:
+        for task in tasks:
             task.cancel()
-    try:
-        await asyncio.wait_for(consumer.save_once(), 3.0)
-    except (*UNAVAILABLE, TimeoutError) as error:
-        log.warning("last snapshot not written (%s); the collectors will replay", error)
 
 
 async def _keep_time(roster: Roster, broadcast: Broadcast, clock: Clock) -> None:
@@ -174,12 +187,21 @@ def _announced(settings: HubSettings, port: int) -> Iterator[None]:
     host = settings.hub_host if settings.hub_host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     file = settings.state_dir / "hub.json"
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    draft = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+        draft.replace(file)
+    except OSError as error:
+        raise StateDirError(
+            f"The state directory {settings.state_dir} cannot be used: {error.strerror}. "
+            "Choose another with ADSUM_STATE_DIR."
+        ) from error
     log.info("dashboard at %s", url)
     try:
         yield
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        # Another hub may have announced itself since; a torn file is nobody's.
+        with contextlib.suppress(OSError, ValueError):
             if json.loads(file.read_text()).get("pid") == os.getpid():
                 file.unlink()

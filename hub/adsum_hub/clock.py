@@ -37,12 +37,22 @@ class HostClock:
         self._differences: deque[int] = deque(maxlen=32)
 
     def observe(self, stamp: int, now: int) -> None:
-        """A stamp of the host's clock was made at about `now` of the hub's."""
+        """The host made this stamp at about `now` of the hub's clock."""
         self._differences.append(stamp - now)
         self.last_seen = max(self.last_seen, now)
         best = max(self._differences)
         if abs(best - self.offset_ms) > SLACK_MS or len(self._differences) == 1:
             self.offset_ms = best
+
+    def received(self, stamp: int, now: int) -> int:
+        """Something sent at `stamp` has come; how long ago that was.
+
+        It may have lain in the stream for hours, so it proves life then and not now, and says
+        nothing about the clock.
+        """
+        sent = min(now, self.to_hub(stamp))
+        self.last_seen = max(self.last_seen, sent)
+        return now - sent
 
     def host_now(self, now: int) -> int:
         """Frozen while nothing is heard: no timer of an unreachable host runs out."""

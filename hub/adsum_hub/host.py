@@ -22,6 +22,8 @@ KEEP_DELIVERED_MS = 7 * 24 * 3_600_000
 class Host:
     """All times given to and kept by it are the hub's, except inside facts.
 
+    read_at: when an entry of its stream was last read.
+
     states holds materialised sessions only. stored is the snapshot version last seen in Redis.
     """
 
@@ -29,7 +31,10 @@ class Host:
         self.id = host_id
         self.beat: Beat | None = None
         self.lag_ms: int | None = None
+        #: what the collector says is wrong with itself, and what we find wrong with its keys
         self.problem: str | None = None
+        self.trouble: str | None = None
+        self.read_at = 0
         self.dirty: set[str] = set()
         self.gone: set[str] = set()
         self.states: dict[str, AgentState] = {}
@@ -54,8 +59,7 @@ class Host:
 
     def apply(self, batch: Batch, admission: Admission, now: int) -> set[str]:
         """Fold what was admitted. Returns the sessions whose facts changed; they are unresolved."""
-        self.clock.observe(batch.sent_at, now)
-        self.lag_ms = max(0, self.clock.host_now(now) - batch.sent_at)
+        self.lag_ms = self.clock.received(batch.sent_at, now)
         if admission.applied is not None:
             self.applied[batch.spool_id] = admission.applied
         self.incomplete = self.incomplete or batch.gap is not None
@@ -67,6 +71,7 @@ class Host:
                 self.facts[signal.session_id] = after
                 changed.add(signal.session_id)
         self.dirty |= changed
+        self.gone -= changed
         return changed
 
     def resolve(self, session_id: str, now: int) -> None:
@@ -177,7 +182,7 @@ class Host:
             lag_ms=self.lag_ms,
             backlog=max(0, self.beat.seq - applied) if self.beat else 0,
             applied=applied,
-            problem=self.problem,
+            problem=self.problem or self.trouble,
         )
 
 

@@ -46,14 +46,10 @@ class Roster:
 
     def add(self, host_id: str, snapshot: Snapshot, now: int) -> Host:
         host = self.hosts[host_id] = Host(host_id, snapshot)
+        host.read_at = now
         host.reach(now)
         self._unresolved |= {(host_id, key) for key in host.facts}
         return host
-
-    def forget(self, host_id: str) -> None:
-        host = self.hosts.pop(host_id)
-        self._stale |= {(host_id, key) for key in host.facts}
-        self._unresolved -= {(host_id, key) for key in host.facts}
 
     def reload(self, host_id: str, snapshot: Snapshot) -> None:
         """Take over what another hub has persisted further than we have read."""
@@ -127,7 +123,10 @@ class Roster:
                 self._due[host_id, key] = at
                 heapq.heappush(self._deadlines, (at, host_id, key))
         self._unscheduled = {}
-        return self._deadlines[0][0] if self._deadlines else None
+        heap = self._deadlines
+        while heap and self._due.get(heap[0][1:]) != heap[0][0]:
+            heapq.heappop(heap)  # a later signal has moved it
+        return heap[0][0] if heap else None
 
     def take_changes(self, now: int) -> Changes:
         """Resolve what has changed, once per arrival, and tell it. Empty if nobody could notice."""

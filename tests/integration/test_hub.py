@@ -10,8 +10,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from redis.asyncio import Redis
 
-from adsum_hub.consumer import Consumer, Link
+from adsum_hub.consumer import Consumer
+from adsum_hub.heartbeats import Heartbeats
+from adsum_hub.link import Link
 from adsum_hub.roster import Roster
+from adsum_hub.saver import Saver
 from adsum_hub.snapshots import load_applied, load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
@@ -81,20 +84,26 @@ class Hub:
         self.reader = open_redis(url, block_s=1)
         self.roster = Roster()
         self.link = Link()
+        self.heartbeats = Heartbeats(self.roster, self.redis, clock, self.link, self.arrived)
         self.consumer = Consumer(
             self.roster,
             reader=self.reader,
             redis=self.redis,
             clock=clock,
             link=self.link,
-            arrived=lambda: self.roster.take_changes(clock()) and None,
+            arrived=self.arrived,
+            greet=self.heartbeats.hear,
         )
+        self.saver = Saver(self.roster, self.redis, self.link)
         self._tasks: list[asyncio.Task[None]] = []
 
+    def arrived(self) -> None:
+        self.roster.take_changes(clock())
+
     def start(self, *, saving: bool = True) -> None:
-        loops: list[Callable] = [self.consumer.follow, self.consumer.listen]
+        loops: list[Callable] = [self.consumer.follow, self.heartbeats.listen]
         if saving:
-            loops.append(self.consumer.save)
+            loops.append(self.saver.run)
         self._tasks = [asyncio.create_task(loop()) for loop in loops]
 
     async def stop(self) -> None:
@@ -270,8 +279,8 @@ async def test_a_hub_that_slept_never_writes_its_old_state_over_a_newer_one(
     await wait_until(lambda: awake.applied() == 9)
     await wait_until(lambda: _stored(redis, 9))
 
-    await sleeper.consumer.save_once()
-    await sleeper.consumer.save_once()
+    await sleeper.saver.save_once()
+    await sleeper.saver.save_once()
 
     assert await _stored(redis, 9)
     assert len((await load_snapshot(redis, HOST)).sessions) == 9
@@ -331,6 +340,56 @@ async def test_a_host_that_says_goodbye_is_offline_at_once_and_leaves_the_counts
 
     await wait_until(lambda: hub.roster.summary().autonomous_count == 0)
     assert hub.roster.summary().offline_count == 1
+
+
+async def test_a_lost_tail_of_a_quiet_host_is_asked_for(collector, hub_at, redis):
+    collector.happen(3)
+    beat = Beat(HOST, "lab", clock(), "n", "sp", seq=3, sent=3)
+    hub = hub_at()
+    await redis.set(streams.beat(HOST), encode_beat(beat), px=streams.BEAT_TTL_MS)
+
+    want = await wait_until(lambda: redis.get(streams.want(HOST)), timeout=8)
+    assert want == b"sp:1"
+    await collector.publish(1, 3)
+
+    await wait_until(lambda: len(hub.sessions()) == 3)
+
+
+@pytest.mark.parametrize("key", [streams.inbox, streams.snapshot, streams.beat])
+async def test_a_foreign_value_under_one_hosts_key_blinds_the_hub_to_nobody_else(
+    redis, hub_at, key
+):
+    wrong = "00000000-bbbb-4000-8000-000000000002"
+    await redis.sadd(streams.HOSTS, wrong, b"\xff\xfe", "no-uuid")
+    await redis.lpush(key(wrong), "x")
+    right = FakeCollector(redis)
+    await right.join()
+    hub = hub_at()
+    right.happen(2)
+    await right.publish(1, 2)
+
+    await wait_until(lambda: hub.sessions() == {"s1", "s2"})
+    await wait_until(lambda: _stored(redis, 2))
+    await wait_until(lambda: hub.roster.hosts[HOST].reachability == "live")
+    assert hub.roster.hosts.keys() == {HOST, wrong}
+    assert hub.roster.hosts[wrong].view().problem
+    assert not hub._tasks[0].done()
+
+
+async def test_catching_up_leaves_the_loop_to_others(collector, hub_at):
+    collector.happen(4_000)
+    for first in range(1, 4_000, 100):
+        await collector.publish(first, first + 99)
+    longest, last = 0.0, time.perf_counter()
+    hub = hub_at()
+    while hub.applied() < 4_000:
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+
+    # Without yielding all of it is one turn of the loop; each batch alone takes a few ms.
+    assert hub.roster.counts["signals"] == 4_000
+    assert longest < 0.5
 
 
 async def test_a_snapshot_is_written_only_over_the_version_it_was_read_at(collector, redis):

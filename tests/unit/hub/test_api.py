@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator
 
 import httpx
@@ -166,6 +167,18 @@ async def test_it_is_ready_while_redis_is_read_and_not_when_that_stops(client: h
 
     assert (ready.status_code, stuck.status_code) == (200, 503)
     assert stuck.json()["lag_ms"] == 60_000
+
+
+def test_no_endpoint_runs_in_a_thread_beside_the_roster(roster: Roster):
+    broadcast = Broadcast(roster, lambda: 1_000)
+    routers = (
+        api_router(roster, broadcast, lambda: 1_000),
+        health_router(roster, broadcast, Link(), lambda: 1_000),
+    )
+    endpoints = [route.endpoint for router in routers for route in router.routes]  # type: ignore[attr-defined]
+
+    assert len(endpoints) == 6
+    assert all(inspect.iscoroutinefunction(each) for each in endpoints)
 
 
 async def test_the_document_describes_every_answer(client: httpx.AsyncClient):

@@ -30,9 +30,10 @@ def test_the_offset_comes_from_the_stamp_that_travelled_fastest():
 def test_backlog_hours_old_does_not_put_the_clock_back():
     clock = HostClock()
     clock.observe(1_000_000, now=1_000_010)
-    clock.observe(5_000, now=1_000_020)
+    late_ms = clock.received(5_000, now=1_000_020)
 
     assert clock.host_now(1_000_020) == 1_000_010
+    assert late_ms == 1_000_020 - 5_010
 
 
 def test_a_millisecond_of_jitter_moves_nothing():

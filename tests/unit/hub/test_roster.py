@@ -235,17 +235,6 @@ def test_a_restored_host_is_told_with_its_last_state_before_it_is_heard():
     assert view.state == fleet.roster.views["host-1:s"].state
 
 
-def test_a_host_that_is_forgotten_takes_its_sessions_along():
-    fleet = Fleet()
-    fleet.happen(fleet.prompt())
-    fleet.told()
-
-    fleet.roster.forget(HOST)
-
-    changes = fleet.roster.take_changes(fleet.now)
-    assert (changes.gone, changes.gone_hosts) == (("host-1:s",), (HOST,))
-
-
 def test_a_heartbeat_that_says_nothing_new_is_not_told():
     fleet = Fleet()
     fleet.told()
@@ -274,6 +263,50 @@ def test_a_hosts_problem_is_told():
 
     hosts = fleet.roster.take_changes(fleet.now).hosts
     assert hosts[0].problem == "Redis refuses writes: out of memory."
+
+
+def test_batches_that_lay_in_the_stream_for_hours_make_no_host_live():
+    fleet = Fleet()
+    fleet.now = 100_000_000
+    roster = Roster()
+    record = HostRecord("lab", last_seen=0, clock_offset_ms=AHEAD)
+    roster.add(HOST, Snapshot(host=record), fleet.now)
+    sent_at = fleet.now + AHEAD - 7_200_000
+    prompt = PromptSubmitted(session_id="s", at=sent_at, seen=sent_at, prompt_id="p")
+
+    roster.apply(HOST, Batch("sp", 1, 1, "n", sent_at, (prompt,)), fleet.now)
+
+    view = roster.take_changes(fleet.now).hosts[0]
+    assert (view.reachability, view.last_seen) == ("offline", fleet.now - 7_200_000)
+    assert (view.clock_offset_ms, view.lag_ms) == (AHEAD, 7_200_000)
+
+
+def test_deadlines_that_were_moved_wake_nobody():
+    fleet = Fleet()
+    for _ in range(500):
+        fleet.now += 10
+        fleet.happen(fleet.prompt())
+        fleet.told()
+        fleet.roster.next_deadline(fleet.now)
+    fleet.later(100_000_000)
+    fleet.told()
+
+    assert fleet.roster.next_deadline(fleet.now) is None or len(fleet.roster._deadlines) < 5
+
+
+def test_a_session_that_comes_back_before_the_next_save_is_not_deleted_by_it():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.happen(fleet.prompt("s"), SessionEnded(session_id="s", at=at, seen=at))
+    fleet.told()
+    fleet.later(KEEP_DELIVERED_MS + 1_000)
+    fleet.roster.expire(fleet.now)
+
+    fleet.happen(fleet.prompt("s"))
+
+    _, dirty, gone = fleet.roster.hosts[HOST].take_dirty()
+    assert set(dirty) == {"s"}
+    assert not gone
 
 
 def test_an_empty_record_names_a_host_by_its_id():
