@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adsum_hub.facts import Facts
-from adsum_hub.parts import Task
+from adsum_hub.parts import Task, Turn
 from adsum_hub.reading import Reading, state
 from adsum_hub.standing import Standing
 from adsum_shared.state import AgentState
@@ -22,8 +22,7 @@ def closed_turn(reading: Reading) -> AgentState | None:
         return None
     how = "ended" if by_registry else stand.how
     if how == "failed" and stand.turn is not None:
-        what = stand.turn.error or "API error"
-        return state("error", f"Failed: {what}", closed, confidence=1.0, source=stand.source)
+        return _failed(stand.turn, closed, stand.source)
     if how == "interrupted":
         return state("idle", "Interrupted", closed, confidence=0.9, source=stand.source)
     working = background(reading, closed)
@@ -35,6 +34,15 @@ def closed_turn(reading: Reading) -> AgentState | None:
         label = f"Finished: {finished.subject or 'all tasks'}"
         return state("task_complete", label, closed, confidence=0.8, source=source)
     return _awaits_prompt(reading, closed, source)
+
+
+def _failed(turn: Turn, closed: int, source: str) -> AgentState:
+    """The CLI's class of error; for those it has no class for, the first line of what it said."""
+    said = (turn.last_message or "").strip()
+    known = turn.error if turn.error not in (None, "unknown") else None
+    what = known or said.partition("\n")[0][:80] or "API error"
+    context = {"error": turn.error, "message": said[:300] or None}
+    return state("error", f"Failed: {what}", closed, confidence=1.0, source=source, context=context)
 
 
 def background(reading: Reading, closed: int) -> AgentState | None:
@@ -117,7 +125,8 @@ def no_turn(reading: Reading) -> AgentState | None:
         # Also after SessionStart(compact), which says nothing of idleness: no turn is known.
         since = facts.start[0] if facts.start is not None else facts.born
         source = "hook" if facts.start is not None else "registry"
-        return state("idle", "Ready", since, confidence=0.8, source=source)
+        context = {"prompted": False}
+        return state("idle", "Ready", since, confidence=0.8, source=source, context=context)
     if facts.materialised:
         source = "process" if facts.process is not None else "none"
         return state("thinking", "Discovered…", facts.born, confidence=0.3, source=source)

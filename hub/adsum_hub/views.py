@@ -9,6 +9,7 @@ import msgspec
 from adsum_hub.facts import Facts
 from adsum_hub.resolve import children, open_requests
 from adsum_shared.state import (
+    LEAST_URGENT,
     UNKNOWN_URGENCY,
     URGENCY,
     AgentState,
@@ -36,6 +37,8 @@ def view_id(host_id: str, session_id: str) -> str:
 def urgency(state: AgentState) -> int | None:
     if state.group is not Group.NEEDS_YOU:
         return None
+    if state.context is not None and state.context.get("prompted") is False:
+        return LEAST_URGENT  # nobody has asked anything of it yet, so nobody keeps it waiting
     return URGENCY.get(state.state, UNKNOWN_URGENCY)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import redis.asyncio
 from redis.exceptions import RedisError
@@ -24,6 +25,39 @@ OLDEST = (6, 2)
 
 class BrokerTooOldError(RuntimeError):
     """The broker lacks commands we cannot do without."""
+
+
+class RedisUrlError(ValueError):
+    """The URL cannot be used. The text holds nothing of it: any part may be a password's."""
+
+
+def check_url(url: str) -> None:
+    """Raises RedisUrlError with the next step in its text."""
+    try:
+        parts = urlsplit(url)
+        place = parts.netloc.rpartition("@")[2]
+        # A / ? or # that stands bare in a password ends the host part there, and the rest of the
+        # password, up to the @, would pass for a path.
+        torn = place if parts.scheme == "unix" else "@" in parts.path + parts.query + parts.fragment
+        if not torn:
+            open_redis(url).connection_pool.make_connection()  # type: ignore[no-untyped-call] # the library's
+            return
+    except (ValueError, TypeError):
+        pass  # its words quote the URL
+    raise RedisUrlError(
+        "ADSUM_REDIS_URL (or --redis-url) is no Redis URL. It looks like redis://host:6379, "
+        "rediss://user:password@host:6379 or unix:///path. Signs like / ? # @ : % in a password "
+        "are written as %2F %3F %23 %40 %3A %25."
+    )
+
+
+def address_of(url: str) -> str:
+    """What may be shown of a URL that `check_url` lets pass: not the login, nor the query."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return f"unix:{parts.path}"
+    host = parts.hostname or "localhost"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or 6379}"
 
 
 def open_redis(url: str, *, block_s: float = 0.0) -> Redis:

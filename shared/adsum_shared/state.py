@@ -53,6 +53,8 @@ URGENCY: dict[str, int] = {
     "idle": 7,
 }
 UNKNOWN_URGENCY = 5
+#: A session that has just been opened and waits for its first prompt.
+LEAST_URGENT = 8
 
 
 class AgentState(msgspec.Struct, frozen=True, omit_defaults=True):

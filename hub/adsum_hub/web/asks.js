@@ -85,13 +85,13 @@ function asText(text) {
 }
 
 /**
- * What stands on a session's card: its most urgent request.
+ * What stands on a session's card: its most urgent request, or what it said as it failed.
  * @param {SessionView} session
  * @returns {Ask | undefined}
  */
 export function askOfSession(session) {
   const [first, ...others] = openRequests(session);
-  if (!first) return undefined;
+  if (!first) return session.state.state === "error" ? asText(words(session.state.context?.message)) : undefined;
   const ask = askOf(first);
   if (!ask || others.length === 0) return ask;
   const rest = `${others.length} more request${others.length > 1 ? "s" : ""} of this session`;

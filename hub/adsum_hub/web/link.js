@@ -15,7 +15,7 @@ import { signal } from "./vendor/signals-core.js";
 /** The hub ticks every 10 s; after this much silence the connection is a dead one. */
 const SILENCE_MS = 25_000;
 const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 15_000;
+const LONGEST_WAIT_MS = 5_000;
 /** So many attempts that failed in a row are no hiccup any more: say "offline". */
 const OFFLINE_AFTER = 3;
 const POLICY_VIOLATION = 1008;

@@ -47,6 +47,18 @@ const REASON = {
   idle: "has finished its turn",
 };
 
+/** @param {AgentState} state opened, and nobody has asked anything of it yet */
+export function isNew(state) {
+  return state.context?.prompted === false;
+}
+
+/** What a human is to do, and where. @param {AgentState} state */
+export function remedyOf(state) {
+  if (state.state === "error" || state.state === "stuck") return "Look into its terminal";
+  if (state.state === "idle") return "Give it its next prompt in its terminal";
+  return "Answer it in its terminal";
+}
+
 /** @param {AgentState} state */
 export function iconOf(state) {
   return Object.hasOwn(STATE_ICON, state.state)
@@ -76,8 +88,8 @@ export function labelOf(state) {
  */
 export function whyFirst(first, second) {
   const name = first.state.state;
+  if (isNew(first.state)) return "has not been given a prompt yet";
   const reason = Object.hasOwn(REASON, name) ? REASON[name] : "waits for you";
-  if (!second) return reason;
-  const tied = (second.urgency ?? null) === (first.urgency ?? null);
-  return tied ? `${reason}, the longest wait of this kind` : `${reason}, the most urgent of all`;
+  const tied = second && (second.urgency ?? null) === (first.urgency ?? null);
+  return tied ? `${reason}, the longest wait of this kind` : reason;
 }

@@ -441,6 +441,14 @@ def test_a_failed_tool_is_recovered_from_within_grace_and_an_error_after() -> No
     assert story.at(2, Limits(error_grace=0)).state == "error"
 
 
+def test_an_error_without_a_class_is_named_by_what_was_said() -> None:
+    said = "API Error: 400 the request is malformed\nand more"
+    story = working().tell(s.TurnFailed, 5, prompt_id="p1", error="unknown", message=said)
+
+    assert story.label(6) == "Failed: API Error: 400 the request is malformed"
+    assert (story.at(6).context or {})["message"] == said
+
+
 def test_a_failed_tool_stays_failed_though_its_batch_is_over() -> None:
     story = working().start(1).finish(2, ok=False).finish(2.1, answered=True)
 

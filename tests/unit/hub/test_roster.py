@@ -17,7 +17,9 @@ from adsum_shared.signals import (
     SessionEnded,
     SessionStarted,
     Signal,
+    StatusReported,
     ToolStarted,
+    TurnEnded,
 )
 from adsum_shared.state import SessionView
 
@@ -112,6 +114,22 @@ def test_a_request_is_told_with_what_it_asks():
 
     assert (view.state.state, view.urgency) == ("needs_permission", 1)
     assert [(each.summary, each.opened_at) for each in view.requests] == [("rm -r x", fleet.now)]
+
+
+def test_a_session_nobody_has_prompted_keeps_nobody_waiting():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.happen(
+        SessionStarted(session_id="new", at=at, seen=at),
+        StatusReported(session_id="new", at=at, seen=at, source="registry", status="idle"),
+        fleet.prompt("asked"),
+        TurnEnded(session_id="asked", at=at + 1, seen=at + 1, prompt_id="p"),
+    )
+
+    told = fleet.told()
+
+    assert (told["new"].state.label, told["new"].urgency) == ("Ready", 8)
+    assert told["asked"].urgency == 7
 
 
 def test_a_deadline_fires_by_itself():

@@ -2,7 +2,7 @@
 /** One session as a card. */
 import { askOfSession, plain } from "../asks.js";
 import { lastSeen } from "../roster.js";
-import { iconOf, labelOf, toneOf } from "../states.js";
+import { iconOf, labelOf, remedyOf, toneOf } from "../states.js";
 import { Age, Icon, counted, html } from "./html.js";
 
 /** @import { Entry } from "../roster.js" */
@@ -33,13 +33,12 @@ export function Card({ entry, first }) {
           : html`<${Age} at=${state.since} />`}
       </div>
       <h3 class="title">
-        ${session.unread && html`<span class="unread" title="Unread: it has changed since anyone looked"><span class="sr">Unread: </span></span>`}
         <bdi>${titleOf(session)}</bdi>
       </h3>
       ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} />`}
       <${Meta} session=${session} />
       <${Children} list=${session.children ?? []} />
-      ${first && html`<p class="where"><${Icon} name="terminal" /><span>Answer it in its terminal on <b>${plain(session.host)}</b>${session.cwd && html`, in <code>${plain(session.cwd)}</code>`}</span></p>`}
+      ${first && html`<p class="where"><${Icon} name="terminal" /><span>${remedyOf(state)} on <b>${plain(session.host)}</b>${session.cwd && html`, in <code>${plain(session.cwd)}</code>`}</span></p>`}
     </article>
   </li>`;
 }

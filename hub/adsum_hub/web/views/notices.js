@@ -51,8 +51,8 @@ export function Empty() {
     <p>${machines === 0 ? "The hub is ready, but no machine reports to it." : `${counted(machines, "machine reports", "machines report")} to this hub, and no agent has run there so far.`} Three steps to the first card:</p>
     <ol class="steps">
       <li><h3>Let Claude Code tell Adsum what it does</h3><p>Adds hooks beside your own; shows what it would write with <code>--dry-run</code>.</p><${Command} text="adsum hooks install" /></li>
-      <li><h3>Start an agent, in any project</h3><p>Its card appears here with the first prompt.</p><${Command} text="claude" /></li>
-      <li><h3>Add a machine, when you like</h3><p>Install Adsum there, install its hooks, and point its collector at this hub's Redis.</p><${Command} text="adsum collector --redis-url redis://HOST:6379" /></li>
+      <li><h3>Start an agent, in any project</h3><p>Its card appears here within two seconds.</p><${Command} text="claude" /></li>
+      <li><h3>Add a machine, when you like</h3><p>Hub and collectors then share a Redis both can reach: the README says how, under <em>Over several machines</em>.</p></li>
     </ol>
   </div>`;
 }
