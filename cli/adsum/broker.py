@@ -54,7 +54,7 @@ def place_of(state_dir: Path) -> Place:
     folder = state_dir / "broker"
     try:
         socket = Path((folder / "socket").read_text(encoding="utf-8").strip())
-    except FileNotFoundError:
+    except OSError:  # no record; or a state directory that is none, and then nobody listens there
         socket = folder / "broker.sock"
     return Place(folder, state_dir / "logs" / "broker.log", socket)
 

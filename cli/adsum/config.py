@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from platformdirs import user_config_path
 from pydantic import Field, ValidationError
 
 from adsum.outcome import CommandError, Exit
 from adsum_shared.settings import AdsumSettings
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 T = TypeVar("T", bound=AdsumSettings)
 
@@ -30,7 +33,7 @@ def read_settings(
         return kind(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:
         wrong = "; ".join(
-            f"ADSUM_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}, not {one['input']!r}"
+            f"ADSUM_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}{_instead_of(one)}"
             for one in error.errors()
         )
         raise CommandError(f"A setting cannot be used. {wrong}.", Exit.USAGE) from error
@@ -39,9 +42,16 @@ def read_settings(
         raise CommandError(f"{file} is not TOML: {error}.", Exit.USAGE) from error
 
 
-def masked(url: str) -> str:
-    """The URL without its password, for people and logs."""
-    scheme, _, rest = url.partition("://")
-    login, at, place = rest.rpartition("@")
-    user = login.partition(":")[0]
-    return f"{scheme}://{user}:***@{place}" if at else url
+def require_url(url: str) -> None:
+    """Raises CommandError for what is no Redis URL."""
+    from adsum_shared.connect import RedisUrlError, check_url
+
+    try:
+        check_url(url)
+    except RedisUrlError as error:
+        raise CommandError(str(error), Exit.USAGE) from None
+
+
+def _instead_of(error: ErrorDetails) -> str:
+    # A Redis URL of the wrong type may hold a password all the same.
+    return "" if "redis_url" in error["loc"] else f", not {error['input']!r}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from adsum.broker import is_ready, place_of
-from adsum.config import T, read_settings
+from adsum.config import T, read_settings, require_url
 from adsum.outcome import CommandError
 from adsum.parts import SUPERVISED
 from adsum_shared.connect import BrokerTooOldError
@@ -19,12 +19,12 @@ from adsum_shared.settings import AdsumSettings
 
 
 def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
-    from adsum_hub.app import PortTakenError, run_hub
+    from adsum_hub.app import PortTakenError, StateDirError, run_hub
     from adsum_hub.doors import PublicAddressError
     from adsum_hub.settings import HubSettings
 
     settings = _with_broker(HubSettings, state_dir, redis_url)
-    _run(lambda: run_hub(settings), settings, (PortTakenError, PublicAddressError))
+    _run(lambda: run_hub(settings), settings, (PortTakenError, PublicAddressError, StateDirError))
 
 
 def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
@@ -40,6 +40,7 @@ def _with_broker(kind: type[T], state_dir: Path | None, redis_url: str | None) -
     """The settings with a Redis URL: the given one, or that of this machine's embedded broker."""
     settings = read_settings(kind, state_dir=state_dir, redis_url=redis_url)
     if settings.redis_url:
+        require_url(settings.redis_url)
         return settings
     place = place_of(settings.state_dir)
     if not asyncio.run(is_ready(place.socket)):

@@ -114,7 +114,9 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
     if dry_run:
         _print_diff(change)
         return
-    events = list(inspect_hooks(setup.path).counts)
+    report = inspect_hooks(setup.path)
+    events = list(report.counts)
+    _note_shared(report)
     if not change.needed:
         _out(f"Hooks are in {change.path} already: {len(events)} events.")
         return
@@ -148,6 +150,7 @@ def run_status(setup: Setup) -> None:
     _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
     for event, count in report.counts.items():
         _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
+    _note_shared(report)
     faults = setup.faults(report)
     if not faults:
         _out(f"All {len(report.counts)} hooks stand; they post to port {setup.port}.")
@@ -156,6 +159,14 @@ def run_status(setup: Setup) -> None:
         _out(f"  ! {fault}")
     remedy = "set it right in the file" if report.disabled else "adsum hooks install"
     raise CommandError(f"Hooks are not as they should be. Next: {remedy}")
+
+
+def _note_shared(report: Report) -> None:
+    if report.shared and report.tokens:
+        _err(
+            f"Note: others on this machine can read {report.path}, and the token in it that lets "
+            f"hooks report to Adsum. To close it: chmod 600 {report.path}"
+        )
 
 
 def _report(setup: Setup) -> Report:

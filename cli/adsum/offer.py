@@ -6,6 +6,7 @@ while the collector of `adsum up` runs; running sessions notice the change withi
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 
@@ -50,9 +51,9 @@ class Offer:
             return f"not installed, or not up to date: run `{COMMAND}`"
         try:
             self.setup.install(dry_run=False)
-        except (SettingsError, ClaudeNotFoundError) as error:
+            self.setup.parked.unlink(missing_ok=True)
+        except (SettingsError, ClaudeNotFoundError, OSError) as error:
             return f"not installed. {error}"
-        self.setup.parked.unlink(missing_ok=True)
         return f"installed in {self.setup.path}; sessions that run report within two seconds"
 
     def park(self) -> str:
@@ -60,11 +61,17 @@ class Offer:
         try:
             if not self.enabled or not self.setup.reports_here():
                 return ""
+            # First: hooks that are out without this note would stay out.
+            self.setup.parked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.setup.parked.touch(mode=0o600)
             self.setup.remove(dry_run=False)
-        except SettingsError as error:
-            return f"The hooks stay in {self.setup.path}: {error}"
-        self.setup.parked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.setup.parked.touch(mode=0o600)
+        except (SettingsError, OSError) as error:
+            with contextlib.suppress(OSError):
+                self.setup.parked.unlink(missing_ok=True)
+            return (
+                f"The hooks could not be taken out of {self.setup.path}: {error}\n"
+                "Claude Code will say that nobody answers; `adsum hooks remove` tries again."
+            )
         return f"Hooks taken out of {self.setup.path}; the next `adsum up` puts them back."
 
     def _installed(self) -> bool:

@@ -25,12 +25,19 @@ from adsum.supervise import Part, Say, launcher
 SUPERVISED = "ADSUM_SUPERVISED"
 
 
+#: A broker answers once it has read its files; at the slowest it reads so much in a second.
+READ_MB_S = 16
+
+
 def broker_part(engine: Engine, place: Place, memory_mb: int, say: Say) -> Part:
     argv = launcher(os.getpid(), command_line(engine, place, memory_mb))
+    written = 0
 
-    async def spawn() -> Process:
+    async def launch() -> Process:
+        nonlocal written
         await dismiss_orphan(place)
         settle_files(place, engine, say)
+        written = place.log.stat().st_size if place.log.exists() else 0
         # Its own session: Ctrl-C reaches only us, and we stop the parts in order.
         return await asyncio.create_subprocess_exec(
             *argv,
@@ -40,17 +47,20 @@ def broker_part(engine: Engine, place: Place, memory_mb: int, say: Say) -> Part:
             start_new_session=True,
         )
 
-    async def launch() -> Process:
-        written = place.log.stat().st_size if place.log.exists() else 0
-        process = await spawn()
-        while process.returncode is None and not await is_ready(place.socket):  # noqa: ASYNC110 - another process, no event to wait for
-            await asyncio.sleep(0.02)
-        if process.returncode is not None and _unreadable(place.log, written):
+    def mend() -> bool:
+        damaged = _unreadable(place.log, written)
+        if damaged:
             move_aside(place, "damaged", say)
-            return await spawn()
-        return process
+        return damaged
 
-    return Part("broker", launch, lambda: is_ready(place.socket), place.log)
+    return Part(
+        "broker",
+        launch,
+        lambda: is_ready(place.socket),
+        place.log,
+        patience_s=30.0 + memory_mb / READ_MB_S,
+        mend=mend,
+    )
 
 
 def python_part(name: str, address: tuple[str, int], log: Path, env: Mapping[str, str]) -> Part:
@@ -68,7 +78,8 @@ def python_part(name: str, address: tuple[str, int], log: Path, env: Mapping[str
                 start_new_session=True,
             )
 
-    return Part(name, launch, lambda: answers_ok(*address), log)
+    # A hub that fails must not end the collector: then every hook of the user's would fail too.
+    return Part(name, launch, lambda: answers_ok(*address), log, vital=name != "hub")
 
 
 async def answers_ok(host: str, port: int, path: str = "/livez") -> bool:
@@ -89,6 +100,8 @@ async def answers_ok(host: str, port: int, path: str = "/livez") -> bool:
 
 
 def _unreadable(log: Path, start: int) -> bool:
+    if not log.exists():
+        return False
     with log.open("rb") as file:
         file.seek(start)
         written = file.read().decode("utf-8", "replace")

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.outcome import CommandError
+from adsum.part_log import tail_of, trim_log
 
 Say = Callable[[str], None]
 
-#: A part that died this soon after its start died quickly; after so many in a row we give up.
+#: A part that died this soon after its start died quickly; after so many in a row we give up, or
+#: try further ones more slowly where the others can do without it.
 QUICK_S = 10.0
 QUICK_DEATHS_MOST = 5
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0)
-LOG_MOST = 10 * 1024 * 1024
+SLOW_S = 30.0
 LOG_CHECK_S = 60.0
 
 # The kernel ends the child when its parent is gone, even after kill -9. A launcher sets this, for
@@ -38,7 +40,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One child. launch: starts the process; ready: whether it serves; log: what it writes."""
+    """One child. launch: starts the process; ready: whether it serves; log: what it writes.
+
+    vital: without it the others are of no use. mend: asked once when it ended before it served;
+    true if it has removed the cause and a second start is worth it.
+    """
 
     name: str
     launch: Callable[[], Awaitable[Process]]
@@ -46,6 +52,8 @@ class Part:
     log: Path
     patience_s: float = 30.0
     grace_s: float = 10.0
+    vital: bool = True
+    mend: Callable[[], bool] = lambda: False
 
 
 def launcher(parent: int, argv: Sequence[str]) -> list[str]:
@@ -87,12 +95,26 @@ class Supervisor:
             stopping.cancel()
             work.cancel()
             ended = await asyncio.gather(work, return_exceptions=True)
-            if ending is not None and not self._hurry.is_set():
-                await ending()
-            for part in reversed(self._parts):
-                await self._end(part)
+            try:
+                if ending is not None and not self._hurry.is_set():
+                    await self._unless_hurry(ending())
+            finally:
+                for part in reversed(self._parts):
+                    await self._end(part)
         if isinstance(ended[0], Exception):
             raise ended[0]
+
+    async def _unless_hurry(self, work: Awaitable[None]) -> None:
+        """Until it is done or `stop` is called again. Raises what it raises."""
+        task = asyncio.ensure_future(work)
+        hurry = asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait({task, hurry}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        finally:
+            hurry.cancel()
+            task.cancel()
 
     async def _work(self, started: Callable[[], Awaitable[None]]) -> None:
         for stage in self._stages:
@@ -105,11 +127,16 @@ class Supervisor:
         before = part.log.stat().st_size if part.log.exists() else 0
         process = self._running[part.name] = await part.launch()
         deadline = time.monotonic() + part.patience_s
+        mended = False
         while not await part.ready():
             if process.returncode is not None:
+                if not mended and part.mend():
+                    mended = True
+                    process = self._running[part.name] = await part.launch()
+                    continue
                 raise CommandError(
                     f"The {part.name} does not start ({_ending(process)}):\n"
-                    f"{_tail(part.log, before)}\nIts whole log: {part.log}"
+                    f"{tail_of(part.log, before)}\nIts whole log: {part.log}"
                 )
             if time.monotonic() > deadline:
                 raise CommandError(
@@ -119,28 +146,43 @@ class Supervisor:
             await asyncio.sleep(0.03)
 
     async def _keep(self, part: Part) -> None:
-        quick = 0
+        deaths = 0
         while True:
             process = self._running[part.name]
-            born = time.monotonic()
-            await process.wait()
-            quick = quick + 1 if time.monotonic() - born < QUICK_S else 1
-            if quick > QUICK_DEATHS_MOST:
-                raise CommandError(
-                    f"The {part.name} ended {quick} times in a row, at last {_ending(process)}. "
-                    f"Its log says why: {part.log}"
-                )
-            pause = PAUSES_S[min(quick, len(PAUSES_S)) - 1]
-            self._say(f"The {part.name} ended ({_ending(process)}); starting it again.")
-            await asyncio.sleep(pause)
+            if await _outlives(process, QUICK_S):
+                if deaths > QUICK_DEATHS_MOST:
+                    self._say(f"The {part.name} is back.")
+                deaths = 0
+                await process.wait()
+            deaths += 1
+            await asyncio.sleep(self._pause(part, deaths, process))
+            # One that is tried slowly is spoken of again when it has stayed.
+            slowly = deaths > QUICK_DEATHS_MOST
             try:
                 await self._start(part)
             except CommandError as error:
                 # Counted as one more quick death: the next turn of the loop gives up in the end.
-                self._say(str(error))
+                if not slowly:
+                    self._say(str(error))
                 await self._end(part)
             else:
-                self._say(f"The {part.name} is back.")
+                if not slowly:
+                    self._say(f"The {part.name} is back.")
+
+    def _pause(self, part: Part, deaths: int, process: Process) -> float:
+        """Seconds until the next start, announced. deaths: quick ones in a row."""
+        if deaths <= QUICK_DEATHS_MOST:
+            self._say(f"The {part.name} ended ({_ending(process)}); starting it again.")
+            return PAUSES_S[min(deaths, len(PAUSES_S)) - 1]
+        often = (
+            f"The {part.name} ended {deaths} times in a row, at last {_ending(process)}. "
+            f"Its log says why: {part.log}"
+        )
+        if part.vital:
+            raise CommandError(often)
+        if deaths == QUICK_DEATHS_MOST + 1:
+            self._say(f"{often}\nIt is tried again every {SLOW_S:.0f} s; the others go on.")
+        return SLOW_S
 
     async def _end(self, part: Part) -> None:
         process = self._running.get(part.name)
@@ -166,6 +208,15 @@ class Supervisor:
             await asyncio.sleep(LOG_CHECK_S)
 
 
+async def _outlives(process: Process, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    except TimeoutError:
+        return True
+    return False
+
+
 async def _together(works: Sequence[Coroutine[None, None, None]]) -> None:
     """Until all are done or one fails; its error is raised as it is, without a group around it."""
     tasks = [asyncio.create_task(work) for work in works]
@@ -177,24 +228,6 @@ async def _together(works: Sequence[Coroutine[None, None, None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def trim_log(log: Path, most: int = LOG_MOST) -> None:
-    if log.exists() and log.stat().st_size > most:
-        log.with_suffix(".old.log").write_bytes(log.read_bytes())
-        with log.open("r+b") as file:
-            file.truncate(0)
-
-
-def _tail(log: Path, start: int, lines: int = 8) -> str:
-    """The last lines written since `start`, indented."""
-    if not log.exists():
-        return "  (it wrote nothing)"
-    with log.open("rb") as file:
-        size = log.stat().st_size
-        file.seek(max(start if start <= size else 0, size - 8192))
-        text = file.read().decode("utf-8", "replace")
-    return "\n".join(f"  {line}" for line in text.splitlines()[-lines:]) or "  (it wrote nothing)"
 
 
 def _ending(process: Process) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.broker import prepare
-from adsum.config import UpSettings, masked, read_settings
+from adsum.config import UpSettings, read_settings, require_url
 from adsum.engine import find_engine
 from adsum.offer import Offer
 from adsum.outcome import CommandError, Exit
@@ -60,7 +60,9 @@ def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
 
 
 def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command line speaks here
+    # The terminal may be gone: parts are stopped in order all the same.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command line speaks here
 
 
 async def _run(plan: Plan, offer: Offer) -> None:
@@ -98,8 +100,8 @@ async def _stages(plan: Plan) -> tuple[list[list[Part]], str]:
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     stages: list[list[Part]] = []
     if settings.redis_url:
-        await _require_reachable(settings.redis_url)
-        url, label = settings.redis_url, masked(settings.redis_url)
+        url = settings.redis_url
+        label = await _require_reachable(url)
     else:
         engine = find_engine()
         place = prepare(settings.state_dir)
@@ -117,35 +119,41 @@ async def _stages(plan: Plan) -> tuple[list[list[Part]], str]:
     return stages, label
 
 
-async def _require_reachable(url: str) -> None:
-    """Raises CommandError with the next step when the Redis named by the user cannot be used."""
+async def _require_reachable(url: str) -> str:
+    """The address to show. Raises CommandError when the Redis named by the user cannot be used."""
     from redis.exceptions import AuthenticationError, NoPermissionError
 
-    from adsum_shared.connect import UNAVAILABLE, BrokerTooOldError, open_redis, require_recent
+    from adsum_shared.connect import (
+        UNAVAILABLE,
+        BrokerTooOldError,
+        address_of,
+        open_redis,
+        require_recent,
+    )
 
-    try:
-        client = open_redis(url)
-    except ValueError as error:
-        raise CommandError(f"{masked(url)} is no Redis URL: {error}.", Exit.USAGE) from error
+    require_url(url)
+    address = address_of(url)
+    client = open_redis(url)
     try:
         require_recent(await client.info("server"))
     except NoPermissionError:
         pass  # an ACL user may be denied INFO; hub and collector will say what else they lack
     except AuthenticationError as error:
         raise CommandError(
-            f"Redis at {masked(url)} refuses the login ({error}). Correct user and password in "
+            f"Redis at {address} refuses the login ({error}). Correct user and password in "
             "ADSUM_REDIS_URL: redis://user:password@host:6379/0.",
             Exit.AUTH,
         ) from error
     except BrokerTooOldError as error:
-        raise CommandError(f"{masked(url)}: {error}") from error
+        raise CommandError(f"{address}: {error}") from error
     except UNAVAILABLE as error:
         raise CommandError(
-            f"Redis at {masked(url)} cannot be reached ({error}). Start it, correct the URL, or "
+            f"Redis at {address} cannot be reached ({error}). Start it, correct the URL, or "
             "leave it out: then Adsum runs a broker of its own."
         ) from error
     finally:
         await client.aclose()
+    return address
 
 
 @contextlib.contextmanager

@@ -92,6 +92,17 @@ def users_own(settings: dict[str, Any]) -> frozenset[str]:
     return frozenset(event for event, hook in hooks_in(settings) if not is_ours(hook))
 
 
+def tokens_in(settings: dict[str, Any]) -> frozenset[str]:
+    """What our hooks send as Authorization; empty for one that sends nothing."""
+    posted = (
+        hook for _, hook in hooks_in(settings) if is_ours(hook) and hook.get("type") == "http"
+    )
+    headers = (hook.get("headers") for hook in posted)
+    return frozenset(
+        str(each.get("Authorization", "")) if isinstance(each, dict) else "" for each in headers
+    )
+
+
 def _without_first(text: str) -> str | None:
     """One of our hooks less, with all the brackets around it that would be left empty."""
     root = json_text.root(text)

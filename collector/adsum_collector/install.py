@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import time
@@ -27,6 +28,7 @@ from adsum_collector.hook_text import (
     parse_settings,
     permits,
     stripped,
+    tokens_in,
     users_own,
 )
 from adsum_collector.json_text import JsonTextError
@@ -35,6 +37,7 @@ from adsum_collector.settings_file import (
     back_up,
     decode_settings,
     drop_receipt,
+    is_shared,
     load_receipt,
     locked,
     read_settings,
@@ -71,7 +74,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a settings file holds of ours. counts: event -> how many of our hooks."""
+    """What a settings file holds of ours. counts: event -> how many of our hooks.
+
+    shared: others on this machine may read the file, and so the token in it.
+    """
 
     path: Path
     exists: bool
@@ -81,6 +87,7 @@ class Report:
     disabled: bool
     blocked: bool
     users_own: frozenset[str]
+    shared: bool
 
     @property
     def doubled(self) -> list[str]:
@@ -151,10 +158,11 @@ def inspect_hooks(path: Path) -> Report:
         exists=raw is not None,
         counts=counts,
         ports=frozenset(urlsplit(url).port or 80 for url in urls),
-        tokens=frozenset(str((hook.get("headers") or {}).get("Authorization")) for hook in posted),
+        tokens=tokens_in(settings),
         disabled=settings.get("disableAllHooks") is True,
         blocked=isinstance(allowed, list) and not all(permits(allowed, url) for url in urls),
         users_own=users_own(settings),
+        shared=is_shared(path),
     )
 
 
@@ -169,7 +177,7 @@ def _apply(
     with locked(path, state_dir):
         raw = read_settings(path)
         mark, text = decode_settings(raw, path)
-        _parsed(text, path)
+        settings = _parsed(text, path)
         base, made_folder = _without_ours(path, state_dir, raw, mark + stripped(text))
         result = edited(None if base is None else base.decode().removeprefix(mark))
         after = None if result is None else (mark + result).encode()
@@ -179,7 +187,9 @@ def _apply(
         require_writable(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         # A file that goes was wholly ours: there is nothing of the user's to keep.
-        backup = None if raw is None or after is None else back_up(path, raw, clock())
+        backup = None
+        if raw is not None and after is not None:
+            backup = back_up(path, _without_tokens(raw, settings), clock())
         if read_settings(path) != raw:
             raise SettingsError(f"{path} was changed by another program just now. Try again.")
         if after is not None and after != base:
@@ -188,6 +198,13 @@ def _apply(
         if after == base:
             drop_receipt(path, state_dir)
         return Change(path, raw, after, backup)
+
+
+def _without_tokens(raw: bytes, settings: dict[str, Any]) -> bytes:
+    """A backup outlives the hooks, and is copied about: it keeps no token of ours."""
+    for token in filter(None, tokens_in(settings)):
+        raw = raw.replace(json.dumps(token).encode(), b'"Bearer (left out)"')
+    return raw
 
 
 def _without_ours(

@@ -106,6 +106,14 @@ def drop_receipt(path: Path, state_dir: Path) -> None:
     (_own_folder(state_dir) / f"{_name(path)}.json").unlink(missing_ok=True)
 
 
+def is_shared(path: Path) -> bool:
+    """Whether others than its owner may read the file."""
+    try:
+        return bool(path.stat().st_mode & 0o044)
+    except FileNotFoundError:
+        return False
+
+
 def require_writable(path: Path) -> None:
     """Read-only is a statement of the owner (or of a tool that owns the file): it is respected."""
     real = Path(os.path.realpath(path))
@@ -129,11 +137,11 @@ def write_settings(path: Path, raw: bytes) -> None:
 
 
 def back_up(path: Path, raw: bytes, now: float) -> Path:
-    """Keeps `raw` beside the file; older ones beyond BACKUPS_KEPT go."""
+    """Keeps `raw` beside the file, for its owner alone; older ones beyond BACKUPS_KEPT go."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
     backup = path.with_name(f"{path.name}.adsum-backup-{stamp}-{int(now * 1e6) % 1_000_000:06d}")
     try:
-        _replace(backup, raw, stat.S_IMODE(path.stat().st_mode))
+        _replace(backup, raw, mode=0o600)
     except OSError as error:
         raise SettingsError(
             f"No backup can be written beside {path}: {error.strerror}. Nothing was changed."

@@ -115,13 +115,14 @@ class Consumer:
             host_id = raw.decode(errors="replace")
             if host_id in self._roster.hosts or not HOST_ID.fullmatch(host_id):
                 continue
-            trouble = None
+            troubles = {}
             try:
                 snapshot = await load_snapshot(self._redis, host_id)
             except ResponseError as error:
-                snapshot, trouble = Snapshot(), f"Its saved state cannot be read ({error})."
+                snapshot = Snapshot()
+                troubles["save"] = f"Its saved state cannot be read ({error})."
             host = self._roster.add(host_id, snapshot, self._clock())
-            host.trouble = trouble
+            host.troubles |= troubles
             await self._find_place(host)
             log.info("host %s: %d sessions restored", host_id, len(snapshot.sessions))
         if len(self._roster.hosts) > before:
@@ -160,10 +161,13 @@ class Consumer:
         found = False
         for host in hosts:
             kind: Any = await self._redis.type(streams.inbox(host.id))
-            if kind not in (b"stream", b"none"):
+            if kind in (b"stream", b"none"):
+                host.troubles.pop("stream", None)
+            else:
                 found = True
-                host.trouble = f"Its stream is a {kind.decode()}: something else wrote there."
-                log.error("host %s: %s", host.id, host.trouble)
+                trouble = f"Its stream is a {kind.decode()}: something else wrote there."
+                host.troubles["stream"] = trouble
+                log.error("host %s: %s", host.id, trouble)
                 self._aside[host.id] = asyncio.get_running_loop().time() + SET_ASIDE_S
         return found
 
@@ -175,7 +179,7 @@ class Consumer:
             # Set aside, its numbers passed over as a gap: one bad entry must not block a host.
             self._roster.counts["undecodable"] += 1
             log.warning("entry %s of host %s set aside: %s", entry_id, host.id, error.cause)
-            host.trouble = f"Entry {entry_id} could not be read: {error.cause}."
+            host.troubles["entry"] = f"Entry {entry_id} could not be read: {error.cause}."
             if error.span is not None:
                 self._roster.apply(host.id, error.span, self._clock())
             host.cursor = entry_id

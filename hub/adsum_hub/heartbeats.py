@@ -51,8 +51,9 @@ class Heartbeats:
         now = self._clock()
         for host, raw, ttl in zip(hosts, replies[::2], replies[1::2], strict=True):
             if isinstance(raw, ResponseError):
-                host.trouble = f"Its heartbeat cannot be read ({raw})."
+                host.troubles["heartbeat"] = f"Its heartbeat cannot be read ({raw})."
                 continue
+            host.troubles.pop("heartbeat", None)
             beat = decode_beat(raw) if raw is not None else None
             if beat is not None:
                 age = max(0, streams.BEAT_TTL_MS - int(ttl))

@@ -33,7 +33,7 @@ class Host:
         self.lag_ms: int | None = None
         #: what the collector says is wrong with itself, and what we find wrong with its keys
         self.problem: str | None = None
-        self.trouble: str | None = None
+        self.troubles: dict[str, str] = {}
         self.read_at = 0
         self.dirty: set[str] = set()
         self.gone: set[str] = set()
@@ -86,7 +86,7 @@ class Host:
 
         None also for a host whose clock stands: its timers are set again when it comes back.
         """
-        if session_id not in self.states or self.reachability == "offline":
+        if session_id not in self.states or self.reachability != "live":
             return None
         deadline = next_deadline(self.facts[session_id], self.clock.host_now(since))
         return None if deadline is None else self.clock.to_hub(deadline)
@@ -182,7 +182,7 @@ class Host:
             lag_ms=self.lag_ms,
             backlog=max(0, self.beat.seq - applied) if self.beat else 0,
             applied=applied,
-            problem=self.problem or self.trouble,
+            problem=self.problem or next(iter(self.troubles.values()), None),
         )
 
 

@@ -38,13 +38,14 @@ class Saver:
                 continue
             try:
                 await self._save(host)
+                host.troubles.pop("save", None)
             except ResponseError as error:
                 # READONLY, OOM, MISCONF or a key of another type: said, and tried again. The
                 # other hosts' snapshots are not held up by this one's.
                 trouble = f"Its state cannot be saved ({error}); kept in memory."
-                if host.trouble != trouble:
+                if host.troubles.get("save") != trouble:
                     log.warning("host %s: %s", host.id, trouble)
-                host.trouble = trouble
+                host.troubles["save"] = trouble
 
     async def _save(self, host: Host) -> None:
         header, dirty, gone = host.take_dirty()

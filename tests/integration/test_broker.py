@@ -8,8 +8,10 @@ import os
 import signal
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
 
@@ -24,7 +26,7 @@ from adsum.broker import (
 from adsum.engine import Engine, ask_engine
 from adsum.outcome import CommandError
 from adsum.parts import broker_part
-from adsum.supervise import Part
+from adsum.supervise import Part, Supervisor
 from tests.brokers import require_binary
 from tests.support import wait_until
 
@@ -46,6 +48,10 @@ def state(tmp_path: Path) -> Path:
 @pytest.fixture
 def said() -> list[str]:
     return []
+
+
+async def never() -> None:
+    raise AssertionError("it has started")
 
 
 class Running:
@@ -173,9 +179,47 @@ async def test_damaged_files_are_moved_aside_and_it_starts_all_the_same(
     [log] = [*place_of(state).data_dir.rglob("*.incr.aof"), *place_of(state).data_dir.glob("*.aof")]
     content = log.read_bytes()
     log.write_bytes(content[:500] + b"garbage\r\n" + content[600:])
-    await running.launch(part_for(state, engine, said))
+    supervisor = Supervisor([[part_for(state, engine, said)]], said.append)
+
+    async def started() -> None:
+        supervisor.stop()
+
+    await supervisor.run(started)
     [notice] = said
     assert "damaged" in notice
+
+
+async def test_a_broker_that_never_answers_is_given_up_and_ended(
+    state: Path, tmp_path: Path, said: list[str]
+) -> None:
+    silent = tmp_path / "silent-server"
+    silent.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    silent.chmod(0o755)
+    part = part_for(state, Engine(silent, "redis", (7, 2, 0)), said)
+    supervisor = Supervisor([[replace(part, patience_s=0.5)]], said.append)
+    with pytest.raises(CommandError, match=r"broker does not answer within.*broker\.log"):
+        await asyncio.wait_for(supervisor.run(never), 10)
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+async def test_asking_to_stop_ends_a_broker_that_never_answers(
+    state: Path, tmp_path: Path, said: list[str]
+) -> None:
+    silent = tmp_path / "silent-server"
+    silent.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    silent.chmod(0o755)
+    part = part_for(state, Engine(silent, "redis", (7, 2, 0)), said)
+    supervisor = Supervisor([[part]], said.append)
+    task = asyncio.create_task(supervisor.run(never))
+    await wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    supervisor.stop()
+    await asyncio.wait_for(task, 5)
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_a_broker_has_time_to_read_all_it_may_hold(state: Path, engine: Engine) -> None:
+    patience = [broker_part(engine, prepare(state), mb, print).patience_s for mb in (256, 4096)]
+    assert patience == [46.0, 286.0]
 
 
 async def test_a_path_too_long_for_a_socket_gets_a_short_private_folder(

@@ -177,6 +177,19 @@ def test_status_says_what_is_wrong_and_what_to_do(
     assert run("hooks", "status")[0] == 0
 
 
+def test_a_settings_file_that_others_can_read_is_a_note_and_no_fault(home: Path, run: Run) -> None:
+    settings_of(home).parent.mkdir()
+    settings_of(home).write_text("{}")
+    settings_of(home).chmod(0o644)
+    for command in ("install", "status"):
+        code, _, err = run("hooks", command)
+        assert code == 0
+        [note] = [line for line in err.splitlines() if line.startswith("Note:")]
+        assert f"chmod 600 {settings_of(home)}" in note
+    settings_of(home).chmod(0o600)
+    assert "Note:" not in run("hooks", "status")[2]
+
+
 @pytest.mark.usefixtures("hub")
 def test_verify_sends_a_probe_the_way_a_hook_goes(door: type[Door], run: Run) -> None:
     run("hooks", "install")

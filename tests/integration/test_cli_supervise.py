@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,7 +17,9 @@ import pytest
 
 from adsum import supervise
 from adsum.outcome import CommandError
-from adsum.supervise import Part, Supervisor, launcher, trim_log
+from adsum.part_log import trim_log
+from adsum.parts import python_part
+from adsum.supervise import Part, Supervisor, launcher
 from tests.support import wait_until
 
 SERVES = "import time; time.sleep(60)"
@@ -60,14 +64,16 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path)
 
 
-async def start(stage: Stage, *stages: list[Part]) -> tuple[Supervisor, asyncio.Task[None]]:
+async def start(
+    stage: Stage, *stages: list[Part], ending: Callable[[], Awaitable[None]] | None = None
+) -> tuple[Supervisor, asyncio.Task[None]]:
     supervisor = Supervisor(stages, stage.said.append)
     up = asyncio.Event()
 
     async def started() -> None:
         up.set()
 
-    task = asyncio.create_task(supervisor.run(started))
+    task = asyncio.create_task(supervisor.run(started, ending))
     waiting = asyncio.create_task(up.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -126,6 +132,46 @@ async def test_a_part_that_keeps_dying_ends_everything(stage: Stage) -> None:
     assert stage.alive() == []
 
 
+async def test_a_part_the_others_can_do_without_is_tried_again_for_ever(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "SLOW_S", 0.02)
+    dying = replace(stage.part("hub", "import time; time.sleep(0.02)"), vital=False)
+    supervisor, task = await start(stage, [stage.part("collector")], [dying])
+    await wait_until(lambda: len(stage.processes["hub"]) > 9, timeout=20)
+    assert not task.done()
+    assert stage.alive()[:1] == ["collector"]
+    assert len(stage.processes["collector"]) == 1
+    [slowly] = [line for line in stage.said if "tried again every" in line]
+    assert "The hub ended 6 times in a row" in slowly
+    assert stage.said[-1] == slowly
+    supervisor.stop()
+    await task
+
+
+async def test_a_part_tried_slowly_is_back_once_it_has_stayed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervise, "SLOW_S", 0.02)
+    monkeypatch.setattr(supervise, "QUICK_S", 1.5)
+    cured = tmp_path / "cured"
+    code = f"import os, time; time.sleep(60 if os.path.exists({str(cured)!r}) else 0.02)"
+    supervisor, task = await start(stage, [replace(stage.part("hub", code), vital=False)])
+    await wait_until(lambda: "tried again every" in "".join(stage.said), timeout=20)
+    cured.touch()
+    await wait_until(lambda: stage.said[-1] == "The hub is back.", timeout=20)
+    supervisor.stop()
+    await task
+
+
+def test_of_what_up_runs_only_the_hub_can_be_done_without(tmp_path: Path) -> None:
+    vital = {
+        name: python_part(name, ("127.0.0.1", 1), tmp_path / "log", {}).vital
+        for name in ("hub", "collector")
+    }
+    assert vital == {"hub": False, "collector": True}
+
+
 async def test_a_part_that_ignores_sigterm_is_ended_after_its_grace(stage: Stage) -> None:
     stubborn = stage.part("hub", STUBBORN, ready="up", grace_s=0.2)
     supervisor, task = await start(stage, [stubborn])
@@ -140,6 +186,33 @@ async def test_asking_twice_stops_at_once(stage: Stage) -> None:
     supervisor.stop()
     supervisor.stop()
     await asyncio.wait_for(task, 5)
+
+
+async def test_an_ending_that_fails_still_stops_every_part(stage: Stage) -> None:
+    async def ending() -> None:
+        raise OSError(28, "No space left on device")
+
+    supervisor, task = await start(stage, [stage.part("hub")], ending=ending)
+    supervisor.stop()
+    with pytest.raises(OSError, match="No space left"):
+        await task
+    assert stage.alive() == []
+
+
+async def test_asking_twice_does_not_wait_for_the_ending(stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def ending() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    supervisor, task = await start(stage, [stage.part("hub")], ending=ending)
+    supervisor.stop()
+    await asyncio.wait_for(begun.wait(), 5)
+    assert stage.alive() == ["hub"]
+    supervisor.stop()
+    await asyncio.wait_for(task, 5)
+    assert stage.alive() == []
 
 
 async def test_stopping_while_parts_still_start_leaves_none(stage: Stage) -> None:

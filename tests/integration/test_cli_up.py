@@ -279,14 +279,13 @@ async def test_a_redis_of_the_users_own_is_used_and_never_touched(
 
 
 async def test_a_redis_that_cannot_be_used_is_named_without_its_password(machine: Machine) -> None:
-    away = machine.adsum("up", "--redis-url", f"redis://me:secret@127.0.0.1:{free_port()}/0")
+    away = machine.adsum(
+        "up", "--redis-url", f"redis://me:secret@127.0.0.1:{free_port()}/0?password=secret"
+    )
     assert away.returncode == 1
-    assert "redis://me:***@127.0.0.1" in away.stderr
+    assert "Redis at redis://127.0.0.1:" in away.stderr
     assert "leave it out" in away.stderr
-    odd = machine.adsum("up", "--redis-url", "http://me:secret@x")
-    assert odd.returncode == 2
-    assert "is no Redis URL" in odd.stderr
-    assert "secret" not in away.stderr + odd.stderr
+    assert "secret" not in away.stderr
 
 
 async def test_a_part_alone_needs_a_redis_url(machine: Machine) -> None:

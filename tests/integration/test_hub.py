@@ -392,6 +392,41 @@ async def test_catching_up_leaves_the_loop_to_others(collector, hub_at):
     assert longest < 0.5
 
 
+async def test_a_stream_that_began_anew_below_the_cursor_is_read_from_its_start(
+    collector, hub_at, redis
+):
+    hub = hub_at()
+    collector.happen(3)
+    collector.incarnation = 7
+    await collector.publish(1, 1)
+    await wait_until(lambda: hub.applied() == 1)
+    await redis.delete(streams.inbox(HOST))
+    collector.incarnation = 1
+    await collector.publish(1, 3)
+
+    await redis.client_kill_filter(_type="normal", skipme=True)
+
+    await wait_until(lambda: hub.sessions() == {"s1", "s2", "s3"})
+
+
+async def test_what_could_not_be_saved_is_said_kept_and_saved_later(collector, hub_at, redis):
+    hub = hub_at()
+    collector.happen(2)
+    await collector.publish(1, 1)
+    await wait_until(lambda: _stored(redis, 1))
+    await redis.delete(streams.snapshot(HOST))
+    await redis.lpush(streams.snapshot(HOST), "in the way")
+    await collector.publish(2, 2)
+    host = hub.roster.hosts[HOST]
+    await wait_until(lambda: "cannot be saved" in (host.view().problem or ""))
+
+    await redis.delete(streams.snapshot(HOST))
+
+    await wait_until(lambda: _stored(redis, 2))
+    await wait_until(lambda: host.view().problem is None)
+    assert len((await load_snapshot(redis, HOST)).sessions) == 2
+
+
 async def test_a_snapshot_is_written_only_over_the_version_it_was_read_at(collector, redis):
     del collector
     snapshot = await load_snapshot(redis, HOST)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adsum.client import DEFAULT_URL, hub_url
-from adsum.config import UpSettings, masked, read_settings
+from adsum.config import UpSettings, read_settings
 from adsum.outcome import CommandError, Exit
 
 
@@ -72,7 +72,8 @@ def test_a_broken_toml_file_is_named(own_config: Path) -> None:
         read_settings(UpSettings)
 
 
-def test_passwords_are_masked() -> None:
-    assert masked("redis://me:secret@h:6379/0") == "redis://me:***@h:6379/0"
-    assert masked("redis://:p@ss@h") == "redis://:***@h"
-    assert masked("redis://h:6379") == "redis://h:6379"
+def test_a_redis_url_of_the_wrong_kind_is_not_repeated(own_config: Path) -> None:
+    own_config.write_text('redis_url = ["redis://:s3cret@h"]')
+    with pytest.raises(CommandError, match="ADSUM_REDIS_URL") as wrong:
+        read_settings(UpSettings)
+    assert "s3cret" not in str(wrong.value)

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,53 @@ def test_a_backup_is_kept_beside_the_file_and_only_a_few(
         install_hooks(path, state, target, NEW)
     assert len(list(path.parent.glob("settings.json.adsum-backup-*"))) == 3
     assert list(path.parent.glob("*.tmp")) == []
+
+
+def test_a_backup_is_for_its_owner_alone_whatever_the_file_allows(
+    path: Path, state: Path, target: Target
+) -> None:
+    path.write_bytes(b'{"a": 1}')
+    path.chmod(0o644)
+    backup = install_hooks(path, state, target, NEW).backup
+    assert backup is not None
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+
+
+def test_no_backup_keeps_our_token_and_every_one_keeps_the_users(
+    path: Path, state: Path, target: Target
+) -> None:
+    own = {"type": "http", "url": "https://x.example", "headers": {"Authorization": "Bearer mine"}}
+    path.write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [own]}]}}))
+    install_hooks(path, state, target, NEW)
+    install_hooks(path, state, replace(target, token="another-token"), NEW)
+    remove_hooks(path, state)
+    backups = [each.read_text() for each in path.parent.glob("*.adsum-backup-*")]
+    assert len(backups) == 3
+    for backup in backups:
+        assert "secret-token" not in backup
+        assert "another-token" not in backup
+        assert json.loads(backup)["hooks"]["PreToolUse"][0]["hooks"] == [own]
+
+
+@pytest.mark.parametrize(("mode", "shared"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_file_that_others_can_read_is_noticed(
+    mode: int, shared: bool, path: Path, state: Path, target: Target
+) -> None:
+    assert not inspect_hooks(path).shared
+    install_hooks(path, state, target, NEW)
+    path.chmod(mode)
+    assert inspect_hooks(path).shared is shared
+
+
+def test_a_hook_of_ours_with_odd_headers_is_removed_all_the_same(
+    path: Path, state: Path, target: Target
+) -> None:
+    hook = {"type": "http", "url": target.url, "headers": "none"}
+    path.write_text(json.dumps({"a": "", "hooks": {"PreToolUse": [{"hooks": [hook]}]}}))
+    change = remove_hooks(path, state)
+    assert json.loads(path.read_text()) == {"a": ""}
+    assert change.backup is not None
+    assert json.loads(change.backup.read_text())["a"] == ""
 
 
 def test_a_dry_run_shows_the_change_without_the_token_and_writes_nothing(

@@ -179,6 +179,18 @@ def test_no_timer_of_a_silent_host_runs_out():
     assert view.state.state != "stuck"
 
 
+def test_a_late_hosts_timers_stand_with_its_clock():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    fleet.told()
+    assert fleet.roster.next_deadline(fleet.now)
+
+    fleet.later(LIVE_MS + 1, beating=False)
+    fleet.told()
+
+    assert fleet.roster.next_deadline(fleet.now) is None
+
+
 def test_silence_greys_a_host_and_its_return_revives_it():
     fleet = Fleet()
     fleet.happen(fleet.prompt())

@@ -184,3 +184,24 @@ def test_no_text_takes_long(text: str) -> None:
     redact_text(text, "salt")
 
     assert time.process_time() - started < 1.0
+
+
+def test_a_run_of_hyphens_takes_time_in_proportion_to_its_length() -> None:
+    def seconds(length: int) -> float:
+        text = "secret" + "-" * length
+        return min(_seconds_of(text) for _ in range(3))
+
+    # the constant stays small too: each hyphen used to cost up to 40 steps at each of 40 places
+    assert seconds(100_000) < 30 * seconds(10_000)
+    assert seconds(100_000) < 20 * min(_seconds_of("secret" + " -" * 50_000) for _ in range(3))
+
+
+def _seconds_of(text: str) -> float:
+    started = time.process_time()
+    redact_text(text, "salt")
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("text", ["run --api-key abc123def", "--my-token-name 'abc123def'"])
+def test_a_secret_behind_an_option_is_masked(text: str) -> None:
+    assert "abc123def" not in redact_text(text, "salt")

@@ -1,0 +1,52 @@
+"""What `adsum up` says when the hooks cannot be put in or taken out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adsum.hooks import Setup
+from adsum.offer import Offer
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path / "claude" / "settings.json", tmp_path / "state", 47892)
+
+
+def test_hooks_that_cannot_be_noted_as_taken_out_stay_and_that_is_said(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer = Offer(setup, agreed=True)
+    assert offer.settle().startswith("installed")
+    before = setup.path.read_bytes()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(Setup, "parked", tmp_path / "file" / "parked")
+
+    told = offer.park()
+
+    assert f"could not be taken out of {setup.path}" in told
+    assert "adsum hooks remove" in told
+    assert setup.path.read_bytes() == before
+
+
+def test_hooks_that_cannot_be_taken_out_leave_no_note(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Setup, *, dry_run: bool) -> None:
+        raise OSError(28, "No space left on device")
+
+    offer = Offer(setup, agreed=True)
+    offer.settle()
+    monkeypatch.setattr(Setup, "remove", full)
+
+    assert "No space left on device" in offer.park()
+    assert not setup.parked.exists()
+
+
+def test_a_settings_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    setup = Setup(tmp_path / "file" / "x" / "settings.json", tmp_path / "state", 47892)
+
+    assert Offer(setup, agreed=True).settle().startswith("not installed")
