@@ -21,6 +21,7 @@ from adsum_collector.install import (
     remove_hooks,
     settings_path,
 )
+from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.settings_file import SettingsError
 from adsum_collector.token import token_of
@@ -102,7 +103,9 @@ def setup_for(scope: str, state_dir: Path | None, claude: Path | None = None) ->
         raise CommandError(f"--scope is user or project, not {scope!r}.", Exit.USAGE)
     settings = read_settings(CollectorSettings, state_dir=state_dir)
     path = settings_path(scope, os.environ, Path.home(), Path.cwd())
-    return Setup(path, settings.state_dir, settings.collector_port, claude)
+    # A collector that runs knows its port better than this command's environment does.
+    port = running_port(settings.state_dir) or settings.collector_port
+    return Setup(path, settings.state_dir, port, claude)
 
 
 def run_install(setup: Setup, *, dry_run: bool) -> None:
@@ -120,9 +123,15 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
     if not change.needed:
         _out(f"Hooks are in {change.path} already: {len(events)} events.")
         return
-    _out(f"Hooks for {len(events)} events are in {change.path}: {', '.join(events)}.")
+    _out(f"Hooks for {len(events)} events are in {change.path}.")
     if change.backup:
         _out(f"The file as it was: {change.backup}")
+    if running_port(setup.state_dir) is None:
+        _err(
+            "No collector runs here yet, and Claude Code prints a red line for every hook that "
+            "nobody answers: start it with `adsum up`, or take them out with `adsum hooks remove`."
+        )
+        return
     _out("Sessions that run now report from their next event on. Try: adsum hooks verify")
 
 
@@ -151,6 +160,9 @@ def run_status(setup: Setup) -> None:
     for event, count in report.counts.items():
         _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
     _note_shared(report)
+    if setup.parked.exists() and not report.counts:
+        _out("They are out while Adsum is stopped; `adsum up` puts them back.")
+        return
     faults = setup.faults(report)
     if not faults:
         _out(f"All {len(report.counts)} hooks stand; they post to port {setup.port}.")

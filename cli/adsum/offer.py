@@ -7,14 +7,33 @@ while the collector of `adsum up` runs; running sessions notice the change withi
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from adsum.hooks import Setup
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.settings_file import SettingsError
 
-COMMAND = "adsum hooks install"
+
+def command() -> str:
+    """How hooks are installed by hand, as it can be typed here."""
+    found = shutil.which("adsum")
+    program = "adsum" if found else str(Path(sys.executable).with_name("adsum"))
+    return f"{program} hooks install"
+
+
+def _asks(question: str) -> bool:
+    """Yes, no, or nothing at all, which is yes; anything else is asked again. Ended input is no."""
+    while True:
+        print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - as below
+        line = sys.stdin.readline()
+        answer = line.strip().lower()
+        if answer in ("", "y", "yes") and line:
+            return True
+        if answer in ("n", "no") or not line:
+            return False
 
 
 @dataclass(slots=True)
@@ -38,17 +57,16 @@ class Offer:
             "Your own hooks stay, a backup is kept, `adsum hooks remove` restores the file.",
             file=sys.stderr,
         )
-        print("Install them now? [Y/n] ", end="", file=sys.stderr, flush=True)  # noqa: T201
-        self.agreed = sys.stdin.readline().strip().lower() in ("", "y", "yes")
+        self.agreed = _asks("Install them now? [Y/n] ")
 
     def settle(self) -> str:
         """Installs when agreed, once the collector listens; the line to print about hooks."""
         if not self.enabled:
-            return f"left alone; `{COMMAND}` adds them"
+            return f"left alone; `{command()}` adds them"
         if self._installed():
             return f"installed in {self.setup.path}"
         if not self.agreed:
-            return f"not installed, or not up to date: run `{COMMAND}`"
+            return f"not installed, or not up to date: run `{command()}`"
         try:
             self.setup.install(dry_run=False)
             self.setup.parked.unlink(missing_ok=True)

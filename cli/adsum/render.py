@@ -57,6 +57,10 @@ def session_table(views: Sequence[SessionView], now: int, console: Console) -> T
     return table
 
 
+#: A session that closed has not thereby finished anything.
+CLOSED, PLAIN_CLOSED = "○", "-"
+
+
 def icons_for(console: Console) -> dict[Group, str]:
     return ICONS if console.encoding.startswith("utf") else PLAIN_ICONS
 
@@ -64,7 +68,10 @@ def icons_for(console: Console) -> dict[Group, str]:
 def _row(view: SessionView, now: int, icons: dict[Group, str]) -> list[Text]:
     state, group = view.state, view.state.group
     colour = "red" if state.state == "error" else COLOURS[group]
-    label = f"{icons[group]} {clean(state.label) or clean(state.state)}"
+    icon = icons[group]
+    if state.state == "session_ended":
+        icon = CLOSED if icons is ICONS else PLAIN_CLOSED
+    label = f"{icon} {clean(state.label) or clean(state.state)}"
     live = view.reachability == "live"
     return [
         Text(label, style=f"bold {colour}" if view.unread else colour),
@@ -99,7 +106,8 @@ def counts_line(views: Iterable[SessionView], hosts: Iterable[HostView], now: in
     line = Text()
     for group, word in WORDS.items():
         style = COLOURS[group] if counts[group] else "dim"
-        line.append(f"{counts[group]} {word}", style=style).append(" · ", style="dim")
+        words = "needs you" if word == "need you" and counts[group] == 1 else word
+        line.append(f"{counts[group]} {words}", style=style).append(" · ", style="dim")
     stale = [host for host in hosts if host.reachability != "live"]
     for host in stale:
         since = age(now - host.last_seen)

@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 
 from adsum_collector.agent import Agent, claude_code
+from adsum_collector.door import DoorProtocol
 from adsum_collector.errors import StartError
 from adsum_collector.facts import Witnesses, facts
 from adsum_collector.identity import Identity, load_identity
@@ -24,7 +25,6 @@ from adsum_collector.local_socket import FILE as SOCKET_FILE
 from adsum_collector.local_socket import LocalSocket, listen
 from adsum_collector.lock import hold_lock
 from adsum_collector.peer import tcp_peer_uid, unix_peer_uid
-from adsum_collector.problems import address_of
 from adsum_collector.processes import ProcessTable, watched
 from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
@@ -36,23 +36,24 @@ from adsum_collector.token import token_of
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
-from adsum_shared.connect import open_redis
+from adsum_shared.connect import RedisUrlError, address_of, check_url
 from adsum_shared.redact import private_as
 
 log = logging.getLogger(__name__)
 
 #: How long a stop waits for the broker to take what is in the spool; the rest goes at next start.
 DRAIN_S = 3.0
-#: Idle keep-alive connections count too, and one agent may hold several: far above MOST_AT_ONCE.
-MOST_CONNECTIONS = 512
 
 
 async def run_collector(settings: CollectorSettings, agent: Agent | None = None) -> None:
     """Runs until SIGTERM or SIGINT. Raises StartError, or what ended a vital task."""
-    url = await _require_url(settings.redis_url)
+    url = _require_url(settings.redis_url)
     identity = load_identity(settings.state_dir, settings.host_label)
     # The doors first: what comes while the spool is still being checked waits and is not refused.
-    with hold_lock(settings.state_dir), _open_sockets(settings) as (http, unix):
+    with (
+        hold_lock(settings.state_dir, settings.collector_port),
+        _open_sockets(settings) as (http, unix),
+    ):
         async with _open_spool(settings) as spool:
             port = http.getsockname()[1]
             collector = Collector(settings, identity, spool, agent or claude_code(), url, port)
@@ -144,9 +145,10 @@ class Collector:
             seq=self._spool.last_seq,
             sent=sent,
             version=__version__,
+            agent_version=self._parts.watch.agent_version,
             fingerprint=self._identity.fingerprint,
             stopping=stopping,
-            problem=self._spool.problem,
+            problem=self._spool.problem or self._publisher.problem,
             witnesses=self._parts.health(),
         )
 
@@ -155,19 +157,15 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _require_url(url: str | None) -> str:
+def _require_url(url: str | None) -> str:
     if not url:
         raise StartError(
             "No Redis URL. Set ADSUM_REDIS_URL, or run `adsum up`, which brings a broker."
         )
     try:
-        await open_redis(url).aclose()
-    except ValueError as error:
-        # Neither the URL nor the error's own words: both may hold the password.
-        raise StartError(
-            "ADSUM_REDIS_URL is no Redis URL. "
-            "It looks like redis://host:6379, rediss://user:password@host:6379 or unix:///path."
-        ) from error
+        check_url(url)
+    except RedisUrlError as error:
+        raise StartError(str(error)) from None
     return url
 
 
@@ -199,7 +197,7 @@ async def _open_spool(settings: CollectorSettings) -> AsyncIterator[Spool]:
 def _server_config(receiver: Receiver) -> uvicorn.Config:
     return uvicorn.Config(
         receiver,
-        http="httptools",
+        http=DoorProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -207,7 +205,6 @@ def _server_config(receiver: Receiver) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
         # Longer than the agent's own 5 s: it must be the one to close an idle connection, or a
         # hook sent in that moment fails in the user's terminal.
         timeout_keep_alive=75,

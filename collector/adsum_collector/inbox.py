@@ -9,15 +9,12 @@ from typing import Any
 import msgspec
 from redis.exceptions import NoPermissionError, ResponseError
 
+from adsum_collector.errors import StreamMovedError
 from adsum_collector.resume import EntryId
 from adsum_shared import streams
 from adsum_shared.connect import Redis, require_recent
 
 _applied: msgspec.json.Decoder[dict[str, int]] = msgspec.json.Decoder(dict[str, int])
-
-
-class StreamMovedError(Exception):
-    """The stream is not where we left it: a copy of this machine writes to it."""
 
 
 class Inbox:
@@ -46,6 +43,11 @@ class Inbox:
             raise
         return EntryId.parse(info["last-generated-id"])
 
+    async def read(self, entry: EntryId) -> Mapping[bytes, bytes] | None:
+        """The entry's fields; None if it was trimmed."""
+        found = await self._redis.xrange(streams.inbox(self._host_id), str(entry), str(entry))
+        return found[0][1] if found else None
+
     async def applied(self, spool_id: str) -> int:
         """The number up to which hubs have stored what they made of our signals."""
         raw = await self._redis.hget(streams.snapshot(self._host_id), streams.APPLIED)
@@ -59,18 +61,17 @@ class Inbox:
     async def add(self, entry: EntryId, fields: Mapping[bytes, bytes]) -> None:
         """Redis itself refuses an id that is there already. Raises StreamMovedError.
 
-        That happens when an earlier try arrived and only its answer was lost.
+        That happens when an earlier try of this run arrived and only its answer was lost. A copy of
+        this machine counts as we do and may have taken the very same id: its run has another nonce.
         """
         try:
             await self._redis.xadd(streams.inbox(self._host_id), fields, id=str(entry))
         except ResponseError as error:
             if "equal or smaller" not in str(error):
                 raise
-            if await self.head() != entry:
-                raise StreamMovedError(
-                    f"The stream has gone past {entry} without us: another collector may use this "
-                    "machine's identity. If this is a copy of a machine, remove its host.json."
-                ) from error
+            there = await self.read(entry)
+            if there is None or there.get(b"n") != fields.get(b"n"):
+                raise StreamMovedError from error
 
     async def beat(self, beat: bytes) -> None:
         await self._redis.set(streams.beat(self._host_id), beat, px=streams.BEAT_TTL_MS)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from adsum_collector.processes import SAME_START_MS, Process
 from adsum_shared.signals import (
+    Alive,
     AnySignal,
     ProcessGone,
     ProcessSeen,
@@ -18,6 +19,11 @@ from adsum_shared.signals import (
 
 #: A registry file can vanish and be back within 15 ms; gone for this long, it is gone.
 VANISHED_MS = 200
+#: Between two measurements of a process's work, and so the pace of the signs of life it gives.
+CPU_INTERVAL_MS = 30_000
+#: The share of one core above which a process works. A model's long answer is read, parsed and
+#: drawn at several per cent, while no hook and no status tells of it; one that hangs uses none.
+CPU_SHARE = 0.01
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -33,6 +39,41 @@ class Known(msgspec.Struct):
 
     entry: Entry
     missing_since: int = 0
+
+
+class Work(msgspec.Struct, frozen=True):
+    """used: ms of processor time a process had used by `at` (ms)."""
+
+    at: int
+    used: int
+
+
+def news_of_work(
+    known: Mapping[Process, Work],
+    watched: Mapping[str, Process],
+    cpu: Callable[[int], int | None],
+    now: int,
+) -> tuple[list[AnySignal], dict[Process, Work]]:
+    """A sign of life for each session whose process works; and what to know at the next look.
+
+    cpu: see `processes.cpu_ms`. A process is measured only once its last measurement is old enough.
+    """
+    news: list[AnySignal] = []
+    work: dict[Process, Work] = {}
+    for process in set(watched.values()):
+        before = known.get(process)
+        # a clock that was set back starts anew
+        if before is not None and 0 <= now - before.at < CPU_INTERVAL_MS:
+            work[process] = before
+            continue
+        used = cpu(process.pid)
+        if used is None:
+            continue
+        work[process] = Work(now, used)
+        elapsed = now - before.at if before else 0
+        if before and elapsed > 0 and used - before.used >= CPU_SHARE * elapsed:
+            news += (_working(each, now) for each, its in watched.items() if its == process)
+    return news, work
 
 
 def read_entry(signals: list[AnySignal], started: int | None) -> Entry | None:
@@ -139,6 +180,10 @@ def _seen(entry: Entry, now: int) -> ProcessSeen:
         pid=entry.process.pid,
         started=entry.process.started,
     )
+
+
+def _working(session_id: str, now: int) -> Alive:
+    return Alive(session_id=session_id, at=now, seen=now, source="process", event="cpu")
 
 
 def _ended(entry: Entry, now: int) -> SessionEnded:

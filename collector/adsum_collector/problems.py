@@ -1,8 +1,9 @@
-"""What to tell people when the broker does not take our batches. Pure; names no secret."""
+"""What to tell people when our batches do not get into the stream. Names no secret."""
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import logging
+from collections.abc import Callable
 
 from redis.exceptions import (
     AuthenticationError,
@@ -13,17 +14,55 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from adsum_shared.connect import BrokerTooOldError
+from adsum_collector.errors import SpoolUnavailable, StreamMovedError
+from adsum_shared.connect import BrokerTooOldError, address_of
 
+log = logging.getLogger(__name__)
+
+#: How long a copy of this machine is told of after its last sign: both go on, and one that sends
+#: little shows itself only now and then.
+COPY_TOLD_S = 600.0
 _KEPT = "Nothing is lost: signals wait on this disk."
 
 
-def address_of(url: str) -> str:
-    """The URL without user and password."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return f"unix:{parts.path}"
-    return f"{parts.scheme}://{parts.hostname or 'localhost'}:{parts.port or 6379}"
+class Problem:
+    """What keeps the publisher from publishing, each cause until that one is over.
+
+    now: seconds of wall clock.
+    """
+
+    def __init__(self, url: str, now: Callable[[], float]) -> None:
+        self.address = address_of(url)
+        self._now = now
+        self._broker: str | None = f"Not connected to Redis at {self.address} yet."
+        self._spool: str | None = None
+        self._logged: str | None = None
+        self._copy = str(StreamMovedError())
+        self._copy_seen = float("-inf")
+
+    @property
+    def text(self) -> str | None:
+        if self._spool or self._broker:
+            return self._spool or self._broker
+        return self._copy if 0 <= self._now() - self._copy_seen < COPY_TOLD_S else None
+
+    def report(self, error: Exception) -> None:
+        if isinstance(error, StreamMovedError):
+            news = self._copy
+            self._copy_seen = self._now()
+        elif isinstance(error, SpoolUnavailable):
+            news = self._spool = f"The spool fails: {error}. Look at that disk. {_KEPT}"
+        else:
+            news = self._broker = describe(error, self.address)
+        if news != self._logged:
+            log.warning("%s", news)
+        self._logged = news
+
+    def connected(self) -> None:
+        self._broker = self._logged = None
+
+    def spool_read(self) -> None:
+        self._spool = None
 
 
 def describe(error: Exception, address: str) -> str:

@@ -108,6 +108,15 @@ def _look_up_linux(pid: int) -> int | None:
     return _boot_ms() + int(fields[18]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
+def cpu_ms(pid: int) -> int | None:
+    """What a process has used of the processors so far, user and system; None if it is gone."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return int((times.user + times.system) * 1000)
+
+
 @cache
 def _boot_ms() -> int:
     return int(psutil.boot_time() * 1000)

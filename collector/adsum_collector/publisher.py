@@ -7,9 +7,10 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from adsum_collector.inbox import Inbox, StreamMovedError
-from adsum_collector.problems import address_of, describe
-from adsum_collector.resume import EntryId, wanted_after, where_to_resume
+from adsum_collector.errors import SpoolUnavailable, StreamMovedError
+from adsum_collector.inbox import Inbox
+from adsum_collector.problems import Problem
+from adsum_collector.resume import EntryId, first_of, is_told_by, wanted_after, where_to_resume
 from adsum_collector.spool import Spool
 from adsum_collector.spool_files import Missing, Rows
 from adsum_shared import streams
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 BATCH_SIGNALS = 100
 BATCH_BYTES = 512 << 10
-#: Under load a batch may gather this long. Batches of LOADED signals and more mean load; once we
+#: Under load a batch may gather this long. Batches of LOADED signals and more mean load; while we
 #: gather, only batches of STILL_LOADED and more justify going on. A lone signal never waits.
 LINGER_S = 0.02
 LOADED = 8
@@ -32,16 +33,16 @@ LOOK_INTERVAL_S = 1.0
 CHECK_INTERVAL_S = 10.0
 #: A request's key outlives our answer by a little: this long the same one is the old one.
 SAME_WANT_S = 3.0
-#: A connection that held this long was a good one, and the next wait may be short again. Two copies
-#: of one machine that push each other aside must not come to do so at full speed.
+#: After a connection that held this long the next wait may be short again. Two copies of one
+#: machine that push each other aside must not do so at full speed.
 STEADY_S = 5.0
 
 
 class Publisher:
     """One connection, one batch in flight. Runs until `drain`, through any outage of the broker.
 
-    beat: builds the heartbeat from (sent, stopping). It is written by the loop that publishes, so
-    that it stops when publishing does. now: seconds of wall clock.
+    beat: builds the heartbeat from (sent, stopping); the loop that publishes writes it, so that it
+    stops when publishing does. now: seconds of wall clock.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Publisher:
         self._nonce = nonce
         self._beat = beat
         self._now = now
-        self._address = address_of(url)
+        self._problem = Problem(url, now)
         self._stopping = asyncio.Event()
         self._spool_id = ""
         self._incarnation = 0
@@ -69,7 +70,10 @@ class Publisher:
         self._head: EntryId | None = None
         self._beat_due = self._look_due = self._check_due = 0.0
         self.sent = 0
-        self.problem: str | None = f"Not connected to Redis at {self._address} yet."
+
+    @property
+    def problem(self) -> str | None:
+        return self._problem.text
 
     async def run(self) -> None:
         """Returns once `drain` was called and the spool is empty, or the broker is away."""
@@ -101,11 +105,11 @@ class Publisher:
             await self._find_place(inbox)
             self._beat_due = self._look_due = 0.0
             self._check_due = self._monotonic() + CHECK_INTERVAL_S
-            self.problem = None
-            log.info("publishing to Redis at %s after number %d", self._address, self.sent)
+            self._problem.connected()
+            log.info("publishing to Redis at %s after number %d", self._problem.address, self.sent)
             await self._publish(inbox)
-        except (*UNAVAILABLE, BrokerTooOldError, StreamMovedError) as error:
-            self._report(error)
+        except (*UNAVAILABLE, BrokerTooOldError, StreamMovedError, SpoolUnavailable) as error:
+            self._problem.report(error)
             return False
         finally:
             with contextlib.suppress(*UNAVAILABLE):
@@ -113,23 +117,20 @@ class Publisher:
                 await pool.aclose()
         return True
 
-    def _report(self, error: Exception) -> None:
-        moved = isinstance(error, StreamMovedError)
-        problem = str(error) if moved else describe(error, self._address)
-        if problem != self.problem:
-            log.warning("%s", problem)
-        self.problem = problem
-
     async def _find_place(self, inbox: Inbox) -> None:
         spool = self._spool
         if self._spool_id != spool.spool_id:
             self._spool_id, self.sent = spool.spool_id, 0
-        self._head = await inbox.head()
+        self._head = head = await inbox.head()
+        if head is not None and not await self._is_ours(inbox, head):
+            self._problem.report(StreamMovedError())
+            await spool.begin_anew("copy", head.incarnation + 1)
+            self.sent = 0
         place = where_to_resume(
             incarnation=spool.incarnation,
             last_seq=spool.last_seq,
             sent=self.sent,
-            head=self._head,
+            head=head,
             applied=await inbox.applied(spool.spool_id),
         )
         if place.rolled_back:
@@ -141,6 +142,18 @@ class Publisher:
         self._incarnation = place.incarnation
         self.sent = place.after
 
+    async def _is_ours(self, inbox: Inbox, head: EntryId) -> bool:
+        """Whether we have sent the stream's last entry: a copy of this disk counts as we do."""
+        spool = self._spool
+        if head.incarnation != spool.incarnation or not self.sent < head.seq <= spool.last_seq:
+            return True  # then nothing of ours is left out on this entry's word
+        if (entry := await inbox.read(head)) is None or entry.get(b"n") == self._nonce.encode():
+            return True
+        before = first_of(entry, head.seq) - 1
+        found = await spool.read(before, head.seq - before, len(entry.get(b"b", b"")))
+        bodies = found.bodies if isinstance(found, Rows) else None
+        return is_told_by(entry, spool.spool_id, bodies)
+
     async def _publish(self, inbox: Inbox) -> None:
         while wanted():
             if self._spool.spool_id != self._spool_id:
@@ -148,6 +161,9 @@ class Publisher:
             await self._keep_appointments(inbox)
             self._spool.added.clear()
             found = await self._spool.read(self.sent, BATCH_SIGNALS, BATCH_BYTES)
+            self._problem.spool_read()
+            if self._spool.spool_id != self._spool_id:
+                continue  # these numbers are another spool's
             if found is not None:
                 await self._send(inbox, found)
                 await self._gather(found)
@@ -190,8 +206,7 @@ class Publisher:
             fields = encode_batch(first=found.first, signals=found.bodies, **about)  # type: ignore[arg-type] # as above
         entry = EntryId(self._incarnation, last)
         await inbox.add(entry, fields)
-        self._head = entry
-        self.sent = last
+        self._head, self.sent = entry, last
 
     async def _keep_appointments(self, inbox: Inbox) -> None:
         now = self._monotonic()
@@ -215,7 +230,8 @@ class Publisher:
     async def _look(self, inbox: Inbox) -> None:
         """Learns what hubs have stored for good, and what they want again."""
         want, applied = await inbox.look(self._spool_id)
-        await self._spool.acknowledge(applied)
+        # Beyond what we have sent, what hubs have under this spool_id came from a copy.
+        await self._spool.acknowledge(min(applied, self.sent))
         after = wanted_after(want, self._spool_id, self._spool.last_seq)
         if want is None or after is None:
             return

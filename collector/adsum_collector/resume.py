@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 
@@ -51,6 +53,23 @@ def where_to_resume(
     if head.seq < sent:
         return Resume(head.seq, incarnation + 1)
     return Resume(max(head.seq, applied), incarnation)
+
+
+def first_of(entry: Mapping[bytes, bytes], last: int) -> int:
+    """The first number of an entry that ends with `last`; `last` itself if it does not say."""
+    first = entry.get(b"f", b"")
+    return min(int(first), last) if first.isdigit() else last
+
+
+def is_told_by(entry: Mapping[bytes, bytes], spool_id: str, bodies: Sequence[bytes] | None) -> bool:
+    """Whether the entry says what our spool says of its numbers: `bodies`, None if it forgot them.
+
+    Another run of this collector may have sent it, under another nonce and in another batch. Where
+    the spool has forgotten these numbers, nothing speaks against it.
+    """
+    if entry.get(b"sp") != spool_id.encode():
+        return False
+    return bodies is None or entry.get(b"b") == b"[" + b",".join(bodies) + b"]"
 
 
 def wanted_after(want: bytes | None, spool_id: str, last_seq: int) -> int | None:

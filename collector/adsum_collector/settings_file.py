@@ -137,7 +137,11 @@ def write_settings(path: Path, raw: bytes) -> None:
 
 
 def back_up(path: Path, raw: bytes, now: float) -> Path:
-    """Keeps `raw` beside the file, for its owner alone; older ones beyond BACKUPS_KEPT go."""
+    """Keeps `raw` beside the file, for its owner alone.
+
+    The first stays for ever: it is the file as it was before any of ours touched it. With it go
+    the newest, BACKUPS_KEPT in all.
+    """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
     backup = path.with_name(f"{path.name}.adsum-backup-{stamp}-{int(now * 1e6) % 1_000_000:06d}")
     try:
@@ -146,7 +150,7 @@ def back_up(path: Path, raw: bytes, now: float) -> Path:
         raise SettingsError(
             f"No backup can be written beside {path}: {error.strerror}. Nothing was changed."
         ) from error
-    for old in sorted(path.parent.glob(f"{path.name}.adsum-backup-*"))[:-BACKUPS_KEPT]:
+    for old in sorted(path.parent.glob(f"{path.name}.adsum-backup-*"))[1 : 1 - BACKUPS_KEPT]:
         old.unlink(missing_ok=True)
     return backup
 

@@ -47,9 +47,10 @@ class Spool:
         self._commit_s = 0.0
         self._recent: deque[tuple[int, bytes]] = deque()
         self._recent_bytes = 0
+        self.spool_id = ""
         self.added = asyncio.Event()
         self.problem: str | None = None
-        self._read_meta()
+        self._read_numbers()
 
     @classmethod
     async def open(
@@ -77,27 +78,44 @@ class Spool:
         return await done
 
     async def read(self, after: int, limit: int, limit_bytes: int) -> Rows | Missing | None:
-        """What follows number `after`; None at the end."""
+        """What follows number `after`; None at the end. Raises SpoolUnavailable.
+
+        Numbers mean something in one spool only: what was read belongs to the spool_id that was
+        there before, and to nobody if it is another one afterwards.
+        """
         if after >= self.last_seq:
             return None
-        if self._recent and self._recent[0][0] <= after + 1:
+        if self._recent and self._recent[0][0] <= after + 1 <= self._recent[-1][0]:
             return self._read_recent(after, limit, limit_bytes)
-        return await self._in_thread(lambda: self._files.read(after, limit, limit_bytes))
+        try:
+            return await self._in_thread(lambda: self._files.read(after, limit, limit_bytes))
+        finally:
+            self._read_meta()
 
     async def acknowledge(self, seq: int) -> None:
+        """Raises SpoolUnavailable."""
+        spool_id = self.spool_id
+
+        def acknowledge() -> None:
+            if self._files.meta.spool_id == spool_id:
+                self._files.acknowledge(seq)
+
         if seq > self.acked:
-            await self._in_thread(lambda: self._files.acknowledge(seq))
+            await self._in_thread(acknowledge)
             self._read_meta()
 
     async def set_incarnation(self, incarnation: int) -> None:
+        """Raises SpoolUnavailable."""
         await self._in_thread(lambda: self._files.set_incarnation(incarnation))
         self._read_meta()
 
     async def begin_anew(self, reason: str, incarnation: int) -> None:
-        """A new spool_id, for numbers that can no longer be trusted to mean what they say."""
+        """A new spool_id, for numbers that can no longer be trusted to mean what they say.
+
+        Raises SpoolUnavailable.
+        """
         await self._in_thread(lambda: self._files.begin_anew(reason, incarnation))
-        self._forget_recent()
-        self._read_meta()
+        self._read_numbers()
 
     async def close(self) -> None:
         """Pending appends are committed first."""
@@ -106,13 +124,23 @@ class Spool:
         self._thread.shutdown()
 
     def _read_meta(self) -> None:
+        """All but last_seq: a commit that runs meanwhile tells its numbers when it settles."""
         meta = self._files.meta
-        self.spool_id = meta.spool_id
+        if meta.spool_id != self.spool_id:
+            self._read_numbers()
+            return
         self.incarnation = meta.incarnation
         self.acked = meta.acked
+        self.size = self._files.size
+
+    def _read_numbers(self) -> None:
+        """The one place where the spool_id changes: what memory holds goes with the old one."""
+        if self._files.meta.spool_id != self.spool_id:
+            self.spool_id = self._files.meta.spool_id
+            self._forget_recent()
         self.last_seq = self._files.last
         self.state = self._files.state
-        self.size = self._files.size
+        self._read_meta()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def alone() -> T:
@@ -125,49 +153,54 @@ class Spool:
         batch, self._pending = self._pending, []
         if self._commit_s < SLOW_COMMIT_S and self._lock.acquire(blocking=False):
             try:
-                numbers = self._commit(batch)
+                committed = self._commit(batch)
             finally:
                 self._lock.release()
-            self._settle(batch, numbers)
+            self._settle(batch, committed)
             return
-        committed = self._loop.run_in_executor(self._thread, self._commit_alone, batch)
-        committed.add_done_callback(lambda future: self._settle(batch, future.result()))
+        committing = self._loop.run_in_executor(self._thread, self._commit_alone, batch)
+        committing.add_done_callback(lambda future: self._settle(batch, future.result()))
 
     def _commit_alone(
         self, batch: list[tuple[Append, asyncio.Future[int]]]
-    ) -> list[int] | Exception:
+    ) -> tuple[str, list[int]] | Exception:
         with self._lock:
             return self._commit(batch)
 
-    def _commit(self, batch: list[tuple[Append, asyncio.Future[int]]]) -> list[int] | Exception:
+    def _commit(
+        self, batch: list[tuple[Append, asyncio.Future[int]]]
+    ) -> tuple[str, list[int]] | Exception:
+        """The spool_id as well: it may be another one by the time this is settled."""
         started = time.perf_counter()
         try:
-            return self._files.commit([append for append, _ in batch])
+            numbers = self._files.commit([append for append, _ in batch])
         except Exception as error:  # noqa: BLE001 - it belongs to the callers, who wait for it
             return error
+        else:
+            return self._files.meta.spool_id, numbers
         finally:
             self._commit_s += (time.perf_counter() - started - self._commit_s) / 8
 
     def _settle(
         self,
         batch: list[tuple[Append, asyncio.Future[int]]],
-        numbers: list[int] | Exception,
+        committed: tuple[str, list[int]] | Exception,
     ) -> None:
-        if isinstance(numbers, Exception):
-            self.problem = str(numbers)
+        self._read_numbers()
+        if isinstance(committed, Exception):
+            self.problem = str(committed)
             for _, done in batch:
                 if not done.cancelled():
-                    done.set_exception(numbers)
+                    done.set_exception(committed)
         else:
             self.problem = None
-            if self._files.meta.spool_id != self.spool_id:
-                self._forget_recent()
+            spool_id, numbers = committed
             for (append, done), number in zip(batch, numbers, strict=True):
-                self._remember(append.signals, number)
+                if spool_id == self.spool_id:
+                    self._remember(append.signals, number)
                 if not done.cancelled():
                     done.set_result(number)
             self.added.set()
-        self._read_meta()
         self._flushing = bool(self._pending)
         if self._flushing:
             self._loop.call_soon(self._flush)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-#: What a burst may leave of its log.
-LOG_LIMIT = 16 << 20
+from adsum_collector.spool_connection import connect, sync_directory
 
 _SCHEMA = """
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
@@ -57,17 +56,15 @@ class SpoolFile:
         self.path = path
         self.meta = meta
         self._db = connection
-        row = connection.execute("SELECT min(seq), max(seq) FROM signals").fetchone()
+        # two queries in one: asked for both at once, SQLite reads the whole file
+        ends = "SELECT (SELECT min(seq) FROM signals), (SELECT max(seq) FROM signals)"
+        row = connection.execute(ends).fetchone()
         self.first: int = row[0] or meta.base + 1
         gap = connection.execute("SELECT max(last) FROM gaps").fetchone()[0]
         self.last: int = max(row[1] or 0, meta.base, gap or 0)
-        self.messages: dict[str, int] = dict(
-            connection.execute("SELECT id, seq FROM messages ORDER BY seq")
-        )
-        self.state: dict[str, bytes] = dict(connection.execute("SELECT key, value FROM state"))
-        self.size: int = connection.execute(
-            "SELECT coalesce(sum(length(body) + 24), 0) FROM signals"
-        ).fetchone()[0]
+        self.messages: dict[str, int] = {}
+        self.state: dict[str, bytes] = {}
+        self.size = 0
 
     @classmethod
     def create(
@@ -82,7 +79,7 @@ class SpoolFile:
     ) -> SpoolFile:
         """bodies: numbered on from the base, or from the last gap. Complete on disk or absent."""
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        db = _connect(path)
+        db = connect(path)
         start = max([meta.base, *(last for _, last, _ in gaps)]) + 1
         db.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.split(";"):
@@ -93,30 +90,52 @@ class SpoolFile:
         db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", gaps)
         db.executemany("INSERT INTO signals VALUES (?, ?)", enumerate(bodies, start))
         db.execute("COMMIT")
-        _sync_directory(path.parent)
-        return cls(path, db, meta)
+        sync_directory(path.parent)
+        file = cls(path, db, meta)
+        file._read_for_writing()
+        return file
 
     @classmethod
     def open(cls, path: Path) -> SpoolFile:
-        """Raises Damaged."""
+        """Checked whole, to be written to. Raises Damaged."""
+        return cls._open(path, to_write=True)
+
+    @classmethod
+    def open_sealed(cls, path: Path) -> SpoolFile:
+        """Only to be read: quick, as no page is looked at beyond what is asked for. Raises Damaged.
+
+        It bears no messages, no state and no size.
+        """
+        return cls._open(path, to_write=False)
+
+    @classmethod
+    def _open(cls, path: Path, *, to_write: bool) -> SpoolFile:
         try:
-            db = _connect(path)
+            db = connect(path)
         except sqlite3.DatabaseError as error:
             raise Damaged(str(error)) from error
         try:
-            verdict = db.execute("PRAGMA quick_check").fetchone()[0]
-            if verdict != "ok":
+            if to_write and (verdict := db.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
                 raise Damaged(verdict)
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
                 raise Damaged("no tables", unfinished=True)
             meta = msgspec.convert(dict(db.execute("SELECT key, value FROM meta")), Meta)
-            return cls(path, db, meta)
+            file = cls(path, db, meta)
+            if to_write:
+                file._read_for_writing()
         except Damaged:
             db.close()
             raise
         except (sqlite3.DatabaseError, msgspec.ValidationError) as error:
             db.close()
             raise Damaged(str(error)) from error
+        return file
+
+    def _read_for_writing(self) -> None:
+        self.messages = dict(self._db.execute("SELECT id, seq FROM messages ORDER BY seq"))
+        self.state = dict(self._db.execute("SELECT key, value FROM state"))
+        total = "SELECT coalesce(sum(length(body) + 24), 0) FROM signals"
+        self.size = self._db.execute(total).fetchone()[0]
 
     def insert(self, appends: Sequence[Append]) -> list[int]:
         """One durable transaction; the last number of each append. A known message adds nothing.
@@ -218,32 +237,6 @@ class SpoolFile:
 def salvage(path: Path, after: int) -> Iterator[bytes]:
     """The bodies above `after` that a damaged file still gives up, in order."""
     # What lies behind the damage is what the gap record stands for.
-    with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(_connect(path)) as db:
+    with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(connect(path)) as db:
         rows = db.execute("SELECT body FROM signals WHERE seq > ? ORDER BY seq", (after,))
         yield from (body for (body,) in rows if isinstance(body, bytes))
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """One connection per file, so no shared-memory index and no lock calls: raises DatabaseError.
-
-    The log is checkpointed by us, outside the commits that a sender waits for.
-    """
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
-    try:
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA wal_autocheckpoint = 0")
-        db.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
-    except sqlite3.DatabaseError:
-        db.close()
-        raise
-    return db
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ import msgspec
 
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.identity import make_private
-from adsum_collector.spool_file import Append, Damaged, Meta, SpoolFile
+from adsum_collector.spool_file import Append, Meta, SpoolFile
 from adsum_collector.spool_repair import (
     Limits,
     Sealed,
@@ -22,6 +22,7 @@ from adsum_collector.spool_repair import (
     require_space,
     unlink,
 )
+from adsum_collector.spool_sealed import SealedFiles
 
 #: How many message ids a new file inherits: a sender gives up after seconds.
 KEPT_MESSAGES = 256
@@ -53,13 +54,13 @@ class SpoolFiles:
         self._directory = directory
         self._limits = limits
         self._now = now
-        self._reader: SpoolFile | None = None
         self._suspect = False
         self._space_checked = float("-inf")
         self._logged = 0
         self._failed_at = float("-inf")
         make_private(directory)
-        self._current, self._sealed = open_files(directory)
+        self._current, sealed = open_files(directory)
+        self._sealed = SealedFiles(sealed)
         self._current.roll_out_log(limits.log_bytes)
 
     @property
@@ -72,7 +73,7 @@ class SpoolFiles:
 
     @property
     def size(self) -> int:
-        return self._current.size + sum(file.size for file in self._sealed)
+        return self._current.size + self._sealed.size
 
     @property
     def state(self) -> dict[str, bytes]:
@@ -84,28 +85,32 @@ class SpoolFiles:
 
     def commit(self, appends: Sequence[Append]) -> list[int]:
         """On disk when this returns. Raises SpoolUnavailable, and then nothing was accepted."""
-        try:
-            self._recover()
+        with self._trusted():
             self._require_space()
             if self._current.size >= self._limits.rotate_bytes:
                 self._rotate()
             before = self._current.size
             numbers = self._current.insert(appends)
-        except (sqlite3.Error, OSError) as error:
-            self._suspect_after(error)
-            raise SpoolUnavailable(f"cannot write to {self._directory}: {error}") from error
         # each commit rewrites at least the page it ends in
         self._logged += self._current.size - before + 4096
         return numbers
 
     def read(self, after: int, limit: int, limit_bytes: int) -> Rows | Missing | None:
-        """What follows `after`; None at the end. At least one row, however big it is."""
-        if after >= self.last:
-            return None
-        rows = self._file_after(after).rows(after, limit)
-        if not rows or rows[0][0] != after + 1:
-            last = rows[0][0] - 1 if rows else self._last_before_next(after)
-            return Missing(after + 1, last, self._reason(after + 1))
+        """What follows `after`; None at the end. At least one row, however big it is.
+
+        Raises SpoolUnavailable. So do all below; and any of them may, as `commit` may, find the
+        newest file damaged and go on with a new spool_id.
+        """
+        with self._trusted():
+            if after >= self.last:
+                return None
+            rows = self._sealed.rows(after, limit)
+            if rows is None:
+                rows = self._current.rows(after, limit)
+            if not rows or rows[0][0] != after + 1:
+                # no row at all: the hole ends where the file ends that should hold it
+                last = rows[0][0] - 1 if rows else self._sealed.last_after(after) or self.last
+                return Missing(after + 1, last, self._reason(after + 1))
         bodies: list[bytes] = []
         for expected, (seq, body) in enumerate(rows, after + 1):
             limit_bytes -= len(body)
@@ -116,42 +121,59 @@ class SpoolFiles:
 
     def acknowledge(self, seq: int) -> None:
         """Every hub has `seq` durably: files wholly below it go once they are old enough."""
-        acked = min(seq, self.last)
-        if acked > self.meta.acked:
-            meta = msgspec.structs.replace(self.meta, acked=acked)
-            try:
-                self._current.remember(meta)
-            except sqlite3.Error:
-                # Deleting is what a full disk needs; the number itself comes again from the hub.
-                self._current.undo()
-                self._current.meta = meta
-        oldest = self._now() - self._limits.retention_s
-        while self._sealed and self._sealed[0].last <= acked and self._sealed[0].sealed_at < oldest:
-            self._drop_oldest()
+        spool_id = self.meta.spool_id
+        with self._trusted():
+            if self.meta.spool_id != spool_id:
+                return  # it was another spool's number
+            acked = min(seq, self.last)
+            if acked > self.meta.acked:
+                self._remember_acked(msgspec.structs.replace(self.meta, acked=acked))
+            self._sealed.drop_acknowledged(acked, self._now() - self._limits.retention_s)
 
     def set_incarnation(self, incarnation: int) -> None:
-        self._current.remember(msgspec.structs.replace(self.meta, incarnation=incarnation))
+        with self._trusted():
+            self._current.remember(msgspec.structs.replace(self.meta, incarnation=incarnation))
 
     def begin_anew(self, reason: str, incarnation: int) -> None:
         """A new spool_id; what no hub has confirmed is kept, under new numbers."""
-        old = self._current
-        path = path_of(self._directory, number_of(old.path) + 1)
-        self._current = create_anew(path, reason, incarnation, self._unconfirmed(), old.state)
-        old.close()
-        for sealed in self._sealed:
-            unlink(sealed.path)
-        unlink(old.path)
-        self._sealed = []
+        with self._trusted():
+            old = self._current
+            path = path_of(self._directory, number_of(old.path) + 1)
+            self._current = create_anew(path, reason, incarnation, self._unconfirmed(), old.state)
+            old.close()
+            while self._sealed:
+                self._sealed.drop_oldest()
+            unlink(old.path)
 
     def checkpoint(self) -> None:
         self._current.checkpoint()
         self._logged = 0
 
     def close(self) -> None:
-        self._close_reader()
+        self._sealed.close()
         with contextlib.suppress(sqlite3.Error):  # a full disk must not keep us from stopping
             self._current.checkpoint()
         self._current.close()
+
+    @contextlib.contextmanager
+    def _trusted(self) -> Iterator[None]:
+        """Turns what SQLite and the disk say into SpoolUnavailable, and remembers to look again."""
+        try:
+            self._recover()
+            yield
+        except (sqlite3.Error, OSError) as error:
+            self._suspect_after(error)
+            raise SpoolUnavailable(f"{self._directory} cannot be used: {error}") from error
+
+    def _remember_acked(self, meta: Meta) -> None:
+        try:
+            self._current.remember(meta)
+        except sqlite3.Error as error:
+            if not _is_full(error):
+                raise
+            # Deleting is what a full disk needs; the number itself comes again from the hub.
+            self._current.undo()
+            self._current.meta = meta
 
     def _recover(self) -> None:
         """After an error: believe only what can be read back."""
@@ -161,8 +183,9 @@ class SpoolFiles:
             raise SpoolUnavailable(f"{self._directory} failed a moment ago")
         self._failed_at = self._now()
         self._current.close()
-        self._close_reader()
-        self._current, self._sealed = open_files(self._directory)
+        self._sealed.close()
+        self._current, sealed = open_files(self._directory)
+        self._sealed = SealedFiles(sealed)
         # Frames whose fsync failed may be in memory only: written out anew, they are no hole under
         # the commits that follow.
         self._current.checkpoint()
@@ -171,7 +194,7 @@ class SpoolFiles:
 
     def _suspect_after(self, error: Exception) -> None:
         """A full disk refuses and harms nothing. After any other error, who knows what is there."""
-        self._suspect = getattr(error, "sqlite_errorname", "") != "SQLITE_FULL"
+        self._suspect = not _is_full(error)
         try:
             self._current.undo()
         except sqlite3.Error:
@@ -189,7 +212,7 @@ class SpoolFiles:
         old.checkpoint()
         gaps = old.gaps()
         while self._sealed and self.size + self._limits.rotate_bytes > self._limits.cap_bytes:
-            dropped = self._drop_oldest()
+            dropped = self._sealed.drop_oldest()
             if dropped.last > old.meta.acked:
                 gaps.append((max(dropped.first, old.meta.acked + 1), dropped.last, "cap"))
         self._current = SpoolFile.create(
@@ -204,30 +227,6 @@ class SpoolFiles:
         self._current.roll_out_log(self._limits.log_bytes)
         self._logged = 0
         self._sealed.append(Sealed(old.path, old.first, old.last, size, self._now()))
-
-    def _drop_oldest(self) -> Sealed:
-        self._close_reader()
-        oldest = self._sealed.pop(0)
-        unlink(oldest.path)
-        return oldest
-
-    def _file_after(self, after: int) -> SpoolFile:
-        """The file that holds what follows; a second connection only ever to a sealed file."""
-        sealed = next((file for file in self._sealed if file.last > after), None)
-        if sealed is None:
-            return self._current
-        if self._reader is None or self._reader.path != sealed.path:
-            self._close_reader()
-            try:
-                self._reader = SpoolFile.open(sealed.path)
-            except Damaged:
-                self._sealed.remove(sealed)
-                return self._file_after(after)
-        return self._reader
-
-    def _last_before_next(self, after: int) -> int:
-        """No row follows in the file that should hold it: the hole ends where that file ends."""
-        return next((file.last for file in self._sealed if file.last > after), self.last)
 
     def _reason(self, seq: int) -> str:
         for first, last, reason in self._current.gaps():
@@ -244,7 +243,6 @@ class SpoolFiles:
             yield from found.bodies
             after += len(found.bodies)
 
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+
+def _is_full(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import secrets
@@ -95,10 +94,9 @@ def _open_sealed(paths: list[Path], spool_id: str) -> list[Sealed]:
     sealed: list[Sealed] = []
     for path in paths:
         try:
-            file = SpoolFile.open(path)
+            file = SpoolFile.open_sealed(path)
         except Damaged as damage:
-            log.error("spool file %s is damaged (%s) and set aside as *.corrupt", path, damage)  # noqa: TRY400 - the cause is in the line
-            _set_aside(path)
+            set_aside(path, damage)
             continue
         file.close()
         if file.meta.spool_id != spool_id:
@@ -111,31 +109,30 @@ def _open_sealed(paths: list[Path], spool_id: str) -> list[Sealed]:
 
 def _restart(directory: Path, paths: list[Path], damage: Damaged) -> SpoolFile:
     """The newest file is damaged: its numbers may have been sent, so none may be given again."""
-    log.error(
-        "spool file %s is damaged (%s) and set aside as *.corrupt; a new spool begins",
-        paths[-1],
-        damage,
-    )
+    log.error("a new spool begins, as the newest file is damaged")
     acked = 0
-    intact: list[Path] = []
+    damages: dict[Path, Exception] = {paths[-1]: damage}
     for path in paths[:-1]:
-        with contextlib.suppress(Damaged):
+        try:
             file = SpoolFile.open(path)
-            file.close()
-            acked = max(acked, file.meta.acked)
-            intact.append(path)
+        except Damaged as found:
+            damages[path] = found
+            continue
+        file.close()
+        acked = max(acked, file.meta.acked)
     bodies = itertools.chain.from_iterable(salvage(path, acked) for path in paths)
     # incarnation 0: unknown, so the publisher takes the one after the stream's
     created = create_anew(path_of(directory, number_of(paths[-1]) + 1), "corrupt", 0, bodies, {})
     for path in paths:
-        if path in intact:
-            unlink(path)
+        if path in damages:
+            set_aside(path, damages[path])
         else:
-            _set_aside(path)
+            unlink(path)
     return created
 
 
-def _set_aside(path: Path) -> None:
+def set_aside(path: Path, cause: Exception) -> None:
+    log.error("spool file %s is damaged (%s) and set aside as *.corrupt", path, cause)
     for suffix in ("", "-wal"):
         file = path.with_name(path.name + suffix)
         if file.exists():

@@ -20,13 +20,15 @@ from adsum_collector.liveness import (
     VANISHED_MS,
     Entry,
     Known,
+    Work,
     news_of_absence,
     news_of_entry,
     news_of_processes,
+    news_of_work,
     read_entry,
 )
-from adsum_collector.processes import Process, ProcessTable
-from adsum_shared.signals import StatusReported
+from adsum_collector.processes import Process, ProcessTable, cpu_ms
+from adsum_shared.signals import MetaChanged, StatusReported
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class Watch:
     """adapt: for a registry file's content.
 
     watched: session id -> process, of all sessions that have not ended. now: ms of wall clock.
+    cpu: see `cpu_ms`.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Watch:
         watched: Callable[[], dict[str, Process]],
         table: ProcessTable,
         now: Callable[[], int],
+        cpu: Callable[[int], int | None] = cpu_ms,
     ) -> None:
         self._intake = intake
         self._directories = directories
@@ -62,12 +66,25 @@ class Watch:
         self._watched = watched
         self._table = table
         self._now = now
+        self._cpu = cpu
+        self._work: dict[Process, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}
         self._wake = asyncio.Event()
         self._exits: dict[Process, int] = {}
         self.counts: Counter[str] = Counter()
         self.files = 0
+
+    @property
+    def agent_version(self) -> str | None:
+        """What the agent that started last calls its version, if its registry says so."""
+        told = [
+            (known.entry.process.started, signal.version)
+            for known in self._known.values()
+            for signal in known.entry.signals
+            if isinstance(signal, MetaChanged) and signal.version
+        ]
+        return max(told)[1] if told else None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -99,6 +116,8 @@ class Watch:
         """True while a file is missing that may yet return."""
         present = set(self._list())
         self.files = len(present)
+        for path in self._stamps.keys() - present - self._known.keys():
+            del self._stamps[path]
         for path in sorted(present):
             await self._look_at(path)
         missing = False
@@ -166,8 +185,10 @@ class Watch:
         watched = self._watched()
         gone = {process for process in set(watched.values()) if not self._table.lives(process)}
         news = news_of_processes(watched, gone, self._now())
-        if news:
-            await self._intake.accept(news)
+        at_work, work = news_of_work(self._work, watched, self._cpu, self._now())
+        if news or at_work:
+            await self._intake.accept([*news, *at_work])
+        self._work = work
 
     def _await_exits(self) -> None:
         """Linux tells of a process's end at once; elsewhere the next look finds out."""

@@ -25,7 +25,7 @@ class DecodeError(ValueError):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Numbers that will never come. reason: `cap`, `corrupt`, `retention`, `rollback`."""
+    """Numbers that will never come. reason: `cap`, `copy`, `corrupt`, `retention`, `rollback`."""
 
     reason: str
 

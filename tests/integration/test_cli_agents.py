@@ -52,7 +52,7 @@ def test_the_table_fits_80_columns_with_who_needs_you_first(hub: StandIn, run: R
     assert (code, err, len(lines)) == (0, "", 5)
     assert all(len(line) <= 80 for line in lines)
     assert lines[1].startswith("▲ Needs permission: Bash")
-    assert lines[4] == "1 need you · 2 working · 0 delivered"
+    assert lines[4] == "1 needs you · 2 working · 0 delivered"
 
 
 def test_stale_hosts_are_named_and_make_it_partial(hub: StandIn, run: Run) -> None:

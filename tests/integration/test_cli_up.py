@@ -141,7 +141,7 @@ async def test_one_command_runs_everything_and_it_heals_when_each_part_is_killed
 ) -> None:
     up, printed = machine.up()
     assert f"http://127.0.0.1:{machine.hub_port}" in printed
-    assert "run `adsum hooks install`" in printed
+    assert "adsum hooks install`" in printed
     assert machine.post(**PROMPT, prompt="hello") == 200
     assert machine.post(**ASK) == 200
     await wait_until(waits(machine, "needs_permission"), timeout=15, interval=0.2)
@@ -243,6 +243,39 @@ async def test_hooks_are_in_the_settings_only_while_it_runs(machine: Machine) ->
     assert "puts them back" in machine.said
     machine.up()
     assert "/api/live/hook" in settings.read_text()
+
+
+async def test_while_it_is_stopped_the_status_says_that_hooks_are_out_on_purpose(
+    machine: Machine,
+) -> None:
+    up, _ = machine.up("--yes")
+    up.terminate()
+    up.wait(20)
+
+    status = machine.adsum("hooks", "status")
+
+    assert status.returncode == 0
+    assert "puts them back" in status.stdout
+
+
+async def test_the_port_of_the_running_collector_counts_whatever_this_shell_believes(
+    machine: Machine,
+) -> None:
+    machine.up("--yes")
+
+    status = machine.adsum("hooks", "status", ADSUM_COLLECTOR_PORT="47892")
+
+    assert status.returncode == 0, status.stdout
+    assert f"port {machine.collector_port}" in status.stdout
+
+
+async def test_installing_while_no_collector_runs_says_what_that_looks_like(
+    machine: Machine,
+) -> None:
+    installed = machine.adsum("hooks", "install")
+
+    assert installed.returncode == 0
+    assert "red line" in installed.stderr
 
 
 async def test_hooks_removed_by_hand_while_it_is_down_stay_out(machine: Machine) -> None:

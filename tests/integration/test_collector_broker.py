@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,16 @@ import httpx
 import pytest
 import redis.asyncio
 
-from adsum_collector.inbox import Inbox, StreamMovedError
+from adsum_collector.errors import StreamMovedError
+from adsum_collector.inbox import Inbox
+from adsum_collector.publisher import Publisher
 from adsum_collector.resume import EntryId
+from adsum_collector.spool import Spool
+from adsum_collector.spool_repair import Limits
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis
+from adsum_shared.signals import Alive, encode_signal
 from tests.brokers import Broker
 from tests.collectors import CollectorProcess, applied_notes, batches
 from tests.proxies import proxy_to
@@ -295,6 +302,98 @@ async def test_a_copy_of_a_machine_is_told_and_both_go_on(
         twin.kill()
 
 
+class Twin:
+    """A collector's spool and publisher on one of several copies of a disk."""
+
+    def __init__(self, spool: Spool, url: str, nonce: str) -> None:
+        self.spool = spool
+        self.publisher = Publisher(
+            spool,
+            url,
+            "copied",
+            nonce=nonce,
+            beat=lambda sent, stopping: Beat(
+                "copied", "l", 0, nonce, spool.spool_id, sent=sent, stopping=stopping
+            ),
+            now=time.time,
+        )
+        self._running: asyncio.Task[None] | None = None
+
+    async def say(self, note: str) -> None:
+        await self.spool.append([encode_signal(Alive(session_id="s", at=1, seen=1, note=note))])
+
+    def start(self) -> None:
+        self._running = asyncio.create_task(self.publisher.run())
+
+    async def all_sent(self) -> None:
+        def sent() -> bool:
+            return self.publisher.sent == self.spool.last_seq and self.publisher.sent > 0
+
+        await wait_until(sent, timeout=20)
+
+    async def stop(self) -> None:
+        self.publisher.drain()
+        if self._running:
+            await self._running
+        await self.spool.close()
+
+
+@pytest.fixture
+async def twins(tmp_path: Path, redis_url: str) -> AsyncIterator[tuple[Twin, Twin]]:
+    """Two collectors that start from copies of one disk, from which one signal was sent."""
+    first = Twin(await Spool.open(tmp_path / "a", Limits(min_free_bytes=0)), redis_url, "before")
+    await first.say("common")
+    first.start()
+    await first.all_sent()
+    await first.stop()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    pair = [
+        Twin(await Spool.open(tmp_path / name, Limits(min_free_bytes=0)), redis_url, name)
+        for name in ("a", "b")
+    ]
+    yield pair[0], pair[1]
+    for twin in pair:
+        await twin.stop()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["both connected", "one connects later"])
+async def test_two_copies_of_one_disk_lose_no_signal_and_say_that_they_are_two(
+    twins: tuple[Twin, Twin], client: redis.asyncio.Redis, late: bool
+) -> None:
+    one, other = twins
+    other.start()
+    if not late:
+        one.start()
+        await one.all_sent()
+    await other.say("of the other")
+    await other.all_sent()
+    await one.say("of the one")  # under the very same number
+    if late:
+        one.start()
+
+    async def told() -> bool:
+        return {"common", "of the one", "of the other"} <= set(
+            await applied_notes(client, "copied")
+        )
+
+    await wait_until(told, timeout=20)
+    assert "this looks like a copy" in (one.publisher.problem or "")
+    assert one.spool.spool_id != other.spool.spool_id
+
+
+async def test_a_restart_on_the_same_disk_takes_its_own_entry_for_its_own(
+    twins: tuple[Twin, Twin], client: redis.asyncio.Redis
+) -> None:
+    one, _ = twins
+    spool_id = one.spool.spool_id
+    one.start()
+    await one.say("goes on")
+    await one.all_sent()
+
+    assert (one.spool.spool_id, one.publisher.problem) == (spool_id, None)
+    assert await applied_notes(client, "copied") == ["common", "goes on"]
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -361,11 +460,13 @@ async def test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is(
     client: redis.asyncio.Redis,
 ) -> None:
     inbox = Inbox(client, "h")
-    await inbox.add(EntryId(3, 7), {b"v": b"1"})
+    await inbox.add(EntryId(3, 7), {b"n": b"ours"})
 
-    await inbox.add(EntryId(3, 7), {b"v": b"1"})
-    with pytest.raises(StreamMovedError, match="another collector"):
-        await inbox.add(EntryId(3, 5), {b"v": b"1"})
+    await inbox.add(EntryId(3, 7), {b"n": b"ours"})
+    with pytest.raises(StreamMovedError, match="looks like a copy"):
+        await inbox.add(EntryId(3, 5), {b"n": b"ours"})
+    with pytest.raises(StreamMovedError):
+        await inbox.add(EntryId(3, 7), {b"n": b"a copy's"})
 
     assert await client.xlen(streams.inbox("h")) == 1
     assert await inbox.head() == EntryId(3, 7)

@@ -17,6 +17,7 @@ import httpx
 import psutil
 import pytest
 
+from adsum_collector.door import MOST_CONNECTIONS
 from adsum_collector.sockets import passed_sockets
 from tests.collectors import CollectorProcess
 from tests.support import wait_until
@@ -83,7 +84,7 @@ def test_a_port_that_another_program_has(collector: CollectorProcess) -> None:
 def test_a_wrong_redis_url_is_explained_without_its_password(tmp_path: Path, url: str) -> None:
     text = refusal(CollectorProcess(tmp_path / "state", url))
 
-    assert "ADSUM_REDIS_URL is no Redis URL" in text
+    assert "is no Redis URL" in text
     assert "redis://host:6379" in text
     assert "s3cret" not in text
 
@@ -167,6 +168,27 @@ async def test_large_and_broken_bodies_over_real_connections(collector: Collecto
 
     assert [reply.status_code for reply in replies] == [413, 200, 400, 400]
     assert collector.ready()["hooks"] == {"accepted": 1, "refused": {"413": 1, "400": 2}}
+
+
+async def test_idle_connections_keep_no_hook_out_and_are_bounded(
+    collector: CollectorProcess,
+) -> None:
+    collector.start()
+    silent = [
+        socket.create_connection(("127.0.0.1", collector.port))
+        for _ in range(MOST_CONNECTIONS + 10)
+    ]
+    silent[-1].sendall(b"POST /api/live/hook HTTP/1.1\r\n")  # and half of a request is no request
+    try:
+        async with httpx.AsyncClient() as web:
+            for number in range(1, 4):
+                assert await collector.post(web, "gets through") == number
+        held = psutil.Process(collector.pid).net_connections("tcp")
+        established = [each for each in held if each.status == psutil.CONN_ESTABLISHED]
+        assert len(established) <= MOST_CONNECTIONS
+    finally:
+        for each in silent:
+            each.close()
 
 
 async def test_hooks_that_come_while_it_restarts_wait_at_a_socket_that_stays_open(

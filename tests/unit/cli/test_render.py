@@ -113,7 +113,7 @@ def test_ages(ms: int, short: str) -> None:
 def test_counts_leave_offline_hosts_out_and_name_them() -> None:
     views = [view(), view(group=Group.AUTONOMOUS), view(reachability="offline")]
     line = counts_line(views, [host("desk", "offline"), host()], NOW).plain
-    assert line == "1 need you · 1 working · 0 delivered · desk offline, last seen 4m ago"
+    assert line == "1 needs you · 1 working · 0 delivered · desk offline, last seen 4m ago"
 
 
 def test_hosts_say_what_is_wrong_with_them() -> None:

@@ -260,6 +260,7 @@ def test_a_backup_is_kept_beside_the_file_and_only_a_few(
         remove_hooks(path, state)
         install_hooks(path, state, target, NEW)
     assert len(list(path.parent.glob("settings.json.adsum-backup-*"))) == 3
+    assert first.backup.read_bytes() == b'{"a": 1}', "the first is kept"
     assert list(path.parent.glob("*.tmp")) == []
 
 

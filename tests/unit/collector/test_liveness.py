@@ -5,15 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from adsum_collector.liveness import (
+    CPU_INTERVAL_MS,
     Entry,
     Known,
+    Work,
     news_of_absence,
     news_of_entry,
     news_of_processes,
+    news_of_work,
     read_entry,
 )
 from adsum_collector.processes import Process, ProcessTable, state_changes, watched
 from adsum_shared.signals import (
+    Alive,
     AnySignal,
     MetaChanged,
     ProcessGone,
@@ -167,3 +171,35 @@ def test_a_start_measured_twice_is_told_the_same_way() -> None:
     del starts[100]
     assert table.started_of(100) is None
     assert not table.lives(Process(100, START + 60_000))
+
+
+def test_a_process_that_works_gives_a_sign_of_life_for_each_of_its_sessions() -> None:
+    watching, known = {"s1": AGENT, "s2": AGENT}, {AGENT: Work(START, 1000)}
+    now = START + CPU_INTERVAL_MS
+
+    news, work = news_of_work(known, watching, lambda _pid: 1300, now)
+
+    assert sorted(signal.session_id for signal in news) == ["s1", "s2"]
+    assert news[0] == Alive(
+        session_id=news[0].session_id, at=now, seen=now, source="process", event="cpu"
+    )
+    assert work == {AGENT: Work(now, 1300)}
+
+
+def test_a_process_that_hangs_gives_none() -> None:
+    known = {AGENT: Work(START, 1000)}
+
+    assert news_of_work(known, {"s1": AGENT}, lambda _pid: 1299, START + CPU_INTERVAL_MS)[0] == []
+    assert news_of_work({}, {"s1": AGENT}, lambda _pid: 9000, START)[0] == []  # the first look
+    assert news_of_work(known, {"s1": AGENT}, lambda _pid: 9000, START - 1)[0] == []
+    assert news_of_work(known, {"s1": AGENT}, lambda _pid: None, START * 2) == ([], {})
+    assert news_of_work(known, {}, lambda _pid: 9000, START * 2) == ([], {})
+
+
+def test_work_is_measured_no_more_often_than_it_is_told() -> None:
+    known = {AGENT: Work(START, 1000)}
+
+    def never(_pid: int) -> int:
+        raise AssertionError("measured too early")
+
+    assert news_of_work(known, {"s1": AGENT}, never, START + CPU_INTERVAL_MS - 1) == ([], known)

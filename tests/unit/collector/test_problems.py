@@ -14,21 +14,8 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from adsum_collector.problems import address_of, describe
+from adsum_collector.problems import describe
 from adsum_shared.connect import BrokerTooOldError, require_recent
-
-
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("redis://host", "redis://host:6379"),
-        ("redis://user:s3cret@host:7000/1", "redis://host:7000"),
-        ("rediss://:s3cret@h:1?x=y", "rediss://h:1"),
-        ("unix:///run/broker.sock?db=0", "unix:/run/broker.sock"),
-    ],
-)
-def test_an_address_holds_no_secret(url: str, address: str) -> None:
-    assert address_of(url) == address
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from adsum_collector.inbox import Inbox
 from adsum_collector.publisher import Publisher
 from adsum_collector.resume import EntryId
 from adsum_collector.spool import Spool
+from adsum_collector.spool_files import Missing, Rows
 from adsum_collector.spool_repair import Limits
 from adsum_shared.beat import Beat
 from tests.support import wait_until
@@ -27,6 +29,8 @@ class FakeInbox(Inbox):
         self.beats: list[bytes] = []
         self.last: EntryId | None = None
         self.replay: bytes | None = None
+        self.told: list[Mapping[bytes, bytes]] = []
+        self.stored = 0
         self.latency = latency
 
     async def require_recent(self) -> None:
@@ -42,11 +46,12 @@ class FakeInbox(Inbox):
         return 0
 
     async def look(self, spool_id: str) -> tuple[bytes | None, int]:
-        return self.replay, 0
+        return self.replay, self.stored
 
     async def add(self, entry: EntryId, fields: Mapping[bytes, bytes]) -> None:
         await asyncio.sleep(self.latency)
         self.last = entry
+        self.told.append(fields)
         self.batches.append(int(fields[b"l"]) - int(fields[b"f"]) + 1)
 
     async def beat(self, beat: bytes) -> None:
@@ -170,3 +175,57 @@ async def test_one_request_to_replay_is_answered_once(bench: Bench) -> None:
     assert bench.inbox.batches == [3, 2]
     bench.publisher.drain()
     await running
+
+
+@pytest.mark.parametrize("step", ["rows", "remember"], ids=["a read", "a new incarnation"])
+async def test_a_disk_that_fails_is_a_visible_problem_and_publishing_goes_on_after_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    await bench.spool.append([b"{}"])
+    bench.spool._forget_recent()
+    failing = bench.spool._files._current
+
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(failing, step, fail)
+    running = asyncio.create_task(bench.publisher.run())
+
+    await bench.sent(1)  # once its file was opened anew
+
+    assert "The spool fails" in caplog.text
+    assert "disk I/O error" in caplog.text
+    assert bench.publisher.problem is None
+    bench.publisher.drain()
+    await running
+    assert bench.inbox.batches == [1]
+
+
+async def test_what_was_read_of_another_spool_is_not_sent_under_the_old_id(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.spool.append([b"{}"])
+    read, old = bench.spool.read, bench.spool.spool_id
+
+    async def read_late(after: int, limit: int, limit_bytes: int) -> Rows | Missing | None:
+        if bench.spool.spool_id == old:
+            await bench.spool.begin_anew("corrupt", 0)
+        return await read(after, limit, limit_bytes)
+
+    monkeypatch.setattr(bench.spool, "read", read_late)
+    bench.publisher.drain()
+    await bench.publisher.run()
+
+    assert {about[b"sp"] for about in bench.inbox.told} == {bench.spool.spool_id.encode()}
+
+
+async def test_what_hubs_have_of_a_copy_confirms_nothing_that_we_have_not_sent(
+    bench: Bench,
+) -> None:
+    await bench.spool.append([b"{}"] * 3)
+    bench.publisher._spool_id, bench.publisher.sent = bench.spool.spool_id, 2
+    bench.inbox.stored = 3
+
+    await bench.publisher._look(bench.inbox)
+
+    assert bench.spool.acked == 2

@@ -10,7 +10,6 @@ import pytest
 from adsum_collector.agents.claude_code import (
     RegistryError,
     decode_registry,
-    signal_from_registry,
     signals_from_registry,
 )
 from adsum_shared import signals as s
@@ -37,8 +36,13 @@ def raw(**changes: Any) -> bytes:
     return json.dumps({**ENTRY, **changes}).encode()
 
 
+def status(content: bytes) -> s.StatusReported:
+    found = signals_from_registry(content, SEEN)
+    return next(signal for signal in found if isinstance(signal, s.StatusReported))
+
+
 def test_its_status_bears_its_own_stamp() -> None:
-    assert signal_from_registry(raw(), SEEN) == s.StatusReported(
+    assert status(raw()) == s.StatusReported(
         session_id="S",
         at=1_795_303_644_367,
         seen=SEEN,
@@ -52,22 +56,17 @@ def test_its_status_bears_its_own_stamp() -> None:
 
 def test_the_entry_of_an_old_cli_has_no_status() -> None:
     old = {key: ENTRY[key] for key in ("pid", "sessionId", "cwd", "startedAt")}
-    found = signal_from_registry(json.dumps(old).encode(), SEEN)
+    found = status(json.dumps(old).encode())
 
-    assert found is not None
     assert (found.status, found.at) == (None, 1_795_303_642_627)
 
 
 def test_a_stamp_from_the_future_counts_as_now() -> None:
-    found = signal_from_registry(raw(statusUpdatedAt=SEEN + 60_000), SEEN)
-
-    assert found is not None
-    assert found.at == SEEN
+    assert status(raw(statusUpdatedAt=SEEN + 60_000)).at == SEEN
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"sessionId": 3}', b"\xff"])
-def test_what_is_no_entry_is_refused_or_ignored(content: bytes) -> None:
-    assert signal_from_registry(content, SEEN) is None
+def test_what_is_no_entry_is_refused(content: bytes) -> None:
     with pytest.raises(RegistryError):
         signals_from_registry(content, SEEN)
 

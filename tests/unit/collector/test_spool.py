@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import adsum_collector.spool as spool_module
+import adsum_collector.spool_files as spool_files_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.spool import Spool
-from adsum_collector.spool_files import Rows
+from adsum_collector.spool_file import Append
+from adsum_collector.spool_files import Missing, Rows
 from adsum_collector.spool_repair import Limits
 from tests.support import wait_until
 
@@ -179,3 +182,70 @@ async def test_a_full_disk_is_a_refusal_and_freed_space_ends_it(small_disk: Smal
     assert await spool.append([b"again"]) == len(accepted) + 1
     assert spool.problem is None
     await spool.close()
+
+
+async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_ones_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    spool = await Spool.open(tmp_path / "spool", ROOMY, lambda: clock[0])
+    for at in range(5):
+        await spool.append([b"old%d" % at])
+    await spool.acknowledge(5)
+    old, current = spool.spool_id, spool._files._current
+
+    def fail(_appends: object) -> list[int]:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def full(*_: object) -> None:
+        raise SpoolUnavailable("3 MB are free")
+
+    monkeypatch.setattr(current, "insert", fail)
+    with pytest.raises(SpoolUnavailable, match="I/O"):
+        await spool.append([b"lost"])
+    current.close()
+    current.path.write_bytes(b"garbage" * 1000)
+    current.path.with_name(f"{current.path.name}-wal").unlink(missing_ok=True)
+    clock[0] += 5
+    with monkeypatch.context() as little_space:
+        little_space.setattr(spool_files_module, "require_space", full)
+        with pytest.raises(SpoolUnavailable, match="3 MB"):
+            await spool.append([b"lost"])  # found the damage and began anew before it failed
+    clock[0] += 5
+    for at in range(6):
+        assert await spool.append([b"new%d" % at]) == at + 2
+
+    assert spool.spool_id != old
+    assert await spool.read(0, 100, 1 << 20) == Missing(1, 1, "corrupt")
+    assert await bodies(spool, 1) == [b"new%d" % at for at in range(6)]
+    await spool.close()
+
+
+async def test_a_commit_that_has_not_settled_is_never_read_as_no_rows(spool: Spool) -> None:
+    await spool.append([b"a"])
+    spool._files.commit([Append([b"b"])])  # as the thread has done it, before the loop knows
+
+    await spool.acknowledge(1)
+    assert spool.last_seq == 1
+    assert await spool.read(1, 10, 100) is None
+
+    spool.last_seq = 2
+    assert await spool.read(1, 10, 100) == Rows(2, [b"b"])
+
+
+async def test_a_commit_that_settles_after_a_new_beginning_leaves_nothing_in_memory(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "SLOW_COMMIT_S", -1.0)  # in the thread, in this order
+    await spool.append([b"a"])
+    await spool.acknowledge(1)
+
+    append = asyncio.create_task(spool.append([b"b"]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await spool.begin_anew("rollback", 3)
+    await append
+
+    assert await bodies(spool, 1) == [b"b"]
+    assert await spool.append([b"c"]) == 3
+    assert await bodies(spool, 1) == [b"b", b"c"]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import adsum_collector.spool_file as spool_file_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.spool_file import Append
 from adsum_collector.spool_files import Missing, Rows, SpoolFiles
@@ -370,3 +371,86 @@ def test_whatever_happens_every_number_is_a_row_or_in_a_gap(
     assert not rows.keys() & missing
     lost = {s for gap in gaps if gap.reason != "cap" for s in range(gap.first, gap.last + 1)}
     assert all(seq <= acked for seq in lost)
+
+
+def test_only_the_newest_file_is_read_through(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = SpoolFiles(tmp_path, SMALL, clock)
+    fill(files, 25)
+    files.close()
+    asked: list[str] = []
+    connect = spool_file_module.connect
+
+    def listening(path: Path) -> sqlite3.Connection:
+        db = connect(path)
+        db.set_trace_callback(lambda statement: asked.append(f"{path.name} {statement}"))
+        return db
+
+    monkeypatch.setattr(spool_file_module, "connect", listening)
+    again = SpoolFiles(tmp_path, SMALL, clock)
+    read_all(again)
+
+    slow = [line for line in asked if "quick_check" in line or "sum(" in line]
+    assert {line.split()[0] for line in slow} == {"spool-000003.db"}
+    assert not any("min(seq), max(seq)" in line for line in asked)  # SQLite scans for both at once
+    again.close()
+
+
+def test_damage_inside_a_full_file_shows_when_it_is_read_and_leaves_a_gap(
+    tmp_path: Path, clock: Clock
+) -> None:
+    files = SpoolFiles(tmp_path, SMALL, clock)
+    fill(files, 25)
+    old = files.meta.spool_id
+    files.close()
+    full = tmp_path / "spool-000001.db"
+    raw = bytearray(full.read_bytes())
+    found = raw.index(b"000005....")
+    page = found // 4096 * 4096
+    raw[page : page + 4096] = b"\xff" * 4096
+    full.write_bytes(raw)
+
+    again = SpoolFiles(tmp_path, SMALL, clock)
+    rows, gaps = read_all(again)
+
+    assert again.meta.spool_id == old
+    assert [gap.reason for gap in gaps] == ["corrupt"]
+    assert sorted([*rows, *range(gaps[0].first, gaps[0].last + 1)]) == list(range(1, 26))
+    assert (tmp_path / "spool-000001.db.corrupt").exists()
+    assert put(again, b"goes on") == 26
+    again.close()
+
+
+@pytest.mark.parametrize("step", ["read", "acknowledge", "set_incarnation", "begin_anew"])
+def test_an_input_output_error_outside_a_commit_is_a_refusal_and_then_it_is_read_back(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    files = SpoolFiles(tmp_path, SMALL, clock)
+    put(files, b"a")
+
+    def fail(*_: object) -> None:
+        files._current._db.execute("BEGIN IMMEDIATE")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def take() -> None:
+        match step:
+            case "read":
+                files.read(0, 9, 999)
+            case "acknowledge":
+                files.acknowledge(1)
+            case "set_incarnation":
+                files.set_incarnation(3)
+            case _:
+                files.begin_anew("rollback", 3)
+
+    for name in ("rows", "remember"):
+        monkeypatch.setattr(files._current, name, fail)
+    with pytest.raises(SpoolUnavailable, match="disk I/O error"):
+        take()
+    assert not files._current._db.in_transaction
+
+    take()
+    put(files, b"b")
+    assert list(read_all(files)[0].values()) == [b"a", b"b"]
+    files.close()

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -14,14 +15,24 @@ from typing import Any
 
 import pytest
 
+import adsum_collector.liveness as liveness_module
 import adsum_collector.watch as watch_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
-from adsum_collector.processes import ProcessTable, look_up, watched
+from adsum_collector.liveness import Entry, Known
+from adsum_collector.processes import Process, ProcessTable, look_up, watched
 from adsum_collector.spool import Spool
 from adsum_collector.spool_repair import Limits
 from adsum_collector.watch import Watch
-from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded, StatusReported
+from adsum_shared.signals import (
+    Alive,
+    AnySignal,
+    MetaChanged,
+    ProcessGone,
+    ProcessSeen,
+    SessionEnded,
+    StatusReported,
+)
 from tests.collectors import adapt_registry
 from tests.support import wait_until
 
@@ -243,3 +254,53 @@ async def test_a_directory_that_appears_later_is_found(
     rig.write(agent.pid, status="busy")
 
     await wait_until(lambda: rig.intake.of(StatusReported))
+
+
+async def test_an_agent_that_computes_is_alive_and_one_that_sleeps_is_silent(
+    rig: Rig, agent: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness_module, "CPU_INTERVAL_MS", 50)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        rig.write(agent.pid, "asleep")
+        rig.write(busy.pid, "at work")
+        try:
+            await rig.watch.look()
+
+            async def told() -> list[Any]:
+                await rig.watch.look()
+                return rig.intake.of(Alive)
+
+            (alive, *_) = await wait_until(told)
+        finally:
+            busy.kill()
+
+    assert (alive.source, alive.event) == ("process", "cpu")
+    assert {signal.session_id for signal in rig.intake.of(Alive)} == {"at work"}
+
+
+async def test_an_unreadable_file_that_is_gone_is_forgotten(rig: Rig) -> None:
+    rig.directory.mkdir(parents=True)
+    file = rig.directory / "1.json"
+    file.write_text("{")
+    await rig.watch.look()
+    assert file in rig.watch._stamps
+
+    file.unlink()
+    await rig.watch.look()
+
+    assert rig.watch._stamps == {}
+
+
+async def test_the_version_is_that_of_the_agent_that_started_last(rig: Rig) -> None:
+    def known(started: int, version: str | None) -> Known:
+        meta = MetaChanged(session_id="s", at=1, seen=1, version=version)
+        return Known(Entry("s", Process(1, started), (meta,)))
+
+    assert rig.watch.agent_version is None
+    rig.watch._known = {
+        Path("1.json"): known(5, "2.1.330"),
+        Path("2.json"): known(9, "2.1.331"),
+        Path("3.json"): known(10, None),
+    }
+
+    assert rig.watch.agent_version == "2.1.331"

@@ -6,7 +6,6 @@ from adsum_collector.agents.claude_code.registry import (
     RegistryEntry,
     RegistryError,
     decode_registry,
-    signal_from_registry,
     signals_from_registry,
 )
 
@@ -17,7 +16,6 @@ __all__ = [
     "RegistryError",
     "decode_hook",
     "decode_registry",
-    "signal_from_registry",
     "signals_from_hook",
     "signals_from_registry",
 ]

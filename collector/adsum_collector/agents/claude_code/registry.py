@@ -71,15 +71,6 @@ def _number(content: Mapping[str, Any], name: str) -> int:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
-def signal_from_registry(content: bytes | Mapping[str, Any], seen: int) -> s.StatusReported | None:
-    """The entry's status; None for what is no entry. seen: ms of the host's wall clock."""
-    try:
-        entry = decode_registry(content)
-    except RegistryError:
-        return None
-    return status_of(entry, seen)
-
-
 def status_of(entry: RegistryEntry, seen: int, *, inherited: bool = False) -> s.StatusReported:
     status = None if inherited else entry.status
     return s.StatusReported(
