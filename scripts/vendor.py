@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, not part of a package
 """Third-party files of the dashboard: fetch them by npm, or prove offline that nothing changed.
 
     vendor.py --check     every file is there, unaltered, and no other; reads nothing but the disk
