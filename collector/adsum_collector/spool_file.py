@@ -195,9 +195,6 @@ class SpoolFile:
         self._db.execute("COMMIT")
         self.meta = meta
 
-    def add_gap(self, first: int, last: int, reason: str) -> None:
-        self._db.execute("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?)", (first, last, reason))
-
     def gaps(self) -> list[tuple[int, int, str]]:
         return self._db.execute("SELECT first, last, reason FROM gaps ORDER BY first").fetchall()
 

@@ -180,14 +180,6 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
         return self._meta("version")
 
     @property
-    def transcript(self) -> str | None:
-        return self._meta("transcript")
-
-    @property
-    def terminal(self) -> str | None:
-        return self._meta("terminal")
-
-    @property
     def pid(self) -> int | None:
         return self.process.pid if self.process else None
 
