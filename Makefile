@@ -27,12 +27,14 @@ test: .venv/.dev-stamp ## Everything CI runs: check, then all tests with coverag
 	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'
 	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }
 
-check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored assets
+check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored assets, the score of the states
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	@if [ -f scripts/vendor.py ]; then $(BIN)/python scripts/vendor.py --check; fi
+	@sh scripts/check-web
+	$(BIN)/python -m bench.accuracy tests/data/traces --floor bench/score.json
 
 unit: .venv/.dev-stamp ## Only the quick tests, which need no server and no browser
 	$(BIN)/pytest -q tests/unit $(ARGS)

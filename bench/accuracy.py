@@ -1,9 +1,11 @@
-"""Replays traces of the real CLI through adapter, fold and resolve, and scores the result.
+"""Replays recorded scenarios of the real CLI through adapter, fold and resolve, and scores them.
 
-    python -m bench.accuracy TRACES_DIR [--witness hooks,registry,process] [--without Stop,…] [-v]
+    python -m bench.accuracy TRACES_DIR [--witness hooks,transcript,…] [--without Stop,…] [-v]
+    python -m bench.accuracy TRACES_DIR --timeline OUT.jsonl
+    python -m bench.accuracy TRACES_DIR --floor bench/score.json [--accept]
 
-Time is simulated: signals are folded when they arrived, deadlines fire between them. The score's
-definition stands in the traces' README; `settled` and `time-weighted` are its main figures.
+Time is simulated: signals are folded when they arrived, deadlines fire between them. Without
+`--witness` it prints one line per set of witnesses, each with its ceiling; bench/score.py defines both.
 """
 
 from __future__ import annotations
@@ -12,188 +14,212 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import msgspec
-
-from bench.replay import WITNESSES, Change, Label, Trace, arrivals, load, state_at, timelines
-
-
-class Score(msgspec.Struct):
-    settled: int = 0
-    segments: int = 0
-    ended: int = 0
-    ended_segments: int = 0
-    right_ms: int = 0
-    scored_ms: int = 0
-    false_ms: int = 0
-    missed_ms: int = 0
-    flickers: int = 0
-    delays: list[int] = []
-    misses: list[str] = []
-
-    @property
-    def settled_share(self) -> float:
-        return self.settled / self.segments if self.segments else 1.0
-
-    @property
-    def weighted_share(self) -> float:
-        return self.right_ms / self.scored_ms if self.scored_ms else 1.0
+from bench import floor
+from bench.misses import explained
+from bench.replay import WITNESSES, Arrival, arrivals, heard, timelines
+from bench.score import Miss, Score, percentile, score
+from bench.traces import NoTracesError, Trace, load_all
 
 
-def score(trace: Trace, lines: dict[str, list[Change]], total: Score) -> None:
-    for session in {label.session_id for label in trace.labels}:
-        labels = [label for label in trace.labels if label.session_id == session]
-        line = lines.get(session, [])
-        for label in labels:
-            if label.group is not None:
-                _settle(trace, label, labels, line, total)
-                _delay(label, line, total)
-        _weigh(labels, line, total)
-        total.flickers += _flickers(labels, line)
+class Way(NamedTuple):
+    """A set of witnesses. as_installed: only hooks that our installer subscribes to."""
+
+    witnesses: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    as_installed: bool = False
 
 
-def _settle(
-    trace: Trace, label: Label, labels: list[Label], line: list[Change], total: Score
-) -> None:
-    if label.to_ms - label.from_ms < 250:
-        return
-    at = label.to_ms - 20
-    right = label.right(state_at(line, at)) or _early(label, labels, line, at)
-    if label.states == ["session_ended"]:
-        total.ended_segments += 1
-        total.ended += right
-    else:
-        total.segments += 1
-        total.settled += right
-    if not right:
-        shown = state_at(line, at)
-        got = f"{shown.state} ({shown.source})" if shown else "nothing"
-        want = f"{label.group} {label.states or ''}".strip()
-        total.misses.append(
-            f"{trace.name} {label.from_ms}-{label.to_ms} {label.why}: want {want}, got {got};"
-            f" known to {', '.join(label.known_to) or 'nobody'}"
-        )
+#: Labels rest on the registry, so only the ways without it are independent of them.
+WAYS = {
+    "all": Way(WITNESSES),
+    "all, as installed": Way(WITNESSES, as_installed=True),
+    "hooks + transcript": Way(("hooks", "transcript")),
+    "hooks + transcript, as installed": Way(("hooks", "transcript"), as_installed=True),
+    "hooks": Way(("hooks",)),
+    "transcript": Way(("transcript",)),
+}
+
+AS_INSTALLED = ", as installed"
+
+Told = list[tuple[Trace, list[Arrival]]]
 
 
-def _early(label: Label, labels: list[Label], line: list[Change], at: int) -> bool:
-    """The registry is written up to 0.5 s late: a change towards what is right next is no miss."""
-    shown = state_at(line, at)
-    if shown is None or shown.t_ms < label.to_ms - 500:
-        return False
-    return any(
-        later.group is None or later.right(shown)
-        for later in labels
-        if label.to_ms <= later.from_ms <= shown.t_ms + 500
-    )
+def read(folder: Path) -> Told:
+    """Every scenario and what its witnesses said. Raises NoTracesError."""
+    return [(trace, arrivals(trace)) for trace in load_all(folder)]
 
 
-def _weigh(labels: list[Label], line: list[Change], total: Score) -> None:
-    edges = sorted({edge for label in labels for edge in (label.from_ms, label.to_ms)})
-    for label in labels:
-        if label.group is None:
-            continue
-        cuts = sorted(
-            {change.t_ms for change in line} | {e + d for e in edges for d in (-500, 500)}
-        )
-        points = [
-            label.from_ms,
-            *(cut for cut in cuts if label.from_ms < cut < label.to_ms),
-            label.to_ms,
-        ]
-        for start, stop in pairwise(points):
-            middle = (start + stop) / 2
-            if any(abs(middle - edge) < 500 for edge in edges):
-                continue
-            shown = state_at(line, middle)
-            total.scored_ms += stop - start
-            total.right_ms += (stop - start) * label.right(shown)
-            needs = shown is not None and shown.group == "needs_you"
-            total.false_ms += (stop - start) * (needs and label.group != "needs_you")
-            total.missed_ms += (stop - start) * (not needs and label.group == "needs_you")
-
-
-def _delay(label: Label, line: list[Change], total: Score) -> None:
-    if label.right(state_at(line, label.from_ms)):
-        total.delays.append(0)
-        return
-    for change in line:
-        if label.from_ms < change.t_ms < label.to_ms and label.right(change):
-            total.delays.append(change.t_ms - label.from_ms)
-            return
-
-
-def _flickers(labels: list[Label], line: list[Change]) -> int:
-    """Changes of group undone within a second that no label shows."""
-    count = 0
-    for one, two, three in zip(line, line[1:], line[2:], strict=False):
-        undone = one.group == three.group != two.group and three.t_ms - two.t_ms < 1_000
-        shown = any(
-            label.group in (two.group, None)
-            and label.from_ms - 500 <= three.t_ms
-            and label.to_ms + 500 >= two.t_ms
-            for label in labels
-        )
-        count += undone and not shown
-    return count
-
-
-def run(folder: Path, witnesses: Iterable[str], without: Iterable[str] = ()) -> Score:
+def run(told: Told, way: Way) -> Score:
     total = Score()
-    for meta in sorted(folder.glob("*/meta.json")):
-        trace = load(meta.parent)
-        score(trace, timelines(trace, arrivals(trace, witnesses, without)), total)
+    for trace, found in told:
+        listened = heard(found, way.witnesses, way.without, as_installed=way.as_installed)
+        score(trace, timelines(trace, listened), total, way.witnesses)
     return total
 
 
-def percentile(values: list[int], share: float) -> int:
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else 0
+def figures(total: Score) -> dict[str, Any]:
+    """The score as plain numbers, for --json and for the floor."""
+    return {
+        "settled": total.settled,
+        "segments": total.segments,
+        "settled_percent": round(100 * total.settled_share, 2),
+        "settled_ceiling_percent": round(100 * total.settled_ceiling, 2),
+        "ended": total.ended,
+        "ended_segments": total.ended_segments,
+        "time_weighted_percent": round(100 * total.weighted_share, 2),
+        "time_weighted_ceiling_percent": round(100 * total.weighted_ceiling, 2),
+        "false_needs_you_s": round(total.false_ms / 1000, 1),
+        "missed_needs_you_s": round(total.missed_ms / 1000, 1),
+        "flickers": total.flickers,
+        "delay_p50_ms": percentile(total.delays, 0.5),
+        "delay_p99_ms": percentile(total.delays, 0.99),
+    }
+
+
+HEADINGS = (
+    *("witnesses", "settled", "at most", "ended", "time", "at most"),
+    *("false s", "missed s", "flickers", "p50 ms", "p99 ms"),
+)
+
+
+def row(name: str, total: Score) -> tuple[str, ...]:
+    found = figures(total)
+    return (
+        name,
+        f"{total.settled}/{total.segments} {total.settled_share:.1%}",
+        f"{total.reachable}/{total.segments} {total.settled_ceiling:.1%}",
+        f"{total.ended}/{total.ended_segments}",
+        f"{total.weighted_share:.1%}",
+        f"{total.weighted_ceiling:.1%}",
+        f"{found['false_needs_you_s']}",
+        f"{found['missed_needs_you_s']}",
+        f"{total.flickers}",
+        f"{found['delay_p50_ms']}",
+        f"{found['delay_p99_ms']}",
+    )
+
+
+def table(scores: dict[str, Score]) -> str:
+    rows = [HEADINGS, *(row(name, total) for name, total in scores.items())]
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADINGS))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ).rstrip()
+        for cells in rows
+    )
+
+
+def place(miss: Miss) -> tuple[str, str, int]:
+    return miss.scenario, miss.session_id, miss.from_ms
+
+
+def write_timeline(told: Told, way: Way, out: Path) -> int:
+    """JSON lines, one per change, as the traces' README defines them."""
+    count = 0
+    with out.open("w", encoding="utf-8") as file:
+        for trace, found in told:
+            listened = heard(found, way.witnesses, way.without, as_installed=way.as_installed)
+            for session, line in timelines(trace, listened).items():
+                for change in line:
+                    row = {
+                        "scenario": trace.name,
+                        "session_id": session,
+                        "t_ms": change.t_ms,
+                        "group": change.group,
+                        "state": change.state,
+                        "source": change.source,
+                        "confidence": change.confidence,
+                    }
+                    file.write(json.dumps(row) + "\n")
+                    count += 1
+    return count
+
+
+def ways(witness: str | None, without: Iterable[str]) -> dict[str, Way]:
+    left_out = tuple(filter(None, without))
+    if witness is None:
+        return {name: way._replace(without=left_out) for name, way in WAYS.items()}
+    names = tuple(filter(None, witness.split(",")))
+    if not names or not set(names) <= set(WITNESSES):
+        wrong = ", ".join(sorted(set(names) - set(WITNESSES))) or "none given"
+        sys.exit(f"--witness: {wrong}; known are {', '.join(WITNESSES)}")
+    return {" + ".join(names): Way(names, left_out)}
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("traces", type=Path, help="folder of scenarios, each with meta.json")
+    parser.add_argument("--witness", help=f"one set only, of: {','.join(WITNESSES)}")
+    parser.add_argument("--without", default="", help="hook events that are not subscribed to")
+    parser.add_argument("--timeline", type=Path, help="write what was shown, one change a line")
+    parser.add_argument("--floor", type=Path, help="fail if any figure is worse than in this file")
+    parser.add_argument("--accept", action="store_true", help="write the figures to --floor")
+    parser.add_argument("--json", action="store_true", help="the figures as JSON")
+    parser.add_argument("-v", "--verbose", action="store_true", help="explain every miss")
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
-    parser.add_argument("traces", type=Path, help="folder of traces, each with meta.json")
-    parser.add_argument("--witness", default="hooks,registry,process")
-    parser.add_argument("--without", default="", help="hook events that are not subscribed to")
-    parser.add_argument("--timeline", help="print this trace's timeline as JSON lines and stop")
-    parser.add_argument("-v", "--verbose", action="store_true", help="explain every miss")
-    options = parser.parse_args()
-    witnesses = set(options.witness.split(","))
-    if not witnesses <= WITNESSES:
-        sys.exit(
-            f"unknown witness: {', '.join(sorted(witnesses - WITNESSES))}; known: "
-            f"{', '.join(sorted(WITNESSES))}"
-        )
-    without = set(filter(None, options.without.split(",")))
-    if options.timeline:
-        trace = load(options.traces / options.timeline)
-        for session, line in timelines(trace, arrivals(trace, witnesses, without)).items():
-            for change in line:
-                row = {
-                    "scenario": trace.name,
-                    "session_id": session,
-                    **msgspec.structs.asdict(change),
-                }
-                print(json.dumps(row))
+    given = options()
+    chosen = ways(given.witness, given.without.split(","))
+    try:
+        told = read(given.traces)
+    except NoTracesError as error:
+        sys.exit(str(error))
+    for trace, _ in told:
+        for fault in trace.faults:
+            print(f"left out: {fault}", file=sys.stderr)
+    if given.timeline is not None:
+        count = write_timeline(told, next(iter(chosen.values())), given.timeline)
+        print(f"{count} changes of {len(told)} scenarios in {given.timeline}", file=sys.stderr)
+    scores = {name: run(told, way) for name, way in chosen.items()}
+    report(scores, chosen, told, given)
+    if given.floor is not None:
+        compare({name: figures(total) for name, total in scores.items()}, given)
+
+
+def report(
+    scores: dict[str, Score], chosen: dict[str, Way], told: Told, given: argparse.Namespace
+) -> None:
+    unlabelled = sum(not trace.labels for trace, _ in told)
+    faults = sum(len(trace.faults) for trace, _ in told)
+    if given.json:
+        print(json.dumps({name: figures(total) for name, total in scores.items()}, indent=1))
+    elif unlabelled == len(told):
+        print(f"no labels in {given.traces}: nothing to score", file=sys.stderr)
+    else:
+        print(table(scores))
+    if given.verbose:
+        for name, total in scores.items():
+            print(f"\n{name}: {len(total.misses) or 'no'} missed")
+            hooked = scores.get(name.removesuffix(AS_INSTALLED))
+            also = [place(miss) for miss in hooked.misses] if hooked is not None else []
+            for miss in total.misses:
+                left_out = chosen[name].as_installed and place(miss) not in also
+                print(explained(miss, chosen[name].witnesses, by_left_out=left_out))
+    if faults or unlabelled:
+        print(f"{faults} faults left out, {unlabelled} scenarios without labels", file=sys.stderr)
+
+
+def compare(found: dict[str, Any], given: argparse.Namespace) -> None:
+    if given.accept:
+        floor.accept(given.floor, found)
+        print(f"accepted: {given.floor}", file=sys.stderr)
         return
-    total = run(options.traces, witnesses, without)
-    if not total.segments:
-        sys.exit(
-            f"no scored traces in {options.traces}: each needs meta.json, events.jsonl, "
-            "labels.jsonl"
-        )
-    print(
-        f"{'+'.join(sorted(witnesses))}{' without ' + ','.join(sorted(without)) if without else ''}:"
-        f" settled {total.settled}/{total.segments} = {total.settled_share:.1%},"
-        f" ended {total.ended}/{total.ended_segments},"
-        f" time-weighted {total.weighted_share:.1%},"
-        f" false needs_you {total.false_ms / 1000:.1f} s, missed {total.missed_ms / 1000:.1f} s,"
-        f" flickers {total.flickers},"
-        f" delay p50 {percentile(total.delays, 0.5)} ms p99 {percentile(total.delays, 0.99)} ms"
-    )
-    if options.verbose:
-        print("\n".join(total.misses))
+    worse, better = floor.against(given.floor, found)
+    for line in better:
+        print(line, file=sys.stderr)
+    if worse:
+        again = f"python -m bench.accuracy {given.traces} --floor {given.floor} --accept"
+        why = "The score has fallen. If that is meant, accept it and say why in the commit:"
+        sys.exit("\n".join([*worse, f"{why}\n    {again}"]))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,105 +13,148 @@ from adsum_collector.agents.claude_code import (
     RegistryEntry,
     decode_registry,
     signals_from_hook,
+    signals_from_lines,
     signals_from_registry,
+    signals_from_statusline,
+    transcript_file,
 )
+from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.hook_events import SHOWN_WHEN_TYPED, events_for
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
 from adsum_hub.resolve import next_deadline, resolve
-from adsum_shared.signals import KnownSignal, ProcessGone, ProcessSeen, SessionEnded
+from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded
+from bench.traces import Event, Trace
 
-WITNESSES = frozenset({"hooks", "registry", "process"})
-#: The installer never subscribes to it: it fires for every group of lines of streaming text.
-UNHEARD = frozenset({"MessageDisplay"})
+WITNESSES = ("hooks", "transcript", "registry", "process", "statusline")
+#: Who tells of a process's end: the process table, but no set of witnesses goes without it. A trace
+#: ends a process by an action, which by definition is the one action that everybody learns of.
+THE_END = "the end"
 #: A registry file must have been gone for so long; it can vanish and return within 15 ms.
 GONE_HOLD = 200
+PROJECTS = "projects/"
 
-Arrival = tuple[int, KnownSignal]
+
+class Arrival(NamedTuple):
+    """hook: the hook event that said it. installed: our installer subscribes to that one.
+
+    witness: one of WITNESSES, or THE_END.
+    """
+
+    t: int
+    signal: AnySignal
+    witness: str
+    hook: str = ""
+    installed: bool = True
 
 
 class Change(msgspec.Struct):
     t_ms: int
-    group: str
+    group: str | None
     state: str
     source: str
     confidence: float
     label: str
 
 
-class Label(msgspec.Struct):
-    session_id: str
-    from_ms: int
-    to_ms: int
-    group: str | None = None
-    states: list[str] | None = None
-    why: str = ""
-    known_to: list[str] = []
+def arrivals(trace: Trace) -> list[Arrival]:
+    """What every witness said, in the order it comes to the hub.
 
-    def right(self, change: Change | None) -> bool:
-        if change is None or change.group != self.group:
-            return False
-        return self.states is None or change.state in self.states
-
-
-class Trace(msgspec.Struct):
-    name: str
-    t0: int
-    events: list[dict[str, Any]]
-    labels: list[Label]
-
-
-def load(folder: Path) -> Trace:
-    meta = json.loads((folder / "meta.json").read_text())
-    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    labels = [
-        msgspec.json.decode(line, type=Label)
-        for line in (folder / "labels.jsonl").read_text().splitlines()
-        if line.strip()
+    What an adapter refuses is named among the trace's faults.
+    """
+    found = [
+        *hook_arrivals(trace),
+        *transcript_arrivals(trace),
+        *registry_arrivals(trace),
+        *process_arrivals(trace),
+        *statusline_arrivals(trace),
     ]
-    return Trace(folder.name, meta["t0_wall_ms"], events, labels)
+    return sorted(found, key=lambda arrival: arrival.t)
 
 
-def arrivals(trace: Trace, witnesses: Iterable[str], without: Iterable[str] = ()) -> list[Arrival]:
-    """(t_ms, signal) of every witness that is heard, in the order they come to the hub."""
-    unheard = UNHEARD | set(without)
-    found: list[Arrival] = []
-    for event in trace.events:
-        t = event["t_ms"]
-        if event["kind"] == "hook" and "hooks" in witnesses and event["event"] not in unheard:
-            body = json.dumps(event["body"]).encode()
-            found += [(t, signal) for signal in signals_from_hook(body, trace.t0 + t)]
-    if "registry" in witnesses:
-        found += registry_arrivals(trace)
-    if "process" in witnesses:
-        found += process_arrivals(trace)
-    return sorted(found, key=lambda arrival: arrival[0])
+def heard(
+    found: Iterable[Arrival],
+    witnesses: Iterable[str],
+    without: Iterable[str] = (),
+    *,
+    as_installed: bool = False,
+) -> list[Arrival]:
+    """Of these, what comes from the witnesses named, and every process's end. without: hook events not subscribed to."""
+    names, unheard = set(witnesses), set(without)
+    return [
+        arrival
+        for arrival in found
+        if arrival.witness in names | {THE_END}
+        and arrival.hook not in unheard
+        and (arrival.installed or not as_installed)
+    ]
+
+
+def hook_arrivals(trace: Trace) -> Iterator[Arrival]:
+    subscribed = frozenset(events_for(trace.version))
+    for event in _of_kind(trace, "hook"):
+        installed = event.event in subscribed and not (
+            event.event in SHOWN_WHEN_TYPED and event.body.get("trigger") != "auto"
+        )
+        body = json.dumps(event.body).encode()
+        for signal in _adapted(trace, event, signals_from_hook, body, trace.t0 + event.t_ms):
+            yield Arrival(event.t_ms, signal, "hooks", event.event, installed)
+
+
+def statusline_arrivals(trace: Trace) -> Iterator[Arrival]:
+    for event in _of_kind(trace, "statusline"):
+        body = json.dumps(event.body).encode()
+        for signal in _adapted(trace, event, signals_from_statusline, body, trace.t0 + event.t_ms):
+            yield Arrival(event.t_ms, signal, "statusline")
+
+
+def transcript_arrivals(trace: Trace) -> Iterator[Arrival]:
+    """Lines of one file that came together are read together, as one growth of the file."""
+    contexts: dict[str, str] = {}
+    lines = list(_of_kind(trace, "line"))
+    for (t, name), group in groupby(lines, key=lambda event: (event.t_ms, event.file)):
+        file = _whose(name)
+        if file is None:
+            continue
+        raw = [json.dumps(event.line).encode() for event in group]
+        read = signals_from_lines(raw, file, contexts.get(name, ""), trace.t0 + t, None)
+        contexts[name] = read.context
+        trace.faults.extend(f"{trace.name} {t} ms, {name}: {fault}" for fault in read.faults)
+        for signal in read.signals:
+            yield Arrival(t, signal, "transcript")
+
+
+def _whose(name: str) -> TranscriptFile | None:
+    return transcript_file(name.removeprefix(PROJECTS)) if name.startswith(PROJECTS) else None
 
 
 def registry_arrivals(trace: Trace) -> Iterator[Arrival]:
     before: dict[int, RegistryEntry] = {}
-    last = 0
-    for event in trace.events:
-        last = event["t_ms"]
-    writes = [event for event in trace.events if event["kind"] == "registry"]
+    last = max((event.t_ms for event in trace.events), default=0)
+    writes = list(_of_kind(trace, "registry"))
     for number, event in enumerate(writes):
-        t, pid = event["t_ms"], event["pid"]
-        if event.get("deleted"):
+        t, pid = event.t_ms, event.pid
+        if event.deleted:
             again = any(
-                later["pid"] == pid and later["t_ms"] <= t + GONE_HOLD
+                later.pid == pid and later.t_ms <= t + GONE_HOLD
                 for later in writes[number + 1 :]
-                if not later.get("deleted")
+                if not later.deleted
             )
             held = before.pop(pid, None)
             if held is not None and not again:
-                yield min(t + GONE_HOLD, last), _left(held, trace.t0 + t)
+                yield Arrival(min(t + GONE_HOLD, last), _left(held, trace.t0 + t), "registry")
             continue
-        entry = decode_registry(event["content"])
         held = before.get(pid)
-        if held is not None and held.session_id != entry.session_id:
-            yield t, _left(held, trace.t0 + t)
-        for signal in signals_from_registry(entry, trace.t0 + t, before.get(pid)):
-            yield t, signal
-        before[pid] = entry
+        for entry in _adapted(trace, event, _entry, event.content, 0):
+            if held is not None and held.session_id != entry.session_id:
+                yield Arrival(t, _left(held, trace.t0 + t), "registry")
+            for signal in signals_from_registry(entry, trace.t0 + t, held):
+                yield Arrival(t, signal, "registry")
+            before[pid] = entry
+
+
+def _entry(content: dict[str, Any], _: int) -> list[RegistryEntry]:
+    return [decode_registry(json.dumps(content).encode())]
 
 
 def _left(entry: RegistryEntry, at: int) -> SessionEnded:
@@ -126,20 +169,19 @@ def process_arrivals(trace: Trace) -> Iterator[Arrival]:
     held: dict[int, RegistryEntry] = {}
     known: set[tuple[str, int]] = set()
     for event in trace.events:
-        t = event["t_ms"]
-        if event["kind"] == "registry" and not event.get("deleted"):
-            entry = decode_registry(event["content"])
-            pid = held_pid = event["pid"]
-            held[pid] = entry
-            if (entry.session_id, held_pid) not in known:
-                known.add((entry.session_id, pid))
-                yield t, _process(ProcessSeen, entry, trace.t0 + t)
-        killed = event.get("action") == "kill" and str(event.get("sig")) in ("9", "KILL")
-        if event["kind"] == "action" and (killed or event.get("action") == "exit"):
-            gone = [event["pid"]] if killed else list(held)
-            for pid in gone:
+        t = event.t_ms
+        if event.kind == "registry" and not event.deleted:
+            for entry in _adapted(trace, event, _entry, event.content, 0):
+                held[event.pid] = entry
+                if (entry.session_id, event.pid) not in known:
+                    known.add((entry.session_id, event.pid))
+                    yield Arrival(t, _process(ProcessSeen, entry, trace.t0 + t), "process")
+        killed = event.action == "kill" and str(event.sig) in ("9", "KILL")
+        if event.kind == "action" and (killed or event.action == "exit"):
+            for pid in [event.pid] if killed else list(held):
                 if pid in held:
-                    yield t, _process(ProcessGone, held.pop(pid), trace.t0 + t)
+                    gone = _process(ProcessGone, held.pop(pid), trace.t0 + t)
+                    yield Arrival(t, gone, THE_END)
 
 
 def _process(kind: type[Any], entry: RegistryEntry, at: int) -> Any:
@@ -148,31 +190,51 @@ def _process(kind: type[Any], entry: RegistryEntry, at: int) -> Any:
         at=at,
         seen=at,
         source="process",
-        pid=entry.pid,
+        pid=entry.pid or 0,
         started=entry.started,
     )
 
 
-def timelines(trace: Trace, found: list[Arrival]) -> dict[str, list[Change]]:
+def _of_kind(trace: Trace, kind: str) -> Iterator[Event]:
+    return (event for event in trace.events if event.kind == kind)
+
+
+def _adapted(
+    trace: Trace, event: Event, adapt: Callable[[Any, int], Sequence[Any]], raw: Any, seen: int
+) -> Sequence[Any]:
+    """What the adapter makes of it; nothing and a fault, if it is refused."""
+    try:
+        return adapt(raw, seen)
+    except (ValueError, msgspec.DecodeError) as error:
+        fault = f"{trace.name} {event.t_ms} ms, {event.kind} {event.event}: {error}"
+        if fault not in trace.faults:
+            trace.faults.append(fault)
+        return ()
+
+
+def timelines(trace: Trace, found: Iterable[Arrival]) -> dict[str, list[Change]]:
     """Per session, every change of its state; only of sessions that have materialised."""
     per_session: dict[str, list[Arrival]] = {}
-    for t, signal in found:
-        per_session.setdefault(signal.session_id, []).append((t, signal))
-    end = max([event["t_ms"] for event in trace.events] + [label.to_ms for label in trace.labels])
-    return {session: list(timeline(batch, trace.t0, end)) for session, batch in per_session.items()}
+    for arrival in found:
+        per_session.setdefault(arrival.signal.session_id, []).append(arrival)
+    return {
+        session: list(timeline(batch, trace.t0, trace.end))
+        for session, batch in per_session.items()
+    }
 
 
 def timeline(found: list[Arrival], t0: int, end: int) -> Iterator[Change]:
     facts: Facts | None = None
     shown: Change | None = None
-    for number, (t, signal) in enumerate(found):
-        facts = fold(facts, signal)
-        until = found[number + 1][0] if number + 1 < len(found) else end + 1
+    for number, arrival in enumerate(found):
+        t = arrival.t
+        facts = fold(facts, arrival.signal)
+        until = found[number + 1].t if number + 1 < len(found) else end + 1
         if until == t:
             continue  # resolved once per arrival batch
         at: int | None = t0 + t
-        if not facts.materialised and shown is not None:
-            shown = Change(t, "", "unlisted", "", 0.0, "")
+        if not facts.materialised and shown is not None and shown.group is not None:
+            shown = Change(t, None, "unlisted", "fallback", 0.0, "")
             yield shown
         while at is not None and at < t0 + until and facts.materialised:
             state = resolve(facts, at)

@@ -25,7 +25,8 @@ from adsum_collector.errors import StartError
 from adsum_collector.settings import CollectorSettings
 from adsum_shared import streams
 from adsum_shared.envelope import Batch, decode_batch
-from adsum_shared.signals import Alive, AnySignal, StatusReported
+from adsum_shared.signals import Alive, AnySignal, MetaChanged, StatusReported
+from tests import transcripts
 from tests.brokers import free_port
 
 
@@ -33,6 +34,7 @@ class _Hook(msgspec.Struct):
     session_id: str
     note: str | None = None
     hook_event_name: str | None = None
+    transcript_path: str | None = None
 
 
 class _Entry(msgspec.Struct, rename="camel"):
@@ -44,9 +46,15 @@ class _Entry(msgspec.Struct, rename="camel"):
 
 
 def adapt_hook(body: bytes, seen: int) -> list[AnySignal]:
-    """One `alive` a hook, its note the test's own."""
+    """One `alive` a hook, its note the test's own; and where its transcript is, if it says so."""
     hook = msgspec.json.decode(body, type=_Hook)
-    return [Alive(session_id=hook.session_id, at=seen, seen=seen, event="Test", note=hook.note)]
+    said: list[AnySignal] = [
+        Alive(session_id=hook.session_id, at=seen, seen=seen, event="Test", note=hook.note)
+    ]
+    if hook.transcript_path is not None:
+        where = hook.transcript_path
+        said.append(MetaChanged(session_id=hook.session_id, at=seen, seen=seen, transcript=where))
+    return said
 
 
 def adapt_registry(raw: bytes, seen: int) -> list[AnySignal]:
@@ -64,7 +72,7 @@ def adapt_registry(raw: bytes, seen: int) -> list[AnySignal]:
     ]
 
 
-STAND_IN = Agent(adapt_hook, adapt_registry)
+STAND_IN = Agent(adapt_hook, adapt_registry, transcripts.STAND_IN, lambda _raw, _seen: [])
 
 
 class CollectorProcess:

@@ -16,7 +16,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from adsum_shared.state import AgentState, Group, HostView, Reachability, SessionView
+from adsum_shared.state import ActivityEntry, AgentState, Group, HostView, Reachability, SessionView
 
 NOW = 1_764_000_000_000
 
@@ -31,6 +31,7 @@ def session(
     reachability: Reachability = "live",
     title: str = "Fix the build",
     since: int = NOW - 65_000,
+    **more: Any,
 ) -> SessionView:
     return SessionView(
         id=f"{host}-id:{name}",
@@ -44,11 +45,12 @@ def session(
         urgency=1 if group is Group.NEEDS_YOU else None,
         title=title,
         project="adsum",
+        **more,
     )
 
 
-def host(label: str = "laptop", reachability: Reachability = "live") -> HostView:
-    return HostView(f"{label}-id", label, reachability, NOW - 240_000, sessions=1)
+def host(label: str = "laptop", reachability: Reachability = "live", **more: Any) -> HostView:
+    return HostView(f"{label}-id", label, reachability, NOW - 240_000, sessions=1, **more)
 
 
 class StandIn:
@@ -57,8 +59,10 @@ class StandIn:
     def __init__(self) -> None:
         self.sessions: list[SessionView] = []
         self.hosts: list[HostView] = [host()]
+        self.activity: list[ActivityEntry] = []
         self.asked: list[str] = []
         self.refusal: int | None = None
+        self.problem: str | None = None
         self.page_most = 1000
         self.port = 0
         self.watchers: set[ServerConnection] = set()
@@ -110,6 +114,9 @@ class StandIn:
         for watcher in list(self.watchers):
             await watcher.send(msgspec.json.encode(message).decode())
 
+    def _readiness(self) -> dict[str, Any]:
+        return {"ready": self.problem is None, "lag_ms": 5, "problem": self.problem}
+
     def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
         del connection
         parts = urlsplit(request.path)
@@ -123,6 +130,8 @@ class StandIn:
 
     def _rest(self, path: str, query: dict[str, str]) -> Response:
         head = {"schema": 1, "now": NOW}
+        if path == "/readyz":
+            return _json(503 if self.problem else 200, self._readiness())
         if path == "/api/v1/hosts":
             return _json(200, {**head, "hosts": self.hosts})
         if path == "/api/v1/sessions":
@@ -135,6 +144,8 @@ class StandIn:
         for one in self.sessions:
             if one.id == name:
                 return _json(200, one)
+            if f"{one.id}/activity" == name:
+                return _json(200, {**head, "entries": self.activity})
         return _json(404, {"error": "There is no such session.", "next": "List them."})
 
 

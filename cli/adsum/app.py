@@ -34,6 +34,13 @@ HubUrl = Annotated[str | None, typer.Option("--hub", help="The hub.", envvar="AD
 AsJson = Annotated[bool, typer.Option("--json", help="The hub's answer, as JSON.")]
 Scope = Annotated[str, typer.Option(help="user: all your sessions; project: this repository's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the diff, change nothing.")]
+Statusline = Annotated[
+    bool | None,
+    typer.Option(
+        "--statusline/--no-statusline",
+        help="Have the status line report too: yours, or an empty one. By default only yours.",
+    ),
+]
 Claude = Annotated[
     Path | None, typer.Option("--claude", help="The claude program, if it is not on PATH.")
 ]
@@ -146,12 +153,41 @@ def show(
     session: Annotated[str, typer.Argument(help="Session id, or the start of it.")],
     hub: HubUrl = None,
     state_dir: StateDir = None,
+    activity: Annotated[
+        int | None, typer.Option(min=0, max=100, help="How many of its last doings.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """One session in full."""
     from adsum.show import show_session
 
-    show_session(hub, state_dir, session, as_json=as_json)
+    show_session(hub, state_dir, session, as_json=as_json, activity=activity)
+
+
+@app.command()
+def doctor(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    claude: Claude = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Every check, as JSON.")] = False,
+) -> None:
+    """Check this machine, and compare its sessions with what Claude Code says of them.
+
+    Exit codes: 0 nothing failed, 1 something did.
+    """
+    from adsum.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(hub, state_dir, claude, as_json=as_json))
+
+
+@app.command()
+def statusline(state_dir: StateDir = None) -> None:
+    """Whether your status line reports to Adsum, and how it fares."""
+    from adsum.hooks import setup_for
+    from adsum.statusline import show_statusline
+
+    setup = setup_for("user", state_dir)
+    show_statusline(setup.path, f"http://127.0.0.1:{setup.port}")
 
 
 @hooks_app.command("install")
@@ -160,11 +196,12 @@ def hooks_install(
     claude: Claude = None,
     state_dir: StateDir = None,
     dry_run: DryRun = False,
+    statusline: Statusline = None,
 ) -> None:
     """Merge our hooks beside yours. Idempotent; `remove` restores the file."""
     from adsum.hooks import run_install, setup_for
 
-    run_install(setup_for(scope, state_dir, claude), dry_run=dry_run)
+    run_install(setup_for(scope, state_dir, claude, statusline), dry_run=dry_run)
 
 
 @hooks_app.command("remove")
@@ -186,9 +223,15 @@ def hooks_status(scope: Scope = "user", claude: Claude = None, state_dir: StateD
 
 
 @hooks_app.command("verify")
-def hooks_verify(scope: Scope = "user", state_dir: StateDir = None, hub: HubUrl = None) -> None:
-    """Send a probe the way a hook goes, and see that the hub knows this machine."""
+def hooks_verify(
+    scope: Scope = "user",
+    claude: Claude = None,
+    state_dir: StateDir = None,
+    hub: HubUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The times, as JSON.")] = False,
+) -> None:
+    """Send a probe by every way a hook goes, and time it until the hub has applied it."""
     from adsum.hooks import setup_for
     from adsum.verify import verify_hooks
 
-    verify_hooks(setup_for(scope, state_dir), hub)
+    verify_hooks(setup_for(scope, state_dir, claude), hub, as_json=as_json)

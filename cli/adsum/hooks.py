@@ -11,10 +11,10 @@ from pathlib import Path
 import adsum_collector
 from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
+from adsum.statusline import faults_of, standing, usual_mode
 from adsum_collector.claude_version import ClaudeNotFoundError, installed_version
 from adsum_collector.hook_events import ASSUMED, SHIM_NAME, Target, Version
 from adsum_collector.install import (
-    Change,
     Report,
     inspect_hooks,
     install_hooks,
@@ -23,18 +23,23 @@ from adsum_collector.install import (
 )
 from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.settings_file import SettingsError
+from adsum_collector.settings_file import Change, SettingsError
+from adsum_collector.statusline_text import Mode
 from adsum_collector.token import token_of
 
 
 @dataclass(frozen=True)
 class Setup:
-    """One settings file, and the collector its hooks should report to."""
+    """One settings file, and the collector its hooks should report to.
+
+    slot: what an install does with the status line; None: as it finds it.
+    """
 
     path: Path
     state_dir: Path
     port: int
     claude: Path | None = None
+    slot: Mode | None = None
 
     @cached_property
     def found(self) -> tuple[Version | None, Path | None]:
@@ -58,11 +63,21 @@ class Setup:
 
     @property
     def parked(self) -> Path:
-        """Exists while `adsum up` has taken the hooks out and means to put them back."""
+        """Exists while `adsum up` has taken the hooks out and means to put them back.
+
+        It holds the mode in which the status line goes back with them.
+        """
         return self.state_dir / "hooks" / "parked"
 
     def install(self, *, dry_run: bool) -> Change:
-        return install_hooks(self.path, self.state_dir, self.target, self.version, dry_run=dry_run)
+        return install_hooks(
+            self.path,
+            self.state_dir,
+            self.target,
+            self.version,
+            statusline=self.slot or usual_mode(self.path, self.parked),
+            dry_run=dry_run,
+        )
 
     def remove(self, *, dry_run: bool) -> Change:
         return remove_hooks(self.path, self.state_dir, dry_run=dry_run)
@@ -87,7 +102,7 @@ class Setup:
             found.append('the file says "disableAllHooks": true, so Claude Code runs none')
         if report.blocked:
             found.append('"allowedHttpHookUrls" does not permit their address')
-        return found
+        return found + faults_of(report.statusline, self.target.socket)
 
     def reports_here(self) -> bool:
         """Whether any of our hooks posts to this collector, in whatever shape they are."""
@@ -98,14 +113,24 @@ class Setup:
         return bool(report.counts) and not self.faults(report)
 
 
-def setup_for(scope: str, state_dir: Path | None, claude: Path | None = None) -> Setup:
+def setup_for(
+    scope: str,
+    state_dir: Path | None,
+    claude: Path | None = None,
+    statusline: bool | None = None,  # noqa: FBT001 - as the command line gives it
+) -> Setup:
+    """statusline: True for one even where the user has none, False for none of ours."""
     if scope not in ("user", "project"):
         raise CommandError(f"--scope is user or project, not {scope!r}.", Exit.USAGE)
+    # The one slot of a project's file would hide the user's own.
+    if scope == "project" and statusline:
+        raise CommandError("--statusline goes with --scope user only.", Exit.USAGE)
+    slot: Mode | None = {True: "fill", False: "leave", None: None}[statusline]
     settings = read_settings(CollectorSettings, state_dir=state_dir)
     path = settings_path(scope, os.environ, Path.home(), Path.cwd())
     # A collector that runs knows its port better than this command's environment does.
     port = running_port(settings.state_dir) or settings.collector_port
-    return Setup(path, settings.state_dir, port, claude)
+    return Setup(path, settings.state_dir, port, claude, "leave" if scope == "project" else slot)
 
 
 def run_install(setup: Setup, *, dry_run: bool) -> None:
@@ -122,8 +147,10 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
     _note_shared(report)
     if not change.needed:
         _out(f"Hooks are in {change.path} already: {len(events)} events.")
+        _out(standing(report.statusline))
         return
     _out(f"Hooks for {len(events)} events are in {change.path}.")
+    _out(standing(report.statusline))
     if change.backup:
         _out(f"The file as it was: {change.backup}")
     if running_port(setup.state_dir) is None:
@@ -144,6 +171,9 @@ def run_remove(setup: Setup, *, dry_run: bool) -> None:
         _print_diff(change)
         return
     setup.parked.unlink(missing_ok=True)
+    line = inspect_hooks(setup.path).statusline
+    if line.kind == "altered":
+        _err(standing(line))
     if not change.needed:
         _out(f"No hooks of Adsum are in {change.path}. Nothing was changed.")
     elif change.after is None:
@@ -159,6 +189,7 @@ def run_status(setup: Setup) -> None:
     _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
     for event, count in report.counts.items():
         _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
+    _out(standing(report.statusline))
     _note_shared(report)
     if setup.parked.exists() and not report.counts:
         _out("They are out while Adsum is stopped; `adsum up` puts them back.")

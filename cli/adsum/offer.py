@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.hooks import Setup
+from adsum.statusline import mode_as_it_is
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.settings_file import SettingsError
 
@@ -54,7 +55,8 @@ class Offer:
             return
         print(  # noqa: T201 - the command line speaks here
             f"Claude Code reports to Adsum through hooks in {self.setup.path}.\n"
-            "Your own hooks stay, a backup is kept, `adsum hooks remove` restores the file.",
+            "Your own hooks stay, so does your status line, through which it reports too.\n"
+            "A backup is kept, `adsum hooks remove` restores the file.",
             file=sys.stderr,
         )
         self.agreed = _asks("Install them now? [Y/n] ")
@@ -82,6 +84,7 @@ class Offer:
             # First: hooks that are out without this note would stay out.
             self.setup.parked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.setup.parked.touch(mode=0o600)
+            self.setup.parked.write_text(mode_as_it_is(self.setup.path))
             self.setup.remove(dry_run=False)
         except (SettingsError, OSError) as error:
             with contextlib.suppress(OSError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -59,6 +60,8 @@ def session_table(views: Sequence[SessionView], now: int, console: Console) -> T
 
 #: A session that closed has not thereby finished anything.
 CLOSED, PLAIN_CLOSED = "○", "-"
+#: Before the title of a session whose hooks are missing or come twice. counts_line() explains it.
+UNWELL, PLAIN_UNWELL = "✗", "x"
 
 
 def icons_for(console: Console) -> dict[Group, str]:
@@ -73,15 +76,25 @@ def _row(view: SessionView, now: int, icons: dict[Group, str]) -> list[Text]:
         icon = CLOSED if icons is ICONS else PLAIN_CLOSED
     label = f"{icon} {clean(state.label) or clean(state.state)}"
     live = view.reachability == "live"
+    title = Text(clean(view.title) or clean(view.cwd) or "(untitled)")
+    if hook_problem(view):
+        title = Text.assemble((UNWELL if icons is ICONS else PLAIN_UNWELL, "red"), " ", title)
     return [
         Text(label, style=f"bold {colour}" if view.unread else colour),
-        Text(clean(view.title) or clean(view.cwd) or "(untitled)"),
+        title,
         Text(clean(view.project)),
         Text(clean(view.host)),
         Text(clean(view.session_id)),
         # How long it has been so is not known of a host that does not report.
         Text(age(now - state.since) if live else view.reachability),
     ]
+
+
+def hook_problem(view: SessionView) -> str | None:
+    """missing, doubled, or a word this version does not know; None of a host nobody hears."""
+    if view.reachability == "offline":
+        return None
+    return next((clean(each.problem) for each in view.witnesses if each.problem), None)
 
 
 def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
@@ -98,16 +111,22 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
 
 
 def counts_line(views: Iterable[SessionView], hosts: Iterable[HostView], now: int) -> Text:
-    """Live counts, then who is not live and since when."""
+    """Live counts, whose hooks are unwell, then who is not live and since when."""
     counts = dict.fromkeys(WORDS, 0)
+    unwell: Counter[str] = Counter()
     for view in views:
         if view.reachability != "offline":
             counts[view.state.group] += 1
+        if problem := hook_problem(view):
+            unwell[problem] += 1
     line = Text()
     for group, word in WORDS.items():
         style = COLOURS[group] if counts[group] else "dim"
         words = "needs you" if word == "need you" and counts[group] == 1 else word
         line.append(f"{counts[group]} {words}", style=style).append(" · ", style="dim")
+    if unwell:
+        words = ", ".join(f"{problem} in {times}" for problem, times in sorted(unwell.items()))
+        line.append(f"hooks {words}", "red").append(" · ", style="dim")
     stale = [host for host in hosts if host.reachability != "live"]
     for host in stale:
         since = age(now - host.last_seen)
@@ -128,6 +147,7 @@ def host_table(hosts: Iterable[HostView], now: int) -> Table:
 
 
 def _notes(host: HostView) -> str:
+    """First the machine's own, then a line for each witness worth one."""
     notes = []
     if host.problem:
         notes.append(clean(host.problem))
@@ -136,4 +156,21 @@ def _notes(host: HostView) -> str:
     if abs(host.clock_offset_ms) > 5_000:
         ahead = "ahead" if host.clock_offset_ms > 0 else "behind"
         notes.append(f"its clock is {age(abs(host.clock_offset_ms))} {ahead}")
-    return "; ".join(notes)
+    return "\n".join(filter(None, ("; ".join(notes), *_witness_notes(host))))
+
+
+def _witness_notes(host: HostView) -> Iterator[str]:
+    """Silence is no fault and the process table never fails: neither is worth a word."""
+    heard = [each for each in host.witnesses if each.state == "ok" and each.name != "process"]
+    if heard:
+        yield "heard: " + ", ".join(witness_word(each.name) for each in heard)
+    for each in host.witnesses:
+        said = [] if each.state in ("ok", "silent") else [clean(each.state)]
+        said += [f"{times} {clean(cause)}" for cause, times in each.counts.items()]
+        note = clean(each.note)
+        if said or note:
+            yield f"{witness_word(each.name)}: {', '.join(said)}{'. ' if said and note else ''}{note}"
+
+
+def witness_word(witness: str) -> str:
+    return "status line" if witness == "statusline" else clean(witness)

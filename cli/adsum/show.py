@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
@@ -14,27 +13,50 @@ from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
 from adsum.console import open_console
 from adsum.outcome import CommandError
-from adsum.render import age, clean, icons_for
-from adsum_shared.state import SessionView
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from adsum.render import clean, icons_for
+from adsum_shared.state import ActivityEntry, SessionView
 
 CANDIDATES_MOST = 10
+ACTIVITY_SHOWN = 15
+ACTIVITY_MOST = 100
 
 
-def show_session(hub: str | None, state_dir: Path | None, wanted: str, *, as_json: bool) -> None:
+def show_session(
+    hub: str | None,
+    state_dir: Path | None,
+    wanted: str,
+    *,
+    as_json: bool,
+    activity: int | None = None,
+) -> None:
+    """activity: how many of its last doings; None for as many as fit the form."""
     url = hub_url(hub, state_dir)
     listing = fetch_sessions(url, {})
     views = msgspec.convert(listing["sessions"], list[SessionView])
-    found = named(views, wanted)
-    session = fetch(url, f"/api/v1/sessions/{quote(found.id)}")
+    path = f"/api/v1/sessions/{quote(named(views, wanted).id)}"
+    session, done = fetch(url, path), fetch(url, f"{path}/activity")
+    if activity is None:
+        activity = ACTIVITY_MOST if as_json else ACTIVITY_SHOWN
+    told = done["entries"][max(0, len(done["entries"]) - activity) :]
     if as_json:
-        print(json.dumps(session, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        whole = {**session, "activity": told}
+        print(json.dumps(whole, ensure_ascii=False, indent=2))  # noqa: T201 - data
         return
-    console = open_console()
     view = msgspec.convert(session, SessionView)
-    console.print(_table(view, listing["now"], icons_for(console)[view.state.group]))
+    _print(view, msgspec.convert(told, list[ActivityEntry]), done["now"])
+
+
+def _print(view: SessionView, entries: Sequence[ActivityEntry], now: int) -> None:
+    from adsum.details import activity_table, facts_table, family_tree
+
+    console = open_console()
+    console.print(facts_table(view, now, icons_for(console)[view.state.group]))
+    if view.children:
+        console.print()
+        console.print(family_tree(view, now))
+    if entries:
+        console.print("\n[dim]activity[/dim]")
+        console.print(activity_table(view, entries, now))
 
 
 def named(views: Sequence[SessionView], wanted: str) -> SessionView:
@@ -56,46 +78,3 @@ def named(views: Sequence[SessionView], wanted: str) -> SessionView:
     raise CommandError(
         f"{len(found)} sessions' ids start with {wanted!r}; give more of it:\n" + "\n".join(lines)
     )
-
-
-def _table(view: SessionView, now: int, icon: str) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _lines(view, now, icon):
-        if value:
-            table.add_row(name, Text(value))
-    return table
-
-
-def _lines(view: SessionView, now: int, icon: str) -> list[tuple[str, str]]:
-    state = view.state
-    host = clean(view.host) + ("" if view.reachability == "live" else f" ({view.reachability})")
-    lines = [
-        ("state", f"{icon} {clean(state.label)} ({state.state}), for {age(now - state.since)}"),
-        ("because of", f"{state.source}, confidence {state.confidence:.0%}"),
-        ("title", clean(view.title)),
-        ("host", host),
-        ("project", clean(view.project)),
-        ("directory", clean(view.cwd)),
-        ("branch", clean(view.branch)),
-        ("model", clean(view.model)),
-        ("mode", clean(view.mode)),
-        ("process", str(view.pid or "")),
-        ("started", f"{age(now - view.started_at)} ago" if view.started_at else ""),
-        ("last news", f"{age(now - view.updated_at)} ago"),
-        ("id", view.id),
-    ]
-    for request in view.requests:
-        what = f"{request.kind} {clean(request.tool)}: {clean(request.summary)}"
-        lines.append(("waits for", f"{what} (since {age(now - request.opened_at)})"))
-    lines += [
-        ("child", f"{child.kind} {clean(child.description)}: {clean(child.status)}")
-        for child in view.children
-    ]
-    if view.incomplete:
-        lines.append(("note", "some of its history was lost on the way"))
-    return lines

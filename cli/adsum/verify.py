@@ -1,61 +1,98 @@
-"""`adsum hooks verify`: one probe the way a hook goes, and what came of it at every step."""
+"""`adsum hooks verify`: a probe by every way a hook goes, timed, until the hub has applied it."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import time
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
+from adsum import shim_hook
 from adsum.client import fetch, hub_url
+from adsum.doctor_checks import Listing, find_host, host_id_of
 from adsum.hooks import Setup
 from adsum.outcome import CommandError, Exit
+from adsum.readyz import SilentError, readiness
+from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.install import inspect_hooks
 from adsum_collector.settings_file import SettingsError
+from adsum_shared.state import HostView
 
+SCHEMA = 1
 #: An event no agent sends: it becomes evidence of life, which makes no session out of nothing.
-PROBE = {"hook_event_name": "AdsumProbe", "session_id": "adsum-probe", "cwd": "/"}
+#: Always the same session, so that probes do not add up in a hub's memory.
+PROBE = json.dumps(
+    {"hook_event_name": "AdsumProbe", "session_id": "adsum-probe", "cwd": "/"}
+).encode()
 TIMEOUT_S = 2.0
+APPLIED_WITHIN_S = 5.0
+#: Between looks at the hub: short at first, as the time is told in milliseconds.
+PAUSES_S = (0.001, 0.05)
+NEXT = "Next: adsum hooks install"
 
 
-def verify_hooks(setup: Setup, hub: str | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the collector's answer says. sent: when the probe went out, by the monotonic clock."""
+
+    seq: int
+    sent: float
+    took_ms: float
+
+
+def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> None:
     """Raises CommandError at the first step that fails, with what to do."""
-    faults = _faults(setup)
-    url = setup.target.url
-    status, body, took_ms = _probe(url, setup.target.token)
-    if status != 200:
-        raise CommandError(f"The collector at {url} refuses a hook: {_reason(status, body)}")
-    _out(f"collector  takes hooks: 200 from {url} in {took_ms:.1f} ms")
-    _out(f"hub        {_seen_by_hub(setup, hub)}")
+    faults, command = _installed(setup)
+
+    def say(line: str) -> None:
+        if not as_json:
+            print(line, flush=True)  # noqa: T201 - the command line speaks here
+
+    taken = _probe(setup.target.url, setup.target.token)
+    say(f"collector  took the probe as number {taken.seq}: {taken.took_ms:.1f} ms")
+    url = hub_url(hub, setup.state_dir)
+    host, applied_ms = _applied(setup, url, taken)
+    say(f"hub        applied it for {host.label}: {applied_ms:.1f} ms, {url}")
+    shim_ms = None
+    if command:
+        shim_ms = _by_shim(setup, command)
+        say(f"shim       handed one on, as SessionStart does: {shim_ms:.0f} ms")
     if faults:
         raise CommandError(
-            f"The way is open, but {setup.path} is not right: {'; '.join(faults)}. "
-            "Next: adsum hooks install"
+            f"The way is open, but {setup.path} is not right: {'; '.join(faults)}. {NEXT}"
         )
-    _out(f"hooks      stand in {setup.path}")
+    say(f"hooks      stand in {setup.path}")
+    if as_json:
+        times = {"collector_ms": taken.took_ms, "hub_ms": applied_ms, "shim_ms": shim_ms}
+        rounded = {way: ms and round(ms, 2) for way, ms in times.items()}
+        print(json.dumps({"schema": SCHEMA, "seq": taken.seq, **rounded}, indent=2))  # noqa: T201 - data
 
 
-def _faults(setup: Setup) -> list[str]:
+def _installed(setup: Setup) -> tuple[list[str], list[str] | None]:
+    """(what is wrong with the hooks in the file, the command for SessionStart)."""
     try:
-        return setup.faults(inspect_hooks(setup.path))
-    except SettingsError as error:
+        faults = setup.faults(inspect_hooks(setup.path))
+        return faults, shim_hook.installed_command(setup.path)
+    except (SettingsError, ClaudeNotFoundError) as error:
         raise CommandError(str(error)) from error
 
 
-def _probe(url: str, token: str) -> tuple[int, bytes, float]:
-    """(status, body, round trip in ms), sent as Claude Code sends a hook."""
+def _probe(url: str, token: str) -> Taken:
+    """Sent as Claude Code sends a hook."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     try:
         connection.connect()
-        start = time.perf_counter()
-        connection.request("POST", parts.path, json.dumps(PROBE), headers)
+        sent = time.perf_counter()
+        connection.request("POST", parts.path, PROBE, headers)
         response = connection.getresponse()
         body = response.read()
-        return response.status, body, (time.perf_counter() - start) * 1000
+        took_ms = (time.perf_counter() - sent) * 1000
     except (OSError, http.client.HTTPException) as error:
         raise CommandError(
             f"No collector answers at {url} ({error}). Start it with `adsum up`; if it runs on "
@@ -64,6 +101,11 @@ def _probe(url: str, token: str) -> tuple[int, bytes, float]:
         ) from error
     finally:
         connection.close()
+    seq = response.headers.get("x-adsum-seq", "")
+    if response.status != 200 or not seq.isdecimal():
+        why = _reason(response.status, body)
+        raise CommandError(f"The collector at {url} refuses a hook: {why}")
+    return Taken(int(seq), sent, took_ms)
 
 
 def _reason(status: int, body: bytes) -> str:
@@ -74,34 +116,67 @@ def _reason(status: int, body: bytes) -> str:
     if isinstance(said, dict) and "error" in said:
         return f"HTTP {status}, {said['error']}. {said.get('next', '')}".rstrip()
     if status == 401:
-        return "HTTP 401, wrong token. Next: adsum hooks install"
+        return f"HTTP 401, wrong token. {NEXT}"
     return f"HTTP {status}. Does something else listen on that port?"
 
 
-def _seen_by_hub(setup: Setup, hub: str | None) -> str:
-    """A sentence; raises CommandError when the hub does not have this machine live."""
-    url = hub_url(hub, setup.state_dir)
-    host_id = _host_id(setup.state_dir)
-    for host in fetch(url, "/api/v1/hosts")["hosts"]:
-        if host["id"] == host_id and host["reachability"] == "live":
-            return f"has this machine live as {host['label']}: {url}"
-        if host["id"] == host_id:
+def _applied(setup: Setup, url: str, taken: Taken) -> tuple[HostView, float]:
+    """The machine as the hub has it, and the ms until it had applied the probe."""
+    host_id, pause = host_id_of(setup.state_dir), PAUSES_S[0]
+    while True:
+        host = _host(setup, url, host_id)
+        took_s = time.perf_counter() - taken.sent
+        if host.applied >= taken.seq:
+            return host, took_s * 1000
+        if took_s > APPLIED_WITHIN_S:
             raise CommandError(
-                f"The hub at {url} has this machine as {host['reachability']}. Is the collector "
-                f"connected to the same Redis? Its log: {setup.state_dir / 'logs'}"
+                f"The hub at {url} has not applied the probe within {APPLIED_WITHIN_S:g} s: it is "
+                f"at number {host.applied}, the probe is {taken.seq}. "
+                f"{host.problem or 'Next: adsum doctor'}"
             )
-    raise CommandError(
-        f"The hub at {url} has never heard of this machine. Collector and hub need the same "
-        "ADSUM_REDIS_URL; `adsum up` sees to that."
-    )
+        time.sleep(pause)
+        pause = min(2 * pause, PAUSES_S[1])
 
 
-def _host_id(state_dir: Path) -> str | None:
+def _host(setup: Setup, url: str, host_id: str | None) -> HostView:
+    """Raises CommandError when the hub does not have this machine live."""
+    host = find_host(msgspec.convert(fetch(url, "/api/v1/hosts"), Listing), host_id)
+    if host is None:
+        raise CommandError(
+            f"The hub at {url} has never heard of this machine. Collector and hub need the same "
+            "ADSUM_REDIS_URL; `adsum up` sees to that."
+        )
+    if host.reachability != "live":
+        raise CommandError(
+            f"The hub at {url} has this machine as {host.reachability}. Is the collector "
+            f"connected to the same Redis? Its log: {setup.state_dir / 'logs'}"
+        )
+    return host
+
+
+def _by_shim(setup: Setup, command: list[str]) -> float:
+    """The ms that the installed command took, its Python's start included.
+
+    It prints nothing and always ends well, so the collector is asked what it has taken by it.
+    """
+    before, began = _taken_by_shim(setup), time.perf_counter()
+    wrong = shim_hook.run(command, PROBE)
+    took_ms = (time.perf_counter() - began) * 1000
+    if wrong:
+        raise CommandError(f"SessionStart's command {command[0]} fails: {wrong}. {NEXT}")
+    if _taken_by_shim(setup) <= before:
+        raise CommandError(
+            f"SessionStart's command ran, but this collector took nothing from it. It hands on to "
+            f"{command[-1]}; this collector's socket is {setup.target.socket}. {NEXT}"
+        )
+    return took_ms
+
+
+def _taken_by_shim(setup: Setup) -> int:
     try:
-        return str(json.loads((state_dir / "host.json").read_bytes())["host_id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _out(text: str) -> None:
-    print(text)  # noqa: T201 - the command line speaks here
+        return int(readiness(f"http://127.0.0.1:{setup.port}")["shim"]["accepted"])
+    except (SilentError, KeyError, TypeError, ValueError) as error:
+        raise CommandError(
+            f"The collector on port {setup.port} does not say what it has taken ({error}). "
+            "Start it anew: adsum up"
+        ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from adsum_collector.agents.transcript import Lines, TranscriptFile
 from adsum_shared.signals import AnySignal
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -12,21 +13,42 @@ from adsum_shared.signals import AnySignal
 Adapt = Callable[[bytes, int], Sequence[AnySignal]]
 
 
+class Transcripts(NamedTuple):
+    """file_of: by the file's path below `projects`, parts joined with "/"; None for other files.
+
+    read: (whole lines, whose file, context of the lines before or "", ms now, content of the file
+    `NAME.meta.json` beside a subagent's or None) -> Lines. Pure and total: nothing raises.
+    """
+
+    file_of: Callable[[str], TranscriptFile | None]
+    read: Callable[[Sequence[bytes], TranscriptFile, str, int, bytes | None], Lines]
+
+
 class Agent(NamedTuple):
-    """hook: a hook's body. registry: a file in which the agent tells of its own sessions."""
+    """hook: a hook's body. registry: a file in which the agent tells of its own sessions.
+
+    statusline: what the agent hands to a status line command.
+    """
 
     hook: Adapt
     registry: Adapt
+    transcripts: Transcripts
+    statusline: Adapt
 
 
 def claude_code() -> Agent:
     from adsum_collector.agents.claude_code import (
         decode_hook,
         signals_from_hook,
+        signals_from_lines,
         signals_from_registry,
+        signals_from_statusline,
+        transcript_file,
     )
 
     return Agent(
         hook=lambda body, seen: signals_from_hook(decode_hook(body), seen),
         registry=signals_from_registry,
+        transcripts=Transcripts(transcript_file, signals_from_lines),
+        statusline=signals_from_statusline,
     )

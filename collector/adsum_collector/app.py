@@ -19,19 +19,23 @@ from adsum_collector.agent import Agent, claude_code
 from adsum_collector.door import DoorProtocol
 from adsum_collector.errors import StartError
 from adsum_collector.facts import Witnesses, facts
+from adsum_collector.health import HookFiles
 from adsum_collector.identity import Identity, load_identity
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import FILE as SOCKET_FILE
 from adsum_collector.local_socket import LocalSocket, listen
 from adsum_collector.lock import hold_lock
 from adsum_collector.peer import tcp_peer_uid, unix_peer_uid
-from adsum_collector.processes import ProcessTable, watched
+from adsum_collector.processes import ProcessTable, watched, watched_in
 from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
+from adsum_collector.server import Server
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import listen_http, passed_sockets
 from adsum_collector.spool import Spool
 from adsum_collector.spool_repair import Limits
+from adsum_collector.tailer import Tailer
+from adsum_collector.ticks import Ticks
 from adsum_collector.token import token_of
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
@@ -82,6 +86,25 @@ class Collector:
         self._publisher = Publisher(
             spool, url, identity.host_id, nonce=self._nonce, beat=self._beat, now=time.time
         )
+        in_life = watched_in(lambda: spool.state)
+        watch = Watch(
+            intake,
+            directories=[directory / "sessions" for directory in settings.claude_dirs],
+            adapt=agent.registry,
+            watched=in_life,
+            table=table,
+            now=now_ms,
+        )
+        self._tailer = tailer = Tailer(
+            intake,
+            agent.transcripts,
+            directories=[directory / "projects" for directory in settings.claude_dirs],
+            state=lambda: spool.state,
+            watched=in_life,
+            settled=watch.settled,
+            now=now_ms,
+        )
+        ticks = Ticks(agent.statusline)
         self._parts = Witnesses(
             receiver=Receiver(
                 intake,
@@ -90,27 +113,28 @@ class Collector:
                 token=token_of(settings.state_dir),
                 facts=self._facts,
                 peer_uid=tcp_peer_uid,
+                heard=tailer.heard,
             ),
             local=LocalSocket(
                 intake,
                 agent.hook,
+                ticks,
                 started_of=table.started_of,
                 peer_uid=unix_peer_uid,
                 now=now_ms,
+                heard=tailer.heard,
             ),
-            watch=Watch(
-                intake,
-                directories=[directory / "sessions" for directory in settings.claude_dirs],
-                adapt=agent.registry,
-                watched=lambda: watched(spool.state),
-                table=table,
-                now=now_ms,
+            watch=watch,
+            tailer=tailer,
+            statusline=ticks,
+            hooks=HookFiles(
+                [directory / "settings.json" for directory in settings.claude_dirs], port, now_ms()
             ),
         )
 
     async def run(self, http: socket.socket, unix: socket.socket) -> None:
         """Parts live and die together. Order of a stop: doors, witnesses, stream, last heartbeat."""
-        server = uvicorn.Server(_server_config(self._parts.receiver))
+        server = Server(_server_config(self._parts.receiver))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn raises the signal it caught again once it has stopped; without a handler of
@@ -120,6 +144,7 @@ class Collector:
             witnesses = [
                 tasks.create_task(self._parts.local.serve(unix), name="local socket"),
                 tasks.create_task(self._parts.watch.run(), name="watch"),
+                tasks.create_task(self._tailer.run(), name="tailer"),
             ]
             publishing = tasks.create_task(self._publisher.run(), name="publisher")
             await server.serve(sockets=[http])
@@ -133,7 +158,7 @@ class Collector:
         log.info("stopped; %d signals wait in the spool for the next start", left)
 
     def _facts(self) -> tuple[bool, dict[str, Any]]:
-        return facts(self._identity, self._spool, self._publisher, self._parts)
+        return facts(self._identity, self._spool, self._publisher, self._parts, now_ms())
 
     def _beat(self, sent: int, stopping: bool) -> Beat:  # noqa: FBT001 - the publisher's callback
         return Beat(
@@ -149,7 +174,7 @@ class Collector:
             fingerprint=self._identity.fingerprint,
             stopping=stopping,
             problem=self._spool.problem or self._publisher.problem,
-            witnesses=self._parts.health(),
+            witnesses=self._parts.health(now_ms()),
         )
 
 

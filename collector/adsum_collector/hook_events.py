@@ -12,6 +12,7 @@ Version = tuple[int, ...]
 
 HOOK_PATH: Final = "/api/live/hook"
 SHIM_NAME: Final = "adsum_collector/shim.py"
+STATUSLINE_NAME: Final = "adsum_collector/statusline.py"
 
 #: Older versions cannot post hooks at all.
 FIRST_WITH_HTTP: Final[Version] = (2, 1, 63)
@@ -67,7 +68,7 @@ TRACED: Final = "Stop"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where hooks report to. command: how the shim of this installation is run."""
+    """Where hooks and the status line report to, and by which programs of this installation."""
 
     port: int
     token: str
@@ -78,6 +79,11 @@ class Target:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}{HOOK_PATH}"
+
+    @property
+    def statusline(self) -> Path:
+        """The status line's wrapper, which lies beside the shim."""
+        return self.shim.with_name(Path(STATUSLINE_NAME).name)
 
 
 def events_for(version: Version, users_own: frozenset[str] = frozenset()) -> list[str]:

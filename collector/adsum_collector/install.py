@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from adsum_collector.hook_text import (
 )
 from adsum_collector.json_text import JsonTextError
 from adsum_collector.settings_file import (
+    Change,
     SettingsError,
     back_up,
     decode_settings,
@@ -45,31 +44,13 @@ from adsum_collector.settings_file import (
     save_receipt,
     write_settings,
 )
-
-_BEARER = re.compile(r"Bearer [^\"]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an install or a removal did, or would do. None: no file."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-    backup: Path | None = None
-
-    @property
-    def needed(self) -> bool:
-        return self.before != self.after
-
-    def diff(self) -> str:
-        """A unified diff with the token masked: it may end up in a terminal's scrollback."""
-        before, after = (
-            _BEARER.sub("Bearer …", (raw or b"").decode("utf-8", "replace")).splitlines()
-            for raw in (self.before, self.after)
-        )
-        name = str(self.path)
-        return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
+from adsum_collector.statusline_text import (
+    Mode,
+    StatusLine,
+    statusline_in,
+    unwrapped,
+    wrapped,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +69,7 @@ class Report:
     blocked: bool
     users_own: frozenset[str]
     shared: bool
+    statusline: StatusLine
 
     @property
     def doubled(self) -> list[str]:
@@ -116,6 +98,7 @@ def install_hooks(
     target: Target,
     version: Version,
     *,
+    statusline: Mode = "leave",
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Change:
@@ -127,7 +110,7 @@ def install_hooks(
         )
 
     def edited(base: str | None) -> str:
-        return added(base, target, version)
+        return wrapped(added(base, target, version), target, statusline)
 
     return _apply(path, state_dir, edited, dry_run=dry_run, clock=clock)
 
@@ -163,6 +146,7 @@ def inspect_hooks(path: Path) -> Report:
         blocked=isinstance(allowed, list) and not all(permits(allowed, url) for url in urls),
         users_own=users_own(settings),
         shared=is_shared(path),
+        statusline=statusline_in(settings),
     )
 
 
@@ -178,7 +162,7 @@ def _apply(
         raw = read_settings(path)
         mark, text = decode_settings(raw, path)
         settings = _parsed(text, path)
-        base, made_folder = _without_ours(path, state_dir, raw, mark + stripped(text))
+        base, made_folder = _without_ours(path, state_dir, raw, mark + stripped(unwrapped(text)))
         result = edited(None if base is None else base.decode().removeprefix(mark))
         after = None if result is None else (mark + result).encode()
         change = Change(path, raw, after)

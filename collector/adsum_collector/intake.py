@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from adsum_collector.processes import state_changes
 from adsum_collector.spool import Spool
@@ -16,12 +16,20 @@ class Intake:
         self._spool = spool
         self._private = private
 
-    async def accept(self, signals: Sequence[AnySignal], message_id: str | None = None) -> int:
-        """The last signal's number in the spool, once it is on disk. Raises SpoolUnavailable."""
-        if not signals:
+    async def accept(
+        self,
+        signals: Sequence[AnySignal],
+        message_id: str | None = None,
+        state: Mapping[str, bytes | None] | None = None,
+    ) -> int:
+        """The last signal's number in the spool, once it is on disk. Raises SpoolUnavailable.
+
+        state: what is true with these signals, kept in the same commit.
+        """
+        if not signals and not state:
             return self._spool.last_seq
         return await self._spool.append(
             [encode_signal(self._private(signal)) for signal in signals],
             message_id=message_id,
-            state=state_changes(signals),
+            state={**(state or {}), **state_changes(signals)},
         )

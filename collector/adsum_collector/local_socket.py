@@ -1,4 +1,4 @@
-"""The unix socket: the shim's door, one JSON line in, one JSON line out."""
+"""The unix socket: the door of the shim and of the status line, a line of JSON a message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,8 @@ import msgspec
 from adsum_collector.agent import Adapt
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import Intake
-from adsum_shared.signals import ProcessSeen
+from adsum_collector.ticks import Ticks, is_statusline
+from adsum_shared.signals import AnySignal, ProcessSeen
 
 log = logging.getLogger(__name__)
 
@@ -43,22 +44,29 @@ _decoder: msgspec.json.Decoder[_Message] = msgspec.json.Decoder(_Message)
 
 
 class LocalSocket:
-    """started_of: a living process's start time in ms, None if it is gone. now: ms."""
+    """started_of: a living process's start time in ms, None if it is gone. now: ms.
+
+    heard: told what a hook said once that is accepted; returns at once.
+    """
 
     def __init__(
         self,
         intake: Intake,
         adapt: Adapt,
+        ticks: Ticks,
         *,
         started_of: Callable[[int], int | None],
         peer_uid: Callable[[socket.socket], int | None],
         now: Callable[[], int],
+        heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None,
     ) -> None:
         self._intake = intake
         self._adapt = adapt
+        self._ticks = ticks
         self._started_of = started_of
         self._peer_uid = peer_uid
         self._now = now
+        self._heard = heard
         self._connections: set[asyncio.Task[None]] = set()
         self.accepted = 0
         self.refused: Counter[str] = Counter()
@@ -90,6 +98,9 @@ class LocalSocket:
                 return
             async with asyncio.timeout(TIMEOUT_S):
                 while line := await reader.readline():
+                    if is_statusline(line):  # unanswered: its sender does not wait for anything
+                        await self._hear(line)
+                        continue
                     writer.write(await self._answer(line) + b"\n")
                     await writer.drain()
         except ValueError:  # asyncio's word for a line beyond the limit
@@ -108,6 +119,14 @@ class LocalSocket:
             return self._refuse(str(error), retry=False)
         self.accepted += 1
         return msgspec.json.encode({"ok": True, "seq": seq})
+
+    async def _hear(self, line: bytes) -> None:
+        signals = self._ticks.hear(line, self._now())
+        try:
+            await self._intake.accept(signals)
+        except SpoolUnavailable:
+            self.refused["spool"] += 1
+            self._ticks.forget(signals)
 
     async def _take(self, line: bytes) -> int:
         message = _decoder.decode(line)
@@ -128,7 +147,9 @@ class LocalSocket:
                 started=started,
             )
             signals.append(seen)
-        return await self._intake.accept(signals, message.id)
+        seq = await self._intake.accept(signals, message.id)
+        self._heard(signals)
+        return seq
 
     def _refuse(self, error: str, *, retry: bool) -> bytes:
         self.refused["spool" if retry else "malformed"] += 1

@@ -53,6 +53,20 @@ def watched(state: Mapping[str, bytes]) -> dict[str, Process]:
     return found
 
 
+def watched_in(state: Callable[[], Mapping[str, bytes]]) -> Callable[[], dict[str, Process]]:
+    """`watched`, asked every second: read anew only from a state that is another one."""
+    read: Mapping[str, bytes] = {}
+    found: dict[str, Process] = {}
+
+    def ask() -> dict[str, Process]:
+        nonlocal read, found
+        if (now := state()) is not read:
+            read, found = now, watched(now)
+        return found
+
+    return ask
+
+
 class ProcessTable:
     """Start times of living processes, told the same way every time.
 

@@ -10,7 +10,7 @@ import hmac
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from adsum_collector.agent import Adapt
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
+from adsum_shared.signals import AnySignal
 
 PATH = "/api/live/hook"
 #: Whoever has the token may send large bodies: a hook carries the tool's whole output, and a 413
@@ -49,6 +50,7 @@ class Receiver:
     """port: as clients see it. facts: what `/readyz` shows, and whether all is well.
 
     peer_uid: the user of a connection's other end, asked only when there is no token.
+    heard: told what a hook said once it has its answer, which must not wait for anything else.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Receiver:
         token: str,
         facts: Callable[[], tuple[bool, dict[str, Any]]],
         peer_uid: Callable[[tuple[str, int], tuple[str, int]], int | None],
+        heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None,
     ) -> None:
         self._intake = intake
         self._adapt = adapt
@@ -69,6 +72,7 @@ class Receiver:
         self._authorization = b"Bearer " + token.encode()
         self._facts = facts
         self._peer_uid = peer_uid
+        self._heard = heard
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0
@@ -77,9 +81,10 @@ class Receiver:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if scope["path"] == PATH:
-                seq = await self._take(scope, receive)
+                seq, signals = await self._take(scope, receive)
                 self.accepted += 1
                 await _answer(send, 200, headers=[(b"x-adsum-seq", b"%d" % seq)])
+                self._heard(signals)
             else:
                 await self._tell(scope, send)
         except Refused as refused:
@@ -89,7 +94,7 @@ class Receiver:
         except Gone:
             self.refused[499] += 1
 
-    async def _take(self, scope: Scope, receive: Receive) -> int:
+    async def _take(self, scope: Scope, receive: Receive) -> tuple[int, Sequence[AnySignal]]:
         headers = dict(scope["headers"])
         _require_local(headers, self._hosts)
         _require_json_post(scope["method"], headers)
@@ -103,7 +108,7 @@ class Receiver:
                     400, f"not a hook's JSON: {error}", "Send the JSON that the agent's hook gave."
                 ) from error
         try:
-            return await self._intake.accept(signals)
+            return await self._intake.accept(signals), signals
         except SpoolUnavailable as error:
             raise Refused(503, f"not accepted: {error}", "Send it again later.") from error
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import difflib
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
 import time
@@ -18,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 BACKUPS_KEPT = 3
+_BEARER = re.compile(r"Bearer [^\"]+")
 _BOM = "\ufeff"
 
 
@@ -39,6 +42,29 @@ class Receipt:
 
     def matches(self, raw: bytes | None) -> bool:
         return raw is not None and _digest(raw) == self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an install or a removal did, or would do. None: no file."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    backup: Path | None = None
+
+    @property
+    def needed(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> str:
+        """A unified diff with the token masked: it may end up in a terminal's scrollback."""
+        before, after = (
+            _BEARER.sub("Bearer …", (raw or b"").decode("utf-8", "replace")).splitlines()
+            for raw in (self.before, self.after)
+        )
+        name = str(self.path)
+        return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
 
 
 def read_settings(path: Path) -> bytes | None:

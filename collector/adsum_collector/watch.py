@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
-from watchfiles import Change, awatch
 
 from adsum_collector.agent import Adapt
 from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake
 from adsum_collector.liveness import (
     VANISHED_MS,
@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 #: Between two looks at everything, whatever else happens.
 LOOK_INTERVAL_S = 1.0
-#: How long the file watcher sleeps between two looks of its own: its latency, and its idle cost.
-WATCH_STEP_MS = 40
 #: A file above this is nobody's registry entry.
 MOST_BYTES = 64 << 10
 
@@ -70,7 +68,10 @@ class Watch:
         self._work: dict[Process, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}
+        self._events = file_events(directories, _is_entry, recursive=False)
         self._wake = asyncio.Event()
+        #: Set once it is known which of the sessions that have not ended have a process.
+        self.settled = asyncio.Event()
         self._exits: dict[Process, int] = {}
         self.counts: Counter[str] = Counter()
         self.files = 0
@@ -110,6 +111,7 @@ class Watch:
             self.counts["not accepted"] += 1
             return LOOK_INTERVAL_S
         self._await_exits()
+        self.settled.set()
         return VANISHED_MS / 1000 / 2 if missing else LOOK_INTERVAL_S
 
     async def _look_at_files(self) -> bool:
@@ -127,6 +129,8 @@ class Watch:
 
     def _list(self) -> Iterable[Path]:
         for directory in self._directories:
+            with contextlib.suppress(OSError):
+                self._events.enter(str(directory))
             with contextlib.suppress(OSError), os.scandir(directory) as entries:
                 # `*.key` files beside them are secrets: only plain numbers are opened
                 names = [entry.name for entry in entries]
@@ -213,20 +217,10 @@ class Watch:
         os.close(descriptor)
 
     async def _follow_files(self) -> None:
-        """Wakes the loop early. Where watching fails, the loop's own pace has to do."""
-        while True:
-            present = [directory for directory in self._directories if directory.is_dir()]
-            if present:
-                with contextlib.suppress(OSError, RuntimeError):
-                    async for _ in awatch(
-                        *present,
-                        watch_filter=_is_change_of_entry,
-                        step=WATCH_STEP_MS,
-                        debounce=WATCH_STEP_MS,
-                        recursive=False,
-                    ):
-                        self._wake.set()
-            await asyncio.sleep(LOOK_INTERVAL_S)
+        """Wakes the loop early. Where the system tells nothing, the loop's own pace has to do."""
+        with contextlib.closing(self._events):
+            async for _ in self._events.changes():
+                self._wake.set()
 
 
 def _stamp(path: Path) -> Stamp:
@@ -236,7 +230,3 @@ def _stamp(path: Path) -> Stamp:
 
 def _is_entry(name: str) -> bool:
     return name.endswith(".json") and name.removesuffix(".json").isdigit()
-
-
-def _is_change_of_entry(_change: Change, path: str) -> bool:
-    return _is_entry(Path(path).name)

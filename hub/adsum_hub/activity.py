@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from adsum_hub.facts import Facts
-from adsum_hub.parts import ACTIVITY_MAX, Activity
+from adsum_hub.parts import ACTIVITY_MAX, Activity, Child
 from adsum_shared import signals as s
+from adsum_shared.state import ActivityEntry
 
 TEXT_MAX = 100
+#: Two witnesses stamp one event at most this far apart, ms: a hook on arrival, a line when made.
+SAME_MS = 2_500
 
 #: Too many and too little to tell: they would push out what people look for.
 SILENT: frozenset[type] = frozenset(
@@ -18,36 +21,145 @@ SILENT: frozenset[type] = frozenset(
         s.ProcessSeen,
         s.StatusReported,
         s.ChildChanged,
+        s.PromptDequeued,
         s.UnknownSignal,
     }
+)
+#: Each call has an id that all its witnesses give, so none of these is told twice.
+BY_ID = frozenset({"tool.started", "tool.finished"})
+#: Told of a child by turns, so two of one kind in a row are one: a child is told that it has ended
+#: by its hook, by its transcript, and to its parent half a minute later.
+BY_TURNS = frozenset({"child.started", "child.finished"})
+#: Told again by slow witnesses: a turn's length is written when the user's own Stop hooks have
+#: run. They mean the same for as long as nothing else has happened.
+LASTING = frozenset(
+    {"turn.ended", "turn.failed", "turn.interrupted", "session.started", "session.ended"}
 )
 
 
 def note(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> tuple[Activity, ...] | None:
-    """The activity with this signal in its place by event time, or None if it adds no entry."""
+    """The activity with this signal in its place by event time, or None if it adds nothing."""
     if type(signal) in SILENT or isinstance(signal, s.UnknownSignal):
         return None
-    if isinstance(signal, s.Alive) and (
-        signal.event is None or signal.event == "MessageDisplay" or signal.source != "hook"
-    ):
+    if _is_known(facts, signal, changes):
         return None
-    if isinstance(signal, s.ToolStarted) and signal.tool_use_id in facts.tools:
-        return None  # a second witness of the same call
-    if isinstance(signal, s.ToolFinished):
-        held = facts.tools.get(signal.tool_use_id)
-        if "tools" not in changes or (held is not None and held.finished):
+    entry = _entry(signal, changes.get("children", facts.children))
+    held = _same_event(facts.activity, entry)
+    if held is None:
+        return _placed(facts.activity, entry)
+    merged = Activity(min(held.at, entry.at), entry.kind, _fuller(held, entry), entry.agent_id)
+    if merged == held:
+        return None
+    return _placed(tuple(each for each in facts.activity if each is not held), merged)
+
+
+def entries(facts: Facts, offset_ms: int) -> list[ActivityEntry]:
+    """For clients, newest last. offset_ms: the host's clock minus the one they go by."""
+    return [
+        ActivityEntry(each.at - offset_ms, each.kind, each.text, each.agent_id)
+        for each in facts.activity
+    ]
+
+
+def _is_known(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> bool:
+    """Another witness of something with an id, or a mere sign of life."""
+    match signal:
+        case s.Alive():
+            return (
+                signal.event is None or signal.event == "MessageDisplay" or signal.source != "hook"
+            )
+        case s.ToolStarted():
+            call = facts.tools.get(signal.tool_use_id)
+            return call is not None and bool(call.started)
+        case s.ToolFinished():
+            call = facts.tools.get(signal.tool_use_id)
+            return "tools" not in changes or (call is not None and bool(call.finished))
+        case s.SessionEnded():
+            # That the books are closed is a hint of its end; hook, registry or process tell of it.
+            return signal.source == "transcript"
+        case s.RequestOpened():
+            asked = changes.get("requests", {})
+            return not any(
+                request.opened and not (key in facts.requests and facts.requests[key].opened)
+                for key, request in asked.items()
+            )
+        case _:
+            return False
+
+
+def _entry(signal: s.KnownSignal, children: dict[str, Child]) -> Activity:
+    """agent_id: the child that it tells of, or in which it happened."""
+    kind, who = str(signal.__struct_config__.tag), signal.agent_id
+    if isinstance(signal, s.TurnEnded | s.TurnFailed | s.TurnInterrupted) and who is not None:
+        # A subagent has one turn at a time, and ends with it.
+        kind, status = "child.finished", kind.removeprefix("turn.")
+        text = f"{_name(children, who, 'agent')}: {'completed' if status == 'ended' else status}"
+    elif isinstance(signal, s.ChildStarted | s.ChildFinished):
+        who = signal.child_id if signal.child_id != s.ALL_CHILDREN else None
+        text = _name(children, who, signal.child_kind if who else "all subagents")
+        if isinstance(signal, s.ChildFinished):
+            text = f"{text}: {signal.status}"
+    else:
+        text = text_of(signal)
+    return Activity(signal.at, kind, text[:TEXT_MAX], who)
+
+
+def _name(children: dict[str, Child], child_id: str | None, otherwise: str) -> str:
+    child = children.get(child_id) if child_id else None
+    return (child.description or child.type or child.kind) if child else otherwise
+
+
+def _same_event(held: tuple[Activity, ...], entry: Activity) -> Activity | None:
+    """The entry by which another witness has told of this event already."""
+    if entry.kind in BY_ID:
+        return None
+    at = _place(held, entry.at)
+    find = _in_turn if entry.kind in BY_TURNS else _at_its_time
+    return find(held[:at][::-1], entry) or find(held[at:], entry)
+
+
+def _in_turn(near: tuple[Activity, ...], entry: Activity) -> Activity | None:
+    """near: what happened before it or after it, the nearest first."""
+    for each in near:
+        if each.kind in BY_TURNS and each.agent_id == entry.agent_id:
+            return each if each.kind == entry.kind else None
+    return None
+
+
+def _at_its_time(near: tuple[Activity, ...], entry: Activity) -> Activity | None:
+    timed = entry.kind not in LASTING
+    for each in near:
+        if timed and abs(each.at - entry.at) > SAME_MS:
             return None
-    kind = str(signal.__struct_config__.tag)
-    entry = Activity(signal.at, kind, text_of(signal)[:TEXT_MAX], signal.agent_id)
-    held_entries = facts.activity
-    at = len(held_entries)
-    while at and held_entries[at - 1].at >= entry.at:
-        at -= 1
-        if held_entries[at] == entry:
-            return None
-    if at == len(held_entries):
-        return (*held_entries[-(ACTIVITY_MAX - 1) :], entry)
-    return (*held_entries[:at], entry, *held_entries[at:])[-ACTIVITY_MAX:]
+        if each.agent_id != entry.agent_id:
+            continue
+        if each.kind == entry.kind and _alike(each.text, entry.text):
+            return each
+        timed = True  # something else has happened in between
+    return None
+
+
+def _alike(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _fuller(held: Activity, entry: Activity) -> str:
+    if entry.kind in BY_TURNS:
+        return entry.text  # named by all that is known of the child by now
+    return max(held.text, entry.text, key=len)
+
+
+def _place(held: tuple[Activity, ...], at: int) -> int:
+    """Behind all that happened no later; nearly always the end."""
+    place = len(held)
+    while place and held[place - 1].at > at:
+        place -= 1
+    return place
+
+
+def _placed(held: tuple[Activity, ...], entry: Activity) -> tuple[Activity, ...]:
+    at = _place(held, entry.at)
+    return (*held[:at], entry, *held[at:])[-ACTIVITY_MAX:]
 
 
 def text_of(signal: s.KnownSignal) -> str:
@@ -58,10 +170,12 @@ def text_of(signal: s.KnownSignal) -> str:
             return tool if ok else f"{tool} failed: {first_line(error)}"
         case s.RequestOpened():
             return f"{signal.request_kind}: {signal.summary or signal.tool or ''}"
-        case s.ChildStarted():
-            return signal.description or signal.type or signal.child_kind
-        case s.ChildFinished():
-            return f"{signal.child_kind} {signal.status}"
+        case s.RetryScheduled(attempt=attempt, max=most):
+            return f"attempt {attempt} of {most}" if most else f"attempt {attempt}"
+        case s.PromptSubmitted(origin="system"):
+            return "(by the system)"
+        case s.SessionEnded(source="registry"):
+            return ""  # it knows no reason, and the hook that does may come a second later
         case s.Alive(event=event, note=said):
             return f"{event}: {said}" if said else str(event)
         case _:
@@ -70,11 +184,14 @@ def text_of(signal: s.KnownSignal) -> str:
 
 def _said(signal: s.KnownSignal) -> str:
     """The first of the fields that carry words."""
-    for name in ("text", "last_message", "error", "subject", "reason", "trigger"):
+    for name in WORDS:
         words = first_line(getattr(signal, name, None))
         if words:
             return words
     return ""
+
+
+WORDS = ("text", "last_message", "error", "subject", "reason", "trigger", "outcome", "why")
 
 
 def first_line(text: str | None) -> str:

@@ -13,7 +13,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.link import Link
 from adsum_hub.roster import Roster
 from adsum_hub.views import attention_order
-from adsum_shared.state import Group, HostView, SessionView, Summary
+from adsum_shared.state import ActivityEntry, Group, HostView, SessionView, Summary
 
 SCHEMA = 1
 MOST = 1000
@@ -28,6 +28,14 @@ class Sessions(msgspec.Struct):
     now: int
     total: int
     sessions: list[SessionView]
+
+
+class Activity(msgspec.Struct):
+    """What a session did last, newest last; at most a hundred."""
+
+    schema: int
+    now: int
+    entries: list[ActivityEntry]
 
 
 class Hosts(msgspec.Struct):
@@ -83,7 +91,7 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-_TYPES = (Sessions, SessionView, Hosts, Summary, Problem, Readiness)
+_TYPES = (Sessions, SessionView, Activity, Hosts, Summary, Problem, Readiness)
 _SCHEMAS, _COMPONENTS = msgspec.json.schema_components(
     _TYPES, ref_template="#/components/schemas/{name}"
 )
@@ -137,6 +145,19 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         page = found[offset : offset + limit]
         return _json(Sessions(SCHEMA, clock(), len(found), page), headers={"etag": tag})
 
+    # Before the session itself, whose pattern takes every path below.
+    @router.get(
+        "/sessions/{session_id:path}/activity",
+        summary="What it did last, newest last",
+        responses=_answers(Activity, also={404: "No such session"}),
+        response_class=Response,
+    )
+    async def activity(session_id: str) -> Response:
+        entries = roster.activity(session_id)
+        if entries is None:
+            return _no_session(session_id)
+        return _json(Activity(SCHEMA, clock(), entries))
+
     @router.get(
         "/sessions/{session_id:path}",
         responses=_answers(SessionView, also={404: "No such session"}),
@@ -144,15 +165,7 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
     )
     async def session(session_id: str) -> Response:
         view = roster.views.get(session_id)
-        if view is None:
-            return _json(
-                Problem(
-                    f"There is no session {session_id[:200]!r}.",
-                    "List them at /api/v1/sessions; an id is HOST_ID:SESSION_ID.",
-                ),
-                404,
-            )
-        return _json(view)
+        return _no_session(session_id) if view is None else _json(view)
 
     @router.get("/hosts", responses=_answers(Hosts), response_class=Response)
     async def hosts() -> Response:
@@ -163,6 +176,16 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         return _json(roster.summary())
 
     return router
+
+
+def _no_session(session_id: str) -> Response:
+    return _json(
+        Problem(
+            f"There is no session {session_id[:200]!r}.",
+            "List them at /api/v1/sessions; an id is HOST_ID:SESSION_ID.",
+        ),
+        404,
+    )
 
 
 _SORTS: dict[str, Callable[[SessionView], Any]] = {

@@ -43,7 +43,9 @@ def candidates(reading: Reading) -> Iterator[int]:
         yield status.at + limits.registry_hold
         for base in (status.at, stand.opened, stand.closed, facts.compacting):
             yield max(status.at, base) + limits.registry_hold
-        yield max(status.at, reading.ground.last_closed, stand.opened) + limits.nameless
+        waiting = status.waiting or status.at
+        yield max(waiting, reading.ground.last_closed, stand.opened) + limits.nameless
+    yield (facts.closing.heard if facts.closing else 0) + limits.closing
     for child in facts.children.values():
         yield child.finished + limits.wake
         yield child.last + limits.child_silence
@@ -57,7 +59,7 @@ def candidates(reading: Reading) -> Iterator[int]:
             yield tool.finished + limits.error_grace
     if facts.compacting:
         yield facts.compacting + limits.compaction
-    yield stand.closed + limits.transient
+    yield max(stand.closed, facts.queued) + limits.transient
     yield facts.updated_at + limits.transient
     yield stuck_from(reading)
     for age in AGES:

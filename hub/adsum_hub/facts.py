@@ -41,6 +41,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     queued: int = 0
     dequeued: int = 0
     drained: int = 0  # latest Stop that listed what still runs: what it left out does not
+    killed: int = 0  # latest word that every subagent was killed
     first_prompt: tuple[int, str] | None = None
 
     start: tuple[int, str] | None = None  # latest session.started: when, reason
@@ -48,6 +49,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     resumed: int = 0
     ended: Ended | None = None  # latest, by those who speak for the session
     left: Ended | None = None  # latest, by the registry: it named it no longer
+    closing: Ended | None = None  # latest, by the transcript: its books were closed
     named: int = 0  # latest report by the registry, collector time
     engaged: int = 0  # latest stamp under which it was busy, waiting or had a shell
     process: Process | None = None
@@ -55,6 +57,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     compacting: int = 0
     compacted: int = 0
+    commanded: int = 0  # latest command of the terminal's own that was over
     retry: Retry | None = None
     progress: int = 0  # latest main output that is no tool: a message shown, a transcript line
 
@@ -64,6 +67,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     process_at: int = 0
     statusline_at: int = 0
     moved: int = 0  # latest signal that means more than "alive"
+    doubled: int = 0  # latest time that one call's hook was delivered twice
 
     dismissed: int = 0
     suspended: int = 0

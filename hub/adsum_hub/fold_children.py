@@ -33,6 +33,9 @@ def child_changed(facts: Facts, signal: s.ChildChanged) -> Changes:
 
 
 def child_finished(facts: Facts, signal: s.ChildFinished) -> Changes:
+    if signal.child_id == s.ALL_CHILDREN:
+        # Not by closing those we know: one may be told of later that had begun before.
+        return {"killed": signal.at} if signal.at > facts.killed else {}
     return finish_child(
         facts, signal.child_id, signal, signal.status, signal.child_kind, notified=signal.notified
     )

@@ -28,12 +28,13 @@ def session_started(facts: Facts, signal: s.SessionStarted) -> Changes:
 
 
 def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
-    """The registry's word is kept apart: it can be taken back, a SessionEnd hook's cannot."""
-    field = "left" if signal.source == "registry" else "ended"
+    """The words of registry and transcript are kept apart: they can be taken back, a hook's not."""
+    field = {"registry": "left", "transcript": "closing"}.get(signal.source, "ended")
     held: Ended | None = getattr(facts, field)
     if held is not None and (held.at, held.reason) >= (signal.at, signal.reason):
         return {}
-    return {field: Ended(signal.at, signal.reason, signal.source)}
+    heard = signal.seen if field == "closing" else 0
+    return {field: Ended(signal.at, signal.reason, signal.source, heard)}
 
 
 def same_process(process: Process | Status, pid: int | None, started: int) -> bool:
@@ -63,7 +64,11 @@ def process_gone(facts: Facts, signal: s.ProcessGone) -> Changes:
     if held is None:
         return {"process": Process(signal.pid, signal.started, gone=signal.at)}
     if not same_process(held, signal.pid, signal.started):
-        return {}  # an earlier run's process
+        if not signal.started or signal.started <= (held.started or held.seen):
+            return {}  # an earlier run's process
+        # Nobody saw it come, only go.
+        gone = Process(signal.pid, signal.started, gone=signal.at, first_of_all=False)
+        return {"process": gone}
     if held.gone and held.gone <= signal.at:
         return {}
     return {"process": replace(held, gone=signal.at)}
@@ -93,6 +98,7 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         started=signal.started,
         waiting=signal.at if waits and not waited else held.waiting,
         released=signal.at if waited and not waits else held.released,
+        shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
     )
     return changes
 
@@ -140,7 +146,7 @@ def meta_changed(facts: Facts, signal: s.MetaChanged) -> Changes:
         # The registry makes a name up when nobody gave one: worth less than the first prompt.
         key = "name" if name == "title" and signal.source == "registry" else name
         held = facts.meta.get(key)
-        if held is None or (held[1] != value and (signal.at, value) > held):
+        if held is None or (signal.at, value) > held:
             news[key] = (signal.at, value)
     return {"meta": {**facts.meta, **news}} if news else {}
 
@@ -151,7 +157,9 @@ def alive(facts: Facts, signal: s.Alive) -> Changes:
     # longer sessions. Notification hooks are kept in the activity and drive no state either:
     # `permission_prompt` comes 6.1 s late and can overwrite newer truth, `idle_prompt` adds
     # nothing to the Stop 60 s before it.
-    shown = signal.source == "transcript" or signal.event == "MessageDisplay"
+    if signal.event == s.COMMAND and signal.at > facts.commanded:
+        return {"commanded": signal.at}
+    shown = signal.event in (s.MESSAGE, "MessageDisplay")
     if shown and signal.agent_id is None and signal.at > facts.progress:
         return {"progress": signal.at}
     return {}

@@ -24,6 +24,8 @@ from adsum_shared import signals as s
 
 Changes = dict[str, Any]
 TITLE_MAX = 120
+#: Nobody types a second prompt so soon after the first: the hook is installed twice.
+TWICE = 500
 
 
 def rank_turn(turns: dict[str, Turn], prompt_id: str, at: int) -> dict[str, Turn]:
@@ -52,6 +54,8 @@ def prompt_submitted(facts: Facts, signal: s.PromptSubmitted) -> Changes:
     # A prompt typed while a turn runs is hooked at once, under the id of the turn that runs: it
     # opens nothing yet. (Rejected: counting prompts against Stops, which such prompts break.)
     again = bool(key) and hooked and turn.hook_prompt and signal.at > turn.hook_prompt
+    if again and signal.at <= turn.hook_prompt + TWICE:
+        return changes
     if signal.origin == "queued" or (again and signal.origin == "typed"):
         if signal.at > facts.queued:
             changes["queued"] = signal.at
@@ -60,10 +64,14 @@ def prompt_submitted(facts: Facts, signal: s.PromptSubmitted) -> Changes:
         return changes  # a background task's report that joins the turn that runs
     opened = earliest(turn.prompt, signal.at) if key else max(turn.prompt, signal.at)
     typed = signal.origin == "typed"
+    # A Stop hook's feedback sends the agent back to work under the same prompt id. Only the
+    # transcript's own time tells that from a report that joined the turn before its end.
+    sent_back = bool(key) and signal.origin == "system" and not hooked
     merged = replace(
         turn,
         first=min(turn.first, signal.at),
         prompt=opened,
+        reopened=max(turn.reopened, signal.at) if sent_back else turn.reopened,
         hook_prompt=earliest(turn.hook_prompt, signal.at) if hooked else turn.hook_prompt,
         typed=(turn.typed or typed) if key else (typed if opened == signal.at else turn.typed),
     )
@@ -103,7 +111,14 @@ def turn_interrupted(facts: Facts, signal: s.TurnInterrupted) -> Changes:
     return close_turn(facts, signal, "interrupted")
 
 
-def close_turn(facts: Facts, signal: s.Signal, how: str, **said: str | None) -> Changes:
+def close_turn(
+    facts: Facts,
+    signal: s.Signal,
+    how: str,
+    *,
+    last_message: str | None = None,
+    error: str | None = None,
+) -> Changes:
     """Each way to close is a register of its own: a failed turn also ends, and stays failed."""
     key = signal.prompt_id or ""
     turn = facts.turns.get(key) or Turn(signal.at)
@@ -113,7 +128,14 @@ def close_turn(facts: Facts, signal: s.Signal, how: str, **said: str | None) -> 
     if signal.at >= turn.closed:
         held = turn.source if signal.at == turn.closed else signal.source
         news["source"] = min(signal.source, held)
-        news |= {name: text for name, text in said.items() if text is not None}
+    # Not every witness of an end has words: the latest that has some is quoted.
+    if last_message is not None and (signal.at, last_message) > (
+        turn.said,
+        turn.last_message or "",
+    ):
+        news |= {"said": signal.at, "last_message": last_message}
+    if error is not None and signal.at >= turn.failed:
+        news["error"] = error
     merged = replace(turn, **news)
     return {} if merged == facts.turns.get(key) else {"turns": put_turn(facts.turns, key, merged)}
 
@@ -137,11 +159,19 @@ def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
         source=first_witness(held.started, held.source, signal.at, signal.source),
     )
     changes = put_tool(facts, signal.tool_use_id, merged)
+    twice = max(held.hooked, signal.at) if hooked and held.hooked else 0
+    if twice > facts.doubled:
+        # Batches are applied once by number, so this was delivered twice: our hooks stand in two
+        # places. No state rests on it.
+        changes["doubled"] = twice
     child = signal.agent_id
     if child is not None:
         known = facts.children.get(child) or Child("agent", started=signal.at, last=signal.at)
         active = replace(
-            known, active=max(known.active, signal.at), last=max(known.last, signal.at)
+            known,
+            started=earliest(known.started, signal.at),
+            active=max(known.active, signal.at),
+            last=max(known.last, signal.at),
         )
         if active != facts.children.get(child):
             changes["children"] = bounded_children({**facts.children, child: active})

@@ -7,13 +7,14 @@ import msgspec
 from adsum_hub.clock import HostClock, reachability
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
+from adsum_hub.health import missing_from
 from adsum_hub.resolve import next_deadline, resolve
 from adsum_hub.sequence import Admission
 from adsum_hub.snapshots import HostRecord, Snapshot, covers
 from adsum_hub.views import Place
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch
-from adsum_shared.state import AgentState, Group, HostView, Reachability
+from adsum_shared.state import AgentState, Group, HostView, HostWitness, Reachability
 
 #: How long a delivered session stays in the list after its last sign of life.
 KEEP_DELIVERED_MS = 7 * 24 * 3_600_000
@@ -88,7 +89,13 @@ class Host:
         """
         if session_id not in self.states or self.reachability != "live":
             return None
-        deadline = next_deadline(self.facts[session_id], self.clock.host_now(since))
+        facts, host_since = self.facts[session_id], self.clock.host_now(since)
+        missing = missing_from(facts)
+        times = [
+            next_deadline(facts, host_since),
+            missing if missing and missing > host_since else None,
+        ]
+        deadline = min((at for at in times if at is not None), default=None)
         return None if deadline is None else self.clock.to_hub(deadline)
 
     def hear(self, beat: Beat, age_ms: int, now: int) -> None:
@@ -183,11 +190,23 @@ class Host:
             backlog=max(0, self.beat.seq - applied) if self.beat else 0,
             applied=applied,
             problem=self.problem or next(iter(self.troubles.values()), None),
+            witnesses=tuple(self._in_hub_time(each) for each in self.beat.witnesses)
+            if self.beat
+            else (),
         )
+
+    def _in_hub_time(self, witness: HostWitness) -> HostWitness:
+        heard_at = self.clock.to_hub(witness.heard_at) if witness.heard_at else 0
+        return msgspec.structs.replace(witness, heard_at=heard_at)
 
 
 def same_host(a: HostView, b: HostView) -> bool:
     """Alike but for what ticks by itself: such a difference is not worth a message."""
-    return msgspec.structs.replace(a, last_seen=0, lag_ms=None, applied=0, backlog=0) == (
-        msgspec.structs.replace(b, last_seen=0, lag_ms=None, applied=0, backlog=0)
+    return _still(a) == _still(b)
+
+
+def _still(view: HostView) -> HostView:
+    witnesses = tuple(msgspec.structs.replace(each, heard_at=0) for each in view.witnesses)
+    return msgspec.structs.replace(
+        view, last_seen=0, lag_ms=None, applied=0, backlog=0, witnesses=witnesses
     )

@@ -11,6 +11,9 @@ from adsum_shared.state import AgentState
 #: earlier: a closed terminal's SessionEnd came 1.3 s after its registry file had gone.
 SAME_END = 5_000
 
+#: The reason a transcript gives for the end of a run without a terminal.
+HEADLESS = "run_over"
+
 REASONS = {
     "prompt_input_exit": "exit",
     "clear": "cleared",
@@ -20,6 +23,7 @@ REASONS = {
     "gone": "closed",
     "left": "another session took over",
     "process": "process gone",
+    HEADLESS: "closed",
 }
 
 
@@ -27,7 +31,7 @@ def over_for_good(reading: Reading) -> AgentState | None:
     facts = reading.facts
     if facts.dismissed and facts.dismissed >= facts.moved:
         return state("archived", "Dismissed", facts.dismissed, confidence=1.0, source="hub")
-    ended = final(facts, reading.stand.opened)
+    ended = final(reading)
     if ended is None:
         return None
     if facts.suspended and facts.suspended >= reading.stand.opened:
@@ -44,20 +48,24 @@ def over_for_good(reading: Reading) -> AgentState | None:
     )
 
 
-def final(facts: Facts, opened: int) -> Ended | None:
+def final(reading: Reading) -> Ended | None:
     """The end that still stands: the latest that no new run and no opener has lifted."""
+    facts, opened = reading.facts, reading.stand.opened
     ends: list[Ended] = []
     if facts.ended is not None and not _revived(facts, facts.ended.at, opened):
         ends.append(facts.ended)
     # Hooks may be stamped late, and the registry and the process table are not: an opener that
-    # is only a little younger than their word happened before it.
-    late = opened - LATENESS
+    # is only a little younger than their word happened before it. A transcript bears true times.
+    exact = reading.stand.open and reading.stand.source == "transcript"
+    late = opened if exact else opened - LATENESS
     if (
         facts.left is not None
         and facts.named <= facts.left.at
         and not _revived(facts, facts.left.at, late)
     ):
         ends.append(facts.left)
+    if facts.closing is not None and _is_closed(reading, facts.closing):
+        ends.append(facts.closing)
     process = facts.process
     if process is not None and process.gone and max(late, facts.resumed) <= process.gone:
         ends.append(Ended(process.gone, "process", "process"))
@@ -65,8 +73,22 @@ def final(facts: Facts, opened: int) -> Ended | None:
     return min(ends, key=lambda end: (end.source == "process", end.at), default=None)
 
 
+def _is_closed(reading: Reading, closing: Ended) -> bool:
+    """Whether the transcript's word, that its books were closed, means that the session is over.
+
+    Only where the registry never spoke: that knows better. In a turn that runs it means that the
+    process is being ended (a closed terminal); after one, a headless run may still show its error.
+    """
+    facts = reading.facts
+    opened = max(reading.stand.opened, facts.progress)
+    if facts.named or _revived(facts, closing.at, opened):
+        return False
+    held = closing.heard + (reading.limits.closing if closing.reason == HEADLESS else 0)
+    return reading.stand.open or reading.now >= held
+
+
 def _revived(facts: Facts, at: int, opened: int) -> bool:
-    if opened > at or facts.resumed >= at:
+    if max(opened, facts.resumed) > at:
         return True
     process = facts.process
     if process is not None and process.seen > at and not process.gone:

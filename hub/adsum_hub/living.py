@@ -30,7 +30,7 @@ def child_alive(
     idle = status is not None and status.status == "idle"
     if status is not None and idle and now >= max(status.at, child.last) + limits.registry_hold:
         return False
-    if facts.drained > child.last:
+    if facts.drained > child.last or is_killed(facts, child):
         return False
     if not child.running:
         return _wakes_parent(facts, child, now, limits)
@@ -40,6 +40,11 @@ def child_alive(
     # The registry stays `busy` while a subagent works, however silent.
     busy = status is not None and status.status == "busy" and status.at <= child.last
     return busy or now < child.last + limits.child_silence
+
+
+def is_killed(facts: Facts, child: Child) -> bool:
+    """Ctrl-C kills all subagents at once, and none of them wakes its parent."""
+    return child.kind == "agent" and facts.killed > max(child.restarted, child.active)
 
 
 def _wakes_parent(facts: Facts, child: Child, now: int, limits: Limits) -> bool:

@@ -43,8 +43,9 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One prompt id's turn; the key "" stands for witnesses that name none.
 
     first: earliest witness of any kind, which orders prompt ids. prompt: earliest witness of the
-    prompt that opened it (latest under ""). reopened: latest pruned tool start. ended, failed,
-    interrupted: latest witness of each; 0 = never.
+    prompt that opened it (latest under ""). reopened: latest other opener, a pruned tool start or
+    a hook's feedback that sent the agent back to work. ended, failed, interrupted: latest witness
+    of each; said: when the last message was. 0 = never.
     """
 
     first: int
@@ -56,6 +57,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     failed: int = 0
     interrupted: int = 0
     last_message: str | None = None
+    said: int = 0
     error: str | None = None
     source: str = "hook"  # of its latest close
 
@@ -150,7 +152,8 @@ class Process(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The registry's newest word, by its own stamp.
 
-    waiting: since when it has been `waiting`; released: when it last ceased to be.
+    waiting: since when it has been `waiting`; released: when it last ceased to be. shell: its last
+    word at rest, `shell` and not `idle`.
     """
 
     at: int
@@ -161,12 +164,16 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     started: int = 0
     waiting: int = 0
     released: int = 0
+    shell: bool = False
 
 
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """heard: when the collector learned of it; kept where a rule waits from then on."""
+
     at: int
     reason: str
     source: str = "hook"
+    heard: int = 0
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -63,8 +63,11 @@ def busy_since(status: Status | None, last_main: int, now: int, limits: Limits) 
 def nameless_since(
     status: Status | None, last_close: int, opened: int, now: int, limits: Limits
 ) -> int:
-    """Since when it waits for a human although no witness has opened a request."""
+    """Since when it waits for a human although no witness has opened a request.
+
+    It may go from one dialog to the next without ceasing to wait.
+    """
     if status is None or status.status != "waiting":
         return 0
-    held = max(status.at, last_close, opened) + limits.nameless
+    held = max(status.waiting or status.at, last_close, opened) + limits.nameless
     return status.at if now >= held else 0

@@ -6,9 +6,12 @@ terminal's screen or asks a model to classify: both were rejected for good.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from adsum_hub.deadlines import next_deadline
 from adsum_hub.facts import Facts
 from adsum_hub.limits import LIMITS, Limits
+from adsum_hub.living import is_killed
 from adsum_hub.parts import Child
 from adsum_hub.reading import read, survey
 from adsum_hub.rules import resolve
@@ -38,12 +41,15 @@ def children(facts: Facts) -> tuple[ChildView, ...]:
     known = sorted(
         facts.children.items(), key=lambda item: (not item[1].running, -item[1].last, item[0])
     )
-    return tuple(_child_view(key, child, facts.drained) for key, child in known)
+    return tuple(_child_view(key, child, facts) for key, child in known)
 
 
-def _child_view(key: str, child: Child, drained: int) -> ChildView:
-    running = child.running and drained <= child.last
+def _child_view(key: str, child: Child, facts: Facts) -> ChildView:
+    drained, killed = facts.drained, is_killed(facts, child)
+    running = child.running and drained <= child.last and not killed
     finished = child.finished or (drained if drained > child.last else 0)
+    if killed and not finished:
+        finished, child = facts.killed, replace(child, status="killed")
     return ChildView(
         id=key,
         kind=child.kind,

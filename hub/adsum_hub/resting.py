@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adsum_hub.facts import Facts
-from adsum_hub.parts import Task, Turn
+from adsum_hub.parts import Status, Task, Turn
 from adsum_hub.reading import Reading, state
 from adsum_hub.standing import Standing
 from adsum_shared.state import AgentState
@@ -12,7 +12,13 @@ YOUR_TURN = "Waiting for your next prompt"
 
 
 def closed_turn(reading: Reading) -> AgentState | None:
-    """Rule 4."""
+    """Rule 4.
+
+    A child that lives comes before Esc: that ends the turn and not the subagent, which goes on, and
+    wakes its parent (measured: the CLI's registry calls it busy all the time). It comes before a
+    failure too, if it is a subagent: that ends by itself. A shell may be a server that never does,
+    and nobody would learn of the failure.
+    """
     if reading.open or queued_since(reading):
         return None
     stand = reading.stand
@@ -21,13 +27,14 @@ def closed_turn(reading: Reading) -> AgentState | None:
     if not closed:
         return None
     how = "ended" if by_registry else stand.how
-    if how == "failed" and stand.turn is not None:
-        return _failed(stand.turn, closed, stand.source)
-    if how == "interrupted":
-        return state("idle", "Interrupted", closed, confidence=0.9, source=stand.source)
     working = background(reading, closed)
+    agents = any(child.kind == "agent" for child in reading.children.values())
+    if how == "failed" and stand.turn is not None and not (working and agents):
+        return _failed(stand.turn, closed, stand.source)
     if working is not None:
         return working
+    if how == "interrupted":
+        return state("idle", "Interrupted", closed, confidence=0.9, source=stand.source)
     source = "registry" if by_registry else stand.source
     finished = completed_task(reading.facts, stand)
     if finished is not None:
@@ -55,11 +62,23 @@ def background(reading: Reading, closed: int) -> AgentState | None:
         since = max(closed, newest.started)
         return state("waiting_for_agent", label, since, confidence=0.9, source=newest.source)
     status = reading.status
-    if status is not None and status.status == "shell" and status.at >= closed - 1_000:
+    if status is not None and _has_shell(reading, status, closed):
         label = "Background work: a shell"
         since = max(closed, status.at)
         return state("waiting_for_agent", label, since, confidence=0.8, source="registry")
     return None
+
+
+def _has_shell(reading: Reading, status: Status, closed: int) -> bool:
+    """A background shell that only the registry knows of, for instance after /clear.
+
+    Until the registry tells of the turn's end, or somebody else of the next turn's beginning, its
+    last word at rest holds.
+    """
+    if status.status == "shell":
+        return status.at >= closed - 1_000
+    late = reading.now < max(closed, status.at) + reading.limits.registry_hold
+    return status.shell and status.status == "busy" and late
 
 
 def completed_task(facts: Facts, stand: Standing) -> Task | None:
@@ -98,22 +117,27 @@ def asks(message: str | None) -> bool:
 
 
 def queued_since(reading: Reading) -> int:
-    """A prompt typed during the turn that has ended, and not begun yet; since when, or 0."""
+    """A prompt typed in a turn, or in a compaction, that has ended, and not begun yet.
+
+    Since when, or 0.
+    """
     facts, stand = reading.facts, reading.stand
-    closed = stand.closed
-    if not facts.queued or stand.open or facts.queued > closed or facts.dequeued >= facts.queued:
+    if not facts.queued or stand.open or facts.dequeued >= facts.queued or not stand.closed:
         return 0
     begun = (turn.first for turn in facts.turns.values() if turn.prompt or turn.closed)
     if max(begun, default=0) > facts.queued or stand.opened > facts.queued:
         return 0
+    if facts.queued > stand.closed >= max(facts.compacting, facts.compacted):
+        return 0  # a note for the next prompt, as that a subagent was stopped: it starts nothing
+    since = max(stand.closed, facts.queued)
     status = reading.status
     if status is not None and status.status == "busy":
-        return closed  # the queue runs, without a prompt hook of its own
+        return since  # the queue runs, without a prompt hook of its own
     idle = status is not None and status.status == "idle"
     if status is not None and idle:
-        held = reading.now < max(status.at, closed) + reading.limits.registry_hold
-        return closed if held else 0  # else it has gone back to the input box
-    return closed if reading.now < closed + reading.limits.transient else 0
+        held = reading.now < max(status.at, since) + reading.limits.registry_hold
+        return since if held else 0  # else it has gone back to the input box
+    return since if reading.now < since + reading.limits.transient else 0
 
 
 def no_turn(reading: Reading) -> AgentState | None:

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from adsum_hub.activity import entries
 from adsum_hub.host import Host, same_host
 from adsum_hub.sequence import admit
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.views import session_view, summarise, view_id
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch
-from adsum_shared.state import HostView, SessionView, Summary
+from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -174,6 +175,13 @@ class Roster:
         for host_id in gone:
             del self.host_views[host_id]
         return tuple(changed), gone
+
+    def activity(self, key: str) -> list[ActivityEntry] | None:
+        """What the session of this view's id did last, newest last; None if it is not listed."""
+        view = self.views.get(key)
+        host = self.hosts.get(view.host_id) if view is not None else None
+        facts = host.facts.get(view.session_id) if view is not None and host is not None else None
+        return None if facts is None or host is None else entries(facts, host.clock.offset_ms)
 
     def summary(self) -> Summary:
         return summarise(self.views.values())

@@ -29,11 +29,20 @@ def decide(reading: Reading) -> AgentState:
     return state("unknown", "Status unavailable", born, confidence=0.0, source="none")
 
 
+#: What the registry waits for, and the state of the request that it then shows.
+SHOWN = {"permission prompt": "needs_permission", "input needed": "awaiting_input"}
+
+
 def asks_a_human(reading: Reading) -> AgentState | None:
-    """Rule 2. The most urgent open request, or the budget, or a dialog only the registry sees."""
+    """Rule 2. The most urgent open request, or the budget, or a dialog only the registry sees.
+
+    Of several the one that is on the screen comes first, where the registry tells what it is:
+    dialogs wait for each other, and that one is what the human will answer next.
+    """
     if reading.requests:
         states = [request_state(request) for _, request in reading.requests]
-        return min(states, key=lambda found: (URGENCY[found.state], found.since))
+        shown = SHOWN.get(reading.status.waiting_for or "") if reading.status else None
+        return min(states, key=lambda it: (it.state != shown, URGENCY[it.state], it.since))
     if reading.waiting:
         nameless = nameless_request(reading)
         if nameless is not None:
@@ -75,23 +84,25 @@ def nameless_request(reading: Reading) -> AgentState | None:
     if waiting_for == "input needed":
         label = "Asked you a question"
         return state("awaiting_input", label, since, confidence=0.8, source="registry")
-    if reading.stand.open:
+    if reading.stand.open or reading.children:
+        # Else it is a model picker, opened by the human who sits before it.
         label = "A dialog is open"
         return state("awaiting_input", label, since, confidence=0.8, source="registry")
-    return None  # a model picker, opened by the human who sits before it
+    return None
 
 
 def compacts(reading: Reading) -> AgentState | None:
     """Rule 3. Before the turn rules: a typed /compact runs in a closed turn.
 
     Any later tool or turn signal ends it, because PreCompact(auto) can come with no compaction
-    after it, and PostCompact can be missing.
+    after it, and PostCompact can be missing. So does the record of a terminal's command: Esc ends
+    a typed /compact with that alone.
     """
     facts, started = reading.facts, reading.facts.compacting
     if not started or started <= facts.compacted:
         return None
     closed = max((turn.closed for turn in facts.turns.values()), default=0)
-    later = max(reading.stand.opened, reading.stand.finished[0], closed)
+    later = max(reading.stand.opened, reading.stand.finished[0], closed, facts.commanded)
     status, hold = reading.status, reading.limits.registry_hold
     idle = (
         status is not None

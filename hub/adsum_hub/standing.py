@@ -46,6 +46,8 @@ def run_began(facts: Facts) -> int:
     if not facts.resumed:
         return max(launched, 0)
     ends = [end.at for end in (facts.ended, facts.left) if end is not None]
+    # The resume's stamp may be late, a process's end is not.
+    ends += [process.gone + LATENESS] if process is not None and process.gone else []
     inside = any(launched < end <= facts.resumed for end in ends)
     if launched and launched <= facts.resumed <= launched + LAUNCH and not inside:
         return launched
@@ -196,7 +198,10 @@ def failed_tool(facts: Facts, stand: Standing) -> Tool | None:
 
 
 def last_main(facts: Facts, stand: Standing) -> int:
-    """The newest thing that hooks or transcript said of the main agent."""
+    """The newest thing that hooks or transcript said of the main agent.
+
+    A prompt typed into the queue is none: it says that a human types, and not what the agent does.
+    """
     closed = max((turn.closed for turn in facts.turns.values()), default=0)
-    heard = max(facts.progress, facts.compacting, facts.compacted, facts.queued)
+    heard = max(facts.progress, facts.compacting, facts.compacted)
     return max(stand.opened, stand.finished[0], closed, heard)

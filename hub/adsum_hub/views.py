@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from adsum_hub.facts import Facts
+from adsum_hub.health import witnesses
 from adsum_hub.resolve import children, open_requests
 from adsum_shared.state import (
     LEAST_URGENT,
@@ -18,6 +19,9 @@ from adsum_shared.state import (
     SessionView,
     Summary,
 )
+
+#: Nothing of such a session can be missing: it is over, or set aside by a human.
+OVER = frozenset({"session_ended", "suspended", "archived"})
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -77,6 +81,13 @@ def session_view(
                 child, started_at=hub(child.started_at), finished_at=hub(child.finished_at)
             )
             for child in children(facts)
+        ),
+        witnesses=tuple(
+            # 0 is no time but "never"
+            msgspec.structs.replace(
+                each, heard_at=each.heard_at and each.heard_at - place.offset_ms
+            )
+            for each in witnesses(facts, host_now, over=state.state in OVER)
         ),
         incomplete=place.incomplete,
     )

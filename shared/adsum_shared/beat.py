@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from adsum_shared.state import HostWitness
+
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """at: host wall clock, ms. seq: highest number in the spool, sent: highest in the stream.
 
     fingerprint tells machines apart that share a copied state directory. stopping: a clean
-    shutdown, so the host may be called offline at once. witnesses: name -> one word of health.
+    shutdown, so the host may be called offline at once. witnesses: their times are host ms.
     """
 
     host_id: str
@@ -24,7 +26,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     agent_version: str | None = None
     stopping: bool = False
     problem: str | None = None
-    witnesses: dict[str, str] | None = None
+    witnesses: tuple[HostWitness, ...] = ()
 
 
 _decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)

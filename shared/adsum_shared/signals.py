@@ -12,6 +12,13 @@ from typing import Any, Literal, get_args
 import msgspec
 
 Source = Literal["hook", "transcript", "registry", "process", "statusline", "hub"]
+#: `Alive.event` of an answer's text or thoughts: main output that is no tool call.
+MESSAGE = "message"
+#: `Alive.event` of the record of a command that the terminal itself carried out, as /compact.
+COMMAND = "command"
+#: `ChildFinished.child_id` that means all of them.
+ALL_CHILDREN = "*"
+
 RequestKind = Literal["permission", "question", "plan", "dialog"]
 ChildKind = Literal["agent", "shell", "monitor", "workflow", "cron"]
 
@@ -162,7 +169,10 @@ class ChildChanged(Signal, frozen=True, kw_only=True, tag="child.changed"):
 
 
 class ChildFinished(Signal, frozen=True, kw_only=True, tag="child.finished"):
-    """notified: the parent has been told (its `<task-notification>`), so no wake-up is pending."""
+    """notified: the parent has been told (its `<task-notification>`), so no wake-up is pending.
+
+    child_id: ALL_CHILDREN for every child of that kind, where the witness names none.
+    """
 
     child_id: str
     child_kind: ChildKind = "agent"

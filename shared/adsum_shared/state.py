@@ -18,6 +18,7 @@ class Group(StrEnum):
 
 StateSource = Literal["hook", "transcript", "registry", "process", "fallback"]
 Reachability = Literal["live", "late", "offline"]
+WitnessName = Literal["hook", "transcript", "registry", "process", "statusline"]
 
 #: Which group a state we know belongs to. States are an open set: this is no enum of them.
 GROUP_OF: dict[str, Group] = {
@@ -83,6 +84,38 @@ class RequestView(msgspec.Struct, frozen=True, omit_defaults=True):
     payload: dict[str, Any] | None = None
 
 
+class ActivityEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the last hundred things a session did. kind: the signal's. at: hub clock, ms."""
+
+    at: int
+    kind: str
+    text: str = ""
+    agent_id: str | None = None
+
+
+class WitnessView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One witness of one session. heard_at: its latest word. problem: `missing`, `doubled`."""
+
+    name: WitnessName
+    heard_at: int
+    problem: str | None = None
+
+
+class HostWitness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One witness of one machine.
+
+    state: `ok`; `silent`, nothing heard yet, which is no fault; `missing`, it should be there and
+    is not; `trouble`. heard_at: 0 = never. counts: what went wrong, cause -> how often since the
+    collector started. note: one sentence for people, with the next step.
+    """
+
+    name: str
+    state: str = "silent"
+    heard_at: int = 0
+    counts: dict[str, int] = {}
+    note: str | None = None
+
+
 class ChildView(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     kind: str
@@ -120,6 +153,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int | None = None
     requests: tuple[RequestView, ...] = ()
     children: tuple[ChildView, ...] = ()
+    witnesses: tuple[WitnessView, ...] = ()
     incomplete: bool = False
 
 
@@ -140,6 +174,7 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     backlog: int = 0
     applied: int = 0
     problem: str | None = None
+    witnesses: tuple[HostWitness, ...] = ()
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):

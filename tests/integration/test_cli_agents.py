@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from adsum import app
-from adsum_shared.state import Group
+from adsum_shared.state import ActivityEntry, Group, HostWitness
 from tests.brokers import free_port
-from tests.hubs import StandIn, host, session, stand_in_hub
+from tests.hubs import NOW, StandIn, host, session, stand_in_hub
 from tests.support import wait_until
 
 Run = Callable[..., tuple[int, str, str]]
@@ -172,6 +173,43 @@ def test_show_takes_the_start_of_an_id(hub: StandIn, run: Run) -> None:
     assert (code, out) == (1, "")
     assert ASKS.id in err
     assert WORKS.id in err
+
+
+def test_show_ends_with_what_it_did_last(hub: StandIn, run: Run) -> None:
+    hub.sessions = [ASKS]
+    hub.activity = [
+        ActivityEntry(NOW - 1_000 * n, "tool.started", f"n{n}") for n in range(40, 0, -1)
+    ]
+    shown = run("show", ASKS.id, "--hub", hub.url)[1].splitlines()
+    assert [line.split() for line in shown[-15:]] == [
+        [f"{n}s", "tool.started", f"n{n}"] for n in range(15, 0, -1)
+    ]
+    assert shown[-16] == "activity"
+    assert "n3\n" not in run("show", ASKS.id, "--activity", "2", "--hub", hub.url)[1]
+    assert "activity" not in run("show", ASKS.id, "--activity", "0", "--hub", hub.url)[1]
+    assert run("show", ASKS.id, "--activity", "101", "--hub", hub.url)[0] == 2
+
+
+def test_show_as_json_holds_all_it_did(hub: StandIn, run: Run) -> None:
+    hub.sessions = [ASKS]
+    hub.activity = [ActivityEntry(NOW, "tool.started", f"n{n}", "a1") for n in range(40)]
+    whole = json.loads(run("show", ASKS.id, "--json", "--hub", hub.url)[1])
+    assert (whole["id"], len(whole["activity"])) == (ASKS.id, 40)
+    few = json.loads(run("show", ASKS.id, "--json", "--activity", "1", "--hub", hub.url)[1])
+    assert few["activity"] == [{"at": NOW, "kind": "tool.started", "text": "n39", "agent_id": "a1"}]
+
+
+def test_hosts_as_json_carry_every_witness(hub: StandIn, run: Run) -> None:
+    witnesses = (
+        HostWitness("hook", "trouble", NOW, {"HTTP 401": 2}, "Wrong."),
+        HostWitness("shim"),
+    )
+    hub.hosts = [host(witnesses=witnesses)]
+    answer = json.loads(run("hosts", "--hub", hub.url, "--json")[1])
+    assert msgspec.convert(answer["hosts"][0]["witnesses"], tuple[HostWitness, ...]) == witnesses
+    assert "hook: trouble, 2 HTTP 401. Wrong." in " ".join(
+        run("hosts", "--hub", hub.url)[1].split()
+    )
 
 
 def test_a_reader_that_stops_reading_is_told_nothing(hub: StandIn) -> None:

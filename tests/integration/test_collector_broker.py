@@ -24,6 +24,7 @@ from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis
 from adsum_shared.signals import Alive, encode_signal
+from adsum_shared.state import HostWitness
 from tests.brokers import Broker
 from tests.collectors import CollectorProcess, applied_notes, batches
 from tests.proxies import proxy_to
@@ -97,6 +98,27 @@ async def test_hooks_go_into_the_stream_in_order_with_the_numbers_told(
     beat = await beat_of(client, collector)
     assert (beat.host_id, beat.stopping) == (collector.host_id, False)
     assert 0 < await client.pttl(streams.beat(collector.host_id)) <= streams.BEAT_TTL_MS
+
+
+async def test_the_heartbeat_says_how_each_witness_is_heard(
+    collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
+) -> None:
+    async def heard() -> HostWitness | None:
+        found = (await beat_of(client, collector)).witnesses[0]
+        return found if found.heard_at else None
+
+    collector.start()
+    await wait_until(lambda: client.exists(streams.beat(collector.host_id)))
+    before = {each.name: each.state for each in (await beat_of(client, collector)).witnesses}
+    await collector.post(http, "heard")
+
+    hook = await wait_until(heard)
+
+    assert before.keys() == {"hook", "shim", "transcript", "registry", "process", "statusline"}
+    assert before["hook"] == "silent"
+    assert (hook.name, hook.state) == ("hook", "ok")
+    assert abs(hook.heard_at - time.time() * 1000) < 5_000
+    assert collector.ready()["witnesses"][0]["state"] == "ok"
 
 
 async def test_a_stop_publishes_what_is_there_and_says_goodbye(

@@ -57,7 +57,11 @@ class FakeCollector:
         for _ in range(count):
             now, number = clock(), len(self.signals) + 1
             prompt = PromptSubmitted(
-                session_id=f"s{number}", at=now, seen=now, prompt_id=f"p{number}"
+                session_id=f"s{number}",
+                at=now,
+                seen=now,
+                prompt_id=f"p{number}",
+                text=f"do {number}",
             )
             self.signals.append(encode_signal(prompt))
 
@@ -189,6 +193,25 @@ async def test_a_killed_hub_goes_on_from_its_snapshot_and_the_stream_is_trimmed(
 
     await wait_until(lambda: len(again.sessions()) == 5)
     assert await redis.xlen(streams.inbox(HOST)) <= 1
+    assert again.roster.counts["signals"] == 0
+
+
+async def test_what_a_session_did_is_known_to_a_killed_hubs_successor(collector, hub_at, redis):
+    hub = hub_at()
+    collector.happen(2)
+    await collector.publish(1, 2)
+    await wait_until(lambda: hub.applied() == 2)
+    await wait_until(lambda: _stored(redis, 2))
+    key = f"{HOST}:s2"
+    before = [(each.kind, each.text) for each in hub.roster.activity(key) or ()]
+    await hub.stop()
+    hub._tasks.clear()
+
+    again = hub_at()
+
+    await wait_until(lambda: again.sessions() == {"s1", "s2"})
+    after = [(each.kind, each.text) for each in again.roster.activity(key) or ()]
+    assert after == before == [("prompt.submitted", "do 2")]
     assert again.roster.counts["signals"] == 0
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from adsum.render import age, clean, counts_line, host_table, session_table
-from adsum_shared.state import AgentState, Group, HostView, Reachability, SessionView
+from adsum_shared.state import (
+    AgentState,
+    Group,
+    HostView,
+    HostWitness,
+    Reachability,
+    SessionView,
+    WitnessView,
+)
 
 NOW = 1_000_000_000
 
@@ -129,3 +139,67 @@ def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(console.file, io.StringIO)
     assert "\x1b[33" not in console.file.getvalue()
     assert "\x1b[1;33" not in console.file.getvalue()
+
+
+def unwell(problem: str, **more: Any) -> SessionView:
+    hook = WitnessView("hook", NOW - 60_000, problem)  # type: ignore[arg-type]
+    return msgspec.structs.replace(view(**more), witnesses=(hook, WitnessView("transcript", NOW)))
+
+
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-8", "✗"), ("ascii", "x")])
+@pytest.mark.parametrize("problem", ["missing", "doubled"])
+def test_a_session_with_unwell_hooks_bears_a_mark(problem: str, encoding: str, mark: str) -> None:
+    text = table_text(unwell(problem), encoding=encoding)
+    assert f" {mark} Fix the build" in text.splitlines()[1]
+
+
+def test_the_mark_makes_no_row_wider_than_its_terminal() -> None:
+    sick = unwell("missing", title=LONG.title or "", label="wide " * 30, host="a-long-host-name")
+    for line in table_text(sick, LONG).splitlines():
+        assert Console().measure(line).maximum <= 80
+
+
+def test_the_counts_explain_the_mark() -> None:
+    views = [unwell("missing"), unwell("missing"), unwell("doubled"), view()]
+    line = counts_line(views, [host()], NOW).plain
+    assert line == "4 need you · 0 working · 0 delivered · hooks doubled in 1, missing in 2"
+
+
+def test_of_a_host_nobody_hears_no_hooks_are_missed() -> None:
+    away = unwell("missing", reachability="offline")
+    assert "✗" not in table_text(away)
+    assert "hooks" not in counts_line([away], [host()], NOW).plain
+
+
+WITNESSES = (
+    HostWitness("hook", "missing", 0, {"HTTP 401": 2}, "No hooks. Next: adsum hooks install"),
+    HostWitness("shim"),
+    HostWitness("transcript", "ok", NOW, {"no JSON": 3}),
+    HostWitness("registry", "ok", NOW),
+    HostWitness("process", "ok", NOW),
+    HostWitness("statusline", "ok", NOW),
+)
+
+
+def test_hosts_say_which_witnesses_are_worth_a_word() -> None:
+    head, *lines = text_of(
+        host_table([host(witnesses=WITNESSES, backlog=7)], NOW), 120
+    ).splitlines()
+    notes = [line[head.index("NOTES") :].strip() for line in lines]
+    assert notes == [
+        "7 signals on their way",
+        "heard: transcript, registry, status line",
+        "hook: missing, 2 HTTP 401. No hooks. Next: adsum hooks install",
+        "transcript: 3 no JSON",
+    ]
+
+
+def test_a_host_with_nothing_to_say_of_its_witnesses_is_one_line() -> None:
+    quiet = host(witnesses=(HostWitness("hook"), HostWitness("process", "ok", NOW)))
+    assert len(text_of(host_table([quiet], NOW), 80).splitlines()) == 2
+
+
+def test_hosts_fit_80_columns() -> None:
+    text = text_of(host_table([host("a-rather-long-host-name", witnesses=WITNESSES)], NOW), 80)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "adsum hooks install" in " ".join(text.split())

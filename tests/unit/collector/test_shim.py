@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from adsum_collector import shim
+from adsum_collector.agents.claude_code import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, listen
@@ -27,8 +28,10 @@ from adsum_collector.processes import watched
 from adsum_collector.spool import Spool
 from adsum_collector.spool_files import Rows
 from adsum_collector.spool_repair import Limits
+from adsum_collector.ticks import Ticks
 from adsum_shared.signals import Alive, AnySignal, ProcessSeen, decode_signal
 from tests.collectors import adapt_hook
+from tests.support import wait_until
 
 SHIM = Path(shim.__file__)
 BODY = b'{"session_id": "s1",\n "note": "a\\nb",\r\n "hook_event_name": "SessionStart"}\n'
@@ -41,9 +44,11 @@ class Door:
         self.path = path
         self.spool = spool
         self.uid: int | None = os.getuid()
+        self.ticks = Ticks(signals_from_statusline)
         self.local = LocalSocket(
             Intake(spool, lambda signal: signal),
             adapt_hook,
+            self.ticks,
             started_of=lambda pid: 1234 if pid > 1 else None,
             peer_uid=lambda _connection: self.uid,
             now=lambda: time.time_ns() // 1_000_000,
@@ -281,3 +286,52 @@ def test_where_the_shim_looks_by_default(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shim.default_socket() == f"{user_state_path('adsum')}/collector.sock"
     monkeypatch.setenv("ADSUM_STATE_DIR", "/named")
     assert shim.default_socket() == "/named/collector.sock"
+
+
+TICK = b'{"v":1,"kind":"statusline","at":%d,"body":{"session_id":"s1"}}\n'
+
+
+async def test_a_status_line_is_kept_and_not_answered(door: Door) -> None:
+    reader, writer = await asyncio.open_unix_connection(str(door.path))
+    writer.write(TICK % (time.time_ns() // 1_000_000) + message())
+    reply = json.loads(await reader.readline())
+    writer.close()
+
+    assert reply["ok"], "of the hook that came after it"
+    tick, hook, _process = await door.signals()
+    assert (tick.source, hook.source) == ("statusline", "hook")  # type: ignore[union-attr]
+    assert (door.local.accepted, door.ticks.ticks) == (1, 1)
+
+
+async def test_a_status_line_that_has_hung_up_is_kept_and_no_fault(door: Door) -> None:
+    with socket.socket(socket.AF_UNIX) as hasty:
+        hasty.connect(str(door.path))
+        hasty.sendall(TICK % (time.time_ns() // 1_000_000))
+
+    await wait_until(lambda: door.ticks.ticks)
+    await wait_until(lambda: not door.local._connections)
+    assert len(await door.signals()) == 1
+    assert not door.local.refused
+
+
+async def test_a_status_line_that_is_no_json_is_counted_as_such(door: Door) -> None:
+    await door.say((TICK % (time.time_ns() // 1_000_000)).replace(b'"s1"', b"s1") + message())
+
+    assert door.ticks.outcomes == {"malformed": 1}
+    assert not door.local.refused
+
+
+async def test_when_the_spool_is_full_the_next_tick_says_it_again(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_args: object, **_kwargs: object) -> int:
+        raise SpoolUnavailable("the disk is full")
+
+    tick = TICK % (time.time_ns() // 1_000_000)
+    with monkeypatch.context() as full:
+        full.setattr(door.spool, "append", refuse)
+        await door.say(tick + message())
+    await door.say(tick + message())
+
+    assert door.local.refused["spool"] == 2
+    assert len(await door.signals()) == 3

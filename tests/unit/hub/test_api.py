@@ -13,7 +13,10 @@ from fastapi import FastAPI
 from adsum_hub.api import api_router, describe, health_router
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.consumer import Link
+from adsum_hub.facts import Facts
+from adsum_hub.parts import Activity
 from adsum_hub.roster import Roster
+from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.views import urgency
 from adsum_shared.state import GROUP_OF, AgentState, Group, SessionView
 
@@ -143,6 +146,41 @@ async def test_an_unknown_session_is_named_with_the_next_step(client: httpx.Asyn
     assert "/api/v1/sessions" in response.json()["next"]
 
 
+async def test_what_a_session_did_is_told_newest_last_in_the_hubs_time(
+    client: httpx.AsyncClient, roster: Roster
+):
+    held = (
+        Activity(5_000, "prompt.submitted", "go on"),
+        Activity(5_400, "tool.started", "Bash", "a1"),
+    )
+    host = roster.add("box-id", Snapshot(host=HostRecord(clock_offset_ms=4_500)), 1_000)
+    host.facts["asks"] = Facts("asks", activity=held)
+
+    answer = (await client.get("/api/v1/sessions/box-id:asks/activity")).json()
+
+    assert answer == {
+        "schema": 1,
+        "now": 1_000,
+        "entries": [
+            {"at": 500, "kind": "prompt.submitted", "text": "go on"},
+            {"at": 900, "kind": "tool.started", "text": "Bash", "agent_id": "a1"},
+        ],
+    }
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_the_activity_of_an_unknown_session_is_a_404(
+    client: httpx.AsyncClient, roster: Roster, known: bool
+):
+    if known:  # facts that are not listed are nobody's session
+        roster.add("box-id", Snapshot(sessions={"nobody": Facts("nobody")}), 1_000)
+
+    response = await client.get("/api/v1/sessions/box-id:nobody/activity")
+
+    assert response.status_code == 404
+    assert "'box-id:nobody'" in response.json()["error"]
+
+
 async def test_the_summary_leaves_out_who_cannot_be_reached(client: httpx.AsyncClient):
     answer = (await client.get("/api/v1/summary")).json()
 
@@ -177,7 +215,7 @@ def test_no_endpoint_runs_in_a_thread_beside_the_roster(roster: Roster):
     )
     endpoints = [route.endpoint for router in routers for route in router.routes]  # type: ignore[attr-defined]
 
-    assert len(endpoints) == 6
+    assert len(endpoints) == 7
     assert all(inspect.iscoroutinefunction(each) for each in endpoints)
 
 
@@ -186,5 +224,5 @@ async def test_the_document_describes_every_answer(client: httpx.AsyncClient):
     names = set(document["components"]["schemas"])
     used = set(msgspec.json.encode(document).decode().split("#/components/schemas/")[1:])
 
-    assert {"SessionView", "AgentState", "HostView", "Summary", "Problem"} <= names
+    assert {"SessionView", "AgentState", "Activity", "HostView", "Summary", "Problem"} <= names
     assert {each.partition('"')[0] for each in used} <= names

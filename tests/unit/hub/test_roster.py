@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from adsum_hub.clock import LATE_MS, LIVE_MS
 from adsum_hub.facts import Facts
+from adsum_hub.health import GRACE
 from adsum_hub.host import KEEP_DELIVERED_MS
+from adsum_hub.parts import LATENESS
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import (
+    ProcessGone,
     PromptSubmitted,
     RequestOpened,
     SessionEnded,
@@ -21,7 +25,7 @@ from adsum_shared.signals import (
     ToolStarted,
     TurnEnded,
 )
-from adsum_shared.state import SessionView
+from adsum_shared.state import HostWitness, SessionView, WitnessView
 
 HOST = "host-1"
 #: The host's clock runs an hour ahead of the hub's.
@@ -352,3 +356,58 @@ def test_facts_of_a_snapshot_are_the_facts_that_were_saved():
     assert isinstance(dirty["s"], Facts)
     assert (header.applied, gone) == ({"sp": 2}, set())
     assert not fleet.roster.hosts[HOST].dirty
+
+
+def test_hooks_that_stop_coming_are_told_missing_by_the_clock_alone():
+    fleet = Fleet()
+    prompt = msgspec.structs.replace(fleet.prompt(), source="transcript")
+    fleet.happen(prompt)
+    assert fleet.told()["s"].witnesses == (WitnessView("transcript", fleet.now),)
+    since, due = fleet.now, fleet.roster.next_deadline(fleet.now)
+    assert due == since + LATENESS + GRACE
+
+    fleet.later(due - since)
+
+    missing = WitnessView("hook", 0, "missing")
+    assert fleet.told()["s"].witnesses == (missing, WitnessView("transcript", since))
+
+
+def test_a_session_that_is_over_is_not_told_to_miss_hooks():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.happen(
+        msgspec.structs.replace(fleet.prompt(), source="transcript"),
+        ProcessGone(session_id="s", at=at + 1, seen=at + 1, source="process", pid=7),
+    )
+    fleet.later(60_000)
+
+    assert not any(each.problem for each in fleet.told()["s"].witnesses)
+
+
+def test_a_hosts_witnesses_are_told_in_the_hubs_clock():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.beat(
+        witnesses=(
+            HostWitness("hook", "trouble", at - 5_000, {"HTTP 401": 2}, "Wrong token."),
+            HostWitness("shim"),
+        )
+    )
+
+    assert fleet.roster.take_changes(fleet.now).hosts[0].witnesses == (
+        HostWitness("hook", "trouble", fleet.now - 5_000, {"HTTP 401": 2}, "Wrong token."),
+        HostWitness("shim"),
+    )
+
+
+def test_a_witness_merely_heard_again_is_no_change_of_its_host():
+    fleet = Fleet()
+    fleet.beat(witnesses=(HostWitness("hook", "ok", fleet.now + AHEAD),))
+    fleet.told()
+
+    fleet.later(2_000, beating=False)
+    fleet.beat(witnesses=(HostWitness("hook", "ok", fleet.now + AHEAD),))
+    assert not fleet.roster.take_changes(fleet.now)
+
+    fleet.beat(witnesses=(HostWitness("hook", "missing", fleet.now + AHEAD),))
+    assert fleet.roster.take_changes(fleet.now).hosts[0].witnesses[0].state == "missing"

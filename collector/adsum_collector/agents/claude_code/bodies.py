@@ -50,19 +50,25 @@ def lenient(raw: msgspec.Raw | bytes, kind: type[T]) -> T | None:
 def decode_hook(raw: bytes) -> HookBody:
     """Raises HookError, and nothing else, if this cannot be a hook's body."""
     try:
-        fields = _fields.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        fields = _repaired(raw, error)
+        fields = decode_fields(raw)
+    except ValueError as error:
+        raise HookError(f"the body is not a JSON object: {error}") from error
     return HookBody(_required(fields, "session_id"), _required(fields, "hook_event_name"), fields)
 
 
-def _repaired(raw: bytes, cause: Exception) -> dict[str, msgspec.Raw]:
-    """The CLI cuts texts between the halves of an emoji; msgspec refuses the half that is left."""
+def decode_fields(raw: bytes) -> dict[str, msgspec.Raw]:
+    """A JSON object's fields, each undecoded. Raises ValueError.
+
+    The CLI cuts texts between the halves of an emoji, and msgspec refuses the half that is left.
+    """
     try:
-        text = json.dumps(json.loads(raw), ensure_ascii=False)
-        return _fields.decode(text.encode(errors="replace"))
-    except (ValueError, RecursionError) as error:
-        raise HookError(f"the body is not a JSON object: {cause}") from error
+        return _fields.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            text = json.dumps(json.loads(raw), ensure_ascii=False)
+            return _fields.decode(text.encode(errors="replace"))
+        except (ValueError, RecursionError):
+            raise ValueError(str(error)) from error
 
 
 def _required(fields: dict[str, msgspec.Raw], name: str) -> str:

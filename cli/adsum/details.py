@@ -1,0 +1,110 @@
+"""One session in full as text for people: what it is, who tells of it, its children, its doings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from adsum.render import age, clean, witness_word
+from adsum_shared.state import ActivityEntry, ChildView, RequestView, SessionView
+
+#: Children that have finished are of less interest, and a long session has had many.
+FINISHED_MOST = 10
+
+PROBLEMS = {
+    "missing": "hooks of this session do not come, so a permission may show late or never",
+    "doubled": "every hook comes twice, because they are installed in two places",
+}
+
+
+def facts_table(view: SessionView, now: int, icon: str) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(view, now, icon):
+        if value:
+            table.add_row(name, Text(value))
+    return table
+
+
+def _lines(view: SessionView, now: int, icon: str) -> Iterator[tuple[str, str]]:
+    state = view.state
+    host = clean(view.host) + ("" if view.reachability == "live" else f" ({view.reachability})")
+    label = f"{icon} {clean(state.label)} ({clean(state.state)})"
+    yield "state", f"{label}, for {age(now - state.since)}"
+    yield "because of", f"{state.source}, confidence {state.confidence:.0%}"
+    yield "title", clean(view.title)
+    yield "host", host
+    yield "project", clean(view.project)
+    yield "directory", clean(view.cwd)
+    yield "branch", clean(view.branch)
+    yield "model", clean(view.model)
+    yield "mode", clean(view.mode)
+    yield "process", str(view.pid or "")
+    yield "started", f"{age(now - view.started_at)} ago" if view.started_at else ""
+    yield "last news", f"{age(now - view.updated_at)} ago"
+    heard = [each for each in view.witnesses if each.heard_at]
+    ages = [f"{witness_word(each.name)} {age(now - each.heard_at)}" for each in heard]
+    yield "heard", f"{', '.join(ages)} ago" if ages else ""
+    for each in view.witnesses:
+        if each.problem:
+            why = PROBLEMS.get(each.problem, f"{witness_word(each.name)}: {clean(each.problem)}")
+            yield "trouble", f"{why}. On {clean(view.host)}: adsum hooks status"
+    yield "id", view.id
+    children = {child.id for child in view.children}
+    for request in view.requests:
+        if request.agent_id not in children:
+            yield "waits for", asked(request, now)
+    if view.incomplete:
+        yield "note", "some of its history was lost on the way"
+
+
+def asked(request: RequestView, now: int) -> str:
+    what = f"{clean(request.kind)} {clean(request.tool)}: {clean(request.summary)}"
+    return f"{what} (since {age(now - request.opened_at)})"
+
+
+def family_tree(view: SessionView, now: int) -> Tree:
+    """Each child with what it waits for; of those that have finished the last few."""
+    tree = Tree(Text("children", style="dim"), guide_style="dim")
+    running = [child for child in view.children if child.finished_at is None]
+    finished = [child for child in view.children if child.finished_at is not None]
+    for child in (*running, *finished[:FINISHED_MOST]):
+        branch = tree.add(_child(child, now))
+        for request in view.requests:
+            if request.agent_id == child.id:
+                branch.add(Text(f"waits for {asked(request, now)}", style="yellow"))
+    if len(finished) > FINISHED_MOST:
+        tree.add(Text(f"and {len(finished) - FINISHED_MOST} more that have finished", style="dim"))
+    return tree
+
+
+def _child(child: ChildView, now: int) -> Text:
+    at = child.finished_at or child.started_at
+    since = "" if at is None else age(now - at)
+    when = since and (f" {since} ago" if child.finished_at else f", for {since}")
+    line = Text(f"{clean(child.kind)} ", style="dim" if child.finished_at else "")
+    return line.append(f"{child_name(child)}: {clean(child.status)}{when}")
+
+
+def child_name(child: ChildView) -> str:
+    return clean(child.description) or clean(child.type) or clean(child.id)[:8]
+
+
+def activity_table(view: SessionView, entries: Sequence[ActivityEntry], now: int) -> Table:
+    """Newest last, one line each: cut where it does not fit."""
+    names = {child.id: child_name(child) for child in view.children}
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for entry in entries:
+        text = Text(clean(entry.text))
+        if entry.agent_id and not entry.kind.startswith("child."):
+            who = names.get(entry.agent_id, clean(entry.agent_id)[:8])
+            text = Text.assemble((f"[{who}] ", "dim"), text)
+        table.add_row(age(now - entry.at), Text(clean(entry.kind)), text)
+    return table

@@ -1,0 +1,118 @@
+"""`adsum doctor`: every check with its result, and the next step where there is one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from adsum.client import hub_url
+from adsum.config import read_settings
+from adsum.console import open_console
+from adsum.doctor_agents import check_agents
+from adsum.doctor_checks import (
+    check_clock,
+    check_collector,
+    check_host,
+    check_hub,
+    check_witnesses,
+    find_host,
+    host_id_of,
+)
+from adsum.doctor_hooks import check_hooks, settings_files
+from adsum.finding import DOCS, Finding, Result
+from adsum.hooks import setup_for
+from adsum.outcome import CommandError, Exit
+from adsum_collector.claude_version import ClaudeNotFoundError
+from adsum_collector.settings import CollectorSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SCHEMA = 1
+MARKS = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-"}
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
+
+
+def run_doctor(
+    hub: str | None, state_dir: Path | None, claude: Path | None, *, as_json: bool
+) -> int:
+    findings = examine(hub, state_dir, claude)
+    if as_json:
+        told = {"schema": SCHEMA, "checks": [each.as_json() for each in findings]}
+        print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+    else:
+        console = open_console()
+        with console.capture() as drawn:
+            console.print(table(findings, console))
+            console.print(summary(findings))
+        # A table pads its cells, which only shows when somebody copies or greps them.
+        lines = (line.rstrip() for line in drawn.get().splitlines())
+        print("\n".join(lines))  # noqa: T201 - the command line speaks here
+    return Exit.ERROR if any(each.result == "fail" for each in findings) else Exit.OK
+
+
+def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> list[Finding]:
+    """Raises CommandError only for what the user has mistyped."""
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    setup = setup_for("user", state_dir, claude)
+    try:
+        _ = setup.found
+    except ClaudeNotFoundError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    url, host_id = hub_url(hub, state_dir), host_id_of(settings.state_dir)
+    hub_found, listing = check_hub(url)
+    host = find_host(listing, host_id)
+    return [
+        check_collector(settings.state_dir),
+        hub_found,
+        check_host(listing, host_id, settings.state_dir),
+        check_clock(host),
+        *check_hooks(setup, settings_files(Path.home(), Path.cwd())),
+        *check_witnesses(host, listing.now if listing else 0),
+        check_agents(setup, settings.claude_dirs, (url, host), time.sleep),
+    ]
+
+
+def table(findings: list[Finding], console: Console) -> Table:
+    """In words where marks or colours would be lost."""
+    from rich.table import Table
+
+    drawn = console.is_terminal and console.encoding.startswith("utf")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for each in findings:
+        mark = MARKS[each.result] if drawn else each.result
+        table.add_row(Text(mark, COLOURS[each.result]), Text(each.id), _lines(each))
+    return table
+
+
+def _lines(finding: Finding) -> Text:
+    lines = Text(finding.what, style="dim" if finding.result == "skip" else "")
+    for detail in finding.details:
+        lines.append(f"\n- {detail}")
+    if finding.fix:
+        lines.append("\nNext: ", style="bold").append(finding.fix)
+    return lines
+
+
+def summary(findings: list[Finding]) -> Text:
+    counts = Counter(each.result for each in findings)
+    if not counts["fail"] and not counts["warn"]:
+        left = f", {counts['skip']} left out" if counts["skip"] else ""
+        return Text(f"All is well: {counts['ok']} checks{left}.", style="green")
+    words: dict[Result, str] = {
+        "fail": "failed",
+        "warn": "to look at",
+        "ok": "well",
+        "skip": "left out",
+    }
+    told = ", ".join(f"{counts[each]} {word}" for each, word in words.items() if counts[each])
+    return Text(f"{told}. More on each: {DOCS}", style="red" if counts["fail"] else "yellow")

@@ -1,0 +1,38 @@
+"""One thing that `adsum doctor` looked at, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Result = Literal["ok", "warn", "fail", "skip"]
+
+#: One heading for each id stands there.
+DOCS = "docs/doctor.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """what: one sentence. fix: the next step, None where there is nothing to do."""
+
+    id: str
+    result: Result
+    what: str
+    fix: str | None = None
+    details: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "id": self.id,
+            "result": self.result,
+            "what": self.what,
+            "fix": self.fix,
+            "docs": f"{DOCS}#{self.id}",
+        }
+        return {**told, "details": list(self.details)} if self.details else told
+
+
+def from_text(check: str, result: Result, text: str) -> Finding:
+    """From a text as our errors have it: first what is wrong, then the next step."""
+    what, _, fix = text.partition(". ")
+    return Finding(check, result, what.removesuffix(".") + ".", fix or None)

@@ -1,0 +1,95 @@
+"""`adsum statusline`: what stands in Claude Code's one slot for a status line, and how it fares."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+from adsum.outcome import CommandError
+from adsum.readyz import SilentError, readiness
+from adsum_collector.install import inspect_hooks
+from adsum_collector.settings_file import SettingsError
+from adsum_collector.statusline_text import Mode, StatusLine
+
+_STANDING = {
+    "none": "none, and Adsum leaves it so: even an empty one would take a row of the screen",
+    "other": "one that Claude Code does not run as a command; Adsum leaves it alone",
+    "own": "your own, as you wrote it; `adsum hooks install` has it tell Adsum as well",
+    "wrapped": "your own; it tells Adsum as well and looks the same",
+    "filled": "Adsum's, which shows nothing",
+    "altered": (
+        "Adsum's wrapper in a shape that Adsum did not write; set `statusLine` right by hand"
+    ),
+}
+
+
+def standing(line: StatusLine) -> str:
+    return f"Status line: {_STANDING[line.kind]}."
+
+
+def faults_of(line: StatusLine, socket: Path) -> list[str]:
+    """What keeps it from reporting to the collector at `socket`, or from being shown at all."""
+    if line.socket is None:
+        return []
+    found = [
+        f"the status line is run by {file}, which is gone"
+        for file in line.programs
+        if not Path(file).exists()
+    ]
+    if line.socket != str(socket):
+        found.append(f"the status line reports to {line.socket}, but the collector's is {socket}")
+    return found
+
+
+def mode_as_it_is(path: Path) -> Mode:
+    """What makes an install leave the slot as it is now. Raises SettingsError."""
+    kind = inspect_hooks(path).statusline.kind
+    return "fill" if kind == "filled" else "leave" if kind == "own" else "wrap"
+
+
+def usual_mode(path: Path, parked: Path) -> Mode:
+    """What an install does unless told: what was noted at parking, or wrap what the user has."""
+    with contextlib.suppress(FileNotFoundError):
+        noted = parked.read_text()
+        return "fill" if noted == "fill" else "leave" if noted == "leave" else "wrap"
+    return "fill" if mode_as_it_is(path) == "fill" else "wrap"
+
+
+def show_statusline(path: Path, url: str) -> None:
+    """url: the collector's."""
+    try:
+        line = inspect_hooks(path).statusline
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+    _out(f"file         {path}")
+    _out(f"status line  {_STANDING[line.kind]}")
+    if line.command is not None:
+        _out(f"command      {line.command}")
+    if line.socket is not None:
+        _out(f"reports to   {line.socket}")
+    _out(f"collector    {_heard(url)}")
+
+
+def _heard(url: str) -> str:
+    try:
+        facts = readiness(url)
+    except SilentError as error:
+        return f"none answers at {url} ({error}); `adsum up` starts one"
+    witnesses = facts.get("witnesses")
+    named = [
+        each
+        for each in (witnesses if isinstance(witnesses, list) else [])
+        if isinstance(each, dict) and each.get("name") == "statusline"
+    ]
+    if not named:
+        return "one answers, of a version that knows no status lines"
+    heard_at = named[0].get("heard_at", 0)
+    counts = named[0].get("counts", {})
+    ago = f"{max(0.0, time.time() - heard_at / 1000):.0f} s ago" if heard_at else "never"
+    failed = ", ".join(f"{cause}: {times}" for cause, times in counts.items())
+    return f"heard of one {ago}; of your command: {failed or 'nothing bad'}"
+
+
+def _out(text: str) -> None:
+    print(text)  # noqa: T201 - the command line speaks here

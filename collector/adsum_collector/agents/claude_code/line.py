@@ -1,0 +1,89 @@
+"""One line of a transcript, decoded as far as anybody asks, and what is carried from line to line."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from adsum_collector.agents.claude_code.bodies import lenient
+
+T = TypeVar("T")
+
+#: Calls whose results are awaited; a turn of more parallel calls was never seen.
+CALLS_MAX = 32
+
+
+class Call(msgspec.Struct, omit_defaults=True):
+    """A tool call of which the result will only give the id. target: what a stopping call stops."""
+
+    tool: str
+    summary: str | None = None
+    type: str | None = None
+    target: str | None = None
+
+
+class Context(msgspec.Struct, omit_defaults=True):
+    """What the lines so far leave to those that follow, in one file.
+
+    at: the latest timestamp, ms. told: the surroundings that were told last. begun: of a
+    subagent's file, that it has begun.
+    """
+
+    at: int = 0
+    prompt_id: str | None = None
+    calls: dict[str, Call] = {}
+    told: dict[str, str] = {}
+    titled: bool = False
+    headless: bool = False
+    begun: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> Context:
+        """A text of another version, or none, begins anew."""
+        try:
+            return msgspec.json.decode(text, type=cls) if text else cls()
+        except msgspec.DecodeError:
+            return cls()
+
+    def encoded(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def remember(self, tool_use_id: str, call: Call) -> None:
+        self.calls[tool_use_id] = call
+        while len(self.calls) > CALLS_MAX:
+            del self.calls[next(iter(self.calls))]
+
+
+class Line:
+    """Fields of another type than expected count as missing: the CLI changes them at will."""
+
+    def __init__(self, fields: dict[str, msgspec.Raw]) -> None:
+        self._fields = fields
+        self.type = self.text("type") or ""
+        self.session_id = self.text("sessionId")
+
+    def get(self, name: str, kind: type[T]) -> T | None:
+        raw = self._fields.get(name)
+        return None if raw is None else lenient(raw, kind)
+
+    def text(self, name: str) -> str | None:
+        return self.get(name, str) or None
+
+    def flag(self, name: str) -> bool:
+        return self.get(name, bool) is True
+
+    def blocks(self) -> list[dict[str, Any]]:
+        """The message's content; a plain text is one block of text."""
+        message = self.get("message", dict[str, Any]) or {}
+        content = message.get("content")
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        return (
+            [each for each in content if isinstance(each, dict)]
+            if isinstance(content, list)
+            else []
+        )
+
+    def message(self, name: str) -> Any:
+        return (self.get("message", dict[str, Any]) or {}).get(name)

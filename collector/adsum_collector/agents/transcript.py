@@ -1,0 +1,25 @@
+"""What reading a transcript takes and gives, whichever agent wrote it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from adsum_shared.signals import AnySignal
+
+
+class TranscriptFile(msgspec.Struct, frozen=True):
+    """Whose lines a transcript holds. agent_id: a subagent's, None for the main agent's."""
+
+    session_id: str
+    agent_id: str | None = None
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """What some lines of a transcript say. context: to be given with the lines that follow.
+
+    faults: lines that say nothing to us, and should: cause -> how many.
+    """
+
+    signals: list[AnySignal]
+    context: str
+    faults: dict[str, int] = {}

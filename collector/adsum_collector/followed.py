@@ -1,0 +1,150 @@
+"""Which transcripts there are, whose, and whose session lives. No clock, no files of its own."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.cursors import Cursor, Stamp
+
+#: How long after its last sign of life a session's files are looked at without being told.
+RECENT_MS = 600_000
+#: Sessions kept in mind for a sign of life; the one that gave none for longest goes.
+MOST_SESSIONS = 4096
+#: A session that is over is told of only if its file is younger than this.
+TOLD_MS = 24 * 3600 * 1000
+#: A file without any other sign of life is one of a session that is over once it rests for this.
+QUIET_MS = 60_000
+
+
+class File(msgspec.Struct):
+    """read: the file as it was when it was read to its end."""
+
+    path: str
+    whose: TranscriptFile
+    cursor: Cursor | None = None
+    read: Stamp | None = None
+
+
+class Followed:
+    """roots: directories whose files `file_of` knows by their path below. began: ms."""
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        file_of: Callable[[str], TranscriptFile | None],
+        began: int,
+    ) -> None:
+        self._roots = [(root, os.path.realpath(root)) for root in roots]
+        self._file_of = file_of
+        self._began = began
+        self._paths: defaultdict[str, set[str]] = defaultdict(set)
+        self._heard: dict[str, int] = {}
+        self._watched: Collection[str] = ()
+        self.files: dict[str, File] = {}
+        self.stamps: dict[str, Stamp] = {}
+
+    def inside(self, path: str) -> str | None:
+        """The path as it is below a root of ours, however the agent spells it; None if it is not."""
+        path = os.path.normpath(path)
+        for root, real in self._roots:
+            for spelling in (root, real):
+                if path.startswith(spelling + "/"):
+                    return root + path.removeprefix(spelling)
+        return None
+
+    def hear(self, session_id: str, now: int) -> None:
+        """A sign of life."""
+        self._heard.pop(session_id, None)
+        self._heard[session_id] = now
+        if len(self._heard) > MOST_SESSIONS:
+            oldest = next(iter(self._heard))
+            del self._heard[oldest]
+            if self._paths.get(oldest, set()).isdisjoint(self.files):
+                self._paths.pop(oldest, None)
+
+    def watch(self, session_ids: Collection[str]) -> None:
+        """These have a process."""
+        self._watched = session_ids
+
+    def lives(self, session_id: str) -> bool:
+        return session_id in self._heard or session_id in self._watched
+
+    def recent(self, now: int) -> Iterable[str]:
+        """Sessions whose files may well be written to just now."""
+        yield from self._watched
+        for session_id, at in reversed(self._heard.items()):
+            if now - at > RECENT_MS:
+                break
+            if session_id not in self._watched:
+                yield session_id
+
+    def expect(self, session_id: str, path: str) -> None:
+        """A session's file, there already or not."""
+        if self._whose(path) is not None:
+            self._paths[session_id].add(path)
+
+    def places(self, session_id: str) -> set[str]:
+        """Its known files, and the directory of each main file's name, where others come up."""
+        paths = self._paths.get(session_id, set())
+        return paths | {path.rpartition(".")[0] for path in paths if not self._is_child(path)}
+
+    def notice(self, path: str, stamp: Stamp, now: int) -> File | None:
+        """A file is there; None if it is nobody's. One that grew since we began: a sign of life."""
+        file, before = self.files.get(path), self.stamps.get(path)
+        self.stamps[path] = stamp
+        if file is None:
+            whose = self._whose(path)
+            if whose is None:
+                return None
+            file = self.files[path] = File(path, whose)
+            self._paths[whose.session_id].add(path)
+        if before is None:
+            grew = stamp.mtime_ns // 1_000_000 >= self._began
+        else:
+            grew = (before.size, before.inode) != (stamp.size, stamp.inode)
+        if grew:
+            self.hear(file.whose.session_id, now)
+        return file
+
+    def is_over(self, file: File, now: int) -> bool:
+        """It rests, and nothing says that its session lives."""
+        return not self.lives(file.whose.session_id) and self._age(file, now) > QUIET_MS
+
+    def is_worth_reading(self, file: File, now: int) -> bool:
+        """It has lines that were not read, of a session that lives or may just have ended."""
+        if file.read == self.stamps[file.path]:
+            return False
+        if self.lives(file.whose.session_id):
+            return True
+        return file.whose.agent_id is None and self._age(file, now) < TOLD_MS
+
+    def _age(self, file: File, now: int) -> int:
+        return now - self.stamps[file.path].mtime_ns // 1_000_000
+
+    def forget(self, path: str) -> None:
+        """The file is gone. A living session's may come back."""
+        self.stamps.pop(path, None)
+        file = self.files.pop(path, None)
+        if file is not None and not self.lives(file.whose.session_id):
+            paths = self._paths[file.whose.session_id]
+            paths.discard(path)
+            if not paths:
+                del self._paths[file.whose.session_id]
+
+    def _is_child(self, path: str) -> bool:
+        whose = self._whose(path)
+        return whose is None or whose.agent_id is not None
+
+    def _whose(self, path: str) -> TranscriptFile | None:
+        file = self.files.get(path)
+        if file is not None:
+            return file.whose
+        for root, _ in self._roots:
+            if path.startswith(root + "/"):
+                return self._file_of(path.removeprefix(root + "/"))
+        return None

@@ -1,0 +1,126 @@
+"""How well this machine's witnesses are heard: what the heartbeat and `/readyz` say of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from adsum_collector.install import Report, inspect_hooks
+from adsum_collector.settings_file import SettingsError
+from adsum_shared.state import HostWitness
+
+#: Between two looks into the settings, and after the start: `adsum up` puts the hooks in a moment
+#: after its collector is there.
+LOOK_MS = 10_000
+#: The heartbeat is written every two seconds and read by every hub, so it stays small.
+CAUSES_MAX = 16
+CAUSE_MAX = 40
+NOTE_MAX = 300
+
+Stamp = tuple[int, int, int]
+
+
+class HookFile(NamedTuple):
+    """What stands of our hooks in one settings file. changed_at: ms, 0 if there is no file."""
+
+    state: str
+    note: str | None = None
+    changed_at: int = 0
+
+
+class HookFiles:
+    """The settings files in which our hooks should stand. port: where those should report."""
+
+    def __init__(self, paths: Sequence[Path], port: int, now: int) -> None:
+        self._port = port
+        self._looked_at = now
+        self._stamps: dict[Path, Stamp | None] = {}
+        self._found: dict[Path, HookFile] = {path: HookFile("ok") for path in paths}
+
+    def look(self, now: int) -> list[HookFile]:
+        """Reads what has changed; a file that has not costs one stat every LOOK_MS."""
+        if not 0 <= now - self._looked_at < LOOK_MS:
+            self._looked_at = now
+            for path in self._found:
+                stamp = _stamp(path)
+                if path not in self._stamps or self._stamps[path] != stamp:
+                    self._stamps[path] = stamp
+                    self._found[path] = self._read(path, stamp)
+        return list(self._found.values())
+
+    def _read(self, path: Path, stamp: Stamp | None) -> HookFile:
+        changed_at = stamp[0] // 1_000_000 if stamp else 0
+        try:
+            state, note = _judged(inspect_hooks(path), _shown(path), self._port)
+        except SettingsError as error:
+            state, note = "trouble", str(error)
+        return HookFile(state, note[:NOTE_MAX] if note else None, changed_at)
+
+
+def _judged(report: Report, name: str, port: int) -> tuple[str, str | None]:
+    again = "Next: adsum hooks install"
+    if report.disabled:
+        return "trouble", f'{name} says "disableAllHooks": true, so no hook runs. Take that out.'
+    if not report.counts:
+        return "missing", f"{name} holds none of Adsum's hooks. {again}"
+    if report.doubled:
+        return "trouble", f"Adsum's hooks stand twice in {name}. {again}"
+    if report.blocked:
+        return "trouble", f'"allowedHttpHookUrls" in {name} does not permit our hooks. {again}'
+    if report.ports - {port}:
+        ports = ", ".join(map(str, sorted(report.ports)))
+        return "trouble", f"Adsum's hooks in {name} report to port {ports}, not {port}. {again}"
+    return "ok", None
+
+
+def _shown(path: Path) -> str:
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+class Pulse:
+    """When a count last grew, as far as was looked at. A counter has no time of its own."""
+
+    def __init__(self) -> None:
+        self._count = self.at = 0
+
+    def feel(self, count: int, now: int) -> int:
+        if count != self._count:
+            self._count, self.at = count, now
+        return self.at
+
+
+def hook_witness(
+    files: Sequence[HookFile], accepted: int, refused: Mapping[int, int], heard_at: int
+) -> HostWitness:
+    """What is wrong with a settings file outweighs what has been heard before it was so."""
+    counts = bounded({f"HTTP {status}": times for status, times in refused.items()})
+    wrong = [file for file in files if file.state == "trouble"]
+    # Hooks that come long after the file was changed stand elsewhere, in a project or a plugin.
+    wrong += [f for f in files if f.state == "missing" and heard_at <= f.changed_at + LOOK_MS]
+    if wrong:
+        return HostWitness("hook", wrong[0].state, heard_at, counts, wrong[0].note)
+    if accepted or not refused:
+        return HostWitness("hook", "ok" if accepted else "silent", heard_at, counts)
+    step = "install" if 401 in refused else "verify"
+    note = f"Every hook so far was refused. Next: adsum hooks {step}"
+    return HostWitness("hook", "trouble", heard_at, counts, note)
+
+
+def witness(name: str, heard_at: int, faults: Mapping[str, int] | None = None) -> HostWitness:
+    """One of which nothing is expected: silence is no fault, there may be no session yet."""
+    return HostWitness(name, "ok" if heard_at else "silent", heard_at, bounded(faults or {}))
+
+
+def bounded(counts: Mapping[str, int]) -> dict[str, int]:
+    """The most frequent causes, at most CAUSES_MAX of them."""
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:CAUSES_MAX]
+    return {cause[:CAUSE_MAX]: times for cause, times in most if times}

@@ -1,0 +1,197 @@
+"""Transcripts as files: what there is, and the next whole lines of one. Blocks; only ever reads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat as modes
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from adsum_collector.cursors import Cursor, Stamp
+
+SUFFIX = ".jsonl"
+#: Read, adapted and committed at once: what a hook that comes meanwhile has to wait for.
+CHUNK_BYTES = 128 << 10
+CHUNK_LINES = 100
+#: A line above this is skipped: to decode it would hold up every hook.
+HUGE_LINE_BYTES = 16 << 20
+STEP_BYTES = 1 << 20
+#: Where a file that is there already is begun, seen from its end.
+TAIL_BYTES = 256 << 10
+HEAD_BYTES = 256
+SIDECAR_BYTES = 64 << 10
+#: The agent nests five directories; a link may lead anywhere.
+MOST_DEPTH = 8
+
+
+class Chunk(msgspec.Struct):
+    """stamp: the file when it was opened. more: there may be further whole lines."""
+
+    lines: list[bytes]
+    cursor: Cursor
+    stamp: Stamp
+    more: bool
+    sidecar: bytes | None = None
+    faults: tuple[str, ...] = ()
+
+
+def look_at(
+    paths: Iterable[str],
+    enter: Callable[[str], None],
+    known: Mapping[str, Stamp] | None = None,
+) -> tuple[dict[str, Stamp | None], set[str]]:
+    """Stamps of transcripts at or below these paths (None: nothing there), and all that were found.
+
+    enter: called with each directory before it is listed. known: stamps not to be told again.
+    """
+    told: dict[str, Stamp | None] = {}
+    found: set[str] = set()
+    for path in paths:
+        try:
+            stat = os.stat(path)  # noqa: PTH116 - thousands of times; a Path costs more than this
+        except OSError:
+            told[path] = None
+            continue
+        if modes.S_ISDIR(stat.st_mode):
+            for each, stamp in _walk(path, enter):
+                found.add(each)
+                if known is None or known.get(each) != stamp:
+                    told[each] = stamp
+        elif modes.S_ISREG(stat.st_mode):
+            found.add(path)
+            told[path] = Stamp.of(stat)
+    return told, found
+
+
+def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]:
+    left, entered = [(top, 0)], set()
+    while left:
+        directory, depth = left.pop()
+        try:
+            stat = os.stat(directory)  # noqa: PTH116
+            if (stat.st_dev, stat.st_ino) in entered:
+                continue  # a link that leads back
+            entered.add((stat.st_dev, stat.st_ino))
+            enter(directory)
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        if depth < MOST_DEPTH:
+                            left.append((entry.path, depth + 1))
+                    elif entry.name.endswith(SUFFIX) and entry.is_file():
+                        yield entry.path, Stamp.of(entry.stat())
+        except OSError:
+            continue  # gone, or not for us: the next walk tries again
+
+
+def read_chunk(path: str, cursor: Cursor | None, *, with_sidecar: bool) -> Chunk:
+    """The next whole lines. Without a cursor: of the file's tail. Raises OSError."""
+    if not modes.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+        raise OSError(f"{path} is no plain file")
+    # not to be held up by what has taken the file's place since
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        stamp = Stamp.of(os.fstat(descriptor))
+        cursor, faults = _begin(descriptor, cursor, stamp)
+        lines, after, more_faults = _next_lines(descriptor, cursor, stamp.size)
+    finally:
+        os.close(descriptor)
+    return Chunk(
+        lines=lines,
+        cursor=after,
+        stamp=stamp,
+        more=cursor.offset < after.offset < stamp.size,
+        sidecar=_sidecar(path) if with_sidecar and lines else None,
+        faults=faults + more_faults,
+    )
+
+
+def _begin(descriptor: int, cursor: Cursor | None, stamp: Stamp) -> tuple[Cursor, tuple[str, ...]]:
+    """The cursor, if it is of this very file; else one at where to begin, and why."""
+    size = min(HEAD_BYTES, stamp.size)
+    anew = Cursor(
+        inode=stamp.inode,
+        dev=stamp.dev,
+        head=_digest(descriptor, size),
+        head_size=size,
+        offset=0,
+    )
+    if cursor is None:
+        return msgspec.structs.replace(anew, offset=_tail(descriptor, stamp.size)), ()
+    if stamp.size < cursor.offset:
+        return anew, ("truncated",)
+    if not _is_of(cursor, descriptor, stamp):
+        return anew, ("replaced",)
+    return msgspec.structs.replace(cursor, head=anew.head, head_size=anew.head_size), ()
+
+
+def _is_of(cursor: Cursor, descriptor: int, stamp: Stamp) -> bool:
+    return (
+        (cursor.inode, cursor.dev) == (stamp.inode, stamp.dev)
+        and cursor.head == _digest(descriptor, cursor.head_size)
+        and (cursor.offset == 0 or os.pread(descriptor, 1, cursor.offset - 1) == b"\n")
+    )
+
+
+def _digest(descriptor: int, size: int) -> str:
+    head = os.pread(descriptor, size, 0)
+    return hashlib.blake2b(head, digest_size=8).hexdigest()
+
+
+def _tail(descriptor: int, size: int) -> int:
+    """The start of a line near the end, with at least one whole line behind it where there is."""
+    reach = TAIL_BYTES
+    while reach < size and reach <= HUGE_LINE_BYTES:
+        data = os.pread(descriptor, reach, size - reach)
+        first = data.find(b"\n")
+        if first < data.rfind(b"\n"):
+            return size - reach + first + 1
+        reach *= 4
+    return 0
+
+
+def _next_lines(
+    descriptor: int, cursor: Cursor, size: int
+) -> tuple[list[bytes], Cursor, tuple[str, ...]]:
+    offset = cursor.offset
+    data = os.pread(descriptor, CHUNK_BYTES, offset)
+    end = data.rfind(b"\n") + 1
+    if not end and len(data) == CHUNK_BYTES:
+        past = _past_newline(descriptor, max(cursor.searched, offset + len(data)))
+        if past is None:
+            return [], msgspec.structs.replace(cursor, searched=size), ()
+        if past - offset > HUGE_LINE_BYTES:
+            return [], msgspec.structs.replace(cursor, offset=past), ("huge line",)
+        data = os.pread(descriptor, past - offset, offset)
+        end = data.rfind(b"\n") + 1
+    parts = data[:end].split(b"\n", CHUNK_LINES)
+    taken = end - len(parts.pop())
+    # a file that lost its end in a crash of the system is filled with NUL
+    lines = [line for part in parts if (line := part.strip(b"\0\r\t "))]
+    if offset == 0 and lines:
+        lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+    faults = ("NUL padding",) if b"\0" in data[:taken] else ()
+    return lines, msgspec.structs.replace(cursor, offset=offset + taken), faults
+
+
+def _past_newline(descriptor: int, start: int) -> int | None:
+    while data := os.pread(descriptor, STEP_BYTES, start):
+        found = data.find(b"\n")
+        if found >= 0:
+            return start + found + 1
+        start += len(data)
+    return None
+
+
+def _sidecar(path: str) -> bytes | None:
+    beside = Path(path.removesuffix(SUFFIX) + ".meta.json")
+    try:
+        if not beside.is_file():
+            return None
+        with beside.open("rb") as file:
+            return file.read(SIDECAR_BYTES)
+    except OSError:
+        return None

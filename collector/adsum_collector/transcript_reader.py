@@ -1,0 +1,122 @@
+"""The next lines of one transcript: read, adapted, and accepted with how far that was."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+import msgspec
+
+from adsum_collector.agent import Transcripts
+from adsum_collector.agents.transcript import Lines
+from adsum_collector.cursors import Stamp, encode_cursor, find_cursor, key_of
+from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.followed import File
+from adsum_collector.intake import Intake
+from adsum_collector.transcript_files import Chunk, read_chunk
+from adsum_shared.signals import AnySignal, MetaChanged, SessionEnded, UsageTotalled
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class FileThreads:
+    """A file system that hangs holds up whoever waits for it, and not the hooks."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2, "transcripts")
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        call = functools.partial(work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class TranscriptReader:
+    """state: the spool's. now: ms of wall clock. faults: cause -> how often."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        transcripts: Transcripts,
+        *,
+        state: Callable[[], Mapping[str, bytes]],
+        now: Callable[[], int],
+        threads: FileThreads,
+        faults: Counter[str],
+    ) -> None:
+        self._intake = intake
+        self._transcripts = transcripts
+        self._state = state
+        self._now = now
+        self._threads = threads
+        self._faults = faults
+        self.read_at = 0
+
+    async def read(self, file: File, stamp: Stamp, *, muted: bool) -> bool:
+        """One chunk; True if there may be more of it. file.read tells that its end was reached.
+
+        muted: the session is over, and only usage, meta and its end are told of it.
+        Raises FileNotFoundError.
+        """
+        cursor = file.cursor or find_cursor(self._state(), file.path, stamp)
+        if cursor is not None and cursor.muted and not muted:
+            cursor = None
+        with_sidecar = file.whose.agent_id is not None and not (cursor and cursor.context)
+        try:
+            chunk = await self._threads.run(
+                read_chunk, file.path, cursor, with_sidecar=with_sidecar
+            )
+            await self._tell(file, chunk, muted=muted)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            self._faults["unreadable"] += 1
+            return False
+        except SpoolUnavailable:
+            # Nothing has advanced, so the next look reads it again.
+            self._faults["not accepted"] += 1
+            return False
+        if not chunk.more:
+            file.read = chunk.stamp
+        return chunk.more
+
+    async def _tell(self, file: File, chunk: Chunk, *, muted: bool) -> None:
+        """Raises SpoolUnavailable."""
+        now, cursor = self._now(), chunk.cursor
+        said = Lines([], cursor.context)
+        if chunk.lines:
+            said = self._transcripts.read(
+                chunk.lines, file.whose, cursor.context, now, chunk.sidecar
+            )
+        signals, owing = said.signals, False
+        if muted:
+            owing = cursor.owing or bool(chunk.lines)
+            signals = [each for each in signals if isinstance(each, MetaChanged | UsageTotalled)]
+            if owing and not chunk.more:
+                signals.append(_ended(file, said.signals, chunk.stamp, now))
+                owing = False
+        cursor = msgspec.structs.replace(
+            cursor, context=said.context, at=now, muted=muted, owing=owing
+        )
+        if signals:
+            await self._intake.accept(signals, state={key_of(file.path): encode_cursor(cursor)})
+        file.cursor = cursor
+        self._faults.update(chunk.faults)
+        self._faults.update(said.faults)
+        if chunk.lines:
+            self.read_at = now
+
+
+def _ended(file: File, signals: Sequence[AnySignal], stamp: Stamp, now: int) -> SessionEnded:
+    """A session that nobody runs any more ended when its last line was written."""
+    at = max((signal.at for signal in signals), default=stamp.mtime_ns // 1_000_000)
+    return SessionEnded(
+        session_id=file.whose.session_id, at=at, seen=now, source="transcript", reason="process"
+    )

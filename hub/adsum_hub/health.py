@@ -1,0 +1,79 @@
+"""How well a session's witnesses are heard, and what is wrong with its hooks. Pure; host's times."""
+
+from __future__ import annotations
+
+from adsum_hub.facts import Facts
+from adsum_hub.parts import LATENESS
+from adsum_shared.state import WitnessName, WitnessView
+
+#: How long a prompt's own hook may keep us waiting beyond LATENESS: the latest of 78 recorded ones
+#: came 2.1 s after its line's stamp.
+GRACE = 5_000
+
+HEARD: tuple[tuple[WitnessName, str], ...] = (
+    ("hook", "hook_at"),
+    ("transcript", "transcript_at"),
+    ("registry", "registry_at"),
+    ("process", "process_at"),
+    ("statusline", "statusline_at"),
+)
+
+
+def witnesses(facts: Facts, now: int, *, over: bool) -> tuple[WitnessView, ...]:
+    """Who has been heard, in a fixed order, and hooks that should have been (heard_at 0: never).
+
+    over: the session has ended, so nothing of it is missing any more.
+    """
+    problem = hook_problem(facts, now, over=over)
+    return tuple(
+        WitnessView(name, heard_at, problem if name == "hook" else None)
+        for name, field in HEARD
+        if (heard_at := getattr(facts, field)) or (name == "hook" and problem)
+    )
+
+
+def hook_problem(facts: Facts, now: int, *, over: bool) -> str | None:
+    missing = None if over else missing_from(facts)
+    if missing is not None and now >= missing:
+        return "missing"
+    return "doubled" if is_doubled(facts) else None
+
+
+def missing_from(facts: Facts) -> int | None:
+    """From when on the session's hooks count as missing; None while nothing speaks for that.
+
+    A deadline like those of resolve(): a session whose hooks are gone may have nothing else to say
+    for minutes. Counted from the *earliest* prompt that no hook told of, since in a session of
+    short turns the latest is always within its grace.
+    """
+    heard = facts.hook_at + LATENESS if facts.hook_at else 0
+    prompts = [
+        turn.prompt
+        for turn in facts.turns.values()
+        if turn.typed and turn.prompt > heard and not _may_have_waited(facts, turn.prompt)
+    ]
+    # The registry is believed only where no hook was ever heard. (Rejected: any `busy` later than
+    # the last hook; an approval at the terminal and a typed /compact make one too.)
+    if facts.engaged and not facts.hook_at:
+        prompts.append(facts.engaged)
+    return min(prompts) + LATENESS + GRACE if prompts else None
+
+
+def _may_have_waited(facts: Facts, prompt: int) -> bool:
+    """A queued prompt's hook fires when it is typed, long before its turn begins."""
+    began = prompt - LATENESS
+    return 0 < facts.queued < began and not facts.queued <= facts.dequeued < began
+
+
+def is_doubled(facts: Facts) -> bool:
+    """A hook came twice, and no call of a later prompt has come once since.
+
+    A call counts as come once when later hooks have come and its second delivery has not.
+    """
+    if not facts.doubled:
+        return False
+    later = [turn.prompt for turn in facts.turns.values() if turn.prompt > facts.doubled]
+    return not later or not any(
+        tool.hooked >= min(later) and tool.hooked + LATENESS <= facts.hook_at
+        for tool in facts.tools.values()
+    )

@@ -1,0 +1,41 @@
+"""docs/accuracy.md says what is so: the committed figures, and tests that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "accuracy.md").read_text()
+SCORE = json.loads((ROOT / "bench" / "score.json").read_text())
+#: Words with underscores that name no test.
+WORDS = {"known_to", "idle_prompt", "permission_prompt", "needs_permission", "session_ended"}
+
+
+def test_its_table_shows_the_committed_score() -> None:
+    rows = [line.split(" | ") for line in PAGE.splitlines() if re.match(r"\| .* of \d+, ", line)]
+    assert len(rows) == len(SCORE)
+    for cells, figures in zip(rows, SCORE.values(), strict=True):
+        assert cells[1].startswith(f"{figures['settled']} of {figures['segments']}, ")
+        assert cells[3] == f"{figures['ended']} of {figures['ended_segments']}"
+        assert abs(float(cells[4].split()[0]) - figures["time_weighted_percent"]) <= 0.05 + 1e-9
+        delays = cells[8].removesuffix(" ms |").split(" / ")
+        assert [int(ms) for ms in delays] == [figures["delay_p50_ms"], figures["delay_p99_ms"]]
+
+
+def test_every_test_it_names_exists() -> None:
+    sources = {path.stem: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    defined = re.findall(r"def test_(\w+)", "\n".join(sources.values()))
+    named = re.findall(r"`…?([a-z0-9]+(?:_[a-z0-9]+)+)…?`", PAGE.split("## Traps")[1])
+    missing = [
+        name
+        for name in named
+        if name not in sources
+        and name not in WORDS
+        and not name.startswith(("i_", "h_"))
+        and not any(name.strip("_") in test for test in defined)
+    ]
+
+    assert len(named) > 40
+    assert missing == []

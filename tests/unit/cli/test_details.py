@@ -1,0 +1,109 @@
+"""One session in full: its witnesses with their ages, its children as a tree, its last doings."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from adsum.details import FINISHED_MOST, activity_table, facts_table, family_tree
+from adsum_shared.state import ActivityEntry, ChildView, Group, RequestView, WitnessView
+from tests.hubs import NOW, session
+
+SHELL = ChildView("b1", "shell", "running", NOW - 125_000, None, None, "npm run dev")
+EXPLORER = ChildView("a1", "agent", "running", NOW - 30_000, None, "Explore", "Find the tests")
+DONE = ChildView("a2", "agent", "completed", NOW - 90_000, NOW - 60_000, "general-purpose")
+
+
+def text_of(renderable: object, width: int = 80, encoding: str = "utf-8") -> list[str]:
+    file = io.TextIOWrapper(io.BytesIO(), encoding)
+    Console(file=file, width=width, highlight=False).print(renderable)
+    file.seek(0)
+    return [line.rstrip() for line in file.read().splitlines()]
+
+
+def test_each_witness_has_its_age_and_who_was_never_heard_has_none() -> None:
+    heard = (
+        WitnessView("hook", 0, "missing"),
+        WitnessView("transcript", NOW - 2_000),
+        WitnessView("statusline", NOW - 61_000),
+    )
+    lines = text_of(facts_table(session("a", witnesses=heard), NOW, "●"))
+    assert "heard       transcript 2s, status line 1m ago" in lines
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [("missing", "do not come"), ("doubled", "comes twice"), ("asleep", "hook: asleep")],
+)
+def test_a_problem_is_explained_with_the_next_step_and_where(problem: str, words: str) -> None:
+    sick = session("a", witnesses=(WitnessView("hook", NOW, problem),))
+    text = " ".join(" ".join(text_of(facts_table(sick, NOW, "●"))).split())
+    assert words in text
+    assert "On laptop: adsum hooks status" in text
+
+
+def test_children_are_a_tree_with_kind_description_status_and_age() -> None:
+    lines = text_of(family_tree(session("a", children=(SHELL, EXPLORER, DONE)), NOW))
+    assert lines == [
+        "children",
+        "├── shell npm run dev: running, for 2m",
+        "├── agent Find the tests: running, for 30s",
+        "└── agent general-purpose: completed 1m ago",
+    ]
+
+
+def test_what_a_child_waits_for_hangs_under_it() -> None:
+    asks = RequestView("r1", "permission", NOW - 5_000, "Bash", "make", "a1")
+    view = session("a", children=(EXPLORER, DONE), requests=(asks,))
+    lines = text_of(family_tree(view, NOW))
+    assert lines[2] == "│   └── waits for permission Bash: make (since 5s)"
+    assert not [line for line in text_of(facts_table(view, NOW, "●")) if "waits for" in line]
+
+
+def test_what_an_unlisted_child_waits_for_is_said_all_the_same() -> None:
+    asks = RequestView("r1", "permission", NOW - 5_000, "Bash", "make", "gone")
+    lines = text_of(facts_table(session("a", requests=(asks,)), NOW, "●"))
+    assert "waits for   permission Bash: make (since 5s)" in lines
+
+
+def test_of_many_finished_children_the_last_few_are_shown() -> None:
+    many = tuple(
+        ChildView(f"a{n}", "agent", "completed", NOW, NOW, None, f"task {n}") for n in range(30)
+    )
+    lines = text_of(family_tree(session("a", children=(SHELL, *many)), NOW))
+    assert len(lines) == 1 + 1 + FINISHED_MOST + 1
+    assert lines[-1].endswith("and 20 more that have finished")
+
+
+def test_a_terminal_without_unicode_gets_plain_branches() -> None:
+    lines = text_of(family_tree(session("a", children=(SHELL,)), NOW), encoding="ascii")
+    assert lines[1] == "`-- shell npm run dev: running, for 2m"
+
+
+def test_activity_is_a_line_each_with_its_age_and_whose_it_was() -> None:
+    done = [
+        ActivityEntry(NOW - 65_000, "prompt.submitted", "go on"),
+        ActivityEntry(NOW - 9_000, "child.started", "Find the tests", "a1"),
+        ActivityEntry(NOW - 3_000, "tool.started", "Bash: make", "a1"),
+        ActivityEntry(NOW - 2_000, "tool.started", "Bash: ls", "unlisted-child"),
+    ]
+    lines = text_of(activity_table(session("a", children=(EXPLORER,)), done, NOW))
+    assert lines == [
+        "1m  prompt.submitted  go on",
+        "9s  child.started     Find the tests",
+        "3s  tool.started      [Find the tests] Bash: make",
+        "2s  tool.started      [unlisted] Bash: ls",
+    ]
+
+
+def test_long_and_hostile_texts_stay_within_their_line() -> None:
+    evil = ActivityEntry(NOW, "tool.started", "Bash: \x1b[2J" + "x" * 200)
+    child = ChildView("a1", "agent", "running", NOW, None, None, "\x1b]0;owned\x07" + "y " * 100)
+    view = session("a", Group.AUTONOMOUS, children=(child,), title="t " * 200)
+    for shown in (activity_table(view, [evil], NOW), family_tree(view, NOW)):
+        lines = text_of(shown)
+        assert all(len(line) <= 80 for line in lines)
+        assert not any("\x1b" in line for line in lines)
+    assert len(text_of(activity_table(view, [evil], NOW))) == 1

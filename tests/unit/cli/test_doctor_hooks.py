@@ -1,0 +1,172 @@
+"""What the doctor finds in settings files: hooks missing, doubled, out of date, or switched off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adsum.doctor_hooks import Files, check_hooks, settings_files
+from adsum.finding import Finding
+from adsum.hooks import Setup
+
+PORT = 47_000
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    program = tmp_path / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho '2.1.330 (Claude Code)'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return tmp_path
+
+
+@pytest.fixture
+def setup(home: Path) -> Setup:
+    return Setup(home / ".claude" / "settings.json", home / "state", PORT)
+
+
+def files(home: Path) -> Files:
+    return settings_files(home, home / "project", home / "policy")
+
+
+def found(setup: Setup, home: Path) -> dict[str, Finding]:
+    return {each.id: each for each in check_hooks(setup, files(home))}
+
+
+def write(path: Path, settings: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**held, **settings}))
+
+
+def in_project(setup: Setup, home: Path) -> Setup:
+    (home / "project").mkdir(exist_ok=True)
+    return Setup(files(home).project[0], setup.state_dir, PORT)
+
+
+def test_hooks_as_installed_are_well(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    results = {name: each.result for name, each in found(setup, home).items()}
+    assert results == {"hooks": "ok", "hooks-doubled": "ok", "hooks-enabled": "ok"}
+    assert "all that are for Claude Code 2.1.330" in found(setup, home)["hooks"].what
+
+
+def test_no_hooks_fail_and_looking_leaves_nothing_behind(setup: Setup, home: Path) -> None:
+    hooks = found(setup, home)["hooks"]
+    assert (hooks.result, hooks.fix) == ("fail", "adsum hooks install")
+    assert not setup.state_dir.exists()
+
+
+def test_parked_hooks_are_only_a_warning(setup: Setup, home: Path) -> None:
+    setup.parked.parent.mkdir(parents=True)
+    setup.parked.touch()
+    hooks = found(setup, home)["hooks"]
+    assert (hooks.result, hooks.fix) == ("warn", "`adsum up` puts them back.")
+
+
+def test_hooks_of_an_older_version_are_a_warning(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    held = json.loads(setup.path.read_text())
+    del held["hooks"]["PermissionRequest"]
+    setup.path.write_text(json.dumps(held))
+    hooks = found(setup, home)["hooks"]
+    assert hooks.result == "warn"
+    assert "missing: PermissionRequest" in hooks.what
+
+
+def test_hooks_that_post_elsewhere_fail(setup: Setup, home: Path) -> None:
+    Setup(setup.path, setup.state_dir, PORT + 1).install(dry_run=False)
+    hooks = found(setup, home)["hooks"]
+    assert hooks.result == "fail"
+    assert f"they post to port {PORT + 1}" in hooks.what
+
+
+def test_a_shim_that_is_gone_fails(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    setup.path.write_text(setup.path.read_text().replace(setup.target.python, "/gone/python"))
+    hooks = found(setup, home)["hooks"]
+    assert hooks.result == "fail"
+    assert "SessionStart runs /gone/python, which is not there" in hooks.what
+
+
+def test_hooks_of_the_project_alone_are_well(setup: Setup, home: Path) -> None:
+    in_project(setup, home).install(dry_run=False)
+    assert found(setup, home)["hooks"].result == "ok"
+
+
+def test_hooks_in_user_and_project_are_doubled(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    in_project(setup, home).install(dry_run=False)
+    doubled = found(setup, home)["hooks-doubled"]
+    assert (doubled.result, doubled.fix) == ("warn", "adsum hooks remove --scope project")
+    assert "settings.local.json" in doubled.what
+
+
+def test_a_hook_twice_in_one_file_is_doubled(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    held = json.loads(setup.path.read_text())
+    held["hooks"]["SessionEnd"] *= 2
+    setup.path.write_text(json.dumps(held))
+    findings = found(setup, home)
+    assert findings["hooks"].result == "ok"
+    assert "more than once: SessionEnd" in findings["hooks-doubled"].what
+
+
+def test_a_home_that_is_a_project_too_doubles_nothing(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    at_home = settings_files(home, home, home / "policy")
+    results = {each.id: each.result for each in check_hooks(setup, at_home)}
+    assert results["hooks-doubled"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".claude/settings.json",
+        "project/.claude/settings.json",
+        "project/.claude/settings.local.json",
+        "policy/managed-settings.json",
+        "policy/managed-settings.d/10-hooks.json",
+    ],
+)
+def test_hooks_switched_off_fail_wherever_it_stands(setup: Setup, home: Path, place: str) -> None:
+    setup.install(dry_run=False)
+    write(home / place, {"disableAllHooks": True})
+    findings = found(setup, home)
+    assert findings["hooks"].result == "ok"
+    assert findings["hooks-enabled"].result == "fail"
+    assert str(home / place) in findings["hooks-enabled"].what
+
+
+def test_only_the_administrators_hooks_allowed_fails(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    write(setup.path, {"allowManagedHooksOnly": True})
+    assert found(setup, home)["hooks-enabled"].result == "ok", "it only counts in managed settings"
+    write(home / "policy" / "managed-settings.json", {"allowManagedHooksOnly": True})
+    assert found(setup, home)["hooks-enabled"].result == "fail"
+
+
+def test_addresses_allowed_anywhere_add_up(setup: Setup, home: Path) -> None:
+    setup.install(dry_run=False)
+    policy = home / "policy" / "managed-settings.json"
+    write(policy, {"allowedHttpHookUrls": ["https://company.example/*"]})
+    enabled = found(setup, home)["hooks-enabled"]
+    assert enabled.result == "fail"
+    assert str(policy) in enabled.what
+    write(setup.path, {"allowedHttpHookUrls": ["http://127.0.0.1:*"]})
+    assert found(setup, home)["hooks-enabled"].result == "ok"
+
+
+def test_settings_that_claude_code_cannot_read_are_named(setup: Setup, home: Path) -> None:
+    setup.path.parent.mkdir()
+    setup.path.write_text("{\n  // mine\n}")
+    (hooks,) = check_hooks(setup, files(home))
+    assert hooks.result == "fail"
+    assert "line 2, column 3: a comment" in hooks.what

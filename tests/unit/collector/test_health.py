@@ -1,0 +1,251 @@
+"""Witness health of a machine: what is wrong with its hooks, who was heard, and little of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adsum_collector import health
+from adsum_collector.facts import Witnesses
+from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFile, HookFiles, hook_witness, witness
+from adsum_collector.hook_events import Target
+from adsum_collector.install import install_hooks, remove_hooks
+from adsum_shared.beat import Beat, encode_beat
+
+START = 1_700_000_000_000
+PORT = 47892
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "claude"
+    folder.mkdir()
+    return folder / "settings.json"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    shim = Path("/opt/adsum/adsum_collector/shim.py")
+    return Target(PORT, "secret-token", "/usr/bin/python3", shim, tmp_path / "collector.sock")
+
+
+class Look:
+    """One settings file, looked at whenever the time between two looks has passed."""
+
+    def __init__(self, path: Path) -> None:
+        self.now = START
+        self.files = HookFiles([path], PORT, START)
+
+    def __call__(self) -> HookFile:
+        self.now += LOOK_MS
+        return self.files.look(self.now)[0]
+
+
+def install(path: Path, target: Target) -> None:
+    install_hooks(path, path.parent / "state", target, (2, 1, 330))
+
+
+def edit(path: Path, **more: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+
+
+def test_nothing_is_said_of_the_settings_right_after_the_start(path: Path) -> None:
+    files = HookFiles([path], PORT, START)
+
+    assert files.look(START + LOOK_MS - 1)[0].state == "ok"
+    assert files.look(START + LOOK_MS)[0].state == "missing"
+
+
+def test_hooks_are_missing_where_there_are_none_and_the_next_step_is_named(
+    path: Path, target: Target
+) -> None:
+    look = Look(path)
+    assert look().state == "missing"
+    path.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "ls"}]}]}}')
+    missing = look()
+    install(path, target)
+    installed = look()
+    remove_hooks(path, path.parent / "state")
+
+    assert (missing.state, look().state) == ("missing", "missing")
+    assert str(path) in (missing.note or "")
+    assert (missing.note or "").endswith("Next: adsum hooks install")
+    assert (installed.state, installed.note) == ("ok", None)
+
+
+def test_all_hooks_switched_off_is_trouble(path: Path, target: Target) -> None:
+    install(path, target)
+    edit(path, disableAllHooks=True)
+
+    found = Look(path)()
+
+    assert found.state == "trouble"
+    assert "disableAllHooks" in (found.note or "")
+
+
+def test_hooks_that_stand_twice_are_trouble(path: Path, target: Target) -> None:
+    install(path, target)
+    hooks = json.loads(path.read_text())["hooks"]
+    edit(path, hooks={event: groups * 2 for event, groups in hooks.items()})
+
+    assert "twice" in (Look(path)().note or "")
+
+
+def test_hooks_that_report_to_another_port_are_trouble(path: Path, target: Target) -> None:
+    install(path, target)
+
+    found = HookFiles([path], 5000, START).look(START + LOOK_MS)[0]
+
+    assert found.state == "trouble"
+    assert f"port {PORT}, not 5000" in (found.note or "")
+
+
+def test_an_address_that_is_not_permitted_is_trouble(path: Path, target: Target) -> None:
+    install(path, target)
+    edit(path, allowedHttpHookUrls=["https://example.org/*"])
+
+    assert "allowedHttpHookUrls" in (Look(path)().note or "")
+
+
+def test_settings_that_cannot_be_read_are_trouble_with_the_place(path: Path) -> None:
+    path.write_text('{"hooks": ')
+
+    found = Look(path)()
+
+    assert found.state == "trouble"
+    assert "line 1" in (found.note or "")
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(
+    path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def inspect(at: Path) -> object:
+        read.append(at)
+        return inspect_hooks(at)
+
+    inspect_hooks = health.inspect_hooks
+    monkeypatch.setattr(health, "inspect_hooks", inspect)
+    install(path, target)
+    look = Look(path)
+    for _ in range(5):
+        look()
+    assert len(read) == 1
+
+    os.utime(path, ns=(1, 1))
+    look.files.look(look.now + LOOK_MS - 1)
+    assert len(read) == 1, "not within LOOK_MS"
+    look()
+    assert len(read) == 2
+
+
+def test_a_clock_set_back_does_not_stop_the_looks(path: Path, target: Target) -> None:
+    files = HookFiles([path], PORT, START)
+    install(path, target)
+
+    assert files.look(START - 3_600_000)[0].changed_at > 0
+
+
+MISSING = HookFile("missing", "none", changed_at=START)
+
+
+@pytest.mark.parametrize(
+    ("files", "accepted", "refused", "heard_at", "state"),
+    [
+        ([HookFile("ok")], 0, {}, 0, "silent"),
+        ([HookFile("ok")], 3, {}, START, "ok"),
+        ([HookFile("ok")], 3, {401: 9}, START, "ok"),
+        ([HookFile("ok")], 0, {401: 9}, 0, "trouble"),
+        ([MISSING], 0, {}, 0, "missing"),
+        ([MISSING], 3, {}, START + 2_000, "missing"),
+        ([MISSING], 3, {}, START + LOOK_MS + 1, "ok"),
+        ([HookFile("ok"), MISSING], 0, {}, 0, "missing"),
+        ([HookFile("trouble", "off"), MISSING], 3, {}, START, "trouble"),
+    ],
+)
+def test_what_the_hooks_are_said_to_be(
+    files: list[HookFile], accepted: int, refused: dict[int, int], heard_at: int, state: str
+) -> None:
+    found = hook_witness(files, accepted, refused, heard_at)
+
+    assert (found.name, found.state, found.heard_at) == ("hook", state, heard_at)
+    assert found.counts == {f"HTTP {status}": times for status, times in refused.items()}
+
+
+def test_a_wrong_token_names_the_remedy() -> None:
+    note = hook_witness([], 0, {401: 1}, 0).note
+
+    assert note == "Every hook so far was refused. Next: adsum hooks install"
+
+
+def test_causes_are_bounded_and_the_most_frequent_kept() -> None:
+    counts = witness("shim", 0, {f"cause {n} " + "x" * 99: n for n in range(40)}).counts
+
+    assert len(counts) == CAUSES_MAX
+    assert next(iter(counts)).startswith("cause 39 ")
+    assert max(map(len, counts)) <= 40
+
+
+def parts(path: Path, **more: Any) -> Witnesses:
+    parts: dict[str, Any] = {
+        "receiver": SimpleNamespace(accepted=0, refused=Counter()),
+        "local": SimpleNamespace(accepted=0, refused=Counter()),
+        "watch": SimpleNamespace(files=0, counts=Counter()),
+        "hooks": HookFiles([path], PORT, START),
+    }
+    return Witnesses(**(parts | more))
+
+
+def test_every_witness_of_the_machine_is_named_also_before_it_is_wired(path: Path) -> None:
+    assert [(each.name, each.state) for each in parts(path).health(START)] == [
+        ("hook", "silent"),
+        ("shim", "silent"),
+        ("transcript", "silent"),
+        ("registry", "silent"),
+        ("process", "ok"),
+        ("statusline", "silent"),
+    ]
+
+
+def test_what_was_heard_is_told_with_its_time_and_what_went_wrong(path: Path) -> None:
+    heard = parts(
+        path,
+        tailer=SimpleNamespace(files=2, read_at=START - 70, faults=Counter({"no JSON": 3})),
+        statusline=SimpleNamespace(ticks=0, outcomes=Counter()),
+    )
+    heard.health(START)
+    heard.receiver.accepted = 5
+    heard.watch.files = 1
+    heard.watch.counts["unreadable"] = 2
+    heard.statusline = SimpleNamespace(ticks=4, outcomes=Counter({"failed": 1}))
+    heard.health(START + 2_000)
+
+    found = {each.name: each for each in heard.health(START + 4_000)}
+
+    assert (found["hook"].state, found["hook"].heard_at) == ("ok", START + 2_000)
+    assert found["transcript"].heard_at == START - 70
+    assert found["transcript"].counts == {"no JSON": 3}
+    assert (found["registry"].state, found["registry"].counts) == ("ok", {"unreadable": 2})
+    assert (found["statusline"].state, found["statusline"].counts) == ("ok", {"failed": 1})
+
+
+def test_the_heartbeat_stays_small(path: Path) -> None:
+    faults = Counter({f"cause {n}": 10**6 for n in range(50)})
+    worst = parts(
+        path,
+        tailer=SimpleNamespace(files=2, read_at=START, faults=faults),
+        statusline=SimpleNamespace(ticks=4, outcomes=faults),
+        local=SimpleNamespace(accepted=1, refused=faults),
+        watch=SimpleNamespace(files=1, counts=faults),
+    )
+
+    beat = Beat("h" * 36, "lab", START, "n" * 16, "s" * 16, witnesses=worst.health(START + LOOK_MS))
+
+    assert len(encode_beat(beat)) < 3_000

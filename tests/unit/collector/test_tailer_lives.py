@@ -1,0 +1,180 @@
+"""The tailer: of whom everything is told, of whom only the end, and of whom nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import adsum_collector.tailer as tailer_module
+from adsum_shared.signals import MetaChanged, SessionEnded
+from tests.support import wait_until
+from tests.tailers import DAY_S, Rig, age, open_rig
+from tests.transcripts import append, line
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(tmp_path) as rig:
+        yield rig
+
+
+@pytest.fixture
+def quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailer_module, "ROUND_S", 0.05)
+
+
+async def test_nothing_is_read_before_it_is_known_who_lives(rig: Rig) -> None:
+    append(rig.main(), line("one"))
+    age(rig.main(), 600)
+    running = asyncio.create_task(rig.tailer.run())
+    rig.hook(path=rig.main())
+    await asyncio.sleep(0.05)
+    assert rig.intake.taken == []
+
+    rig.settled.set()
+
+    await wait_until(lambda: rig.notes() == ["one"])
+    assert rig.of(SessionEnded) == []
+    running.cancel()
+
+
+async def test_a_session_that_nobody_runs_tells_its_meta_and_its_end(rig: Rig) -> None:
+    append(rig.main(), line("one", at=1000), line("Title", kind="meta", at=2000))
+    append(rig.child("a"), line("two"))
+    age(rig.main(), 600)
+    age(rig.child("a"), 600)
+    rig.start()
+    (ended,) = await wait_until(lambda: rig.of(SessionEnded))
+
+    assert (ended.reason, ended.source, ended.at) == ("process", "transcript", 2000)
+    assert [signal.title for signal in rig.of(MetaChanged)] == ["Title"]
+    assert rig.notes() == []
+
+
+async def test_the_end_comes_after_all_that_is_told_of_the_session(rig: Rig) -> None:
+    append(rig.main(), *(line(number, kind="meta", at=number) for number in range(250)))
+    age(rig.main(), 600)
+    rig.start()
+    await wait_until(lambda: rig.of(SessionEnded))
+    await rig.walked()
+
+    assert len(rig.of(MetaChanged)) == 250
+    assert [s.at for s in rig.intake.taken if isinstance(s, SessionEnded)] == [249]
+    assert isinstance(rig.intake.taken[-1], SessionEnded)
+
+
+async def test_an_end_is_told_once(rig: Rig) -> None:
+    append(rig.main(), line("one", kind="silent"))
+    age(rig.main(), 600)
+    rig.start()
+    (ended,) = await wait_until(lambda: rig.of(SessionEnded))
+    assert abs(ended.at / 1000 - rig.main().stat().st_mtime) < 1
+
+    await rig.restart()
+    await wait_until(lambda: rig.tailer._known.files)
+    await rig.walked()
+
+    assert rig.intake.taken == []
+
+
+async def test_an_end_that_a_full_spool_refused_is_told_later(rig: Rig, quick_rounds: None) -> None:
+    append(rig.main(), line("one"))
+    age(rig.main(), 600)
+    rig.intake.full = True
+    rig.start()
+    await wait_until(lambda: rig.tailer.faults["not accepted"] > 1)
+    assert rig.intake.taken == []
+
+    rig.intake.full = False
+
+    await wait_until(lambda: len(rig.of(SessionEnded)) == 1)
+
+
+async def test_the_rest_of_a_session_that_ended_while_we_were_down_is_told_as_its_end(
+    rig: Rig,
+) -> None:
+    rig.start()
+    append(rig.main(), line("one"))
+    await wait_until(rig.notes)
+    await rig.stop()
+    append(rig.main(), line("two", at=5000), line("Title", kind="meta", at=4000))
+    age(rig.main(), 600)
+
+    await rig.restart()
+
+    (ended,) = await wait_until(lambda: rig.of(SessionEnded))
+    assert ended.at == 5000
+    assert rig.notes() == []
+    assert len(rig.of(MetaChanged)) == 1
+
+
+async def test_a_session_of_long_ago_is_not_read(rig: Rig) -> None:
+    append(rig.main("old"), line("one"))
+    age(rig.main("old"), 2 * DAY_S)
+    append(rig.main("s2"), line("two"))
+    age(rig.main("s2"), 600)
+    rig.start()
+    await wait_until(lambda: rig.of(SessionEnded))
+    await rig.walked()
+
+    assert {signal.session_id for signal in rig.intake.taken} == {"s2"}
+    assert rig.tailer.files == 2
+
+
+async def test_a_file_written_to_just_before_we_came_is_not_called_over(
+    rig: Rig, quick_rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(rig.main(), line("one"))
+    age(rig.main(), 30)
+    rig.start()
+    await rig.walked()
+    append(rig.main(), line("two"))
+
+    await wait_until(lambda: rig.notes() == ["one", "two"])
+    assert rig.of(SessionEnded) == []
+
+
+@pytest.mark.parametrize("sign", ["hook", "process", "growth"])
+async def test_a_session_that_turns_out_to_live_is_read_from_its_tail(
+    rig: Rig, quick_rounds: None, sign: str
+) -> None:
+    append(rig.main(), line("one"))
+    age(rig.main(), 600)
+    rig.start()
+    await wait_until(lambda: rig.of(SessionEnded))
+    assert rig.notes() == []
+
+    if sign == "hook":
+        rig.hook()
+    elif sign == "process":
+        await rig.give_process()
+    else:
+        append(rig.main(), line("two"))
+
+    await wait_until(lambda: rig.notes()[:1] == ["one"])
+    assert rig.notes() in (["one"], ["one", "two"])
+
+
+async def test_a_session_that_lives_after_a_restart_is_read_from_its_tail(rig: Rig) -> None:
+    append(rig.main(), line("one"))
+    age(rig.main(), 600)
+    rig.start()
+    await wait_until(lambda: rig.of(SessionEnded))
+    await rig.give_process()
+
+    await rig.restart()
+
+    await wait_until(lambda: rig.notes() == ["one"])
+
+
+async def test_of_a_living_sessions_big_file_only_the_tail_is_read(rig: Rig) -> None:
+    pad = "x" * 1000
+    append(rig.main(), *(line(number, pad=pad) for number in range(2000)))
+    await rig.give_process()
+    rig.start()
+    await wait_until(lambda: rig.notes()[-1:] == ["1999"])
+
+    assert 200 < len(rig.notes()) < 270
