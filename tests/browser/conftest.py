@@ -21,6 +21,9 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 #: Opens a page of the stand-in: open_page(fleet, viewport=PHONE, ready=".card", …).
 OpenPage: TypeAlias = Callable[..., Awaitable[Page]]
 
+#: Awaited in the page: whatever it asked for before has reached the hub.
+ASKED = "fetch('/static/icon.svg', { cache: 'no-store' }).then((answer) => answer.text())"
+
 RECORD_VIOLATIONS = """
   window.violations = [];
   document.addEventListener("securitypolicyviolation",

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from adsum_shared.state import (
     GROUP_OF,
     UNKNOWN_URGENCY,
     URGENCY,
+    ActivityEntry,
     AgentState,
     ChildView,
     Group,
     HostView,
+    HostWitness,
     Reachability,
     RequestView,
     SessionView,
+    WitnessName,
+    WitnessView,
 )
 
 SECOND = 1000
@@ -42,13 +48,61 @@ def session(
         reachability=reachability,
         updated_at=now - min(age, 4 * MINUTE),
         urgency=urgency,
-        **{"project": name.split("-", maxsplit=1)[0], **more},
+        **{"project": name.split("-", maxsplit=1)[0], "witnesses": witnesses(now), **more},
     )
+
+
+WITNESSES: tuple[WitnessName, ...] = ("hook", "transcript", "registry", "process", "statusline")
+
+
+def witnesses(now: int, **problems: str) -> tuple[WitnessView, ...]:
+    """Those of one session, all of them heard; problems: by witness."""
+    return tuple(
+        WitnessView(
+            name=name,
+            heard_at=0 if problems.get(name) == "missing" else now - n * 7 * SECOND,
+            problem=problems.get(name),
+        )
+        for n, name in enumerate(WITNESSES)
+    )
+
+
+def host_witnesses(now: int, **unwell: HostWitness) -> tuple[HostWitness, ...]:
+    """Those of one machine: heard, but for a status line that nobody has set up."""
+    return tuple(
+        unwell.get(name)
+        or (
+            HostWitness(name=name)
+            if name == "statusline"
+            else HostWitness(name=name, state="ok", heard_at=now - n * 3 * SECOND)
+        )
+        for n, name in enumerate((*WITNESSES, "shim"))
+    )
+
+
+def activity(now: int, count: int = 12) -> list[ActivityEntry]:
+    """A story of work, over and over, oldest first; its last entry is a minute old."""
+    story = (
+        ("prompt.submitted", "Make the refund test pass on every run", None),
+        ("tool.started", "Bash: pytest -x tests/refunds -k settle --count 50", None),
+        ("tool.finished", "Bash failed: 3 of 50 runs failed", None),
+        ("child.started", "Find who else writes settled_at", "c1"),
+        ("tool.started", "Grep: settled_at", "c1"),
+        ("tool.finished", "Grep", "c1"),
+        ("child.finished", "Find who else writes settled_at: completed", "c1"),
+        ("tool.started", "Edit: refunds/settle.py", None),
+        ("tool.finished", "Edit", None),
+        ("alive", "Notification: Claude needs your permission to use Bash", None),
+        ("request.opened", "permission: Bash psql $STAGING_URL", None),
+        ("agent.dreamt", "of electric sheep", None),
+    )
+    return [ActivityEntry(now - (count - n) * MINUTE, *story[n % len(story)]) for n in range(count)]
 
 
 def host(name: str, now: int, reachability: Reachability = "live", **more: Any) -> HostView:
     ago = {"live": 2 * SECOND, "late": 21 * SECOND, "offline": 4 * MINUTE}[reachability]
-    return HostView(id=name, label=name, reachability=reachability, last_seen=now - ago, **more)
+    known = {"witnesses": host_witnesses(now), "version": "0.3.0", **more}
+    return HostView(id=name, label=name, reachability=reachability, last_seen=now - ago, **known)
 
 
 def permission(command: str, now: int, age: int, description: str | None = None) -> RequestView:
@@ -207,6 +261,22 @@ def waiting(now: int) -> list[SessionView]:
 
 
 def working(now: int) -> list[SessionView]:
+    finished = (
+        ("shell", "completed", None, "npm ci"),
+        ("agent", "failed", "Explore", "Find the abandoned endpoints"),
+    )
+    done = tuple(
+        ChildView(
+            id=f"d{n}",
+            kind=kind,
+            status=status,
+            type=type_,
+            started_at=now - 6 * MINUTE,
+            finished_at=now - n * 50 * SECOND,
+            description=words,
+        )
+        for n, (kind, status, type_, words) in enumerate(finished, start=1)
+    )
     children = tuple(
         ChildView(
             id=f"c{n}",
@@ -227,6 +297,14 @@ def working(now: int) -> list[SessionView]:
             start=1,
         )
     )
+    server = ChildView(
+        id="s1", kind="shell", status="running", started_at=now - HOUR, description="npm run dev"
+    )
+    by_state = {
+        "delegating": (*children, *done),
+        "waiting_for_agent": (server, *done),
+        "thinking": done,
+    }
     made = [
         ("thinking", "Generating response…", "Shrink the Docker image", 12 * SECOND),
         ("acting", "Running Bash: cargo test --workspace", "Port the parser", 3 * MINUTE),
@@ -248,7 +326,7 @@ def working(now: int) -> list[SessionView]:
             host="beta" if n % 2 else "alpha",
             branch="main" if n % 3 else None,
             model="claude-sonnet-4-5-20250929",
-            children=children if state == "delegating" else (),
+            children=by_state.get(state, ()),
         )
         for n, (state, label, title, age) in enumerate(made)
     ]
@@ -317,9 +395,32 @@ def full(now: int) -> Fleet:
     return sessions, hosts
 
 
+def unwell(now: int) -> dict[str, HostWitness]:
+    hooks = HostWitness(
+        name="hook",
+        state="missing",
+        note="Claude Code runs here and its settings hold no hooks of ours: "
+        "run `adsum hooks install`.",
+    )
+    transcript = HostWitness(
+        name="transcript",
+        state="trouble",
+        heard_at=now - 3 * HOUR,
+        counts={"unreadable_line": 3, "too_long": 1},
+        note="3 lines could not be read; their sessions are followed by the other witnesses.",
+    )
+    return {"hook": hooks, "transcript": transcript}
+
+
 def broken(now: int) -> Fleet:
-    """The full fleet, with gamma offline, delta late and epsilon's disk full."""
+    """The full fleet with hosts in trouble, and two sessions whose hooks are."""
     sessions, hosts = full(now)
+    problems = {"alpha:web-2": "missing", "alpha:work-2": "doubled"}
+    for n, each in enumerate(sessions):
+        if problem := problems.get(each.id):
+            state = msgspec.structs.replace(each.state, source="transcript", confidence=0.8)
+            heard = witnesses(now, hook=problem)
+            sessions[n] = msgspec.structs.replace(each, state=state, witnesses=heard)
     gone = [
         session(
             "gone-1",
@@ -363,6 +464,7 @@ def broken(now: int) -> Fleet:
             problem="its disk is full: new signals are refused until there is room",
         ),
         host("zeta", now, sessions=0, clock_offset_ms=-42_000),
+        host("eta", now, sessions=0, witnesses=host_witnesses(now, **unwell(now))),
     ]
     return [*sessions, *gone, late], [*hosts, *trouble]
 
@@ -424,10 +526,22 @@ def hostile(now: int) -> Fleet:
             version=text,
             requests=(request,),
             children=(child,),
+            witnesses=(WitnessView(name="hook", heard_at=now, problem=text),),
         )
         sessions.append(view)
     hosts = [
-        HostView(id=text, label=text, reachability="live", last_seen=now, problem=text)
+        HostView(
+            id=text,
+            label=text,
+            reachability="live",
+            last_seen=now,
+            problem=text,
+            version=text,
+            witnesses=(
+                HostWitness(name=text, state=text, note=text, counts={text: 1}),
+                HostWitness(name="hook", state="missing", note=text),
+            ),
+        )
         for text in HOSTILE
     ]
     return sessions, hosts

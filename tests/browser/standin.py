@@ -12,13 +12,14 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
-from starlette.responses import FileResponse
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from adsum_shared.state import HostView, SessionView
+from adsum_shared.state import ActivityEntry, HostView, SessionView
 
 WEB = Path(__file__).parents[2] / "hub" / "adsum_hub" / "web"
 POLICY = (
@@ -29,14 +30,14 @@ POLICY = (
 
 
 def under_policy(app: ASGIApp) -> ASGIApp:
-    """Every answer with the policy, and cached, since no file changes during a run."""
+    """Every answer with the policy; files are cached, since none changes during a run."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["Content-Security-Policy"] = POLICY
-                headers["Cache-Control"] = "max-age=600"
+                headers.setdefault("Cache-Control", "max-age=600")
             await send(message)
 
         await app(scope, receive, sending)
@@ -66,6 +67,13 @@ class StandIn:
         self.hosts = {host.id: host for host in hosts}
         self.ring: list[dict[str, Any]] = []
         self.hellos.clear()
+        #: by session id; asked for: `asked`; instead of an answer: `fails_with`; held: `may_answer`
+        self.activity: dict[str, list[ActivityEntry]] = {}
+        self.asked: list[str] = []
+        self.hosts_asked = 0
+        self.fails_with: int | None = None
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     def message(self, kind: str, **body: Any) -> dict[str, Any]:
         return {
@@ -127,16 +135,39 @@ class StandIn:
         finally:
             self.clients.discard(client)
 
+    async def tell_activity(self, request: Request) -> Response:
+        name = request.path_params["id"]
+        self.asked.append(name)
+        await self.may_answer.wait()
+        if self.fails_with is not None:
+            return Response("no JSON", self.fails_with, {"Cache-Control": "no-cache"})
+        if name not in self.sessions:
+            return _json({"error": "There is no such session.", "next": "List them."}, 404)
+        entries = self.activity.get(name, [])
+        return _json({"schema": 1, "now": self.now(), "entries": entries})
+
+    async def tell_hosts(self, _: Request) -> Response:
+        self.hosts_asked += 1
+        return _json({"schema": 1, "now": self.now(), "hosts": list(self.hosts.values())})
+
     def app(self) -> ASGIApp:
         async def index(_: Any) -> FileResponse:
             return FileResponse(WEB / "index.html")
 
         routes = [
             Route("/", index),
+            Route("/api/v1/sessions/{id:path}/activity", self.tell_activity),
+            Route("/api/v1/hosts", self.tell_hosts),
             WebSocketRoute("/ws", self.live),
             Mount("/static", StaticFiles(directory=WEB)),
         ]
         return under_policy(Starlette(routes=routes))
+
+
+def _json(body: Any, status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(body), status, {"Cache-Control": "no-cache"}, "application/json"
+    )
 
 
 class Serving:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped] # it ships none
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from tests.browser import fleets
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
@@ -48,6 +48,62 @@ async def test_a_fleet_is_shown_accessibly(
     people = getattr(fleets, fleet)(wall_ms())
     ready = ".notice" if fleet == "empty" else ".card"
     page = await open_page(people, viewport=SIZES[size], scheme=scheme, ready=ready)
+
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("who", ["alpha:web-2", "alpha:search-ranking", "gamma:gone-1", "nobody"])
+async def test_details_are_shown_accessibly(
+    open_page: OpenPage, hub: StandIn, who: str, size: str, scheme: str
+) -> None:
+    hub.load(*fleets.broken(wall_ms()))
+    hub.activity[who] = fleets.activity(wall_ms(), 100)
+    page = await open_page(
+        viewport=SIZES[size], scheme=scheme, path=f"/#session={who}", ready=".sheet"
+    )
+    await expect(page.locator(".line")).to_have_count(0 if who == "nobody" else 100)
+
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+    wide = "(e) => e.scrollWidth - e.clientWidth"
+    assert await page.locator(".sheet").evaluate(wide) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_details_without_activity_are_shown_accessibly(
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str], size: str, scheme: str
+) -> None:
+    expected_faults.append("Failed to load resource")
+    hub.load(*fleets.full(wall_ms()))
+    hub.fails_with = 500
+    hub.may_answer.clear()
+    page = await open_page(
+        viewport=SIZES[size], scheme=scheme, path="/#session=alpha:docs-1", ready=".log-ghost"
+    )
+    assert await violations(page) == []
+
+    hub.may_answer.set()
+    await page.wait_for_selector(".log-failed")
+    assert await violations(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_open_hosts_and_hints_are_shown_accessibly(
+    open_page: OpenPage, size: str, scheme: str
+) -> None:
+    page = await open_page(fleets.broken(wall_ms()), viewport=SIZES[size], scheme=scheme)
+    if size == "phone":
+        await page.click(".hosts-fold")
+    for name in ("eta", "gamma", "alpha"):
+        await page.click(f"[data-host={name}] .host-head")
+    await page.locator(".open").first.focus()
+    while await page.locator(".hint-text:popover-open").count() == 0:
+        await page.keyboard.press("Tab")
 
     assert await violations(page) == []
     assert await overflow(page) == 0
@@ -109,16 +165,45 @@ async def test_a_word_without_spaces_does_not_widen_the_phone(open_page: OpenPag
     long = fleets.session(
         "long", "idle", "L" * 300, now=now, title="T" * 300, project="P" * 300, branch="B" * 300
     )
-    page = await open_page(
-        ([long], [fleets.host("H" * 200, now, problem="X" * 300)]), viewport=PHONE
-    )
+    note = fleets.HostWitness(name="W" * 90, state="missing", note="N" * 300, counts={"C" * 90: 1})
+    box = fleets.host("H" * 200, now, problem="X" * 300, witnesses=(note,))
+    page = await open_page(([long], [box]), viewport=PHONE)
+    await page.click(".hosts-fold")
+    await page.click(".host-head")
     assert await overflow(page) == 0
 
 
-async def test_everything_tapped_on_a_phone_is_44_px_high(open_page: OpenPage) -> None:
-    page = await open_page(fleets.broken(wall_ms()), viewport=PHONE)
+async def test_a_word_without_spaces_does_not_widen_the_details(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    now = wall_ms()
+    word = "W" * 300
+    request = fleets.RequestView(
+        id="r", kind="permission", tool=word, opened_at=now, payload={"command": word, word: word}
+    )
+    child = fleets.ChildView(
+        id="c", kind=word, status=word, description=word, started_at=now, finished_at=now
+    )
+    view = fleets.session(
+        "long", "idle", word, now=now, title=word, cwd=word, requests=(request,),
+        children=(child,), witnesses=(fleets.WitnessView("hook", 0, word),),
+    )  # fmt: skip
+    hub.load([view], [])
+    hub.activity[view.id] = [fleets.ActivityEntry(now, word, word, word)]
+    page = await open_page(viewport=PHONE, path=f"/#session={view.id}", ready=".line")
+    assert await overflow(page) == 0
+    assert await page.locator(".sheet").evaluate("(e) => e.scrollWidth - e.clientWidth") == 0
+
+
+@pytest.mark.parametrize("path", ["/", "/#session=alpha:web-2"])
+async def test_everything_tapped_on_a_phone_is_44_px_high(open_page: OpenPage, path: str) -> None:
+    page = await open_page(fleets.broken(wall_ms()), viewport=PHONE, path=path)
+    if path == "/":
+        await page.click(".hosts-fold")
+    # A card's button is as good as the card: a tap anywhere on it does the same.
     low = await page.evaluate(
         """[...document.querySelectorAll("a, button, input")]
+             .map((e) => e.matches(".open") ? e.closest(".card") : e)
              .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
              .map((e) => e.outerHTML)"""
     )

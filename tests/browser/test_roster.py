@@ -173,11 +173,11 @@ async def test_hosts_in_trouble_come_first_and_say_what_is_wrong(open_page: Open
     hosts = await page.locator(".host").all_inner_texts()
 
     assert [text.split()[0] for text in hosts] == [
-        "gamma", "delta", "epsilon", "zeta", "alpha", "beta",
+        "gamma", "delta", "epsilon", "eta", "zeta", "alpha", "beta",
     ]  # fmt: skip
     assert "offline, last seen 4m ago" in " ".join(hosts[0].split())
     assert "its disk is full" in hosts[2]
-    assert "its clock is 42 s behind" in hosts[3]
+    assert "its clock is 42 s behind" in hosts[4]
 
 
 async def test_many_hosts_are_folded_and_all_can_be_seen(open_page: OpenPage) -> None:
@@ -190,25 +190,45 @@ async def test_many_hosts_are_folded_and_all_can_be_seen(open_page: OpenPage) ->
     assert await page.locator(".host").count() == 40
 
 
-async def test_children_are_listed_while_they_live(open_page: OpenPage) -> None:
+def child(name: str, status: str = "running", **more: object) -> ChildView:
+    return ChildView(id=name, kind="agent", status=status, description=f"job {name}", **more)  # type: ignore[arg-type]
+
+
+async def test_children_are_a_short_tree_those_that_run_first(open_page: OpenPage) -> None:
     now = wall_ms()
-    children = tuple(
-        ChildView(
-            id=f"c{n}", kind="agent", status="running", description=f"job {n}", started_at=now
-        )
-        for n in range(5)
-    )
-    done = ChildView(id="d", kind="shell", status="finished", description="over", finished_at=now)
+    over = child("d", "failed", started_at=now - 90_000, finished_at=now - 60_000)
+    running = [child(str(n), started_at=now - 125_000) for n in range(3)]
+    strange = ChildView(id="x", kind="oracle", status="running", type="Dreamer")
     view = fleets.session(
-        "p", "delegating", "Running 5 subagents", now=now, children=(*children, done)
+        "p", "delegating", "Running 4", now=now, children=(over, *running, strange, over)
     )
     page = await open_page(([view], []))
+    rows = await page.locator(".children li").all_inner_texts()
 
-    listed = await page.locator(".children li").all_inner_texts()
-    assert len(listed) == 4
-    assert "subagent" in listed[0]
-    assert "job 0" in listed[0]
-    assert listed[3] == "and 2 more"
+    assert len(rows) == 5
+    assert "subagent" in rows[0]
+    assert "job 0" in rows[0]
+    assert "running 2m" in rows[0]
+    assert "Dreamer" in rows[3]
+    assert rows[4] == "and 2 more"
+
+
+async def test_a_child_that_ended_says_how_and_when(open_page: OpenPage) -> None:
+    now = wall_ms()
+    over = child("d", "failed", started_at=now - 190_000, finished_at=now - 65_000)
+    view = fleets.session("p", "thinking", "…", now=now, children=(over, child("r")))
+    page = await open_page(([view], []))
+    assert "failed 1m ago" in await page.locator(".children li").nth(1).inner_text()
+
+
+async def test_children_that_have_all_ended_are_only_counted(open_page: OpenPage) -> None:
+    now = wall_ms()
+    ended = tuple(child(str(n), "completed", finished_at=now) for n in range(6))
+    view = fleets.session("p", "thinking", "…", now=now, children=ended)
+    page = await open_page(([view], []))
+
+    assert await page.locator(".children").count() == 0
+    assert "6 children, finished" in await page.inner_text(".card .meta")
 
 
 async def test_time_in_state_counts_on_and_is_exact_on_hover(open_page: OpenPage) -> None:

@@ -2,13 +2,14 @@
 /** The page's root: opens the link, feeds the roster, draws. */
 import { h, options, render } from "./vendor/preact.js";
 import { effect } from "./vendor/signals-core.js";
+import { followAddress } from "./address.js";
 import { showAttention } from "./attention.js";
 import { runClock, setHubTime } from "./clock.js";
 import { linkState, openLink } from "./link.js";
-import { applyDeltas, applySnapshot, query } from "./roster.js";
+import { applyDeltas, applySnapshot } from "./roster.js";
 import { Page } from "./views/page.js";
 
-/** @import { Message } from "./wire.js" */
+/** @import { Message } from "./messages.js" */
 
 /** @param {Message} message */
 function hear(message) {
@@ -17,19 +18,9 @@ function hear(message) {
   if (message.type === "deltas") applyDeltas(message);
 }
 
-function keepQueryInAddress() {
-  query.value = new URLSearchParams(location.search).get("q") ?? "";
-  effect(() => {
-    const address = new URL(location.href);
-    if (query.value) address.searchParams.set("q", query.value);
-    else address.searchParams.delete("q");
-    if (address.href !== location.href) history.replaceState(null, "", address);
-  });
-}
-
 // One drawing a frame, however many messages come; none while nobody looks.
 options.debounceRendering = requestAnimationFrame;
-keepQueryInAddress();
+followAddress();
 showAttention();
 effect(() => runClock(linkState.value.phase === "live"));
 render(h(Page, {}), /** @type {HTMLElement} */ (document.getElementById("app")));

@@ -20,10 +20,10 @@ const LONGEST = 1200;
  * direction of writing, which could make a command read as another one, are shown as a box.
  * @param {unknown} text
  */
-export function plain(text) {
+export function plain(text, longest = LONGEST) {
   // eslint-disable-next-line no-control-regex
   const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
-  return String(text).slice(0, LONGEST).replace(/\r\n?/g, "\n").replace(hidden, "\u25af");
+  return String(text).slice(0, longest).replace(/\r\n?/g, "\n").replace(hidden, "\u25af");
 }
 
 /** @param {unknown} value @returns {string | undefined} */
@@ -32,7 +32,7 @@ function words(value) {
 }
 
 /** @param {unknown} value @returns {Record<string, unknown>} */
-function record(value) {
+export function record(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value)
     ? /** @type {Record<string, unknown>} */ (value)
     : {};

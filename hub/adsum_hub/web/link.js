@@ -2,7 +2,7 @@
 /** The connection to the hub: opened, watched for silence, opened again, resumed where it was. */
 import { signal } from "./vendor/signals-core.js";
 
-/** @import { Message } from "./wire.js" */
+/** @import { Message } from "./messages.js" */
 
 /**
  * since and retryAt are milliseconds of this browser's clock.

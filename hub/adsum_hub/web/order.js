@@ -1,6 +1,8 @@
 // @ts-check
 /** Which section a session stands in, who comes before whom, and what a filter keeps. Pure. */
 
+import { isUnwell } from "./witnesses.js";
+
 /** @import { HostView, Reachability, SessionView } from "./wire.js" */
 
 const UNKNOWN_URGENCY = 5;
@@ -45,7 +47,8 @@ export function troubleOf(host) {
 
 /** @param {HostView} host @returns {Reachability | "trouble"} */
 export function conditionOf(host) {
-  return host.reachability === "live" && troubleOf(host) ? "trouble" : host.reachability;
+  const wrong = troubleOf(host) || (host.witnesses ?? []).some(isUnwell);
+  return host.reachability === "live" && wrong ? "trouble" : host.reachability;
 }
 
 /** @param {HostView} a @param {HostView} b those with something wrong first, then by name */

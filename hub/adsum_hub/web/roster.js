@@ -3,7 +3,8 @@
 import { batch, computed, signal } from "./vendor/signals.js";
 import { byRank, byTrouble, matches, rankOf } from "./order.js";
 
-/** @import { Deltas, Group, HostView, SessionView, Snapshot } from "./wire.js" */
+/** @import { Deltas, Snapshot } from "./messages.js" */
+/** @import { Group, HostView, SessionView } from "./wire.js" */
 /** @import { Rank } from "./order.js" */
 /** @import { Signal } from "./vendor/signals.js" */
 
@@ -43,6 +44,14 @@ export const query = signal("");
 export const hosts = signal(/** @type {HostView[]} */ ([]));
 /** How many sessions there are, those of offline hosts included. */
 export const total = signal(0);
+
+/** Counts the changes of who stands where. */
+const moves = signal(0);
+
+/** @param {string} id @returns {Entry | undefined} redrawn when it comes or goes */
+export function entryOf(id) {
+  return moves.value >= 0 ? entries.get(id) : undefined;
+}
 
 /** When a session's host was last heard. @param {SessionView} session */
 export function lastSeen(session) {
@@ -121,6 +130,12 @@ function sortAgain(dirty) {
     lists[place].value = list.sort((a, b) => byRank(a.rank, b.rank));
   }
   total.value = entries.size;
+  moves.value += 1;
+}
+
+/** @param {HostView[]} views of hosts that are on the roll; others come with the deltas */
+export function applyHosts(views) {
+  putHosts(views.filter(({ id }) => hostViews.has(id)), []);
 }
 
 /** @param {HostView[]} changed @param {string[]} gone */

@@ -1,16 +1,20 @@
 // @ts-check
 /** One session as a card. */
+import { useMemo } from "../vendor/preact-hooks.js";
+import { computed } from "../vendor/signals.js";
+import { openSession, opened } from "../address.js";
 import { askOfSession, plain } from "../asks.js";
 import { lastSeen } from "../roster.js";
 import { iconOf, labelOf, remedyOf, toneOf } from "../states.js";
+import { problemOf, sourceWords } from "../witnesses.js";
+import { Branches, finishedCount } from "./children.js";
+import { Hint } from "./hint.js";
 import { Age, Icon, counted, html } from "./html.js";
 
 /** @import { Entry } from "../roster.js" */
 /** @import { Ask } from "../asks.js" */
-/** @import { ChildView, SessionView } from "../wire.js" */
+/** @import { SessionView } from "../wire.js" */
 
-const KIND = { agent: "subagent", shell: "background shell", monitor: "monitor", workflow: "workflow", cron: "schedule" };
-const SHOWN_CHILDREN = 3;
 /** For so long a card that has just come draws the eye. */
 const NEW_MS = 1500;
 
@@ -23,7 +27,13 @@ export function Card({ entry, first }) {
   const { state } = session;
   const absent = session.reachability === "offline";
   const classes = ["card", first && "card-first", absent && "card-absent", Date.now() - entry.moved < NEW_MS && "card-new"].filter(Boolean).join(" ");
-  return html`<li class=${classes} data-id=${session.id} data-tone=${toneOf(state)} data-state=${state.state}>
+  /** @param {MouseEvent} click */
+  const onClick = (click) => {
+    // The whole card is as good as its button, yet what it says can still be selected and copied.
+    if (/** @type {Element} */ (click.target).closest("button, [popover]") || getSelection()?.toString()) return;
+    openSession(session.id);
+  };
+  return html`<li class=${classes} data-id=${session.id} data-tone=${toneOf(state)} data-state=${state.state} onClick=${onClick}>
     ${first && html`<p class="why"><strong>Attend to this first:</strong> ${first}</p>`}
     <article>
       <div class="card-top">
@@ -33,24 +43,43 @@ export function Card({ entry, first }) {
           : html`<${Age} at=${state.since} />`}
       </div>
       <h3 class="title">
-        <bdi>${titleOf(session)}</bdi>
+        <${Opener} session=${session} />
       </h3>
       ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} />`}
       <${Meta} session=${session} />
-      <${Children} list=${session.children ?? []} />
+      <${Branches} list=${session.children ?? []} />
+      <${Problems} session=${session} />
       ${first && html`<p class="where"><${Icon} name="terminal" /><span>${remedyOf(state)} on <b>${plain(session.host)}</b>${session.cwd && html`, in <code>${plain(session.cwd)}</code>`}</span></p>`}
     </article>
   </li>`;
 }
 
-/** @param {SessionView} session */
+/** @param {Pick<SessionView, "title" | "project" | "session_id">} session */
 export function titleOf(session) {
   return plain(session.title || session.project || `Session ${session.session_id.slice(0, 8)}`);
 }
 
+/** Opens the details. @param {{session: SessionView}} props */
+function Opener({ session: { id, ...session } }) {
+  // A signal as attribute: opening one card's details draws no other card again.
+  const expanded = useMemo(() => computed(() => opened.value === id), [id]);
+  return html`<button class="open" aria-haspopup="dialog" aria-expanded=${expanded} onClick=${() => openSession(id)}><bdi>${titleOf(session)}</bdi></button>`;
+}
+
+/** What a card says of its witnesses: only what is wrong. @param {{session: SessionView}} props */
+function Problems({ session }) {
+  const problems = (session.witnesses ?? []).map(problemOf).filter((problem) => problem !== undefined);
+  if (problems.length === 0) return null;
+  return html`<ul class="problems" aria-label="Witnesses">${problems.map(
+    ({ label, text, commands }) => html`<li key=${label}><${Hint} label=${label} onPress=${() => openSession(session.id)}>
+      ${text} <span class="hint-next">Next: ${commands.map((command, i) => html`${i > 0 && " or "}<code key=${command}>${command}</code>`)} on <b>${plain(session.host)}</b>.</span>
+    <//></li>`,
+  )}</ul>`;
+}
+
 /** @param {{session: SessionView}} props */
-function Badge({ session: { state } }) {
-  const why = `${state.state}, says the ${state.source} (${Math.round(state.confidence * 100)} % sure)`;
+export function Badge({ session: { state } }) {
+  const why = `${state.state}. ${sourceWords(state.source, state.confidence)}`;
   return html`<span class="badge" title=${why}><${Icon} name=${iconOf(state)} /><bdi>${plain(labelOf(state))}</bdi></span>`;
 }
 
@@ -66,13 +95,15 @@ function AskBlock({ ask }) {
 }
 
 /** @param {{session: SessionView}} props */
-function Meta({ session }) {
-  const { project, host, branch, model, reachability, incomplete } = session;
+export function Meta({ session }) {
+  const { project, host, branch, model, reachability, incomplete, children = [] } = session;
+  const finished = finishedCount(children);
   return html`<ul class="meta">
     ${project && session.title && html`<li><${Icon} name="folder" /><bdi>${plain(project)}</bdi></li>`}
     <li><${Icon} name="server" /><bdi>${plain(host)}</bdi>${reachability === "late" && html`<span class="late" title="Its collector has not been heard for more than 10 s">late</span>`}</li>
     ${branch && html`<li><${Icon} name="git-branch" /><bdi>${plain(branch)}</bdi></li>`}
     ${model && html`<li title=${plain(model)}><${Icon} name="cpu" />${modelName(plain(model))}</li>`}
+    ${finished > 0 && html`<li><${Icon} name="network" />${counted(finished, "child", "children")}, finished</li>`}
     ${incomplete && html`<li class="late" title="Some of what this session did never arrived here"><${Icon} name="triangle-alert" />incomplete</li>`}
   </ul>`;
 }
@@ -84,21 +115,4 @@ export function modelName(model) {
     .replace(/-\d{8}$/, "")
     .replace(/(\d)-(\d)/g, "$1.$2")
     .replaceAll("-", " ");
-}
-
-/** @param {{list: ChildView[]}} props */
-function Children({ list }) {
-  const alive = list.filter((child) => child.finished_at == null && child.status !== "finished");
-  if (alive.length === 0) return null;
-  const more = alive.length - SHOWN_CHILDREN;
-  return html`<ul class="children" aria-label=${counted(alive.length, "child", "children")}>
-    ${alive.slice(0, SHOWN_CHILDREN).map(
-      (child) => html`<li key=${child.id}>
-        <span class="child-kind">${child.type ? plain(child.type) : (KIND[/** @type {keyof typeof KIND} */ (child.kind)] ?? plain(child.kind))}</span>
-        <bdi class="child-words">${plain(child.description ?? child.status)}</bdi>
-        ${child.started_at != null && html`<${Age} at=${child.started_at} />`}
-      </li>`,
-    )}
-    ${more > 0 && html`<li class="child-more">and ${more} more</li>`}
-  </ul>`;
 }

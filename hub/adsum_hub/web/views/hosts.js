@@ -1,11 +1,14 @@
 // @ts-check
 /** The strip of hosts: every machine, whether it is heard, and what is wrong with it. */
+import { useEffect, useId } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
+import { watchAges } from "../ages.js";
 import { plain } from "../asks.js";
 import { exact } from "../clock.js";
 import { conditionOf, troubleOf } from "../order.js";
 import { hosts } from "../roster.js";
 import { Age, Icon, counted, html } from "./html.js";
+import { HostWitnesses, Notes } from "./witnesses.js";
 
 /** @import { HostView } from "../wire.js" */
 
@@ -36,16 +39,28 @@ export function Hosts() {
   </section>`;
 }
 
-/** @param {{host: HostView}} props */
+/** A button that opens the machine's witnesses; what is wrong stands there unasked. @param {{host: HostView}} props */
 function Host({ host }) {
+  const open = useSignal(false);
+  const id = useId();
+  useEffect(() => (open.value ? watchAges() : undefined), [open.value]);
   const { icon, words } = REACH[host.reachability];
   const trouble = plain(troubleOf(host));
   const state = conditionOf(host);
-  return html`<li class="host" data-host=${host.id} data-reach=${state} title=${`Last heartbeat ${exact(host.last_seen)}`}>
-    <${Icon} name=${state === "trouble" ? "triangle-alert" : icon} />
-    <bdi class="host-name">${plain(host.label)}</bdi>
-    <span class="host-state">${words}${host.reachability !== "live" && html`, last seen <${Age} at=${host.last_seen} /> ago`}</span>
-    ${state === "live" && html`<span class="host-count" title=${counted(host.sessions ?? 0, "session")}>${host.sessions ?? 0}</span>`}
-    ${trouble && html`<span class="host-trouble">${trouble}</span>`}
+  const witnesses = host.witnesses ?? [];
+  return html`<li class="host" data-host=${host.id} data-reach=${state} data-open=${open.value}>
+    <button class="host-head" aria-expanded=${open.value} aria-controls=${id} title=${`Last heartbeat ${exact(host.last_seen)}`} onClick=${() => (open.value = !open.value)}>
+      <${Icon} name=${state === "trouble" ? "triangle-alert" : icon} />
+      <bdi class="host-name">${plain(host.label)}</bdi>
+      <span class="host-state">${words}${host.reachability !== "live" && html`, last seen <${Age} at=${host.last_seen} /> ago`}</span>
+      ${host.reachability === "live" && html`<span class="host-count">${host.sessions ?? 0}<span class="sr"> sessions</span></span>`}
+      <${Icon} name="chevron-down" />
+    </button>
+    ${trouble && html`<p class="host-trouble">${trouble}</p>`}
+    <${Notes} witnesses=${witnesses} />
+    <div class="host-more" id=${id} hidden=${!open.value}>
+      ${open.value && html`${witnesses.length > 0 ? html`<${HostWitnesses} witnesses=${witnesses} />` : html`<p class="quiet">Its collector says nothing of its witnesses.</p>`}
+        <p class="host-collector">${host.version ? `Collector ${plain(host.version)}, ` : ""}${counted(host.backlog ?? 0, "signal")} waiting${host.lag_ms != null ? `, newest took ${host.lag_ms.toLocaleString()} ms` : ""}</p>`}
+    </div>
   </li>`;
 }

@@ -26,3 +26,11 @@ export function Age({ at }) {
 export function counted(count, one, many = `${one}s`) {
   return `${count.toLocaleString()} ${count === 1 ? one : many}`;
 }
+
+/** What of a sentence is to be typed: `in backticks`, or the command it ends with. */
+const TYPED = /`([^`]+)`|(?<=Next: )(adsum [a-z -]+)/;
+
+/** A collector's or our own sentence, its commands set as such. @param {{text: string}} props */
+export function Sentence({ text }) {
+  return text.split(TYPED).map((part, i) => (i % 3 === 0 ? part : part && html`<code key=${i}>${part}</code>`));
+}

@@ -58,7 +58,7 @@ export function Empty() {
 }
 
 /** @param {{text: string}} props */
-function Command({ text }) {
+export function Command({ text }) {
   const copied = useSignal(false);
   const copy = async () => {
     await navigator.clipboard.writeText(text);

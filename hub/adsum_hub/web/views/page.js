@@ -1,9 +1,10 @@
 // @ts-check
 /** The whole page: head, hosts, the board of three sections, tabs on a phone. */
-import { signal } from "../vendor/signals.js";
+import { chooseTab, opened, tab } from "../address.js";
 import { linkState } from "../link.js";
 import { here, known, total } from "../roster.js";
 import { GROUPS, GROUP_LOOK } from "../states.js";
+import { Details } from "./details.js";
 import { Head } from "./head.js";
 import { Hosts } from "./hosts.js";
 import { Icon, counted, html } from "./html.js";
@@ -12,16 +13,14 @@ import { Section } from "./section.js";
 
 /** @import { Group } from "../wire.js" */
 
-/** Which section a phone shows. */
-const tab = signal(/** @type {Group} */ (GROUPS.find((group) => location.hash === `#${group}`) ?? "needs_you"));
-
 export function Page() {
   const stale = ["offline", "refused"].includes(linkState.value.phase);
   const peopled = known.value && total.value > 0;
   return html`<${Head} filter=${peopled} />
     ${known.value && html`<${StaleBanner} /><div data-stale=${stale}><${Hosts} /></div>`}
     <main class="main" data-stale=${known.value && stale}><${Content} /></main>
-    ${peopled && html`<${Tabs} stale=${stale} /><${Announcer} />`}`;
+    ${peopled && html`<${Tabs} stale=${stale} /><${Announcer} />`}
+    ${known.value && opened.value && html`<${Details} key=${opened.value} id=${opened.value} />`}`;
 }
 
 function Content() {
@@ -48,8 +47,7 @@ function Tab({ group }) {
   /** @param {MouseEvent} click */
   const choose = (click) => {
     click.preventDefault();
-    tab.value = group;
-    history.replaceState(null, "", `#${group}`);
+    chooseTab(group);
     scrollTo({ top: 0 });
   };
   return html`<a class="tab" href=${`#${group}`} data-group=${group} aria-current=${tab.value === group ? "true" : undefined} onClick=${choose}>

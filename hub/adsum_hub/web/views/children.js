@@ -1,0 +1,64 @@
+// @ts-check
+/** What a session has started: a few branches on its card, the whole tree in its details. */
+import { plain } from "../asks.js";
+import { Age, Icon, counted, html } from "./html.js";
+
+/** @import { ChildView } from "../wire.js" */
+
+/** @type {Record<string, {icon: string, words: string}>} */
+const KIND = {
+  agent: { icon: "bot", words: "subagent" },
+  shell: { icon: "square-terminal", words: "background shell" },
+  monitor: { icon: "activity", words: "monitor" },
+  workflow: { icon: "network", words: "workflow" },
+  cron: { icon: "clock", words: "schedule" },
+};
+const ON_CARD = 4;
+const IN_DETAILS = 200;
+
+/** @param {ChildView} child */
+function runs(child) {
+  return child.finished_at == null && child.status === "running";
+}
+
+/** Those that run first; within each, the hub's order. @param {ChildView[]} list */
+function inOrder(list) {
+  return [...list.filter(runs), ...list.filter((child) => !runs(child))];
+}
+
+/** How many there were, once none is left running. @param {ChildView[]} list */
+export function finishedCount(list) {
+  return list.some(runs) ? 0 : list.length;
+}
+
+/** On a card, as long as one of them runs. @param {{list: ChildView[]}} props */
+export function Branches({ list }) {
+  return list.some(runs) ? html`<${Tree} list=${list} most=${ON_CARD} />` : null;
+}
+
+/** @param {{list: ChildView[], most?: number}} props */
+export function Tree({ list, most = IN_DETAILS }) {
+  const more = list.length - most;
+  const running = list.filter(runs).length;
+  return html`<ul class="children" aria-label=${`${counted(list.length, "child", "children")}, ${running} running`}>
+    ${inOrder(list).slice(0, most).map((child) => html`<${Branch} key=${child.id} child=${child} />`)}
+    ${more > 0 && html`<li class="child-more">and ${more.toLocaleString()} more</li>`}
+  </ul>`;
+}
+
+/** @param {{child: ChildView}} props */
+function Branch({ child }) {
+  const kind = Object.hasOwn(KIND, child.kind) ? KIND[child.kind] : { icon: "circle-dashed", words: plain(child.kind) };
+  const running = runs(child);
+  const at = running ? child.started_at : (child.finished_at ?? child.started_at);
+  return html`<li class="child" data-running=${running}>
+    <span class="child-kind"><${Icon} name=${kind.icon} /><span class="sr">${kind.words}</span></span>
+    <bdi class="child-words" title=${child.description && plain(child.description)}>${nameOf(child)}</bdi>
+    <span class="child-status">${plain(child.status)}${at != null && html` <${Age} at=${at} />${!running && " ago"}`}</span>
+  </li>`;
+}
+
+/** @param {ChildView} child its task in words, else what it is */
+export function nameOf({ description, type, kind }) {
+  return plain(description || type || (Object.hasOwn(KIND, kind) ? KIND[kind].words : kind));
+}

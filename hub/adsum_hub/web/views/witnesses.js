@@ -1,0 +1,60 @@
+// @ts-check
+/** Who tells of a session or of a machine: when each was last heard, and what is wrong. */
+import { plain } from "../asks.js";
+import { capital, countsOf, isUnwell, nameOf, noteOf, problemOf, stateOf } from "../witnesses.js";
+import { Age, Icon, Sentence, html } from "./html.js";
+import { Command } from "./notices.js";
+
+/** @import { HostWitness, SessionView } from "../wire.js" */
+
+/** What is wrong, at length, with the next step. @param {{session: SessionView}} props */
+export function Warnings({ session }) {
+  return (session.witnesses ?? []).map((witness) => {
+    const problem = problemOf(witness);
+    return problem && html`<div class="warning" key=${witness.name} role="note">
+      <p><${Icon} name="triangle-alert" /><strong>${problem.label}.</strong> ${problem.text}</p>
+      <p>What to run on <b>${plain(session.host)}</b>:</p>
+      <div class="commands">${problem.commands.map((command) => html`<${Command} key=${command} text=${command} />`)}</div>
+    </div>`;
+  });
+}
+
+/** @param {{session: SessionView}} props */
+export function SessionWitnesses({ session }) {
+  const witnesses = session.witnesses ?? [];
+  if (witnesses.length === 0) return html`<p class="quiet">Nothing is known of its witnesses.</p>`;
+  return html`<ul class="witnesses">${witnesses.map((witness) => {
+    const problem = problemOf(witness);
+    return html`<li key=${witness.name} data-unwell=${Boolean(problem)}>
+      <${Icon} name=${problem ? "triangle-alert" : "check"} />
+      <span class="witness-name">${capital(nameOf(witness.name))}</span>
+      <span class="witness-state">${problem && `${plain(witness.problem)}, `}<${Heard} at=${witness.heard_at} /></span>
+    </li>`;
+  })}</ul>`;
+}
+
+/** @param {{witnesses: HostWitness[]}} props */
+export function HostWitnesses({ witnesses }) {
+  return html`<ul class="witnesses">${witnesses.map((witness) => {
+    const { icon, words } = stateOf(witness);
+    const counts = countsOf(witness.counts ?? {});
+    const silent = !witness.heard_at;
+    return html`<li key=${witness.name} data-unwell=${isUnwell(witness)}>
+      <${Icon} name=${icon} />
+      <span class="witness-name">${capital(nameOf(witness.name))}</span>
+      <span class="witness-state">${!(silent && words === "silent") && words !== "heard" && `${words}, `}<${Heard} at=${witness.heard_at ?? 0} />${counts && html`<span class="witness-counts"> · ${counts}</span>`}</span>
+    </li>`;
+  })}</ul>`;
+}
+
+/** The sentences of those that ask for someone. @param {{witnesses: HostWitness[]}} props */
+export function Notes({ witnesses }) {
+  return witnesses.filter(isUnwell).map(
+    (witness) => html`<p class="host-note" key=${witness.name}><b>${capital(nameOf(witness.name))} ${stateOf(witness).words}.</b> <${Sentence} text=${noteOf(witness)} /></p>`,
+  );
+}
+
+/** @param {{at: number}} props */
+function Heard({ at }) {
+  return at > 0 ? html`heard <${Age} at=${at} /> ago` : "never heard";
+}

@@ -1,0 +1,149 @@
+"""The page before the real hub instead of its stand-in: they mean the same by every field."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+import uvicorn
+from playwright.async_api import BrowserContext, Page, expect
+
+from adsum_hub.app import build_app, listen
+from adsum_hub.broadcast import Broadcast
+from adsum_hub.doors import known_hosts
+from adsum_hub.link import Link
+from adsum_hub.roster import Roster
+from adsum_hub.snapshots import Snapshot
+from adsum_shared import signals as s
+from adsum_shared.beat import Beat
+from adsum_shared.envelope import Batch
+from adsum_shared.state import HostWitness
+from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+class RealHub:
+    """The hub's own app over a roster that is fed by hand."""
+
+    def __init__(self) -> None:
+        self.roster = Roster()
+        self.roster.add("box", Snapshot(), wall_ms())
+        self.broadcast = Broadcast(self.roster, wall_ms)
+        self.bound = listen("127.0.0.1", 0)
+        port = self.bound.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        app = build_app(self.roster, self.broadcast, Link(), wall_ms, known_hosts(port, ()))
+        self.server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", lifespan="off", ws="websockets-sansio")
+        )
+        self.told = 0
+
+    def hear(self, *witnesses: HostWitness) -> None:
+        now = wall_ms()
+        beat = Beat("box", "box", now, "n", "spool", self.told, self.told, witnesses=witnesses)
+        self.roster.hear("box", beat, 0, now)
+        self.broadcast.flush()
+
+    def tell(self, *signals: s.AnySignal) -> None:
+        first, self.told = self.told + 1, self.told + len(signals)
+        now = wall_ms()
+        self.roster.apply("box", Batch("spool", first, self.told, "n", now, signals), now)
+        self.broadcast.flush()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def real() -> AsyncIterator[RealHub]:
+    hub = RealHub()
+    serving = asyncio.create_task(hub.server.serve(sockets=[hub.bound]))
+    await wait_until(lambda: hub.server.started)
+    yield hub
+    hub.server.should_exit = True
+    await serving
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(context: BrowserContext) -> AsyncIterator[Page]:
+    """Fails the test that makes it complain."""
+    opened = await context.new_page()
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
+    await opened.add_init_script(RECORD_VIOLATIONS)
+    yield opened
+    faults += await opened.evaluate("window.violations")
+    await opened.close()
+    assert faults == []
+
+
+async def test_a_session_is_read_from_card_to_activity(real: RealHub, page: Page) -> None:
+    at = wall_ms() - 60_000
+    transcript = {"session_id": "a", "seen": at, "source": "transcript"}
+    real.hear()
+    real.tell(
+        s.PromptSubmitted(at=at, prompt_id="p1", text="Make it green", **transcript),
+        s.MetaChanged(at=at, title="Green again", **transcript),
+        s.ToolStarted(at=at + 1000, tool="Task", tool_use_id="t1", prompt_id="p1", **transcript),
+        s.ChildStarted(at=at + 1500, child_id="c1", description="Look around", **transcript),
+    )
+    await page.goto(real.url)
+    await page.get_by_role("button", name="Green again").click()
+    sheet = page.get_by_role("dialog", name="Green again")
+
+    await expect(sheet.locator(".child")).to_contain_text("Look around")
+    await expect(sheet.locator(".line")).to_have_count(3)
+    await expect(sheet.locator(".line").last).to_contain_text("Make it green")
+    await expect(sheet.locator(".line .age").last).to_have_text("1m")
+    await expect(sheet.locator(".because")).to_contain_text("Known from its transcript")
+    await expect(sheet.locator(".warning")).to_contain_text("Hooks missing.")
+    await expect(sheet.locator(".witnesses")).to_contain_text("Transcript")
+
+    real.tell(s.TurnEnded(at=wall_ms(), prompt_id="p1", last_message="It is green.", **transcript))
+    await expect(sheet.locator(".line").first).to_contain_text("It is green.")
+    await expect(sheet.locator(".badge")).to_have_text("Background work: Look around")
+
+
+async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> None:
+    now = wall_ms()
+    hook = {"session_id": "a", "seen": now, "at": now, "prompt_id": "p1"}
+    real.hear()
+    real.tell(
+        s.PromptSubmitted(text="go", **hook),
+        s.ToolStarted(tool="Bash", tool_use_id="t1", **hook),
+        s.RequestOpened(
+            request_kind="permission",
+            tool="Bash",
+            tool_use_id="t1",
+            request_id="r1",
+            summary="make",
+            payload={"command": "make all", "timeout": 9},
+            **hook,
+        ),
+    )
+    await page.goto(f"{real.url}/#session=box:a")
+    request = page.locator(".sheet .request")
+
+    await expect(request).to_contain_text("Permission: Bash")
+    await expect(request.locator(".request-main")).to_have_text("make all")
+    await expect(request.locator(".facts")).to_contain_text("timeout")
+
+
+async def test_what_a_machine_says_of_its_witnesses_is_shown(real: RealHub, page: Page) -> None:
+    note = "~/.claude/settings.json holds none of Adsum's hooks. Next: adsum hooks install"
+    real.hear(
+        HostWitness("hook", "missing", note=note),
+        HostWitness("transcript", "ok", wall_ms() - 65_000, {"no JSON": 2}),
+        HostWitness("statusline"),
+    )
+    await page.goto(real.url)
+    host = page.locator(".host")
+    await expect(host).to_contain_text(note)
+
+    await host.get_by_role("button").click()
+    rows = host.locator(".host-more li")
+    await expect(rows).to_have_count(3)
+    assert "heard 1m ago · no JSON" in await rows.nth(1).inner_text()
+    assert "never heard" in await rows.nth(2).inner_text()
