@@ -62,13 +62,19 @@ class Inotify:
         # -1 if the user has too many of them already: then every `enter` fails
         self._descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._directories: dict[int, str] = {}
+        self._entered: set[str] = set()
 
     def enter(self, directory: str) -> None:
+        if directory in self._entered:
+            return
         watch: int = self._libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _MASK)
         if watch < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), directory)
+        # the same directory by another name, if it was renamed
+        self._entered.discard(self._directories.get(watch, ""))
         self._directories[watch] = directory
+        self._entered.add(directory)
 
     async def changes(self) -> AsyncIterator[set[str]]:
         if self._descriptor < 0:
@@ -81,6 +87,7 @@ class Inotify:
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
+        self._entered.clear()
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -111,7 +118,7 @@ class Inotify:
             return set(self._roots)
         directory = self._directories.get(watch)
         if mask & _IGNORED:
-            self._directories.pop(watch, None)
+            self._entered.discard(self._directories.pop(watch, ""))
             return set()
         if directory is None or not name:
             return set()

@@ -25,7 +25,7 @@ AFTER_HOOK_S = (0.06, 0.09, 0.25)
 ROUND_S = 2.0
 #: Between two walks over all files; and as many times what a walk takes, if that is more.
 WALK_S = 30.0
-WALK_SHARE = 1000
+WALK_SHARE = 2000
 PRUNE_S = 3600.0
 
 
@@ -119,7 +119,7 @@ class Tailer:
         if self._ready:
             ready, self._ready = self._ready, {}
             told, _ = await self._threads.run(look_at, ready, self._enter)
-            self._absent &= told.keys()
+            self._absent -= {path for path in ready if path not in told or told[path] is not None}
             self._notice(told)
         if self._due:
             path = next(iter(self._due))

@@ -23,7 +23,7 @@ STEP_BYTES = 1 << 20
 TAIL_BYTES = 256 << 10
 HEAD_BYTES = 256
 SIDECAR_BYTES = 64 << 10
-#: The agent nests five directories; a link may lead anywhere.
+#: The agent nests five directories.
 MOST_DEPTH = 8
 
 
@@ -67,22 +67,19 @@ def look_at(
 
 
 def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]:
-    left, entered = [(top, 0)], set()
+    """Links to directories are followed directly below the top only: deeper they may lead back."""
+    left = [(top, 0)]
     while left:
         directory, depth = left.pop()
         try:
-            stat = os.stat(directory)  # noqa: PTH116
-            if (stat.st_dev, stat.st_ino) in entered:
-                continue  # a link that leads back
-            entered.add((stat.st_dev, stat.st_ino))
             enter(directory)
             with os.scandir(directory) as entries:
                 for entry in entries:
-                    if entry.is_dir():
-                        if depth < MOST_DEPTH:
-                            left.append((entry.path, depth + 1))
-                    elif entry.name.endswith(SUFFIX) and entry.is_file():
-                        yield entry.path, Stamp.of(entry.stat())
+                    if entry.name.endswith(SUFFIX):
+                        if entry.is_file():
+                            yield entry.path, Stamp.of(entry.stat())
+                    elif depth < MOST_DEPTH and entry.is_dir(follow_symlinks=depth == 0):
+                        left.append((entry.path, depth + 1))
         except OSError:
             continue  # gone, or not for us: the next walk tries again
 

@@ -55,7 +55,9 @@ def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:
         merged = replace(held, started=started, seen=seen)
         return {} if merged == held else {"process": merged}
     if (signal.started or signal.at, signal.pid) > (held.started or held.seen, held.pid):
-        return {"process": Process(signal.pid, signal.started, signal.at, first_of_all=False)}
+        before = max(held.gone, held.before)
+        latest = Process(signal.pid, signal.started, signal.at, before=before, first_of_all=False)
+        return {"process": latest}
     return {"process": replace(held, first_of_all=False)} if held.first_of_all else {}
 
 
@@ -65,9 +67,13 @@ def process_gone(facts: Facts, signal: s.ProcessGone) -> Changes:
         return {"process": Process(signal.pid, signal.started, gone=signal.at)}
     if not same_process(held, signal.pid, signal.started):
         if not signal.started or signal.started <= (held.started or held.seen):
-            return {}  # an earlier run's process
+            earlier = replace(held, before=max(held.before, signal.at), first_of_all=False)
+            return {} if earlier == held else {"process": earlier}
         # Nobody saw it come, only go.
-        gone = Process(signal.pid, signal.started, gone=signal.at, first_of_all=False)
+        before = max(held.gone, held.before)
+        gone = Process(
+            signal.pid, signal.started, gone=signal.at, before=before, first_of_all=False
+        )
         return {"process": gone}
     if held.gone and held.gone <= signal.at:
         return {}

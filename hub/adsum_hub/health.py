@@ -28,8 +28,16 @@ def witnesses(facts: Facts, now: int, *, over: bool) -> tuple[WitnessView, ...]:
     return tuple(
         WitnessView(name, heard_at, problem if name == "hook" else None)
         for name, field in HEARD
-        if (heard_at := getattr(facts, field)) or (name == "hook" and problem)
+        if (heard_at := _heard_at(facts, name, field)) or (name == "hook" and problem)
     )
+
+
+def _heard_at(facts: Facts, name: str, field: str) -> int:
+    """Whoever names a process, it is the process table that has been asked when it began."""
+    heard_at: int = getattr(facts, field)
+    if name == "process" and facts.process is not None:
+        return max(heard_at, facts.process.seen)
+    return heard_at
 
 
 def hook_problem(facts: Facts, now: int, *, over: bool) -> str | None:

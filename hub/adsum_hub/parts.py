@@ -140,12 +140,16 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Process(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The session's latest (pid, start time). seen: when it was first reported."""
+    """The session's latest (pid, start time).
+
+    seen: when it was first reported. before: when the latest of those before it went, 0 = unknown.
+    """
 
     pid: int
     started: int = 0
     seen: int = 0
     gone: int = 0
+    before: int = 0
     first_of_all: bool = True  # no other process held this session before
 
 

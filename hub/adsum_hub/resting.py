@@ -145,6 +145,9 @@ def no_turn(reading: Reading) -> AgentState | None:
     facts, status = reading.facts, reading.status
     if status is not None and status.status == "shell":
         return background(reading, 0)
+    if status is not None and status.status == "busy":
+        label = "Generating response…"
+        return state("thinking", label, status.at, confidence=0.5, source="registry")
     if facts.start is not None or (status is not None and status.status == "idle"):
         # Also after SessionStart(compact), which says nothing of idleness: no turn is known.
         since = facts.start[0] if facts.start is not None else facts.born

@@ -41,6 +41,9 @@ def run_began(facts: Facts) -> int:
     """
     process = facts.process
     launched = process.started - START_SLACK if process and process.started else 0
+    if process is not None and 0 < process.before <= process.started + START_SLACK:
+        # A kill and a resume within a second: what the dead one was at is void all the same.
+        launched = max(launched, process.before)
     if process is not None and not process.started and not process.first_of_all:
         launched = process.seen
     if not facts.resumed:

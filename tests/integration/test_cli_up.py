@@ -223,9 +223,7 @@ async def test_with_a_terminal_it_asks_and_installs(machine: Machine) -> None:
     assert f"installed in {machine.home}/.claude/settings.json" in printed
     settings = json.loads((machine.home / ".claude/settings.json").read_text())
     assert f":{machine.collector_port}/" in settings["hooks"]["PreToolUse"][0]["hooks"][0]["url"]
-    verified = machine.adsum("hooks", "verify")
     await wait_until(lambda: machine.adsum("hooks", "verify").returncode == 0, timeout=15)
-    assert "200 from" in verified.stdout
     os.close(terminal)
 
 

@@ -196,10 +196,10 @@ class Terminal:
         """Press keys by tmux's names: Enter, Escape, C-c, 1 …"""
         self._tmux("send-keys", *keys)
 
-    def type(self, text: str) -> None:
-        """Type a line and send it."""
+    def type(self, text: str, shown: str | None = None) -> None:
+        """Type a line and send it. shown: how it stands on the screen, if differently."""
         self._tmux("send-keys", "-l", text)
-        self.wait_for(text)
+        self.wait_for(shown or text)
         self.press("Enter")
 
     def wait_for(self, text: str, timeout: float = 15.0) -> float:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.real_cli.cli_rig import CliMissingError, Home, claude_binary
+from tests.real_cli.fleet import Fleet, Machine, running_fleet
 from tests.real_cli.hook_sink import HookSink
 from tests.real_cli.mock_model import MockModel
+from tests.real_cli.session import FREE, Session
+from tests.real_cli.timeline import Watcher
 
 #: Keeps a measured duration for the summary at the end of the run: what, seconds.
 Figure = Callable[[str, float], None]
 NewHome = Callable[[str], Home]
+#: Arguments as of Session, without a machine on the first one.
+OpenSession = Callable[..., Session]
+NewSession = Callable[..., Session]
 
 
 _figures = pytest.StashKey[list[str]]()
@@ -65,3 +74,75 @@ def sink() -> Iterator[HookSink]:
 def new_home(model: MockModel, tmp_path: Path) -> NewHome:
     """A user by name, seeded, without hooks."""
     return lambda name: Home(tmp_path / name, model.url).seed()
+
+
+@pytest.fixture(scope="session")
+def fleet(_claude: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Broker, hub, and a machine with collector and hooks, for all tests that break none of it."""
+    with new_fleet(tmp_path_factory.mktemp("fleet"), "anvil") as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
+def watcher(fleet: Fleet) -> Iterator[Watcher]:
+    with Watcher(fleet.hub_url) as watcher:
+        yield watcher
+
+
+@contextlib.contextmanager
+def new_fleet(folder: Path, *labels: str) -> Iterator[Fleet]:
+    require("redis-server")
+    with MockModel() as model:
+        homes = {label: Home(folder / label, model.url).seed() for label in labels}
+        with running_fleet(folder, homes) as fleet:
+            yield fleet
+
+
+@pytest.fixture
+def new_session(fleet: Fleet, watcher: Watcher) -> Iterator[NewSession]:
+    """A session that has not begun. What the hub said of each is printed if the test fails."""
+    made: list[Session] = []
+
+    def make(
+        *flags: str,
+        machine: Machine | None = None,
+        mode: str = FREE,
+        extra: dict[str, str] | None = None,
+    ) -> Session:
+        session = Session(machine or fleet.machines[0], watcher, *flags, mode=mode, extra=extra)
+        made.append(session)
+        return session
+
+    yield make
+    for session in made:
+        for told in (session.hub, *session.others):
+            print(told)
+            print(_activity(fleet, session.machine.host_id, told.session_id))
+
+
+@pytest.fixture
+def open_session(new_session: NewSession) -> Iterator[OpenSession]:
+    """A session in a terminal, to the end of the test."""
+    with contextlib.ExitStack() as terminals:
+
+        def start(*flags: str, **given: Any) -> Session:
+            session = new_session(*flags, **given)
+            terminals.enter_context(session.terminal)
+            session.hub.note("terminal ready")
+            if session.machine.collector.is_up():
+                session.hub.shows("idle", label="Ready")
+            return session
+
+        yield start
+
+
+def _activity(fleet: Fleet, host_id: str, session_id: str) -> str:
+    url = f"{fleet.hub_url}/api/v1/sessions/{host_id}:{session_id}/activity"
+    with contextlib.suppress(httpx.TransportError):
+        entries = httpx.get(url, timeout=2).json().get("entries", [])
+        lines = [
+            f"{e['at'] % 1_000_000} {e['kind']} {e.get('agent_id', '')} {e.get('text', '')}"
+            for e in entries
+        ]
+        return "\n".join(lines)
+    return "the hub is away"

@@ -1,8 +1,9 @@
 """A scripted model on loopback, for driving the real CLI without a network or an account.
 
 A prompt that holds `play:NAME` is answered with the turns of SCRIPTS[NAME]. The server keeps no
-state: the turn to play follows from how many assistant messages come after that prompt. A request
-that offers no tools is one of the CLI's own side jobs (a title, a summary) and gets a stock answer.
+state but how often it has refused whom: the turn to play follows from how many assistant messages
+come after that prompt. A request that offers no tools is one of the CLI's own side jobs (a title, a
+summary) and gets a stock answer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +24,8 @@ from tests.real_cli.scripts import PLAN_FILE, SCRIPTS, Call, Turn
 _MARK = re.compile(r"\bplay:(\w+)")
 _PLAN_PATH = re.compile(r"/[^\s\"`\\]+/\.claude/plans/[^\s\"`\\]+\.md")
 _SUMMARY = "<analysis>brief</analysis>\n<summary>\n1. A rehearsal.\n</summary>"
+#: Long enough to be seen at it.
+_SUMMARY_S = 1.5
 _SIDE_JOB = json.dumps({"title": "A rehearsal", "isNewTopic": False, "ok": True})
 
 
@@ -29,7 +33,7 @@ def reply_to(body: dict[str, Any]) -> Turn:
     """The turn that this request for a message is to be answered with."""
     messages: list[dict[str, Any]] = body.get("messages", [])
     if "summary of the conversation" in " ".join(_texts(messages[-1])).lower():
-        return Turn(_SUMMARY)
+        return Turn(_SUMMARY, wait=_SUMMARY_S)
     if not body.get("tools"):
         return Turn(_SIDE_JOB)
     answered = 0
@@ -121,6 +125,8 @@ def _stream(turn: Turn, model: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 class _Endpoint(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    refused: Counter[tuple[str, str]]
+    lock: threading.Lock
 
     def log_message(self, *_args: object) -> None:
         """Requests are not worth a line each."""
@@ -142,12 +148,21 @@ class _Endpoint(BaseHTTPRequestHandler):
             self._refuse(404, "not_found_error")
 
     def _play(self, turn: Turn, model: str, *, stream: bool | None) -> None:
-        if turn.status != 200:
+        time.sleep(turn.wait)
+        if self._is_refused(turn):
             self._refuse(turn.status, "invalid_request_error")
         elif stream:
             self._send_stream(turn, model)
         else:
             self._answer(200, _message(turn, model, _blocks(turn)))
+
+    def _is_refused(self, turn: Turn) -> bool:
+        if turn.status == 200:
+            return False
+        who = self.headers.get("x-claude-code-session-id", ""), repr(turn)
+        with self.lock:
+            self.refused[who] += 1
+            return self.refused[who] <= turn.times
 
     def _send_stream(self, turn: Turn, model: str) -> None:
         self.send_response(200)
@@ -189,7 +204,8 @@ class MockModel:
     _server: ThreadingHTTPServer = field(init=False)
 
     def __post_init__(self) -> None:
-        self._server = _Listener(("127.0.0.1", 0), _Endpoint)
+        own = {"refused": Counter[tuple[str, str]](), "lock": threading.Lock()}
+        self._server = _Listener(("127.0.0.1", 0), type("Endpoint", (_Endpoint,), own))
 
     @property
     def url(self) -> str:

@@ -14,16 +14,27 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """One answer of the model. pause: seconds between words, status: an HTTP error instead."""
+    """One answer of the model.
+
+    wait: seconds before it, pause: seconds between words. status: an HTTP error instead, and as
+    often as `times` says to each session; after that, the answer.
+    """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     pause: float = 0.0
+    wait: float = 0.0
     status: int = 200
+    times: int = 1_000_000
 
 
 def shell(command: str, **more: Any) -> Call:
     return Call("Bash", {"command": command, "description": "Run a command", **more})
+
+
+def nap(seconds: float) -> str:
+    """A command that takes its time. (The CLI refuses a plain `sleep` of some seconds.)"""
+    return f"python3 -c 'import time; time.sleep({seconds})'"
 
 
 def agent(prompt: str, *, background: bool) -> Call:
@@ -78,12 +89,26 @@ SCRIPTS: dict[str, tuple[Turn, ...]] = {
     "agentbg": (
         Turn("I send a subagent.", (agent("Look around, play:innerslow", background=True),)),
         Turn("It works in the background."),
+        Turn("It reported back."),
     ),
     "inner": (Turn("I begin.", (shell("echo inside"),)), Turn("Nothing to report.")),
-    "innerslow": (Turn(calls=(shell("sleep 2; echo inside"),)), Turn("Nothing to report, late.")),
+    "innerslow": (Turn(calls=(shell(nap(1.2)),)), Turn("Nothing to report, late.")),
+    "agentperm": (
+        Turn("I send a subagent.", (agent("Make it, play:innerperm", background=True),)),
+        Turn("It works in the background."),
+        Turn("It has made it."),
+    ),
+    "innerperm": (Turn(calls=(shell("mkdir -p made/inside"),), wait=1.2), Turn("It is made.")),
     "bashbg": (
-        Turn(calls=(shell("sleep 4; echo ready", run_in_background=True),)),
+        Turn(calls=(shell(nap(2), run_in_background=True),)),
         Turn("It runs in the background."),
+        Turn("It is through."),
+    ),
+    "bashbgperm": (
+        Turn(calls=(shell(nap(2), run_in_background=True),)),
+        Turn(calls=(shell("mkdir -p made/beside"),)),
+        Turn("Made, beside the other."),
+        Turn("Both are through."),
     ),
     "tasks": (
         task("TaskCreate", subject="First", description="The first", activeForm="Doing the first"),
@@ -92,7 +117,27 @@ SCRIPTS: dict[str, tuple[Turn, ...]] = {
         task("TaskUpdate", taskId="1", status="completed"),
         Turn("One of two is done."),
     ),
-    "slowtool": (Turn(calls=(shell("python3 -c 'import time; time.sleep(30)'"),)), Turn("Slept.")),
-    "slow": (Turn("word " * 200, pause=0.1),),
+    "taskrest": (task("TaskUpdate", taskId="2", status="completed"), Turn("The rest is done.")),
+    "slowtool": (Turn(calls=(shell(nap(30)),)), Turn("Slept.")),
+    "slow": (Turn("One more line.\n\n" * 100, pause=0.1),),
+    "talk": (Turn("One more line.\n\n" * 6, pause=0.1),),
+    "mute": (Turn("At last.", wait=30),),
+    "nap": (Turn(calls=(shell(nap(0.8)),)), Turn("Slept.")),
     "error": (Turn(status=400),),
+    "busy": (Turn(calls=(shell(nap(1)),), status=529, times=2), Turn("It went through.")),
+    "down": (Turn(status=500),),
+    "permslow": (
+        Turn(calls=(shell("mkdir -p made/there; " + nap(1.5)),)),
+        Turn("It took its time."),
+    ),
+    "askslow": (
+        Turn(calls=(Call("AskUserQuestion", {"questions": [QUESTION]}),)),
+        Turn(calls=(shell(nap(1)),)),
+        Turn("Painted."),
+    ),
+    "planslow": (
+        Turn("A plan.", (Call("Write", {"file_path": PLAN_FILE, "content": PLAN}),)),
+        Turn(calls=(Call("ExitPlanMode", {"plan": PLAN}),)),
+        Turn("The plan is carried out. " * 4, pause=0.1),
+    ),
 }

@@ -146,6 +146,22 @@ if sys.platform == "linux":
 
         await wait_until(lambda: str(sub / "a.jsonl") in told)
 
+    async def test_a_renamed_directory_is_told_by_its_new_name_and_its_old_name_is_free(
+        tmp_path: Path, events: Inotify, listen: Listen
+    ) -> None:
+        old, now = tmp_path / "old", tmp_path / "now"
+        old.mkdir()
+        events.enter(str(old))
+        told = listen(events)
+        old.rename(now)
+        events.enter(str(now))
+        old.mkdir()
+        events.enter(str(old))
+        (old / "a.jsonl").write_bytes(b"")
+        (now / "b.jsonl").write_bytes(b"")
+
+        await wait_until(lambda: {str(old / "a.jsonl"), str(now / "b.jsonl")} <= told)
+
     async def test_what_cannot_be_watched_is_an_error(tmp_path: Path, events: Inotify) -> None:
         with pytest.raises(FileNotFoundError):
             events.enter(str(tmp_path / "none"))

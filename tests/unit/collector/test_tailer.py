@@ -145,6 +145,18 @@ async def test_a_directory_that_comes_later_is_read(rig: Rig, quick_rounds: None
     await wait_until(rig.notes)
 
 
+async def test_a_hook_does_not_end_the_wait_for_a_directory(rig: Rig, quick_rounds: None) -> None:
+    """Once it is there, its events are to be heard: the next walk may be half a minute away."""
+    rig.projects.rmdir()
+    rig.start()
+    await wait_until(lambda: rig.tailer._absent)
+
+    rig.hook(path=rig.main())
+    await wait_until(lambda: not rig.tailer._ready)
+
+    assert rig.tailer._absent == {str(rig.projects)}
+
+
 async def test_rounds_find_what_the_file_system_does_not_tell(
     rig: Rig, deaf: None, quick_rounds: None
 ) -> None:
