@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +15,6 @@ STATUSLINE_NAME: Final = "adsum_collector/statusline.py"
 
 #: Older versions cannot post hooks at all.
 FIRST_WITH_HTTP: Final[Version] = (2, 1, 63)
-#: Command hooks take `args`, so that no shell has to quote them.
-FIRST_WITH_ARGS: Final[Version] = (2, 1, 139)
 #: The session registry reports `status`, a witness of every turn's end.
 FIRST_WITH_STATUS: Final[Version] = (2, 1, 269)
 #: What is assumed when no Claude Code is found to ask.
@@ -30,8 +27,13 @@ ASSUMED: Final[Version] = (2, 1, 112)
 #: PreModelSwitch (a slow hook blocks the switch), MessageDisplay (fires for every few lines of
 #: text), PostToolBatch, UserPromptExpansion, InstructionsLoaded, ConfigChange, DirectoryAdded,
 #: FileChanged, Setup (tell nothing that another event or the transcript does not).
+#:
+#: SessionStart takes a command only, and in 2.1.112 an async one leaves an `async_hook_response`
+#: line in the user's transcript (in 2.1.330 none). When that ended is not known, so it is hooked
+#: from the first version whose registry names a session's status, and costs older ones little: the
+#: registry names their process too, and the first prompt the session.
 SINCE: Final[dict[str, Version]] = {
-    "SessionStart": (0,),
+    "SessionStart": FIRST_WITH_STATUS,
     "UserPromptSubmit": (0,),
     "PreToolUse": (0,),
     "PermissionRequest": (0,),
@@ -96,9 +98,9 @@ def events_for(version: Version, users_own: frozenset[str] = frozenset()) -> lis
     ]
 
 
-def entry_for(event: str, target: Target, version: Version) -> dict[str, Any]:
+def entry_for(event: str, target: Target) -> dict[str, Any]:
     """One matcher group with our single hook. SessionStart takes no http hook, hence the shim."""
-    hook = _shim_hook(target, version) if event == "SessionStart" else _http_hook(target)
+    hook = _shim_hook(target) if event == "SessionStart" else _http_hook(target)
     group: dict[str, Any] = {"hooks": [hook]}
     return {"matcher": "auto"} | group if event in SHOWN_WHEN_TYPED else group
 
@@ -135,11 +137,7 @@ def _http_hook(target: Target) -> dict[str, Any]:
     }
 
 
-def _shim_hook(target: Target, version: Version) -> dict[str, Any]:
-    words = [target.python, "-I", "-S", str(target.shim), str(target.socket)]
-    call: dict[str, Any]
-    if version >= FIRST_WITH_ARGS:
-        call = {"command": words[0], "args": words[1:]}
-    else:
-        call = {"command": shlex.join(words)}
-    return {"type": "command", **call, "async": True, "timeout": 5}
+def _shim_hook(target: Target) -> dict[str, Any]:
+    # Every version that gets it takes `args`, so that no shell has to quote them.
+    args = ["-I", "-S", str(target.shim), str(target.socket)]
+    return {"type": "command", "command": target.python, "args": args, "async": True, "timeout": 5}

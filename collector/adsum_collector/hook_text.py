@@ -42,7 +42,7 @@ def added(base: str | None, target: Target, version: Version) -> str:
     if "hooks" not in settings:
         text = json_text.append(text, root, {}, "hooks")
     for event in events_for(version, users_own(settings)):
-        group = entry_for(event, target, version)
+        group = entry_for(event, target)
         hooks_at = _member(text, root, "hooks").value_at
         if event in (settings.get("hooks") or {}):
             text = json_text.append(text, _member(text, hooks_at, event).value_at, group)

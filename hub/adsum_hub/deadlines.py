@@ -59,7 +59,7 @@ def candidates(reading: Reading) -> Iterator[int]:
             yield tool.finished + limits.error_grace
     if facts.compacting:
         yield facts.compacting + limits.compaction
-    yield max(stand.closed, facts.queued) + limits.transient
+    yield max(stand.closed, facts.queued, facts.compacted) + limits.transient
     yield facts.updated_at + limits.transient
     yield stuck_from(reading)
     for age in AGES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adsum_hub.facts import Facts
 from adsum_hub.limits import Limits
-from adsum_hub.parts import Child, Status
+from adsum_hub.parts import LATENESS, Child, Status
 
 
 def alive(
@@ -49,7 +49,8 @@ def is_killed(facts: Facts, child: Child) -> bool:
 
 def _wakes_parent(facts: Facts, child: Child, now: int, limits: Limits) -> bool:
     """In the gap between its end and the notification that starts the parent's next turn."""
-    told = max(child.notified, facts.drained)
+    # A report that joins a running turn is stamped a little before the end it reports.
+    told = max(child.notified + LATENESS if child.notified else 0, facts.drained)
     if told >= child.finished or now >= child.finished + limits.wake:
         return False
     return not any(turn.prompt >= child.finished for turn in facts.turns.values())

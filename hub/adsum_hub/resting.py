@@ -129,7 +129,7 @@ def queued_since(reading: Reading) -> int:
         return 0
     if facts.queued > stand.closed >= max(facts.compacting, facts.compacted):
         return 0  # a note for the next prompt, as that a subagent was stopped: it starts nothing
-    since = max(stand.closed, facts.queued)
+    since = max(stand.closed, facts.queued, facts.compacted)
     status = reading.status
     if status is not None and status.status == "busy":
         return since  # the queue runs, without a prompt hook of its own

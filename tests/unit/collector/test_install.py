@@ -83,7 +83,7 @@ def test_install_then_remove_restores_every_byte(
     path.write_bytes(SHAPES[shape])
     install_hooks(path, state, target, version)
     settings = json.loads(path.read_bytes().decode("utf-8-sig"), parse_int=float)
-    assert {"PreToolUse", "SessionStart"} <= set(settings["hooks"])
+    assert {"PreToolUse", "SessionEnd"} <= set(settings["hooks"])
     remove_hooks(path, state)
     assert path.read_bytes() == SHAPES[shape]
 

@@ -58,7 +58,7 @@ def test_stop_is_included_where_a_hook_of_the_users_writes_the_line_anyway() -> 
 
 
 def test_http_hooks_post_to_loopback_with_the_token_and_a_short_time_out() -> None:
-    [hook] = entry_for("PreToolUse", TARGET, (2, 1, 330))["hooks"]
+    [hook] = entry_for("PreToolUse", TARGET)["hooks"]
     assert hook == {
         "type": "http",
         "url": "http://127.0.0.1:47892/api/live/hook",
@@ -67,15 +67,22 @@ def test_http_hooks_post_to_loopback_with_the_token_and_a_short_time_out() -> No
     }
 
 
-def test_session_start_runs_the_shim_without_a_shell_where_that_is_possible() -> None:
-    [modern] = entry_for("SessionStart", TARGET, (2, 1, 139))["hooks"]
-    [old] = entry_for("SessionStart", TARGET, (2, 1, 138))["hooks"]
-    assert modern["async"] is old["async"] is True
-    assert [modern["command"], *modern["args"]] == shlex.split(old["command"])
-    assert "args" not in old
-    assert modern["args"] == ["-I", "-S", str(TARGET.shim), "/s"]
-    assert is_ours(modern)
-    assert is_ours(old)
+def test_session_start_runs_the_shim_without_a_shell() -> None:
+    [hook] = entry_for("SessionStart", TARGET)["hooks"]
+    assert hook["async"] is True
+    assert hook["args"] == ["-I", "-S", str(TARGET.shim), "/s"]
+    assert is_ours(hook)
+
+
+def test_an_earlier_releases_shim_in_one_string_is_ours_too() -> None:
+    command = shlex.join(["python3", "-I", "-S", str(TARGET.shim), "/s"])
+    assert is_ours({"type": "command", "command": command, "async": True})
+
+
+def test_old_versions_get_no_session_start() -> None:
+    """There an async command leaves an `async_hook_response` line in the transcript."""
+    assert "SessionStart" not in events_for((2, 1, 112))
+    assert "SessionStart" in events_for((2, 1, 330))
 
 
 @pytest.mark.parametrize(
@@ -136,4 +143,4 @@ def test_an_empty_token_file_is_filled(tmp_path: Path) -> None:
 
 def test_entries_are_plain_json() -> None:
     for event in events_for((2, 1, 330)):
-        assert json.loads(json.dumps(entry_for(event, TARGET, (2, 1, 330))))
+        assert json.loads(json.dumps(entry_for(event, TARGET)))

@@ -51,6 +51,11 @@ def result(content: Any = "ok", tool_use_id: str = "t1", **more: Any) -> list[di
     return [{"type": "tool_result", "tool_use_id": tool_use_id, "content": content, **more}]
 
 
+def report(status: str | None) -> str:
+    ended = f"<status>{status}</status>" if status else "<event>tick</event>"
+    return f"<task-notification>\n<task-id>b7</task-id>\n{ended}</task-notification>"
+
+
 def read(*raw: bytes, file: TranscriptFile = MAIN, context: str = "", **more: Any) -> Lines:
     return signals_from_lines(raw, file, context, SEEN, more.get("sidecar"))
 
@@ -127,10 +132,7 @@ def test_a_custom_command_is_a_prompt() -> None:
 
 
 def test_a_background_tasks_report_is_the_systems_prompt_and_ends_the_child() -> None:
-    report = (
-        "<task-notification>\n<task-id>b7</task-id>\n<status>failed</status></task-notification>"
-    )
-    child, prompt = said(user(report, promptSource="system"))
+    child, prompt = said(user(report("failed"), promptSource="system"))
     assert (child.child_id, child.status, child.notified) == ("b7", "failed", True)
     assert prompt.origin == "system"
 
@@ -173,9 +175,22 @@ def test_whatever_takes_prompts_out_of_the_queue_empties_it(operation: str) -> N
 
 
 def test_a_report_in_the_queue_ends_its_child_but_has_not_told_the_parent() -> None:
-    content = "<task-notification><task-id>b7</task-id></task-notification>"
-    (child,) = said(line("queue-operation", operation="enqueue", content=content))
+    (child,) = said(line("queue-operation", operation="enqueue", content=report("completed")))
     assert (child.child_id, child.notified) == ("b7", False)
+
+
+@pytest.mark.parametrize("status", ["killed", "stopped"])
+def test_a_child_that_somebody_stopped_does_not_wake_its_parent(status: str) -> None:
+    """Its report stays in the queue until a human prompts; after a resume it comes as a prompt."""
+    (child,) = said(line("queue-operation", operation="enqueue", content=report(status)))
+    assert (child.status, child.notified) == (status, True)
+    assert kinds(user(report(status), promptSource="system")) == ["ChildFinished"]
+
+
+def test_an_event_of_a_monitor_is_not_its_end() -> None:
+    changed, prompt = said(user(report(None), promptSource="system"))
+    assert (type(changed), changed.child_id) == (s.ChildChanged, "b7")
+    assert prompt.origin == "system"
 
 
 def test_a_queued_command_that_joins_the_turn_has_left_the_queue() -> None:

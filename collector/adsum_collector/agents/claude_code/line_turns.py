@@ -28,6 +28,8 @@ SENT_BACK = "Stop hook feedback:"
 #: What is left of a prompt that another hook refused: its own hook fired, its turn never begins. The
 #: line bears no prompt id.
 BLOCKED = "UserPromptSubmit operation blocked by hook"
+#: How a child ended that wakes nobody.
+STOPPED = frozenset({"stopped", "killed"})
 #: How an answer ends a turn. `tool_use` and `pause_turn` do not; after `max_tokens` the CLI itself
 #: asks for the rest. Most lines of a streamed answer bear none.
 ENDS = ("end_turn", "stop_sequence", "refusal")
@@ -53,15 +55,21 @@ def _prompt(text: str, line: Line, common: Common) -> list[KnownSignal]:
         return [s.TurnInterrupted(**common)]
     if common["agent_id"] is not None:
         return []  # what a subagent is told begins its run, see `child_begins`
-    if start.startswith(SENT_BACK):
-        return [s.PromptSubmitted(**common, origin="system")]
     if start.startswith(NO_PROMPTS):
         return [s.Alive(**common, event=s.COMMAND)]
-    if line.flag("isMeta"):
+    if line.flag("isMeta") and not start.startswith(SENT_BACK):
         return []
     if start.startswith(SYSTEM_PROMPTS) or line.text("promptSource") == "system":
-        return [*notified_children(start, common), s.PromptSubmitted(**common, origin="system")]
+        return _system_prompt(start, common)
     return [s.PromptSubmitted(**common, text=shorten(text, PROMPT_MAX))]
+
+
+def _system_prompt(text: str, common: Common) -> list[KnownSignal]:
+    """What the CLI itself says to the agent; it opens a turn, or joins the one that runs."""
+    told = children_told(text, common)
+    if told and all(isinstance(each, s.ChildFinished) and each.status in STOPPED for each in told):
+        return told  # after a kill and a resume: children of the run before, and no turn
+    return [*told, s.PromptSubmitted(**common, origin="system")]
 
 
 def child_begins(
@@ -142,14 +150,19 @@ def system(line: Line, _known: Context, common: Common) -> list[KnownSignal]:
 
 
 def children_told(text: str, common: Common) -> list[KnownSignal]:
-    """The children whose end this text reports to their parent, so that none waits to wake it."""
-    return notified_children(text.lstrip(), common)
+    """The children of which this text reports to their parent; it is about them, not of them."""
+    about = Common(**{**common, "agent_id": None})
+    return notified_children(text.lstrip(), about)
 
 
 def children_ended(text: str, common: Common) -> list[KnownSignal]:
-    """The same, of a report that still waits in the queue: the parent has yet to be told."""
+    """The same, of a report that still waits in the queue: the parent has yet to be told.
+
+    A child that somebody stopped does not wake its parent: its report waits for the next prompt.
+    """
     return [
-        s.ChildFinished(**about_child(common), child_id=each.child_id, status=each.status)
-        for each in notified_children(text.lstrip(), common)
+        replace(each, notified=each.status in STOPPED)
         if isinstance(each, s.ChildFinished)
+        else each
+        for each in children_told(text, common)
     ]

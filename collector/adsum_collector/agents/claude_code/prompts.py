@@ -50,14 +50,20 @@ def user_prompt_submit(body: HookBody, common: Common) -> list[KnownSignal]:
 
 
 def notified_children(prompt: str, common: Common) -> list[KnownSignal]:
-    """The children whose end a `<task-notification>` reports to their parent."""
+    """The children of which a `<task-notification>` reports to their parent.
+
+    Without a status it reports something else than an end: an event that a monitor saw.
+    """
     if not prompt.startswith("<task-notification>"):
         return []
     found: list[KnownSignal] = []
     for block in prompt.split("<task-notification>")[1:]:
-        child_id = _tag(block, "task-id")
-        if child_id is not None:
-            status = _tag(block, "status") or "completed"
+        child_id, status = _tag(block, "task-id"), _tag(block, "status")
+        if child_id is None:
+            continue
+        if status is None:
+            found.append(s.ChildChanged(**common, child_id=child_id, child_kind="monitor"))
+        else:
             found.append(s.ChildFinished(**common, child_id=child_id, status=status, notified=True))
     return found
 

@@ -1,0 +1,232 @@
+"""What long sessions of the real CLI showed, of which its short ones gave no hint."""
+
+from __future__ import annotations
+
+import pytest
+
+from adsum_shared import signals as s
+from tests.story import Story, working
+
+
+def shelled() -> Story:
+    """A turn is over, a shell runs on in the background; hooks and registry agree."""
+    story = working().status(0, "busy")
+    story.tell(s.ChildStarted, 1, child_id="b1", child_kind="shell", description="serve")
+    return story.stop(2).status(2.1, "shell")
+
+
+def delegated() -> Story:
+    """A subagent runs in the background, its parent's turn is over."""
+    story = working().status(0, "busy")
+    return story.tell(s.ChildStarted, 1, child_id="a1", type="Explore").stop(2)
+
+
+def escape(story: Story, at: float, prompt_id: str = "p2") -> Story:
+    return story.tell(s.TurnInterrupted, at, source="transcript", prompt_id=prompt_id)
+
+
+# -- a child outlives the end of its parent's turn, however that ended ------------------------------
+
+
+def test_a_subagent_goes_on_after_an_escape() -> None:
+    """The registry stays `busy`: Esc ends the turn alone."""
+    story = escape(delegated().prompt(5, "p2").start(6, "t2", prompt_id="p2"), 8)
+
+    assert story.state(9) == "waiting_for_agent"
+
+
+def test_a_shell_goes_on_after_an_escape() -> None:
+    story = escape(shelled().prompt(5, "p2").status(5, "busy"), 8).status(8, "shell")
+
+    assert story.state(9) == "waiting_for_agent"
+
+
+def test_an_escape_that_left_nothing_running_is_an_interruption() -> None:
+    assert escape(working(), 3, "p1").label(4) == "Interrupted"
+
+
+def test_a_failure_beside_a_subagent_is_not_yet_the_end() -> None:
+    """It ends by itself and wakes its parent."""
+    story = delegated().prompt(5, "p2").tell(s.TurnFailed, 6, prompt_id="p2", error="overloaded")
+
+    assert story.state(7) == "waiting_for_agent"
+
+
+def test_a_failure_beside_a_shell_calls_for_a_human() -> None:
+    """A server never ends, and nobody else would ever tell of the failure."""
+    story = shelled().prompt(5, "p2").tell(s.TurnFailed, 6, prompt_id="p2", error="overloaded")
+
+    assert story.status(6.1, "shell").state(7) == "error"
+
+
+def test_a_shell_only_the_registry_knows_does_not_flicker_at_the_next_prompt() -> None:
+    """After /clear its start belongs to the old session. Its `busy` comes before the prompt's hook."""
+    story = working().stop(1).status(1.1, "shell").status(5, "busy")
+
+    assert story.state(5.02) == "waiting_for_agent"
+
+
+def test_a_shell_only_the_registry_knows_does_not_flicker_at_the_turns_end() -> None:
+    story = working().stop(1).status(1.1, "shell").status(5, "busy").prompt(5.1, "p2").stop(8, "p2")
+
+    assert story.state(8.02) == "waiting_for_agent"
+    assert story.status(8.1, "idle").state(8.2) == "idle"
+
+
+# -- several dialogs at once ---------------------------------------------------------------------
+
+
+def two_dialogs(waiting_for: str) -> Story:
+    story = working().status(0, "busy").start(1, "q", "AskUserQuestion")
+    story.ask(1.1, "question", "q", tool="AskUserQuestion")
+    story.start(3, "t2", agent_id="a1").ask(3.1, name="t2", agent_id="a1")
+    return story.status(3.2, "waiting", waiting_for)
+
+
+@pytest.mark.parametrize(
+    ("waiting_for", "state"),
+    [
+        ("input needed", "awaiting_input"),
+        ("permission prompt", "needs_permission"),
+        ("dialog open", "needs_permission"),  # the most urgent, where nobody says which it is
+    ],
+)
+def test_of_two_dialogs_the_one_on_the_screen_counts(waiting_for: str, state: str) -> None:
+    assert two_dialogs(waiting_for).state(4) == state
+
+
+def test_a_dialog_over_background_work_is_open() -> None:
+    story = shelled().status(5, "waiting", "dialog open")
+
+    assert (story.state(6), story.label(6)) == ("awaiting_input", "A dialog is open")
+
+
+def test_one_nameless_dialog_after_another_leaves_no_gap() -> None:
+    """Auto mode's own dialog is two in a row, and no hook tells of either."""
+    story = working().status(0, "busy").start(1).status(2, "waiting", "dialog open")
+    assert story.state(3) == "awaiting_input"
+
+    story.status(5, "waiting", "permission prompt")
+
+    assert story.state(5.05) == "needs_permission"
+
+
+# -- the queue and compactions -------------------------------------------------------------------
+
+
+def queue(story: Story, at: float) -> Story:
+    return story.tell(s.PromptSubmitted, at, source="transcript", origin="queued", prompt_id="p1")
+
+
+def test_a_prompt_typed_in_a_compaction_is_queued_after_it() -> None:
+    story = working().stop(1).tell(s.CompactionStarted, 5).status(5, "busy")
+    queue(story, 6).tell(s.CompactionFinished, 8)
+
+    assert story.state(8.1) == "queued"
+
+
+def test_a_note_left_for_the_next_prompt_starts_nothing() -> None:
+    """That a subagent was stopped is queued as well; it waits for a human's prompt."""
+    story = queue(working().stop(1).status(1.1, "idle"), 5)
+
+    assert story.state(6) == "idle"
+
+
+def test_a_queued_prompt_does_not_outdate_the_registrys_busy() -> None:
+    """A typed /compact is known by nothing else, where its hooks are not installed."""
+    story = queue(working().stop(1).status(1.1, "idle").status(5, "busy"), 6)
+
+    assert story.state(7) == "thinking"
+
+
+def test_an_escape_ends_a_typed_compaction_by_its_record_alone() -> None:
+    story = working().stop(1).tell(s.CompactionStarted, 5)
+    assert story.state(6) == "compacting"
+
+    story.tell(s.Alive, 7, source="transcript", event=s.COMMAND)
+
+    assert story.state(8) == "idle"
+
+
+# -- the end of a session ------------------------------------------------------------------------
+
+
+def close(story: Story, at: float, reason: str = "closed") -> Story:
+    return story.tell(s.SessionEnded, at, source="transcript", reason=reason)
+
+
+def test_closed_books_end_a_session_the_registry_never_named() -> None:
+    assert close(working().stop(1), 5).state(5) == "session_ended"
+
+
+def test_closed_books_in_mid_turn_end_it_too() -> None:
+    """A closed terminal: the tool's own end is still written, SessionEnd comes a second later."""
+    story = close(working().start(1), 5).finish(5, ok=False, source="transcript")
+
+    assert story.state(5.1) == "session_ended"
+
+
+def test_a_headless_run_shows_its_error_until_it_is_over() -> None:
+    story = working().tell(s.TurnFailed, 4, prompt_id="p1", error="overloaded")
+    close(story, 4, "run_over")
+
+    assert (story.state(5), story.deadline(5), story.state(6.1)) == ("error", 6, "session_ended")
+
+
+def test_the_registry_knows_better_than_closed_books() -> None:
+    story = close(working().stop(1).status(1.1, "idle"), 5)
+
+    assert story.state(9) == "idle"
+
+
+@pytest.mark.parametrize("how", ["prompt", "message", "resume", "process"])
+def test_closed_books_are_opened_again_by_any_new_life(how: str) -> None:
+    story = close(working().tell(s.ProcessSeen, 0, pid=7, started=s_at(0)).stop(1), 5)
+    match how:
+        case "prompt":
+            story.prompt(8, "p2")
+        case "message":
+            story.tell(s.Alive, 8, source="transcript", event=s.MESSAGE)
+        case "resume":
+            story.tell(s.SessionStarted, 8, reason="resume")
+        case "process":
+            story.tell(s.ProcessSeen, 8, source="process", pid=9, started=s_at(8))
+
+    assert story.state(9) != "session_ended"
+
+
+def s_at(at: float) -> int:
+    return 1_800_000_000_000 + round(at * 1000)
+
+
+def test_a_kill_and_a_resume_within_a_second_take_up_no_dead_tool() -> None:
+    """The new process's start is known to a second at worst, the old one's end exactly."""
+    story = working().tell(s.ProcessSeen, 0, pid=7, started=s_at(0)).start(5)
+    story.tell(s.ProcessGone, 5.2, source="process", pid=7, started=s_at(0))
+
+    story.tell(s.ProcessSeen, 6, source="registry", pid=9, started=s_at(4.9))
+
+    assert story.state(6.1) != "acting"
+
+
+def test_the_end_of_a_process_nobody_saw_come_ends_the_session() -> None:
+    story = working().tell(s.ProcessSeen, 0, pid=7, started=s_at(0)).stop(1)
+    story.tell(s.ProcessGone, 2, source="process", pid=7, started=s_at(0)).prompt(9, "p2")
+
+    story.tell(s.ProcessGone, 20, source="process", pid=9, started=s_at(8))
+
+    assert story.state(20) == "session_ended"
+
+
+def test_a_prompt_another_hook_refused_is_no_turn() -> None:
+    """Its own hook fires all the same; the transcript alone tells, without its id."""
+    story = working().stop(1).prompt(5, "p2")
+    story.tell(s.TurnInterrupted, 5.1, source="transcript")
+
+    assert story.state(6) == "idle"
+
+
+def test_a_session_known_by_its_registry_alone_works_while_that_is_busy() -> None:
+    story = Story().status(1, "busy", started=s_at(0))
+
+    assert (story.state(1.1), story.at(1.1).source) == ("thinking", "registry")
