@@ -35,6 +35,7 @@ check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored asset
 	@if [ -f scripts/vendor.py ]; then $(BIN)/python scripts/vendor.py --check; fi
 	@sh scripts/check-web
 	$(BIN)/python -m bench.accuracy tests/data/traces --floor bench/score.json
+	$(BIN)/python -m bench.accuracy tests/data/long_traces --floor bench/score_long.json
 
 unit: .venv/.dev-stamp ## Only the quick tests, which need no server and no browser
 	$(BIN)/pytest -q tests/unit $(ARGS)
