@@ -60,7 +60,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(free_port()))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    claude = tmp_path / "bin" / "claude"
+    claude.parent.mkdir()
+    claude.write_text('#!/bin/sh\necho "2.1.330 (Claude Code)"\n')
+    claude.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
     return tmp_path
 
 

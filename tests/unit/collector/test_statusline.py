@@ -87,13 +87,20 @@ def run(
 
 
 def start(command: str) -> subprocess.Popen[bytes]:
+    """As from a terminal: whoever runs the tests in the background has signals ignored."""
     return subprocess.Popen(
         ["/bin/sh", "-c", command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=ENV,
         start_new_session=True,
+        preexec_fn=heed_signals,  # noqa: PLW1509 - it takes no lock
     )
+
+
+def heed_signals() -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("env", [ENV, {**ENV, "LC_CTYPE": "C"}, {**ENV, "LANG": "C.UTF-8"}])
