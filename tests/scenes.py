@@ -463,7 +463,7 @@ def seen_as(facts: Facts, now: int) -> dict[str, object]:
         "deadline": next_deadline(facts, now),
         "requests": [(r.kind, r.opened_at, r.tool) for r in open_requests(facts, now)],
         "children": sorted(
-            (c.id, c.status, c.started_at or 0, c.finished_at or 0) for c in children(facts)
+            (c.id, c.status, c.started_at or 0, c.finished_at or 0) for c in children(facts, now)
         ),
         "unread": facts.unread,
         "listed": facts.materialised,

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
-from adsum_hub.resolve import Limits, next_deadline, open_requests, resolve
+from adsum_hub.resolve import Limits, children, next_deadline, open_requests, resolve
 from adsum_shared import signals as s
 from adsum_shared.state import AgentState
 
@@ -73,6 +73,10 @@ class Story:
 
     def asked(self, at: float) -> list[str]:
         return [r.kind for r in open_requests(self.told(), T0 + round(at * 1000))]
+
+    def children(self, at: float) -> dict[str, str]:
+        """How each stands, in the order shown."""
+        return {c.id: c.status for c in children(self.told(), T0 + round(at * 1000))}
 
     def deadline(self, at: float) -> float | None:
         """When it changes by itself; `next_deadline` may wake us earlier, for nothing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adsum_collector.agent import Transcripts
-from adsum_collector.agents.transcript import Lines, TranscriptFile
+from adsum_collector.agents.transcript import Lines, Private, TranscriptFile
 from adsum_shared.signals import Alive, AnySignal, MetaChanged
 
 
@@ -33,7 +33,12 @@ def file_of(path: str) -> TranscriptFile | None:
 
 
 def read(
-    lines: Sequence[bytes], file: TranscriptFile, context: str, seen: int, sidecar: bytes | None
+    lines: Sequence[bytes],
+    file: TranscriptFile,
+    context: str,
+    seen: int,
+    sidecar: bytes | None,
+    _private: Private,
 ) -> Lines:
     """context: how many lines there were before."""
     signals: list[AnySignal] = []

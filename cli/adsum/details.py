@@ -14,8 +14,11 @@ from adsum_shared.state import ActivityEntry, ChildView, RequestView, SessionVie
 #: Children that have finished are of less interest, and a long session has had many.
 FINISHED_MOST = 10
 
+#: States of a session whose process has gone, and its children with it.
+ENDED = ("session_ended", "suspended")
+
 PROBLEMS = {
-    "missing": "hooks of this session do not come, so a permission may show late or never",
+    "missing": "its hooks do not come (out of the settings, or switched off), so a permission shows late",
     "doubled": "every hook comes twice, because they are installed in two places",
 }
 
@@ -52,7 +55,7 @@ def _lines(view: SessionView, now: int, icon: str) -> Iterator[tuple[str, str]]:
     for each in view.witnesses:
         if each.problem:
             why = PROBLEMS.get(each.problem, f"{witness_word(each.name)}: {clean(each.problem)}")
-            yield "trouble", f"{why}. On {clean(view.host)}: adsum hooks status"
+            yield "trouble", f"{why}. On {clean(view.host)}: adsum doctor"
     yield "id", view.id
     children = {child.id for child in view.children}
     for request in view.requests:
@@ -73,7 +76,7 @@ def family_tree(view: SessionView, now: int) -> Tree:
     running = [child for child in view.children if child.finished_at is None]
     finished = [child for child in view.children if child.finished_at is not None]
     for child in (*running, *finished[:FINISHED_MOST]):
-        branch = tree.add(_child(child, now))
+        branch = tree.add(_child(child, now, over=view.state.state in ENDED))
         for request in view.requests:
             if request.agent_id == child.id:
                 branch.add(Text(f"waits for {asked(request, now)}", style="yellow"))
@@ -82,10 +85,12 @@ def family_tree(view: SessionView, now: int) -> Tree:
     return tree
 
 
-def _child(child: ChildView, now: int) -> Text:
+def _child(child: ChildView, now: int, *, over: bool) -> Text:
     at = child.finished_at or child.started_at
     since = "" if at is None else age(now - at)
     when = since and (f" {since} ago" if child.finished_at else f", for {since}")
+    if child.status == "orphaned":
+        when = ", its session ended" if over else f", no word for {since}"
     line = Text(f"{clean(child.kind)} ", style="dim" if child.finished_at else "")
     return line.append(f"{child_name(child)}: {clean(child.status)}{when}")
 

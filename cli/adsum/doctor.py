@@ -24,6 +24,7 @@ from adsum.doctor_checks import (
     host_id_of,
 )
 from adsum.doctor_hooks import check_hooks, settings_files
+from adsum.doctor_sessions import check_sessions
 from adsum.finding import DOCS, Finding, Result
 from adsum.hooks import setup_for
 from adsum.outcome import CommandError, Exit
@@ -75,6 +76,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         check_clock(host),
         *check_hooks(setup, settings_files(Path.home(), Path.cwd())),
         *check_witnesses(host, listing.now if listing else 0),
+        check_sessions(url, host, Path.home()),
         check_agents(setup, settings.claude_dirs, (url, host), time.sleep),
     ]
 

@@ -81,7 +81,7 @@ def told(count: int, differences: list[Difference]) -> Finding:
         none = "Neither Claude Code nor Adsum has a living session on this machine."
         return Finding("agents", "ok", agreed if count else none)
     what = f"Claude Code says otherwise of {len(differences)} of {sessions} on this machine."
-    result = "fail" if any(each.grave for each in differences) else "warn"
     fix = "Look at that terminal, then at `adsum show ID`: one of the two is wrong."
     lines = tuple(each.line for each in differences)
-    return Finding("agents", "fail" if result == "fail" else "warn", what, fix, lines)
+    grave = any(each.grave for each in differences)
+    return Finding("agents", "fail" if grave else "warn", what, fix, lines)

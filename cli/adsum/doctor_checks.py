@@ -46,7 +46,8 @@ def check_collector(state_dir: Path) -> Finding:
         facts = readiness(f"http://127.0.0.1:{port}")
     except SilentError as error:
         what = f"The collector should take hooks on port {port}, but: {error}."
-        return Finding("collector", "fail", what, f"Start it anew with `adsum up`. {log}")
+        fix = f"If it hangs, end `adsum up` and start it anew. {log}"
+        return Finding("collector", "fail", what, fix)
     if facts.get("problem"):
         return from_text("collector", "fail", clean(str(facts["problem"])))
     if not facts["ready"]:
@@ -131,11 +132,14 @@ def check_witnesses(host: HostView | None, now: int) -> list[Finding]:
 
 def _witness(witness: HostWitness, now: int) -> Finding:
     name = f"witness-{clean(witness.name)}"
+    counts = tuple(f"{clean(cause)}: {count}" for cause, count in witness.counts.items())
     if witness.state in ("missing", "trouble"):
         note = clean(witness.note) or f"The witness {witness.name} reports {witness.state}."
-        counts = tuple(f"{clean(cause)}: {count}" for cause, count in witness.counts.items())
         told = from_text(name, "warn", note)
         return Finding(told.id, "warn", told.what, told.fix, counts)
+    # Counted since the collector started, so no warning: it would outlast its cause by weeks.
     if not witness.heard_at:
-        return Finding(name, "ok", "Nothing heard of it yet, which is no fault.")
-    return Finding(name, "ok", f"Last heard {age(now - witness.heard_at)} ago.")
+        what = "Nothing heard of it yet, which is no fault."
+    else:
+        what = f"Last heard {age(now - witness.heard_at)} ago."
+    return Finding(name, "ok", what, None, counts)

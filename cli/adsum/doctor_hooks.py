@@ -16,6 +16,7 @@ from adsum_collector.hook_events import HOOK_PATH
 from adsum_collector.hook_text import ALLOWED_URLS, permits
 from adsum_collector.install import Report, inspect_hooks, settings_path
 from adsum_collector.settings_file import SettingsError
+from adsum_collector.token import held_token
 
 LINUX_POLICY = Path("/etc/claude-code")
 MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
@@ -92,7 +93,9 @@ def _gone(path: Path) -> list[str]:
 
 def _arrives(setup: Setup, report: Report) -> bool:
     """Whether what is posted reaches this collector and is let in, complete or not."""
-    return report.ports <= {setup.port} and report.tokens <= {f"Bearer {setup.target.token}"}
+    return report.ports <= {setup.port} and report.tokens <= {
+        f"Bearer {held_token(setup.state_dir)}"
+    }
 
 
 def _doubled(ours: list[Report]) -> Finding:

@@ -25,7 +25,7 @@ from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.settings_file import Change, SettingsError
 from adsum_collector.statusline_text import Mode
-from adsum_collector.token import token_of
+from adsum_collector.token import held_token, token_of
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,12 @@ class Setup:
             token=token_of(self.state_dir),
             python=sys.executable,
             shim=package.parent / SHIM_NAME,
-            socket=self.state_dir.absolute() / "collector.sock",
+            socket=self.socket,
         )
+
+    @property
+    def socket(self) -> Path:
+        return self.state_dir.absolute() / "collector.sock"
 
     @property
     def parked(self) -> Path:
@@ -90,7 +94,7 @@ class Setup:
         if report.ports - {self.port}:
             ports = ", ".join(map(str, sorted(report.ports)))
             found.append(f"they post to port {ports}, but the collector's is {self.port}")
-        if report.tokens - {f"Bearer {token_of(self.state_dir)}"}:
+        if report.tokens - {f"Bearer {held_token(self.state_dir)}"}:
             found.append("they carry another token than this collector's")
         if report.doubled:
             found.append(f"more than once: {', '.join(report.doubled)}")
@@ -102,7 +106,7 @@ class Setup:
             found.append('the file says "disableAllHooks": true, so Claude Code runs none')
         if report.blocked:
             found.append('"allowedHttpHookUrls" does not permit their address')
-        return found + faults_of(report.statusline, self.target.socket)
+        return found + faults_of(report.statusline, self.socket)
 
     def reports_here(self) -> bool:
         """Whether any of our hooks posts to this collector, in whatever shape they are."""
@@ -144,7 +148,7 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
         return
     report = inspect_hooks(setup.path)
     events = list(report.counts)
-    _note_shared(report)
+    note_shared(report)
     if not change.needed:
         _out(f"Hooks are in {change.path} already: {len(events)} events.")
         _out(standing(report.statusline))
@@ -190,7 +194,7 @@ def run_status(setup: Setup) -> None:
     for event, count in report.counts.items():
         _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
     _out(standing(report.statusline))
-    _note_shared(report)
+    note_shared(report)
     if setup.parked.exists() and not report.counts:
         _out("They are out while Adsum is stopped; `adsum up` puts them back.")
         return
@@ -204,7 +208,8 @@ def run_status(setup: Setup) -> None:
     raise CommandError(f"Hooks are not as they should be. Next: {remedy}")
 
 
-def _note_shared(report: Report) -> None:
+def note_shared(report: Report) -> None:
+    """Says so where others can read the token in the settings."""
     if report.shared and report.tokens:
         _err(
             f"Note: others on this machine can read {report.path}, and the token in it that lets "

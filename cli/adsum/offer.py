@@ -12,9 +12,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from adsum.hooks import Setup
+from adsum.hooks import Setup, note_shared
 from adsum.statusline import mode_as_it_is
 from adsum_collector.claude_version import ClaudeNotFoundError
+from adsum_collector.install import inspect_hooks
 from adsum_collector.settings_file import SettingsError
 
 
@@ -74,6 +75,7 @@ class Offer:
             self.setup.parked.unlink(missing_ok=True)
         except (SettingsError, ClaudeNotFoundError, OSError) as error:
             return f"not installed. {error}"
+        note_shared(inspect_hooks(self.setup.path))
         return f"installed in {self.setup.path}; sessions that run report within two seconds"
 
     def park(self) -> str:

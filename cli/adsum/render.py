@@ -111,12 +111,15 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
 
 
 def counts_line(views: Iterable[SessionView], hosts: Iterable[HostView], now: int) -> Text:
-    """Live counts, whose hooks are unwell, then who is not live and since when."""
+    """Live counts, whose hooks are unwell, then who is not live, since when, and in what need."""
     counts = dict.fromkeys(WORDS, 0)
     unwell: Counter[str] = Counter()
+    left: Counter[str] = Counter()
     for view in views:
         if view.reachability != "offline":
             counts[view.state.group] += 1
+        elif view.state.group is Group.NEEDS_YOU:
+            left[view.host_id] += 1
         if problem := hook_problem(view):
             unwell[problem] += 1
     line = Text()
@@ -127,10 +130,17 @@ def counts_line(views: Iterable[SessionView], hosts: Iterable[HostView], now: in
     if unwell:
         words = ", ".join(f"{problem} in {times}" for problem, times in sorted(unwell.items()))
         line.append(f"hooks {words}", "red").append(" · ", style="dim")
-    stale = [host for host in hosts if host.reachability != "live"]
-    for host in stale:
-        since = age(now - host.last_seen)
-        line.append(f"{clean(host.label)} {host.reachability}, last seen {since} ago · ", "dim")
+    for host in hosts:
+        if host.reachability != "live":
+            since = age(now - host.last_seen)
+            last = f"{clean(host.label)} {host.reachability}, last seen {since} ago"
+            needs = f", {left[host.id]} needed you then" if left[host.id] else ""
+            line.append(f"{last}{needs} · ", "dim")
+        else:
+            faults = [each.name for each in host.witnesses if each.state in ("missing", "trouble")]
+            if faults:
+                line.append(f"{clean(host.label)}: {', '.join(faults)} unwell", "red")
+                line.append(", see adsum hosts · ", style="dim")
     return line[:-3]
 
 

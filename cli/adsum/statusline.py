@@ -15,7 +15,7 @@ from adsum_collector.statusline_text import Mode, StatusLine
 _STANDING = {
     "none": "none, and Adsum leaves it so: even an empty one would take a row of the screen",
     "other": "one that Claude Code does not run as a command; Adsum leaves it alone",
-    "own": "your own, as you wrote it; `adsum hooks install` has it tell Adsum as well",
+    "own": "your own, as you wrote it; `adsum hooks install --statusline` has it tell Adsum as well",
     "wrapped": "your own; it tells Adsum as well and looks the same",
     "filled": "Adsum's, which shows nothing",
     "altered": (
@@ -49,11 +49,15 @@ def mode_as_it_is(path: Path) -> Mode:
 
 
 def usual_mode(path: Path, parked: Path) -> Mode:
-    """What an install does unless told: what was noted at parking, or wrap what the user has."""
+    """What an install does unless told: what was noted at parking, or wrap what the user has.
+
+    Where hooks of ours stand beside a status line of the user's own, it was left on purpose.
+    """
     with contextlib.suppress(FileNotFoundError):
         noted = parked.read_text()
         return "fill" if noted == "fill" else "leave" if noted == "leave" else "wrap"
-    return "fill" if mode_as_it_is(path) == "fill" else "wrap"
+    mode = mode_as_it_is(path)
+    return "wrap" if mode == "leave" and not inspect_hooks(path).counts else mode
 
 
 def show_statusline(path: Path, url: str) -> None:

@@ -24,6 +24,8 @@ QUICK_DEATHS_MOST = 5
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 SLOW_S = 30.0
 LOG_CHECK_S = 60.0
+#: What is left for the ending in a hurry: hooks that stay behind unanswered paint red.
+ENDING_S = 2.0
 
 # The kernel ends the child when its parent is gone, even after kill -9. A launcher sets this, for
 # Python code between fork and exec can dead-lock in a process that has threads.
@@ -78,6 +80,10 @@ class Supervisor:
             self._hurry.set()
         self._stopping.set()
 
+    def hang_up(self) -> None:
+        """In order, however often: a closed terminal's hang-up comes from its shell and the kernel."""
+        self._stopping.set()
+
     async def run(
         self,
         started: Callable[[], Awaitable[None]],
@@ -85,7 +91,7 @@ class Supervisor:
     ) -> None:
         """Until `stop`. Raises CommandError when a part cannot be started or kept.
 
-        ending: done while everything still runs, unless there is a hurry.
+        ending: done while everything still runs, in a hurry only if it does not take long.
         """
         work = asyncio.create_task(self._work(started))
         stopping = asyncio.create_task(self._stopping.wait())
@@ -96,20 +102,21 @@ class Supervisor:
             work.cancel()
             ended = await asyncio.gather(work, return_exceptions=True)
             try:
-                if ending is not None and not self._hurry.is_set():
-                    await self._unless_hurry(ending())
+                if ending is not None:
+                    await self._soon(ending())
             finally:
                 for part in reversed(self._parts):
                     await self._end(part)
         if isinstance(ended[0], Exception):
             raise ended[0]
 
-    async def _unless_hurry(self, work: Awaitable[None]) -> None:
-        """Until it is done or `stop` is called again. Raises what it raises."""
+    async def _soon(self, work: Awaitable[None]) -> None:
+        """Until it is done, or ENDING_S after `stop` was called again. Raises what it raises."""
         task = asyncio.ensure_future(work)
         hurry = asyncio.create_task(self._hurry.wait())
         try:
             await asyncio.wait({task, hurry}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task}, timeout=ENDING_S)
             if task.done():
                 task.result()
         finally:

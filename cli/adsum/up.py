@@ -69,8 +69,9 @@ async def _run(plan: Plan, offer: Offer) -> None:
     stages, broker = await _stages(plan)
     supervisor = Supervisor(stages, say)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, supervisor.stop)
+    loop.add_signal_handler(signal.SIGHUP, supervisor.hang_up)
 
     async def started() -> None:
         hooks = await asyncio.to_thread(offer.settle)

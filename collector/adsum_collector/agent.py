@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from adsum_collector.agents.transcript import Lines, TranscriptFile
+from adsum_collector.agents.transcript import Lines, Private, TranscriptFile
 from adsum_shared.signals import AnySignal
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -17,11 +17,12 @@ class Transcripts(NamedTuple):
     """file_of: by the file's path below `projects`, parts joined with "/"; None for other files.
 
     read: (whole lines, whose file, context of the lines before or "", ms now, content of the file
-    `NAME.meta.json` beside a subagent's or None) -> Lines. Pure and total: nothing raises.
+    `NAME.meta.json` beside a subagent's or None, what of a struct may be kept in the context)
+    -> Lines. Pure and total: nothing raises.
     """
 
     file_of: Callable[[str], TranscriptFile | None]
-    read: Callable[[Sequence[bytes], TranscriptFile, str, int, bytes | None], Lines]
+    read: Callable[[Sequence[bytes], TranscriptFile, str, int, bytes | None, Private], Lines]
 
 
 class Agent(NamedTuple):

@@ -41,7 +41,7 @@ from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
 from adsum_shared.connect import RedisUrlError, address_of, check_url
-from adsum_shared.redact import private_as
+from adsum_shared.privacy import private_as
 
 log = logging.getLogger(__name__)
 

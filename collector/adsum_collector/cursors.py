@@ -72,17 +72,21 @@ def decode_cursor(raw: bytes | None) -> Cursor | None:
 
 
 def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp) -> Cursor | None:
-    """The file's cursor, even if the file was in another directory when it was kept."""
-    cursor = decode_cursor(state.get(key_of(path)))
-    if cursor is not None:
-        return cursor
+    """The file's cursor, even if the file was in another directory when it was kept.
+
+    The furthest of its own: one that was moved away and back left a cursor in both places.
+    """
     name = "/" + key_of(path).rpartition("/")[2]
-    for key in state:
-        if key.startswith(PREFIX) and key.endswith(name):
-            cursor = decode_cursor(state[key])
-            if cursor and (cursor.inode, cursor.dev) == (stamp.inode, stamp.dev):
-                return cursor
-    return None
+    named = [state[key] for key in state if key.endswith(name) and key.startswith(PREFIX)]
+    its = [
+        cursor
+        for cursor in map(decode_cursor, named)
+        if cursor and (cursor.inode, cursor.dev) == (stamp.inode, stamp.dev)
+    ]
+    fitting = [cursor for cursor in its if cursor.offset <= stamp.size]
+    if fitting:
+        return max(fitting, key=lambda cursor: cursor.offset)
+    return decode_cursor(state.get(key_of(path)))
 
 
 def outdated(

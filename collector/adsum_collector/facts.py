@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from adsum_collector.health import HookFiles, Pulse, hook_witness, witness
+from adsum_collector.health import HookFiles, hook_witness, witness
 from adsum_collector.identity import Identity
 from adsum_collector.local_socket import LocalSocket
 from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
 from adsum_collector.spool import Spool
+from adsum_collector.tailer import Tailer
+from adsum_collector.ticks import Ticks
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.state import HostWitness
-
-
-class Transcripts(Protocol):
-    """files: how many are followed. read_at: ms, when a line was read last; 0 = never."""
-
-    @property
-    def files(self) -> int: ...
-    @property
-    def read_at(self) -> int: ...
-    @property
-    def faults(self) -> Mapping[str, int]: ...
-
-
-class StatusLines(Protocol):
-    """ticks: how many came. outcomes: what became of the user's own command, if not well."""
-
-    @property
-    def ticks(self) -> int: ...
-    @property
-    def outcomes(self) -> Mapping[str, int]: ...
 
 
 @dataclass
@@ -46,26 +26,21 @@ class Witnesses:
     local: LocalSocket
     watch: Watch
     hooks: HookFiles
-    tailer: Transcripts | None = None
-    statusline: StatusLines | None = None
-    _pulses: dict[str, Pulse] = field(default_factory=lambda: defaultdict(Pulse))
+    tailer: Tailer
+    statusline: Ticks
 
     def health(self, now: int) -> tuple[HostWitness, ...]:
         """now: ms. The registry and the process table are read every second, so they are fresh."""
         receiver, local, watch = self.receiver, self.local, self.watch
         tailer, statusline = self.tailer, self.statusline
-        heard = self._pulses["hook"].feel(receiver.accepted, now)
-        started = self._pulses["shim"].feel(local.accepted, now)
-        ticked = self._pulses["statusline"].feel(statusline.ticks if statusline else 0, now)
+        files = self.hooks.look(now)
         return (
-            hook_witness(self.hooks.look(now), receiver.accepted, receiver.refused, heard),
-            witness("shim", started, local.refused),
-            witness(
-                "transcript", tailer.read_at if tailer else 0, tailer.faults if tailer else None
-            ),
+            hook_witness(files, receiver.accepted, receiver.refused, receiver.heard_at),
+            witness("shim", local.heard_at, local.refused),
+            witness("transcript", tailer.read_at, tailer.faults),
             witness("registry", now if watch.files else 0, watch.counts),
             witness("process", now),
-            witness("statusline", ticked, statusline.outcomes if statusline else None),
+            witness("statusline", statusline.heard_at, statusline.outcomes),
         )
 
 
@@ -97,6 +72,6 @@ def facts(
         "hooks": {"accepted": receiver.accepted, "refused": receiver.refused},
         "shim": {"accepted": local.accepted, "refused": local.refused},
         "registry": {"files": watch.files, **watch.counts},
-        "transcripts": {"files": witnesses.tailer.files if witnesses.tailer else 0},
+        "transcripts": {"files": witnesses.tailer.files},
         "witnesses": witnesses.health(now),
     }

@@ -19,15 +19,21 @@ MOST_SESSIONS = 4096
 TOLD_MS = 24 * 3600 * 1000
 #: A file without any other sign of life is one of a session that is over once it rests for this.
 QUIET_MS = 60_000
+#: Files of one session that hooks have named and nobody has seen yet.
+MOST_EXPECTED = 8
 
 
 class File(msgspec.Struct):
-    """read: the file as it was when it was read to its end."""
+    """read: the file as it was when it was read to its end.
+
+    failed: as it was when it could not be read, and why.
+    """
 
     path: str
     whose: TranscriptFile
     cursor: Cursor | None = None
     read: Stamp | None = None
+    failed: tuple[Stamp, int | None] | None = None
 
 
 class Followed:
@@ -50,6 +56,8 @@ class Followed:
 
     def inside(self, path: str) -> str | None:
         """The path as it is below a root of ours, however the agent spells it; None if it is not."""
+        if "\0" in path:
+            return None
         path = os.path.normpath(path)
         for root, real in self._roots:
             for spelling in (root, real):
@@ -84,9 +92,10 @@ class Followed:
                 yield session_id
 
     def expect(self, session_id: str, path: str) -> None:
-        """A session's file, there already or not."""
-        if self._whose(path) is not None:
-            self._paths[session_id].add(path)
+        """A session's file, there already or not; of one that hooks name ever new ones for, few."""
+        paths = self._paths[session_id]
+        if self._whose(path) is not None and len(paths - self.files.keys()) < MOST_EXPECTED:
+            paths.add(path)
 
     def places(self, session_id: str) -> set[str]:
         """Its known files, and the directory of each main file's name, where others come up."""

@@ -54,7 +54,8 @@ class HookFiles:
         try:
             state, note = _judged(inspect_hooks(path), _shown(path), self._port)
         except SettingsError as error:
-            state, note = "trouble", str(error)
+            # what it quotes need not be text, and the heartbeat must be
+            state, note = "trouble", str(error).encode(errors="replace").decode()
         return HookFile(state, note[:NOTE_MAX] if note else None, changed_at)
 
 
@@ -84,18 +85,6 @@ def _stamp(path: Path) -> Stamp | None:
     except OSError:
         return None
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-
-class Pulse:
-    """When a count last grew, as far as was looked at. A counter has no time of its own."""
-
-    def __init__(self) -> None:
-        self._count = self.at = 0
-
-    def feel(self, count: int, now: int) -> int:
-        if count != self._count:
-            self._count, self.at = count, now
-        return self.at
 
 
 def hook_witness(

@@ -111,7 +111,8 @@ def is_ours(hook: object) -> bool:
         return False
     if hook.get("type") == "http":
         return is_our_url(hook.get("url"))
-    words = [hook.get("command"), *(hook.get("args") or [])]
+    args = hook.get("args")
+    words = [hook.get("command"), *(args if isinstance(args, list) else [])]
     return any(isinstance(word, str) and SHIM_NAME in word.replace("\\", "/") for word in words)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from adsum_collector.agents.transcript import Private
 from adsum_collector.processes import state_changes
 from adsum_collector.spool import Spool
 from adsum_shared.signals import AnySignal, encode_signal
@@ -12,9 +13,9 @@ from adsum_shared.signals import AnySignal, encode_signal
 class Intake:
     """private: what of a signal may leave this machine."""
 
-    def __init__(self, spool: Spool, private: Callable[[AnySignal], AnySignal]) -> None:
+    def __init__(self, spool: Spool, private: Private) -> None:
         self._spool = spool
-        self._private = private
+        self.private = private
 
     async def accept(
         self,
@@ -29,7 +30,7 @@ class Intake:
         if not signals and not state:
             return self._spool.last_seq
         return await self._spool.append(
-            [encode_signal(self._private(signal)) for signal in signals],
+            [encode_signal(self.private(signal)) for signal in signals],
             message_id=message_id,
             state={**(state or {}), **state_changes(signals)},
         )

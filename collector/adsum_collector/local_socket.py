@@ -69,6 +69,7 @@ class LocalSocket:
         self._heard = heard
         self._connections: set[asyncio.Task[None]] = set()
         self.accepted = 0
+        self.heard_at = 0
         self.refused: Counter[str] = Counter()
 
     async def serve(self, listener: socket.socket) -> None:
@@ -118,6 +119,7 @@ class LocalSocket:
         except (ValueError, msgspec.DecodeError, RecursionError) as error:
             return self._refuse(str(error), retry=False)
         self.accepted += 1
+        self.heard_at = self._now()
         return msgspec.json.encode({"ok": True, "seq": seq})
 
     async def _hear(self, line: bytes) -> None:
@@ -125,7 +127,6 @@ class LocalSocket:
         try:
             await self._intake.accept(signals)
         except SpoolUnavailable:
-            self.refused["spool"] += 1
             self._ticks.forget(signals)
 
     async def _take(self, line: bytes) -> int:

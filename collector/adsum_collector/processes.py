@@ -98,6 +98,8 @@ class ProcessTable:
 
 def look_up(pid: int) -> int | None:
     """A process's start in ms of wall clock, from the system; None if it is gone or a zombie."""
+    if not 0 < pid < 1 << 31:
+        return None  # said by somebody else, and no process id anywhere
     if sys.platform == "linux":
         return _look_up_linux(pid)
     try:

@@ -76,6 +76,7 @@ class Receiver:
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0
+        self.heard_at = 0
         self.refused: Counter[int] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,6 +84,7 @@ class Receiver:
             if scope["path"] == PATH:
                 seq, signals = await self._take(scope, receive)
                 self.accepted += 1
+                self.heard_at = _now_ms()
                 await _answer(send, 200, headers=[(b"x-adsum-seq", b"%d" % seq)])
                 self._heard(signals)
             else:
@@ -102,7 +104,7 @@ class Receiver:
         async with self._slots:
             body = await self._read(receive, _length(headers), most)
             try:
-                signals = self._adapt(body, time.time_ns() // 1_000_000)
+                signals = self._adapt(body, _now_ms())
             except (ValueError, msgspec.DecodeError, RecursionError) as error:
                 raise Refused(
                     400, f"not a hook's JSON: {error}", "Send the JSON that the agent's hook gave."
@@ -149,6 +151,10 @@ class Receiver:
         ready, facts = self._facts()
         marks.append((b"content-type", b"application/json"))
         await _answer(send, 200 if ready else 503, msgspec.json.encode(facts), marks)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _require_local(headers: dict[bytes, bytes], hosts: Iterable[bytes]) -> None:

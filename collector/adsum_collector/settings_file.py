@@ -19,7 +19,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from adsum_collector.plain_file import open_plain
+
 BACKUPS_KEPT = 3
+#: Above this a file is nobody's settings.
+MOST_BYTES = 4 << 20
 _BEARER = re.compile(r"Bearer [^\"]+")
 _BOM = "\ufeff"
 
@@ -70,11 +74,15 @@ class Change:
 def read_settings(path: Path) -> bytes | None:
     """The file's bytes; None when there is no file."""
     try:
-        return path.read_bytes()
+        with os.fdopen(open_plain(path), "rb") as file:
+            raw = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if len(raw) > MOST_BYTES:
+        raise SettingsError(f"{path} is larger than {MOST_BYTES >> 20} MB. It is left as it is.")
+    return raw
 
 
 def decode_settings(raw: bytes | None, path: Path) -> tuple[str, str]:
@@ -136,7 +144,7 @@ def is_shared(path: Path) -> bool:
     """Whether others than its owner may read the file."""
     try:
         return bool(path.stat().st_mode & 0o044)
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

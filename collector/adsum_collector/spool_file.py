@@ -166,7 +166,8 @@ class SpoolFile:
         self.last = seq
         self.size += sum(len(body) + 24 for _, body in rows)
         self.messages |= messages
-        self.state = {k: v for k, v in (self.state | state).items() if v is not None}
+        if any(self.state.get(key) != value for key, value in state.items()):
+            self.state = {k: v for k, v in (self.state | state).items() if v is not None}
         return numbers
 
     def _write(

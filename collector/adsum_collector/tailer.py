@@ -64,6 +64,7 @@ class Tailer:
         self._due: dict[str, None] = {}
         self._unread: set[str] = set()
         self._absent: set[str] = set()
+        self._unwatched: set[str] = set()
         self._looks: dict[str, asyncio.TimerHandle] = {}
         self._wake = asyncio.Event()
 
@@ -169,7 +170,9 @@ class Tailer:
         except FileNotFoundError:
             pass
         except OSError:
-            self.faults["unwatched"] += 1
+            # entered again at each walk
+            self.faults["unwatched"] += directory not in self._unwatched
+            self._unwatched.add(directory)
 
     def _notice(self, told: Mapping[str, Stamp | None]) -> None:
         now = self._now()

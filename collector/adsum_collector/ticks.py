@@ -41,12 +41,12 @@ def is_statusline(line: bytes) -> bool:
 
 
 class Ticks:
-    """ticks: how many came. outcomes: what became of the user's own command, if not well."""
+    """heard_at: when the last came, ms. outcomes: what went wrong, also with the user's command."""
 
     def __init__(self, adapt: Adapt) -> None:
         self._adapt = adapt
         self._last: OrderedDict[str, _Last] = OrderedDict()
-        self.ticks = 0
+        self.heard_at = 0
         self.outcomes: Counter[str] = Counter()
 
     def hear(self, line: bytes, now: int) -> Sequence[AnySignal]:
@@ -63,7 +63,7 @@ class Ticks:
 
     def _news(self, body: bytes, at: int) -> Sequence[AnySignal]:
         signals = self._adapt(body, at)
-        self.ticks += 1
+        self.heard_at = at
         if not signals:
             return []
         said = [msgspec.structs.replace(signal, at=0, seen=0) for signal in signals]
@@ -80,5 +80,6 @@ class Ticks:
 
     def forget(self, signals: Sequence[AnySignal]) -> None:
         """They could not be kept: the next tick says it again."""
+        self.outcomes["not kept"] += 1
         for signal in signals:
             self._last.pop(signal.session_id, None)

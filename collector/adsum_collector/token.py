@@ -17,6 +17,11 @@ def token_of(state_dir: Path) -> str:
         _offer(path, secrets.token_urlsafe(32))
 
 
+def held_token(state_dir: Path) -> str:
+    """As it stands, empty if there is none: unlike `token_of` this makes nothing."""
+    return _read(state_dir / "token")
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()

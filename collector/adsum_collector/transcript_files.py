@@ -6,11 +6,11 @@ import hashlib
 import os
 import stat as modes
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
 from adsum_collector.cursors import Cursor, Stamp
+from adsum_collector.plain_file import open_plain
 
 SUFFIX = ".jsonl"
 #: Read, adapted and committed at once: what a hook that comes meanwhile has to wait for.
@@ -52,7 +52,7 @@ def look_at(
     for path in paths:
         try:
             stat = os.stat(path)  # noqa: PTH116 - thousands of times; a Path costs more than this
-        except OSError:
+        except (OSError, ValueError):  # ValueError: no path at all, as one with a NUL in it
             told[path] = None
             continue
         if modes.S_ISDIR(stat.st_mode):
@@ -86,10 +86,7 @@ def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]
 
 def read_chunk(path: str, cursor: Cursor | None, *, with_sidecar: bool) -> Chunk:
     """The next whole lines. Without a cursor: of the file's tail. Raises OSError."""
-    if not modes.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
-        raise OSError(f"{path} is no plain file")
-    # not to be held up by what has taken the file's place since
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_plain(path)
     try:
         stamp = Stamp.of(os.fstat(descriptor))
         cursor, faults = _begin(descriptor, cursor, stamp)
@@ -184,11 +181,8 @@ def _past_newline(descriptor: int, start: int) -> int | None:
 
 
 def _sidecar(path: str) -> bytes | None:
-    beside = Path(path.removesuffix(SUFFIX) + ".meta.json")
     try:
-        if not beside.is_file():
-            return None
-        with beside.open("rb") as file:
+        with os.fdopen(open_plain(path.removesuffix(SUFFIX) + ".meta.json"), "rb") as file:
             return file.read(SIDECAR_BYTES)
     except OSError:
         return None

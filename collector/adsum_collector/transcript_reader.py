@@ -76,8 +76,11 @@ class TranscriptReader:
             await self._tell(file, chunk, muted=muted)
         except FileNotFoundError:
             raise
-        except OSError:
-            self._faults["unreadable"] += 1
+        except OSError as error:
+            failed = (stamp, error.errno)
+            # tried again every few seconds: the same failure is one
+            self._faults["unreadable"] += file.failed != failed
+            file.failed = failed
             return False
         except SpoolUnavailable:
             # Nothing has advanced, so the next look reads it again.
@@ -93,7 +96,12 @@ class TranscriptReader:
         said = Lines([], cursor.context)
         if chunk.lines:
             said = self._transcripts.read(
-                chunk.lines, file.whose, cursor.context, now, chunk.sidecar
+                chunk.lines,
+                file.whose,
+                cursor.context,
+                now,
+                chunk.sidecar,
+                self._intake.private,
             )
         signals, owing = said.signals, False
         if muted:

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-
-import msgspec
 
 from adsum_collector.agent import Adapt
 from adsum_collector.errors import SpoolUnavailable
@@ -27,6 +26,7 @@ from adsum_collector.liveness import (
     news_of_work,
     read_entry,
 )
+from adsum_collector.plain_file import open_plain
 from adsum_collector.processes import Process, ProcessTable, cpu_ms
 from adsum_shared.signals import MetaChanged, StatusReported
 
@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL_S = 1.0
 #: A file above this is nobody's registry entry.
 MOST_BYTES = 64 << 10
+
+#: Of a process id: no other digits than these, and no more of them than one has.
+_ENTRY = re.compile(r"[0-9]{1,10}\.json")
 
 Stamp = tuple[int, int, int]
 
@@ -156,11 +159,11 @@ class Watch:
         self._stamps[path] = stamp
 
     def _read(self, path: Path, now: int) -> Entry | None:
-        with path.open("rb") as file:
+        with os.fdopen(open_plain(path), "rb") as file:
             raw = file.read(MOST_BYTES)
         try:
             signals = list(self._adapt(raw, now))
-        except (ValueError, msgspec.DecodeError):
+        except (ValueError, RecursionError):
             # Half-written, or another program's: the next change of the file brings it again.
             self.counts["unreadable"] += 1
             return None
@@ -229,4 +232,4 @@ def _stamp(path: Path) -> Stamp:
 
 
 def _is_entry(name: str) -> bool:
-    return name.endswith(".json") and name.removesuffix(".json").isdigit()
+    return _ENTRY.fullmatch(name) is not None

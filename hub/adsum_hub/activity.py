@@ -22,7 +22,6 @@ SILENT: frozenset[type] = frozenset(
         s.StatusReported,
         s.ChildChanged,
         s.PromptDequeued,
-        s.UnknownSignal,
     }
 )
 #: Each call has an id that all its witnesses give, so none of these is told twice.
@@ -39,7 +38,7 @@ LASTING = frozenset(
 
 def note(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> tuple[Activity, ...] | None:
     """The activity with this signal in its place by event time, or None if it adds nothing."""
-    if type(signal) in SILENT or isinstance(signal, s.UnknownSignal):
+    if isinstance(signal, s.UnknownSignal) or type(signal) in SILENT:
         return None
     if _is_known(facts, signal, changes):
         return None
@@ -101,7 +100,11 @@ def _entry(signal: s.KnownSignal, children: dict[str, Child]) -> Activity:
             text = f"{text}: {signal.status}"
     else:
         text = text_of(signal)
-    return Activity(signal.at, kind, text[:TEXT_MAX], who)
+    return Activity(signal.at, kind, shortened(text), who)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"
 
 
 def _name(children: dict[str, Child], child_id: str | None, otherwise: str) -> str:
@@ -140,6 +143,7 @@ def _at_its_time(near: tuple[Activity, ...], entry: Activity) -> Activity | None
 
 
 def _alike(one: str, other: str) -> bool:
+    one, other = one.removesuffix("…"), other.removesuffix("…")
     return one.startswith(other) or other.startswith(one)
 
 
@@ -166,8 +170,8 @@ def text_of(signal: s.KnownSignal) -> str:
     match signal:
         case s.ToolStarted(tool=tool, summary=summary):
             return f"{tool}: {summary}" if summary else tool
-        case s.ToolFinished(tool=tool, ok=ok, error=error):
-            return tool if ok else f"{tool} failed: {first_line(error)}"
+        case s.ToolFinished():
+            return _end_of(signal)
         case s.RequestOpened():
             return f"{signal.request_kind}: {signal.summary or signal.tool or ''}"
         case s.RetryScheduled(attempt=attempt, max=most):
@@ -180,6 +184,15 @@ def text_of(signal: s.KnownSignal) -> str:
             return f"{event}: {said}" if said else str(event)
         case _:
             return _said(signal)
+
+
+def _end_of(call: s.ToolFinished) -> str:
+    """A call that a human or a rule stopped has not failed."""
+    if call.denied:
+        return f"{call.tool}: refused"
+    if call.is_interrupt:
+        return f"{call.tool}: interrupted"
+    return call.tool if call.ok else f"{call.tool} failed: {first_line(call.error)}"
 
 
 def _said(signal: s.KnownSignal) -> str:

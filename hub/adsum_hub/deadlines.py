@@ -1,10 +1,11 @@
-"""next_deadline(facts, now): when resolve() will next change although nobody says anything."""
+"""next_deadline(facts, now): when what is shown will next change although nobody says anything."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
 
+from adsum_hub.children import running
 from adsum_hub.facts import Facts
 from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.reading import Reading, read, survey
@@ -17,20 +18,20 @@ TRIES = 4
 
 
 def next_deadline(facts: Facts, now: int, limits: Limits = LIMITS) -> int | None:
-    """When to look again: never later than resolve() or the list of requests next changes.
+    """When to look again: never later than resolve(), the requests or who runs next change.
 
     Every rule's time limit gives a candidate; most change nothing, so the first few are tried in
     turn. If none of these changes anything the answer is the one after them: early, but cheap.
     """
     ground = survey(facts, limits)
     reading = read(ground, now)
-    present = decide(reading)
-    if present.state in ("session_ended", "archived", "suspended"):
+    present, at_work = decide(reading), running(reading)
+    if present.state in ("session_ended", "archived", "suspended") and not at_work:
         return None  # only a signal can change these
     times = heapq.nsmallest(TRIES + 1, {at for at in candidates(reading) if at > now})
     for at in times[:TRIES]:
         then = read(ground, at)
-        if then.requests != reading.requests or decide(then) != present:
+        if then.requests != reading.requests or decide(then) != present or running(then) != at_work:
             return at
     return times[TRIES] if len(times) > TRIES else None
 

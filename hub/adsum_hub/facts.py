@@ -46,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     start: tuple[int, str] | None = None  # latest session.started: when, reason
     born: int = 0  # earliest witness of the session at all
+    known: int = 0  # when its collector first learned of it: what is older, it has read up
     resumed: int = 0
     ended: Ended | None = None  # latest, by those who speak for the session
     left: Ended | None = None  # latest, by the registry: it named it no longer

@@ -88,6 +88,8 @@ def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> Non
     if not facts.born or at < facts.born:
         changes["born"] = at
         changes["agent"] = signal.agent
+    if not facts.known or signal.seen < facts.known:
+        changes["known"] = signal.seen
     field = EVIDENCE.get(signal.source)
     if field is not None and at > getattr(facts, field):
         changes[field] = at

@@ -54,7 +54,8 @@ def missing_from(facts: Facts) -> int | None:
     for minutes. Counted from the *earliest* prompt that no hook told of, since in a session of
     short turns the latest is always within its grace.
     """
-    heard = facts.hook_at + LATENESS if facts.hook_at else 0
+    # Of what happened before a collector looked no hook could tell; a line is 0.2 s old when read.
+    heard = max(facts.hook_at + LATENESS if facts.hook_at else 0, facts.known - LATENESS)
     prompts = [
         turn.prompt
         for turn in facts.turns.values()
@@ -62,7 +63,7 @@ def missing_from(facts: Facts) -> int | None:
     ]
     # The registry is believed only where no hook was ever heard. (Rejected: any `busy` later than
     # the last hook; an approval at the terminal and a typed /compact make one too.)
-    if facts.engaged and not facts.hook_at:
+    if facts.engaged > heard and not facts.hook_at:
         prompts.append(facts.engaged)
     return min(prompts) + LATENESS + GRACE if prompts else None
 

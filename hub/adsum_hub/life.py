@@ -19,11 +19,12 @@ REASONS = {
     "clear": "cleared",
     "resume": "another session resumed",
     "logout": "logged out",
-    "other": "closed",
-    "gone": "closed",
+    "other": "",  # nothing that would explain it
+    "gone": "",
+    "closed": "",
     "left": "another session took over",
     "process": "process gone",
-    HEADLESS: "closed",
+    HEADLESS: "",
 }
 
 
@@ -40,7 +41,7 @@ def over_for_good(reading: Reading) -> AgentState | None:
     reason = REASONS.get(ended.reason, ended.reason)
     return state(
         "session_ended",
-        f"Session closed ({reason})",
+        f"Session closed ({reason})" if reason else "Session closed",
         ended.at,
         confidence=1.0,
         source=ended.source,

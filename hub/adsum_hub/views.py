@@ -80,7 +80,7 @@ def session_view(
             msgspec.structs.replace(
                 child, started_at=hub(child.started_at), finished_at=hub(child.finished_at)
             )
-            for child in children(facts)
+            for child in children(facts, host_now)
         ),
         witnesses=tuple(
             # 0 is no time but "never"

@@ -1,50 +1,11 @@
-"""What may leave a machine: secrets are masked in every text, or no text leaves at all. Pure."""
+"""Secrets in texts, known by their shape or their name, and masked. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar
-
-import msgspec
-
-from adsum_shared.signals import ToolFinished
-
-T = TypeVar("T")
-Level = Literal["metadata", "redacted", "full"]
-
-#: Names and joins: not prose, looked up by equality, never masked.
-_NAMES = frozenset(
-    {
-        "session_id",
-        "agent",
-        "agent_id",
-        "prompt_id",
-        "source",
-        "tool_use_id",
-        "request_id",
-        "child_id",
-        "task_id",
-        "digest",
-        "v",
-    }
-)
-#: Fields that hold what people and agents wrote: the level `metadata` leaves them out.
-_TEXTS = frozenset(
-    {
-        "text",
-        "summary",
-        "title",
-        "payload",
-        "suggestions",
-        "last_message",
-        "message",
-        "description",
-        "subject",
-        "note",
-    }
-)
+from typing import Any, NamedTuple
 
 _KEY = (
     r"(?:pass(?:word|wd|phrase)|secret|token|authorization|api[_-]?key|private[_-]?key"
@@ -137,48 +98,18 @@ def redact_text(text: str, salt: str) -> str:
     return text
 
 
-def private_as(level: Level, salt: str) -> Callable[[T], T]:
-    """A function from a signal to what of it may leave this machine."""
-    if level == "full":
-        return lambda signal: signal
-    texts = _TEXTS if level == "metadata" else frozenset()
-    return lambda signal: _struct(signal, salt, texts)
-
-
-def _struct(value: T, salt: str, dropped: frozenset[str]) -> T:
-    changes: dict[str, Any] = {}
-    # getattr: the type says which fields there are, only the value says what is in them
-    for name in value.__struct_fields__:  # type: ignore[attr-defined]
-        if name in _NAMES:
-            continue
-        old = getattr(value, name)
-        if old is None or old.__class__ is int or old.__class__ is bool:
-            continue
-        new = None if _is_dropped(value, name, dropped) else _value(old, salt, dropped)
-        if new is not old:
-            changes[name] = new
-    return msgspec.structs.replace(value, **changes) if changes else value  # type: ignore[type-var]
-
-
-def _is_dropped(value: object, name: str, dropped: frozenset[str]) -> bool:
-    # a failed turn's error is one of a few words; a failed tool's is what it printed
-    return name in dropped or bool(dropped and name == "error" and isinstance(value, ToolFinished))
-
-
-def _value(value: Any, salt: str, dropped: frozenset[str], key: str = "") -> Any:
+def redacted(value: Any, salt: str, key: str = "") -> Any:
+    """The same of every text in a value as JSON has it. key: what the value is called there."""
     if isinstance(value, str):
         if key and value and _KEY_NAME.search(key):
             return _mark("value", value, salt)
         return redact_text(value, salt)
     if isinstance(value, Mapping):
         return {
-            redact_text(name, salt): _value(inner, salt, dropped, name)
-            for name, inner in value.items()
+            redact_text(name, salt): redacted(inner, salt, name) for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [_value(inner, salt, dropped, key) for inner in value]
-    if isinstance(value, msgspec.Struct):
-        return _struct(value, salt, dropped)
+        return [redacted(inner, salt, key) for inner in value]
     return value
 
 
@@ -195,5 +126,10 @@ def _masking(kind: str, salt: str) -> Callable[[re.Match[str]], str]:
 
 
 def _mark(kind: str, secret: str, salt: str) -> str:
-    digest = hashlib.blake2b(secret.encode(errors="replace"), key=salt.encode(), digest_size=2)
-    return f"[redacted:{kind}:{digest.hexdigest()}]"
+    return f"[redacted:{kind}:{digest(secret, salt, size=2)}]"
+
+
+def digest(text: str, salt: str, size: int) -> str:
+    """Equal for equal texts, under one salt."""
+    raw = text.encode(errors="replace")
+    return hashlib.blake2b(raw, key=salt.encode(), digest_size=size).hexdigest()

@@ -216,6 +216,16 @@ async def test_every_open_request_is_shown_in_full(open_page: OpenPage) -> None:
     assert await requests.nth(1).locator(".answers li").count() == 3
 
 
+async def test_a_child_that_its_session_left_behind_says_so(open_page: OpenPage) -> None:
+    now = wall_ms()
+    lost = fleets.ChildView(id="c1", kind="agent", status="orphaned", finished_at=now - 90_000)
+    page = await opened(
+        open_page, fleets.session("a", "session_ended", "Closed", now=now, children=(lost,))
+    )
+    said = await page.locator(".sheet .child-status").inner_text()
+    assert " ".join(said.split()) == "orphaned, its session ended"
+
+
 async def test_all_children_stand_in_the_tree_those_that_run_first(
     open_page: OpenPage,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from playwright.async_api import Page, expect
@@ -219,6 +221,25 @@ async def test_a_child_that_ended_says_how_and_when(open_page: OpenPage) -> None
     view = fleets.session("p", "thinking", "…", now=now, children=(over, child("r")))
     page = await open_page(([view], []))
     assert "failed 1m ago" in await page.locator(".children li").nth(1).inner_text()
+
+
+async def test_a_child_given_up_says_so_and_since_when(open_page: OpenPage) -> None:
+    now = wall_ms()
+    lost = child("l", "orphaned", started_at=now - 900_000, finished_at=now - 365_000)
+    view = fleets.session("p", "thinking", "…", now=now, children=(child("r"), lost))
+    page = await open_page(([view], []))
+    status = page.locator(".children li").nth(1).locator(".child-status")
+
+    assert " ".join((await status.inner_text()).split()) == "orphaned, no word for 6m"
+    await expect(status.locator("use")).to_have_attribute("href", re.compile("#unplug$"))
+
+
+async def test_a_child_given_up_is_not_called_finished(open_page: OpenPage) -> None:
+    now = wall_ms()
+    ended = (child("l", "orphaned", finished_at=now), child("d", "completed", finished_at=now))
+    view = fleets.session("p", "idle", "…", now=now, children=ended)
+    page = await open_page(([view], []))
+    assert "2 children, none running" in await page.inner_text(".card .meta")
 
 
 async def test_children_that_have_all_ended_are_only_counted(open_page: OpenPage) -> None:

@@ -7,19 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from adsum import app
 from adsum_shared.state import ActivityEntry, Group, HostWitness
 from tests.brokers import free_port
 from tests.hubs import NOW, StandIn, host, session, stand_in_hub
+from tests.integration.conftest import Run
 from tests.support import wait_until
 
-Run = Callable[..., tuple[int, str, str]]
 ASKS = session("0a1b2c3d", Group.NEEDS_YOU, "needs_permission", label="Needs permission: Bash")
 WORKS = session("0a1bffff", title="Write the docs")
 AWAY = session("77777777", Group.NEEDS_YOU, "idle", host="desk", reachability="offline")
@@ -31,19 +30,9 @@ def hub() -> Iterator[StandIn]:
         yield hub
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.delenv("ADSUM_HUB_URL", raising=False)
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["adsum", *words])
-        code = app.run()
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_the_table_fits_80_columns_with_who_needs_you_first(hub: StandIn, run: Run) -> None:

@@ -3,50 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from adsum import app
 from adsum_collector.token import token_of
-from tests.brokers import free_port
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("ADSUM_HUB_URL", "ADSUM_REDIS_URL", "CLAUDE_CONFIG_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(free_port()))
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    (tmp_path / "bin").mkdir()
-    return tmp_path
-
-
-@pytest.fixture
-def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(home)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["adsum", *words])
-        code = app.run()
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-def claude(home: Path, version: str) -> Path:
-    program = home / "bin" / "claude"
-    program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
-    program.chmod(0o755)
-    return program
+from tests.integration.conftest import Run, claude
 
 
 def settings_of(home: Path) -> Path:

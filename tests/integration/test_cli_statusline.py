@@ -5,51 +5,25 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from adsum import app
 from adsum.hooks import setup_for
 from adsum.offer import Offer
 from tests.brokers import free_port
 from tests.collectors import CollectorProcess
+from tests.integration.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 OWN = '{\n  "statusLine": {"command": "echo \\u0027hi\\u0027; exit 3", "type": "command"}\n}\n'
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("ADSUM_HUB_URL", "ADSUM_REDIS_URL", "CLAUDE_CONFIG_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(free_port()))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".claude").mkdir()
-    return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["adsum", *words])
-        code = app.run()
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture
 def settings(home: Path) -> Path:
     path = home / ".claude" / "settings.json"
+    path.parent.mkdir()
     path.write_text(OWN)
     return path
 

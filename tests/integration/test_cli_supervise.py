@@ -215,6 +215,32 @@ async def test_asking_twice_does_not_wait_for_the_ending(stage: Stage) -> None:
     assert stage.alive() == []
 
 
+async def test_asking_twice_still_does_a_quick_ending(stage: Stage) -> None:
+    done = asyncio.Event()
+
+    async def ending() -> None:
+        await asyncio.sleep(0)
+        done.set()
+
+    supervisor, task = await start(stage, [stage.part("hub")], ending=ending)
+    supervisor.stop()
+    supervisor.stop()
+    await asyncio.wait_for(task, 5)
+    assert done.is_set()
+
+
+async def test_hanging_up_twice_is_no_hurry(stage: Stage) -> None:
+    """The shell of a closed terminal and the kernel both send the signal."""
+    polite = (
+        "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); "
+    )
+    supervisor, task = await start(stage, [stage.part("hub", polite + SERVES, ready="up")])
+    supervisor.hang_up()
+    supervisor.hang_up()
+    await task
+    assert stage.processes["hub"][0].returncode == 0
+
+
 async def test_stopping_while_parts_still_start_leaves_none(stage: Stage) -> None:
     supervisor = Supervisor([[stage.part("hub", ready="never")]], stage.said.append)
     task = asyncio.create_task(supervisor.run(lambda: asyncio.sleep(0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum import app, verify
+from adsum import verify
 from adsum_collector.token import token_of
 from tests.brokers import free_port
 from tests.hubs import StandIn, host, stand_in_hub
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.integration.conftest import Run, claude
 
 
 class Door(BaseHTTPRequestHandler):
@@ -52,33 +51,9 @@ class Door(BaseHTTPRequestHandler):
         del args
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("ADSUM_HUB_URL", "ADSUM_REDIS_URL", "CLAUDE_CONFIG_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(free_port()))
-    claude = tmp_path / "bin" / "claude"
-    claude.parent.mkdir()
-    claude.write_text('#!/bin/sh\necho "2.1.330 (Claude Code)"\n')
-    claude.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
-    return tmp_path
-
-
-@pytest.fixture
-def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(home)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["adsum", "hooks", *words])
-        code = app.run()
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+@pytest.fixture(autouse=True)
+def _agent(home: Path) -> None:
+    claude(home, "2.1.330")
 
 
 @pytest.fixture
@@ -112,8 +87,8 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_each_way_is_timed(door: type[Door], run: Run) -> None:
-    run("install")
-    code, out, err = run("verify")
+    run("hooks", "install")
+    code, out, err = run("hooks", "verify")
     assert (code, err) == (0, "")
     collector, hub, shim, hooks = out.splitlines()
     assert collector.startswith("collector  took the probe as number 41: ")
@@ -128,8 +103,8 @@ def test_each_way_is_timed(door: type[Door], run: Run) -> None:
 
 @pytest.mark.usefixtures("hub", "door")
 def test_as_json_only_the_times_are_printed(run: Run) -> None:
-    run("install")
-    code, out, _ = run("verify", "--json")
+    run("hooks", "install")
+    code, out, _ = run("hooks", "verify", "--json")
     told = json.loads(out)
     assert (code, told["schema"], told["seq"]) == (0, 1, 41)
     assert 0 < told["collector_ms"] < told["hub_ms"]
@@ -138,50 +113,50 @@ def test_as_json_only_the_times_are_printed(run: Run) -> None:
 
 @pytest.mark.usefixtures("hub", "door")
 def test_hooks_that_are_not_there_are_found(run: Run) -> None:
-    code, out, err = run("verify")
+    code, out, err = run("hooks", "verify")
     assert code == 1
     assert "no hooks of Adsum are in it. Next: adsum hooks install" in err
     assert "shim" not in out
 
 
 def test_a_collector_that_is_down_is_found(run: Run) -> None:
-    run("install")
-    code, _, err = run("verify")
+    run("hooks", "install")
+    code, _, err = run("hooks", "verify")
     assert code == 3
     assert "No collector answers" in err
     assert "adsum up" in err
 
 
 def test_a_wrong_token_is_found(door: type[Door], run: Run) -> None:
-    run("install")
+    run("hooks", "install")
     door.token = "changed"
-    code, _, err = run("verify")
+    code, _, err = run("hooks", "verify")
     assert code == 1
     assert "HTTP 401, wrong token. Run it again." in err
 
 
 def test_a_program_that_gives_no_number_is_no_collector(door: type[Door], run: Run) -> None:
-    run("install")
+    run("hooks", "install")
     door.seq = None
-    code, _, err = run("verify")
+    code, _, err = run("hooks", "verify")
     assert code == 1
     assert "Does something else listen on that port?" in err
 
 
 @pytest.mark.usefixtures("door")
 def test_a_hub_that_does_not_know_this_machine_is_found(hub: StandIn, run: Run) -> None:
-    run("install")
+    run("hooks", "install")
     hub.hosts = [host("laptop", "offline")]
-    assert "has this machine as offline" in run("verify")[2]
+    assert "has this machine as offline" in run("hooks", "verify")[2]
     hub.hosts = []
-    assert "never heard of this machine" in run("verify")[2]
+    assert "never heard of this machine" in run("hooks", "verify")[2]
 
 
 @pytest.mark.usefixtures("door", "brief")
 def test_a_hub_that_does_not_apply_the_probe_is_found(hub: StandIn, run: Run) -> None:
-    run("install")
+    run("hooks", "install")
     hub.hosts = [msgspec.structs.replace(host(), applied=40)]
-    code, out, err = run("verify")
+    code, out, err = run("hooks", "verify")
     assert code == 1
     assert out.startswith("collector ")
     assert "has not applied the probe within 0.2 s: it is at number 40, the probe is 41." in err
@@ -189,8 +164,8 @@ def test_a_hub_that_does_not_apply_the_probe_is_found(hub: StandIn, run: Run) ->
 
 @pytest.mark.usefixtures("door")
 def test_no_hub_is_found(run: Run) -> None:
-    run("install")
-    code, out, err = run("verify", "--hub", f"http://127.0.0.1:{free_port()}")
+    run("hooks", "install")
+    code, out, err = run("hooks", "verify", "--hub", f"http://127.0.0.1:{free_port()}")
     assert code == 3
     assert "took the probe" in out
     assert "No hub answers" in err
@@ -199,9 +174,9 @@ def test_no_hub_is_found(run: Run) -> None:
 @pytest.mark.usefixtures("hub")
 def test_a_shim_whose_message_does_not_arrive_is_found(door: type[Door], run: Run) -> None:
     """It ends with 0 and prints nothing whatever happens, so only the count can tell."""
-    run("install")
+    run("hooks", "install")
     door.by_shim[:] = [7, 7]
-    code, _, err = run("verify")
+    code, _, err = run("hooks", "verify")
     assert code == 1
     assert "this collector took nothing from it" in err
     assert "collector.sock" in err
@@ -209,9 +184,9 @@ def test_a_shim_whose_message_does_not_arrive_is_found(door: type[Door], run: Ru
 
 @pytest.mark.usefixtures("hub", "door")
 def test_a_shim_whose_python_is_gone_is_found(home: Path, run: Run) -> None:
-    run("install")
+    run("hooks", "install")
     settings = home / ".claude" / "settings.json"
     settings.write_text(settings.read_text().replace(sys.executable, "/gone/python"))
-    code, _, err = run("verify")
+    code, _, err = run("hooks", "verify")
     assert code == 1
     assert "/gone/python fails: No such file or directory. Next: adsum hooks install" in err

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from tests.real_cli.conftest import Figure, OpenSession
-from tests.real_cli.session import ASKS, IDLE, INTERRUPTED, LINE, Session
+from tests.real_cli.session import ASKS, FREE, IDLE, INTERRUPTED, LINE, Session
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.redis, pytest.mark.timeout(90)]
 
 QUESTION = "Which colour should the button be?"
 CHOOSE = "Enter to select"
 PLAN = "Would you like to proceed?"
+
+
+class Dialog(NamedTuple):
+    """asks, choose: what the screen says before a key is awaited, and then."""
+
+    mode: str
+    script: str
+    asks: str
+    choose: str
+    state: str
+
+
+DIALOGS = {
+    "permission": Dialog("manual", "perm", ASKS, ASKS, "needs_permission"),
+    "question": Dialog(FREE, "ask", QUESTION, CHOOSE, "awaiting_input"),
+    "plan": Dialog("plan", "plan", PLAN, PLAN, "awaiting_approval"),
+}
 
 
 def assert_interrupted(session: Session, since: float, what: str, figure: Figure) -> None:
@@ -50,17 +69,6 @@ def test_a_permission_that_is_denied_leaves_it_idle(
     assert_interrupted(session, answered, "no", figure)
 
 
-def test_esc_in_a_permission_leaves_it_idle(open_session: OpenSession, figure: Figure) -> None:
-    session = open_session(mode="manual")
-    session.play("perm")
-    session.sees(ASKS)
-    session.hub.shows("needs_permission")
-
-    answered = session.answer("Escape", ASKS)
-
-    assert_interrupted(session, answered, "esc in a permission", figure)
-
-
 def test_a_question_shows_until_it_is_answered(open_session: OpenSession, figure: Figure) -> None:
     session = open_session()
     session.play("askslow")
@@ -74,15 +82,19 @@ def test_a_question_shows_until_it_is_answered(open_session: OpenSession, figure
     session.hub.shows("idle", label=IDLE)
 
 
-def test_esc_in_a_question_leaves_it_idle(open_session: OpenSession, figure: Figure) -> None:
-    session = open_session()
-    session.play("ask")
-    session.sees(QUESTION)
-    session.hub.shows("awaiting_input")
+@pytest.mark.parametrize("what", DIALOGS)
+def test_esc_in_a_dialog_leaves_it_idle(
+    open_session: OpenSession, figure: Figure, what: str
+) -> None:
+    dialog = DIALOGS[what]
+    session = open_session(mode=dialog.mode)
+    session.play(dialog.script)
+    session.sees(dialog.asks)
+    session.hub.shows(dialog.state)
 
-    answered = session.answer("Escape", CHOOSE)
+    answered = session.answer("Escape", dialog.choose)
 
-    assert_interrupted(session, answered, "esc in a question", figure)
+    assert_interrupted(session, answered, f"esc in a {what}", figure)
 
 
 def test_a_plan_shows_until_it_is_approved(open_session: OpenSession, figure: Figure) -> None:
@@ -95,17 +107,6 @@ def test_a_plan_shows_until_it_is_approved(open_session: OpenSession, figure: Fi
 
     figure("approval: at work after the key", session.hub.works() - answered)
     session.hub.shows("idle", label=IDLE)
-
-
-def test_a_plan_that_is_rejected_leaves_it_idle(open_session: OpenSession, figure: Figure) -> None:
-    session = open_session(mode="plan")
-    session.play("plan")
-    session.sees(PLAN)
-    session.hub.shows("awaiting_approval")
-
-    answered = session.answer("Escape", PLAN)
-
-    assert_interrupted(session, answered, "esc in a plan", figure)
 
 
 def test_esc_while_it_thinks_leaves_it_idle(open_session: OpenSession, figure: Figure) -> None:

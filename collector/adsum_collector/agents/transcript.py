@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Protocol, TypeVar
+
 import msgspec
 
 from adsum_shared.signals import AnySignal
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Private(Protocol):
+    """What of a struct may be kept or told: see `adsum_shared.privacy`."""
+
+    def __call__(self, struct: T, /) -> T: ...
 
 
 class TranscriptFile(msgspec.Struct, frozen=True):

@@ -52,6 +52,11 @@ export function isNew(state) {
   return state.context?.prompted === false;
 }
 
+/** @param {AgentState} state its process has gone, and its children with it */
+export function isOver({ state }) {
+  return state === "session_ended" || state === "suspended";
+}
+
 /** What a human is to do, and where. @param {AgentState} state */
 export function remedyOf(state) {
   if (state.state === "error" || state.state === "stuck") return "Look into its terminal";

@@ -50,12 +50,12 @@ export function sourceWords(source, confidence) {
 /** @type {Record<string, Omit<Problem, "label">>} */
 const KNOWN = {
   "hook missing": {
-    text: "Others tell of this session, its hooks do not. What it does is still seen; a permission it asks for shows a moment later, with an older Claude Code not at all.",
-    commands: ["adsum hooks status", "adsum hooks install"],
+    text: "Others tell of this session, its hooks do not: they are out of Claude Code's settings, or switched off for it. What it does is still seen; a permission it asks for shows a moment later, with an older Claude Code not at all.",
+    commands: ["adsum doctor", "adsum hooks install"],
   },
   "hook doubled": {
     text: "Every hook comes twice: they are installed in two places. Nothing is counted twice here, yet the agent pays for both.",
-    commands: ["adsum hooks status"],
+    commands: ["adsum doctor"],
   },
 };
 

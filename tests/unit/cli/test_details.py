@@ -41,7 +41,7 @@ def test_a_problem_is_explained_with_the_next_step_and_where(problem: str, words
     sick = session("a", witnesses=(WitnessView("hook", NOW, problem),))
     text = " ".join(" ".join(text_of(facts_table(sick, NOW, "●"))).split())
     assert words in text
-    assert "On laptop: adsum hooks status" in text
+    assert "On laptop: adsum doctor" in text
 
 
 def test_children_are_a_tree_with_kind_description_status_and_age() -> None:
@@ -52,6 +52,16 @@ def test_children_are_a_tree_with_kind_description_status_and_age() -> None:
         "├── agent Find the tests: running, for 30s",
         "└── agent general-purpose: completed 1m ago",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("idle", "orphaned, no word for 6m"), ("session_ended", "orphaned, its session ended")],
+)
+def test_of_a_child_given_up_it_is_said_why(state: str, words: str) -> None:
+    lost = ChildView("a1", "agent", "orphaned", NOW - 400_000, NOW - 360_000, "Explore")
+    view = session("a", state=state, children=(lost,))
+    assert text_of(family_tree(view, NOW))[1] == f"└── agent Explore: {words}"
 
 
 def test_what_a_child_waits_for_hangs_under_it() -> None:

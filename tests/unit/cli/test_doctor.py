@@ -99,6 +99,18 @@ def test_a_witness_in_trouble_is_a_warning_with_its_note_and_counts() -> None:
     assert found[3].details == ("malformed: 3",)
 
 
+def test_what_a_witness_could_not_read_is_told_though_it_is_heard() -> None:
+    witnesses = (
+        HostWitness("transcript", "ok", NOW - 4_000, {"no JSON": 3, "too long": 1}),
+        HostWitness("statusline", "silent", 0, {"malformed": 2}),
+    )
+    found = check_witnesses(msgspec.structs.replace(HOST, witnesses=witnesses), NOW)
+    assert [(each.result, each.details) for each in found] == [
+        ("ok", ("no JSON: 3", "too long: 1")),
+        ("ok", ("malformed: 2",)),
+    ]
+
+
 def test_a_collector_that_tells_nothing_of_witnesses_is_left_out() -> None:
     assert [each.result for each in check_witnesses(HOST, NOW)] == ["skip"]
     assert [each.result for each in check_witnesses(None, NOW)] == ["skip"]

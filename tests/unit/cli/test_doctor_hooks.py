@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_hooks_as_installed_are_well(setup: Setup, home: Path) -> None:
 def test_no_hooks_fail_and_looking_leaves_nothing_behind(setup: Setup, home: Path) -> None:
     hooks = found(setup, home)["hooks"]
     assert (hooks.result, hooks.fix) == ("fail", "adsum hooks install")
+    assert not setup.state_dir.exists()
+
+
+def test_looking_at_hooks_of_a_lost_state_directory_mints_no_token(
+    setup: Setup, home: Path
+) -> None:
+    setup.install(dry_run=False)
+    shutil.rmtree(setup.state_dir)
+    hooks = found(setup, home)["hooks"]
+    assert hooks.result == "fail"
+    assert "they carry another token than this collector's" in hooks.what
     assert not setup.state_dir.exists()
 
 

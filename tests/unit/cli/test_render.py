@@ -123,7 +123,22 @@ def test_ages(ms: int, short: str) -> None:
 def test_counts_leave_offline_hosts_out_and_name_them() -> None:
     views = [view(), view(group=Group.AUTONOMOUS), view(reachability="offline")]
     line = counts_line(views, [host("desk", "offline"), host()], NOW).plain
-    assert line == "1 needs you · 1 working · 0 delivered · desk offline, last seen 4m ago"
+    assert line == (
+        "1 needs you · 1 working · 0 delivered · desk offline, last seen 4m ago, 1 needed you then"
+    )
+
+
+def test_the_counts_name_a_living_host_whose_witnesses_are_unwell() -> None:
+    """Hooks taken out while a session works: it may have nothing else to say for minutes."""
+    sick = host(witnesses=(HostWitness("hook", "missing"), HostWitness("registry", "ok")))
+    line = counts_line([view(group=Group.AUTONOMOUS)], [sick], NOW).plain
+    assert line.endswith(" · laptop: hook unwell, see adsum hosts")
+
+
+def test_the_counts_tell_who_needed_somebody_on_a_host_that_is_gone() -> None:
+    away = view(reachability="offline")
+    line = counts_line([away], [host("desk", "offline")], NOW).plain
+    assert line.endswith("desk offline, last seen 4m ago, 1 needed you then")
 
 
 def test_hosts_say_what_is_wrong_with_them() -> None:

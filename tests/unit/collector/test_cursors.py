@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
+
 from adsum_collector.cursors import (
     GONE_MS,
     KEPT_MS,
@@ -49,6 +51,21 @@ def test_a_path_that_is_no_text_has_a_key_that_is() -> None:
 
     assert key_of(path).encode().startswith(PREFIX.encode())
     assert key_of(path).endswith("/s1.jsonl")
+
+
+def test_of_a_file_that_moved_away_and_back_the_furthest_cursor_counts() -> None:
+    old, new = cursor(), msgspec.structs.replace(cursor(), offset=15)
+    kept = state(("/a/s1.jsonl", old), ("/b/s1.jsonl", new))
+
+    assert find_cursor(kept, "/a/s1.jsonl", stamp()) == new
+    assert find_cursor(kept, "/b/s1.jsonl", stamp()) == new
+
+
+def test_a_cursor_beyond_the_files_end_does_not_beat_its_own() -> None:
+    own, beyond = cursor(), msgspec.structs.replace(cursor(), offset=500)
+    kept = state(("/b/s1.jsonl", beyond), ("/a/s1.jsonl", own))
+
+    assert find_cursor(kept, "/a/s1.jsonl", stamp()) == own
 
 
 def test_a_cursor_is_found_by_its_path() -> None:

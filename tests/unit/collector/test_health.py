@@ -122,6 +122,55 @@ def test_settings_that_cannot_be_read_are_trouble_with_the_place(path: Path) -> 
     assert "line 1" in (found.note or "")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            '{"hooks": {"Stop": [{"hooks": [{"type": "command", "args": ' + args + "}]}]}}"
+            for args in ("true", "7", '{"a": 1}', '"x"', "null")
+        ),
+        '{"\\ud800": 1, "\\ud800": 2}',
+        '{"a": ' * 990 + "1" + "}" * 990,
+        "[" * 100_000,
+        '{"statusLine": 7, "hooks": {"Stop": [7, {"hooks": 7}, {"hooks": [7, {"type": "http"}]}]}}',
+        "9" * 10_000,
+    ],
+    ids=[*"tnos-", "surrogate", "deep", "unclosed", "shapes", "digits"],
+)
+def test_no_settings_end_the_collector(path: Path, text: str) -> None:
+    path.write_text(text)
+
+    found = parts(path).health(START + LOOK_MS)
+
+    assert found[0].state in ("missing", "trouble")
+    assert encode_beat(Beat("h", "lab", START, "n", "s", witnesses=found))
+
+
+def test_settings_nested_as_deep_as_can_just_be_read_do_not_end_the_collector(path: Path) -> None:
+    """Parts are read again from further down the stack."""
+    for depth in range(900, 1000):
+        path.write_text('{"a": ' * depth + "1" + "}" * depth)
+        assert Look(path)().state in ("missing", "trouble")
+
+
+def test_a_pipe_in_the_place_of_the_settings_does_not_hold_us_up(path: Path) -> None:
+    os.mkfifo(path)
+
+    found = Look(path)()
+
+    assert (found.state, found.note) == (
+        "trouble",
+        f"{path} cannot be read: {path} is no plain file.",
+    )
+
+
+def test_settings_too_large_to_be_any_are_not_read(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+    assert "larger than 4 MB" in (Look(path)().note or "")
+
+
 def test_a_file_that_has_not_changed_is_not_read_again(
     path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,15 +244,17 @@ def test_causes_are_bounded_and_the_most_frequent_kept() -> None:
 
 def parts(path: Path, **more: Any) -> Witnesses:
     parts: dict[str, Any] = {
-        "receiver": SimpleNamespace(accepted=0, refused=Counter()),
-        "local": SimpleNamespace(accepted=0, refused=Counter()),
+        "receiver": SimpleNamespace(accepted=0, heard_at=0, refused=Counter()),
+        "local": SimpleNamespace(heard_at=0, refused=Counter()),
         "watch": SimpleNamespace(files=0, counts=Counter()),
+        "tailer": SimpleNamespace(read_at=0, faults=Counter()),
+        "statusline": SimpleNamespace(heard_at=0, outcomes=Counter()),
         "hooks": HookFiles([path], PORT, START),
     }
     return Witnesses(**(parts | more))
 
 
-def test_every_witness_of_the_machine_is_named_also_before_it_is_wired(path: Path) -> None:
+def test_every_witness_of_the_machine_is_named_also_before_it_was_heard(path: Path) -> None:
     assert [(each.name, each.state) for each in parts(path).health(START)] == [
         ("hook", "silent"),
         ("shim", "silent"),
@@ -217,32 +268,31 @@ def test_every_witness_of_the_machine_is_named_also_before_it_is_wired(path: Pat
 def test_what_was_heard_is_told_with_its_time_and_what_went_wrong(path: Path) -> None:
     heard = parts(
         path,
-        tailer=SimpleNamespace(files=2, read_at=START - 70, faults=Counter({"no JSON": 3})),
-        statusline=SimpleNamespace(ticks=0, outcomes=Counter()),
+        receiver=SimpleNamespace(accepted=5, heard_at=START - 20, refused=Counter()),
+        local=SimpleNamespace(heard_at=START - 30, refused=Counter()),
+        watch=SimpleNamespace(files=1, counts=Counter({"unreadable": 2})),
+        tailer=SimpleNamespace(read_at=START - 70, faults=Counter({"no JSON": 3})),
+        statusline=SimpleNamespace(heard_at=START - 40, outcomes=Counter({"failed": 1})),
     )
-    heard.health(START)
-    heard.receiver.accepted = 5
-    heard.watch.files = 1
-    heard.watch.counts["unreadable"] = 2
-    heard.statusline = SimpleNamespace(ticks=4, outcomes=Counter({"failed": 1}))
-    heard.health(START + 2_000)
 
-    found = {each.name: each for each in heard.health(START + 4_000)}
+    found = {each.name: each for each in heard.health(START)}
 
-    assert (found["hook"].state, found["hook"].heard_at) == ("ok", START + 2_000)
+    assert (found["hook"].state, found["hook"].heard_at) == ("ok", START - 20)
+    assert (found["shim"].state, found["shim"].heard_at) == ("ok", START - 30)
     assert found["transcript"].heard_at == START - 70
     assert found["transcript"].counts == {"no JSON": 3}
     assert (found["registry"].state, found["registry"].counts) == ("ok", {"unreadable": 2})
     assert (found["statusline"].state, found["statusline"].counts) == ("ok", {"failed": 1})
+    assert found["statusline"].heard_at == START - 40
 
 
 def test_the_heartbeat_stays_small(path: Path) -> None:
     faults = Counter({f"cause {n}": 10**6 for n in range(50)})
     worst = parts(
         path,
-        tailer=SimpleNamespace(files=2, read_at=START, faults=faults),
-        statusline=SimpleNamespace(ticks=4, outcomes=faults),
-        local=SimpleNamespace(accepted=1, refused=faults),
+        tailer=SimpleNamespace(read_at=START, faults=faults),
+        statusline=SimpleNamespace(heard_at=START, outcomes=faults),
+        local=SimpleNamespace(heard_at=START, refused=faults),
         watch=SimpleNamespace(files=1, counts=faults),
     )
 

@@ -399,6 +399,11 @@ def test_surroundings_are_told_once_and_again_when_they_change() -> None:
     assert (second.branch, second.cwd) == ("fix", None)
 
 
+def test_a_directory_that_is_no_repository_has_no_branch() -> None:
+    (told,) = meta(user("a", cwd="/tmp/x", gitBranch="HEAD"))
+    assert told.branch is None
+
+
 def test_a_model_that_the_cli_made_up_is_no_model() -> None:
     message = {"role": "assistant", "model": "<synthetic>", "content": []}
     assert meta(line("assistant", message=message)) == []
@@ -417,7 +422,7 @@ def test_a_title_somebody_gave_beats_one_the_model_gave() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"{", b"[1]", b"null", b"\x00" * 40, b'{"type": "user"', b"[" * 5000, b"\xff\xfe"]
+    "raw", [b"{", b"[1]", b"null", b"\x00" * 40, b'{"type": "user"', b"[" * 5000]
 )
 def test_a_line_that_is_no_json_is_counted_and_the_next_one_read(raw: bytes) -> None:
     found = read(raw, user("go on"))
@@ -426,8 +431,11 @@ def test_a_line_that_is_no_json_is_counted_and_the_next_one_read(raw: bytes) -> 
 
 
 def test_broken_utf8_costs_only_the_broken_letter() -> None:
-    (prompt,) = said(user("caf\u00e9").replace(b"\\u00e9", b"\xe9"))
+    found = read(user("caf\u00e9").replace(b"\\u00e9", b"\xe9"), b"\xff\xfe")
+    (prompt,) = found.signals
+    assert isinstance(prompt, s.PromptSubmitted)
     assert prompt.text == "caf\ufffd"
+    assert found.faults == {"not UTF-8": 2, "no JSON": 1}
 
 
 def test_another_sessions_line_is_counted_and_moves_nobody() -> None:

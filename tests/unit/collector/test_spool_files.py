@@ -68,6 +68,19 @@ def fill(files: SpoolFiles, count: int, size: int = 1000) -> None:
         put(files, b"%06d" % at + b"." * (size - 6))
 
 
+def test_a_state_that_does_not_change_is_not_built_anew(tmp_path: Path, clock: Clock) -> None:
+    files = SpoolFiles(tmp_path, SMALL, clock)
+    files.commit([Append([b"a"], state={"k": b"1"})])
+    before = files.state
+    files.commit([Append([b"b"])])
+    files.commit([Append([b"c"], state={"k": b"1", "gone": None})])
+    assert files.state is before
+
+    files.commit([Append([], state={"k": None, "n": b"2"})])
+    assert (files.state, before) == ({"n": b"2"}, {"k": b"1"})
+    files.close()
+
+
 def test_numbers_go_on_after_a_restart(tmp_path: Path, clock: Clock) -> None:
     first = SpoolFiles(tmp_path, SMALL, clock)
     assert put(first, b"a", b"b") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import adsum_collector.tailer as tailer_module
+import adsum_collector.transcript_reader as reader_module
 from adsum_collector.cursors import decode_cursor, key_of
 from adsum_collector.file_events import Inotify
 from adsum_shared.signals import Alive
@@ -68,13 +70,28 @@ async def test_a_hook_makes_its_transcript_be_read(rig: Rig, deaf: None, no_roun
     assert rig.tailer.faults["unwatched"] > 0
 
 
+async def test_a_directory_that_tells_nothing_is_one_fault_however_often_it_is_walked(
+    rig: Rig, deaf: None, quick_rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailer_module, "WALK_S", 0.0)
+    monkeypatch.setattr(tailer_module, "WALK_SHARE", 0)
+    rig.start()
+    await rig.walked()
+    for number in range(3):
+        append(rig.main(f"s{number}"), line(number))
+        await wait_until(lambda: len(rig.notes()) > number)  # noqa: B023 - asked before it changes
+
+    assert rig.tailer.faults["unwatched"] == 2, "the root and the project"
+
+
 async def test_a_line_that_comes_after_its_hook_is_read_soon(
     rig: Rig, deaf: None, no_rounds: None
 ) -> None:
     rig.start()
     await rig.walked()
     rig.hook(path=rig.main())
-    await asyncio.sleep(0.15)
+    first = rig.tailer._looks["s1"]
+    await wait_until(lambda: rig.tailer._looks["s1"] is not first)
 
     append(rig.main(), line("one"))
 
@@ -121,6 +138,16 @@ async def test_a_hook_that_names_a_file_elsewhere_opens_nothing(rig: Rig, tmp_pa
     assert rig.tailer.faults["outside"] == 2
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 5000, "y/" * 3000])
+async def test_a_hook_that_names_what_can_be_no_file_ends_nothing(rig: Rig, name: str) -> None:
+    rig.start()
+    rig.hook(path=Path(f"{rig.projects}/p/{name}.jsonl"))
+    append(rig.main(), line("one"))
+
+    await wait_until(rig.notes)
+    assert rig.tailer.faults["outside"] == ("\0" in name)
+
+
 async def test_a_path_through_a_link_is_the_same_file(rig: Rig, tmp_path: Path) -> None:
     linked = tmp_path / "link"
     linked.symlink_to(rig.projects.parent)
@@ -143,6 +170,18 @@ async def test_a_directory_that_comes_later_is_read(rig: Rig, quick_rounds: None
     append(rig.main(), line("one"))
 
     await wait_until(rig.notes)
+
+
+async def test_a_directory_that_has_come_is_not_looked_at_whole_at_every_round(
+    rig: Rig, quick_rounds: None
+) -> None:
+    """The next walk, which would tell as well, is half a minute away."""
+    rig.projects.rmdir()
+    rig.start()
+    await wait_until(lambda: rig.tailer._absent)
+    rig.projects.mkdir()
+
+    await wait_until(lambda: not rig.tailer._absent)
 
 
 async def test_a_hook_does_not_end_the_wait_for_a_directory(rig: Rig, quick_rounds: None) -> None:
@@ -376,7 +415,29 @@ if os.getuid() != 0:  # nothing is forbidden to root
         await wait_until(rig.notes)
 
 
-async def test_what_cannot_be_read_is_counted_and_tried_again(rig: Rig, quick_rounds: None) -> None:
+async def test_the_same_failure_is_counted_once_however_often_it_is_tried(
+    rig: Rig, quick_rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def refuse(path: str, *_args: object, **_more: object) -> None:
+        tried.append(path)
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(reader_module, "read_chunk", refuse)
+        rig.start()
+        append(rig.main(), line("one"))
+        rig.hook(path=rig.main())
+        await wait_until(lambda: len(tried) > 3)
+        assert rig.tailer.faults["unreadable"] == 1
+        append(rig.main(), line("two"))
+        await wait_until(lambda: rig.tailer.faults["unreadable"] == 2)
+
+    await wait_until(lambda: rig.notes() == ["one", "two"])
+
+
+async def test_what_cannot_be_read_is_tried_again(rig: Rig, quick_rounds: None) -> None:
     rig.start()
     await rig.walked()
     rig.main().mkdir(parents=True)

@@ -31,7 +31,7 @@ async def test_nothing_is_read_before_it_is_known_who_lives(rig: Rig) -> None:
     age(rig.main(), 600)
     running = asyncio.create_task(rig.tailer.run())
     rig.hook(path=rig.main())
-    await asyncio.sleep(0.05)
+    await wait_until(lambda: not rig.tailer._looks)  # all that the hook leads to
     assert rig.intake.taken == []
 
     rig.settled.set()

@@ -127,7 +127,7 @@ def test_the_same_again_is_kept_every_ten_seconds_and_without_what_is_known(tick
     assert kinds(ticks, 300) == kinds(ticks, 9_999) == []
     assert kinds(ticks, 10_000) == ["Alive"]
     assert kinds(ticks, 10_300) == []
-    assert ticks.ticks == 5
+    assert ticks.heard_at == 10_300
 
 
 def test_what_has_changed_is_kept_at_once(ticks: Ticks) -> None:

@@ -198,6 +198,22 @@ def test_a_witness_that_adds_nothing_leaves_the_entries_as_they_are() -> None:
     assert story.told().activity is held
 
 
+def test_a_call_that_a_human_stopped_did_not_fail() -> None:
+    story = working().start(1).finish(2, ok=False, denied=True, error="The user doesn't want")
+    story.start(3, "t2").finish(4, "t2", ok=False, is_interrupt=True, error="Exit code 137")
+
+    ends = [text for kind, text in told(story) if kind == "tool.finished"]
+    assert ends == ["Bash: refused", "Bash: interrupted"]
+
+
+def test_a_text_that_is_cut_says_so() -> None:
+    long = "word " * 60
+    story = Story().prompt(1, text=long).prompt(1.1, text=long, source="transcript")
+
+    [(_, text)] = told(story)
+    assert (len(text), text[-1]) == (100, "…")
+
+
 def test_the_activity_survives_the_snapshot() -> None:
     facts = working().start(1, agent_id="a1").stop(3).told()
 

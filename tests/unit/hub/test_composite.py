@@ -59,6 +59,15 @@ def test_a_failure_beside_a_shell_calls_for_a_human() -> None:
     assert story.status(6.1, "shell").state(7) == "error"
 
 
+def test_a_report_stamped_just_before_the_end_it_tells_of_has_told_the_parent() -> None:
+    """It joined the running turn: the two lines bear stamps of 1 ms apart, in the wrong order."""
+    story = working().tell(s.ChildStarted, 1, child_id="b1", child_kind="shell")
+    story.tell(s.ChildFinished, 4.159, child_id="b1", notified=True, source="transcript")
+    story.tell(s.ChildFinished, 4.160, child_id="b1", source="transcript")
+
+    assert story.stop(5, source="transcript").state(6) == "idle"
+
+
 def test_a_shell_only_the_registry_knows_does_not_flicker_at_the_next_prompt() -> None:
     """After /clear its start belongs to the old session. Its `busy` comes before the prompt's hook."""
     story = working().stop(1).status(1.1, "shell").status(5, "busy")

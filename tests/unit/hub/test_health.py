@@ -52,6 +52,16 @@ def test_hooks_are_missing_once_a_typed_prompts_own_has_not_come_in_time() -> No
     assert problem(story, 10 + PATIENCE) == "missing"
 
 
+def test_no_hook_is_missed_of_what_happened_before_anybody_looked() -> None:
+    """A collector that starts reads up what its sessions did, and their registry entries."""
+    late = T0 + 60_000
+    story = typed(Story(), 10, seen=late).stop(12, source="transcript", seen=late)
+    story.status(12, "busy", seen=late)
+
+    assert problem(story, 120) is None
+    assert problem(typed(story, 130, "p2"), 140) == "missing"
+
+
 def test_hooks_that_were_never_heard_are_named_all_the_same() -> None:
     story = typed(Story(), 10)
 

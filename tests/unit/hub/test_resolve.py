@@ -379,7 +379,7 @@ def test_a_child_missing_from_a_later_stops_list_is_over() -> None:
     story.stop(6, "p2", background=[])
 
     assert story.state(7) == "idle"
-    assert [child.status for child in children(story.told())] == ["completed"]
+    assert story.children(7) == {"a1": "completed"}
 
 
 def test_a_silent_subagent_is_given_up_after_five_minutes() -> None:
@@ -394,7 +394,7 @@ def test_what_runs_in_the_background_may_be_silent_for_hours(kind: str) -> None:
     story = working().stop(2, background=[s.BackgroundTask("x", kind, description="dev server")])
 
     assert story.state(36_000) == "waiting_for_agent"
-    assert [child.kind for child in children(story.told())] == [kind]
+    assert [child.kind for child in children(story.told(), T0)] == [kind]
 
 
 def test_a_task_completed_in_mid_turn_delivers_nothing_yet() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from adsum_hub.resolve import children
 from adsum_shared import signals as s
 from tests.story import Story, working
 
@@ -93,14 +92,14 @@ def test_notification_hooks_drive_no_state() -> None:
 def test_a_stop_does_not_end_children() -> None:
     story = working().tell(s.ChildStarted, 1, child_id="a1").stop(2)
 
-    assert [child.status for child in children(story.told())] == ["running"]
+    assert story.children(3) == {"a1": "running"}
 
 
 def test_a_finished_agent_sent_on_its_way_again_runs() -> None:
     story = working().tell(s.ChildStarted, 1, child_id="a1").tell(s.ChildFinished, 5, child_id="a1")
     story.start(20, "t5", agent_id="a1")
 
-    assert [child.status for child in children(story.told())] == ["running"]
+    assert story.children(21) == {"a1": "running"}
 
 
 def test_prompts_without_stops_do_not_add_up() -> None:

@@ -15,6 +15,7 @@ from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import (
+    ChildStarted,
     ProcessGone,
     PromptSubmitted,
     RequestOpened,
@@ -149,6 +150,24 @@ def test_a_deadline_fires_by_itself():
         told |= {view.state.state for view in fleet.told().values()}
 
     assert "stuck" in told
+
+
+def test_clients_are_told_that_a_silent_child_was_given_up():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.happen(fleet.prompt(), ChildStarted(session_id="s", at=at, seen=at, child_id="a1"))
+    began = fleet.now
+    (view,) = fleet.told().values()
+    assert [child.status for child in view.children] == ["running"]
+
+    told: list[tuple[int, str, int | None]] = []
+    for _ in range(32):
+        fleet.later(10_000)
+        for view in fleet.told().values():
+            told += [(fleet.now - began, c.status, c.finished_at) for c in view.children]
+
+    orphaned = [each for each in told if each[1] == "orphaned"]
+    assert orphaned[0] == (300_000, "orphaned", began)
 
 
 def test_a_deadline_that_changed_nothing_does_not_spin():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_hub.resolve import children
 from adsum_shared import signals as s
 from adsum_shared.state import Group
 from tests.story import Story, working
@@ -192,7 +191,7 @@ def test_killing_all_subagents_ends_each_though_none_is_named() -> None:
     story.tell(s.ChildFinished, 5, source="transcript", child_id=s.ALL_CHILDREN, status="killed")
 
     assert story.state(5.1) == "idle"
-    assert [child.status for child in children(story.told())] == ["killed", "killed"]
+    assert story.children(5.1) == {"a1": "killed", "a2": "killed"}
 
 
 def test_killing_all_subagents_leaves_the_shells_alone() -> None:
@@ -207,7 +206,7 @@ def test_a_subagents_own_transcript_ends_it() -> None:
     story.tell(s.TurnEnded, 9, source="transcript", agent_id="a1")
 
     assert story.state(14.1) == "idle"
-    assert [child.status for child in children(story.told())] == ["completed"]
+    assert story.children(14.1) == {"a1": "completed"}
 
 
 def test_an_interruption_in_a_subagents_own_transcript_ends_it() -> None:
@@ -215,7 +214,7 @@ def test_an_interruption_in_a_subagents_own_transcript_ends_it() -> None:
     story.tell(s.TurnInterrupted, 9, source="transcript", agent_id="a1")
 
     assert story.state(15) == "idle"
-    assert [child.status for child in children(story.told())] == ["interrupted"]
+    assert story.children(15) == {"a1": "interrupted"}
 
 
 def test_a_subagent_whose_transcript_grows_is_not_given_up() -> None:
@@ -380,7 +379,7 @@ def test_hooks_delivered_twice_make_one_call_one_request_and_one_child() -> None
         story.prompt(0 + late, text="go on").start(1 + late).ask(1.1 + late)
         story.tell(s.ChildStarted, 2 + late, child_id="a1")
     assert story.asked(3) == ["permission"]
-    assert len(children(story.told())) == 1
+    assert len(story.children(3)) == 1
 
     for late in (0.0, 0.012):
         story.finish(4 + late)

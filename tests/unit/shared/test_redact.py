@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from adsum_shared.redact import private_as, redact_text
+from adsum_shared.privacy import private_as
+from adsum_shared.redact import redact_text
 from adsum_shared.signals import (
     Alive,
     BackgroundTask,

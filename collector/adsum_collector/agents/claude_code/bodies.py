@@ -9,6 +9,10 @@ import msgspec
 
 T = TypeVar("T")
 
+#: Of a text that is kept as it comes, and of a name: a tool's, a kind's, an id.
+TEXT_MAX = 4096
+NAME_MAX = 256
+
 _fields: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -33,6 +37,13 @@ class HookBody(msgspec.Struct, frozen=True):
         return None if raw is None else lenient(raw, kind)
 
     def text(self, name: str) -> str | None:
+        return (self.whole(name) or "")[:TEXT_MAX] or None
+
+    def name(self, name: str) -> str | None:
+        return (self.whole(name) or "")[:NAME_MAX] or None
+
+    def whole(self, name: str) -> str | None:
+        """However long: for who cuts it."""
         return self.get(name, str) or None
 
     def raw(self, name: str) -> bytes:
@@ -75,6 +86,6 @@ def _required(fields: dict[str, msgspec.Raw], name: str) -> str:
     if name not in fields:
         raise HookError(f"`{name}` is missing")
     value = lenient(fields[name], str)
-    if not value:
-        raise HookError(f"`{name}` must be a non-empty string")
+    if not value or len(value) > NAME_MAX:
+        raise HookError(f"`{name}` must be a non-empty string of at most {NAME_MAX} characters")
     return value

@@ -39,8 +39,8 @@ def signals_from_hook(body: HookBody | bytes, seen: int) -> list[KnownSignal]:
         at=seen,
         seen=seen,
         source="hook",
-        agent_id=body.text("agent_id"),
-        prompt_id=body.text("prompt_id"),
+        agent_id=body.name("agent_id"),
+        prompt_id=body.name("prompt_id"),
     )
     found = EVENTS.get(body.event, alive)(body, common)
     if body.event in TELLING and common["agent_id"] is None:
@@ -54,7 +54,7 @@ def alive(body: HookBody, common: Common) -> list[KnownSignal]:
 
 def notification(body: HookBody, common: Common) -> list[KnownSignal]:
     """Never a state: `permission_prompt` comes six seconds late, `idle_prompt` sixty."""
-    return [s.Alive(**common, event=body.event, note=body.text("notification_type"))]
+    return [s.Alive(**common, event=body.event, note=body.name("notification_type"))]
 
 
 def meta(body: HookBody, common: Common) -> list[KnownSignal]:
@@ -64,31 +64,31 @@ def meta(body: HookBody, common: Common) -> list[KnownSignal]:
         title=one_line(body.text("session_title"), TITLE_MAX),
         cwd=cwd,
         project=project_of(cwd),
-        model=body.text("model") if body.event == "SessionStart" else None,
-        mode=body.text("permission_mode"),
+        model=body.name("model") if body.event == "SessionStart" else None,
+        mode=body.name("permission_mode"),
         transcript=body.text("transcript_path"),
     )
     return [found] if found != s.MetaChanged(**common) else []
 
 
 def session_start(body: HookBody, common: Common) -> list[KnownSignal]:
-    return [s.SessionStarted(**common, reason=body.text("source") or "startup")]
+    return [s.SessionStarted(**common, reason=body.name("source") or "startup")]
 
 
 def session_end(body: HookBody, common: Common) -> list[KnownSignal]:
-    return [s.SessionEnded(**common, reason=body.text("reason") or "other")]
+    return [s.SessionEnded(**common, reason=body.name("reason") or "other")]
 
 
 def stop(body: HookBody, common: Common) -> list[KnownSignal]:
-    said = body.text("last_assistant_message")
+    said = body.whole("last_assistant_message")
     return [
         s.TurnEnded(**common, last_message=ends_of(said), background=background_of(body)),
     ]
 
 
 def stop_failure(body: HookBody, common: Common) -> list[KnownSignal]:
-    message = body.text("last_assistant_message") or body.text("error_details")
-    error = body.text("error") or "unknown"
+    message = body.whole("last_assistant_message") or body.whole("error_details")
+    error = body.name("error") or "unknown"
     return [s.TurnFailed(**common, error=error, message=ends_of(message))]
 
 
@@ -116,7 +116,7 @@ def subagent_start(body: HookBody, common: Common) -> list[KnownSignal]:
     child_id = common["agent_id"]
     if child_id is None:
         return alive(body, common)
-    kind = body.text("agent_type")
+    kind = body.name("agent_type")
     return [s.ChildStarted(**about_child(common), child_id=child_id, type=kind)]
 
 
@@ -126,7 +126,7 @@ def subagent_stop(body: HookBody, common: Common) -> list[KnownSignal]:
     Its list of background tasks still names itself as running, so it is not read.
     """
     child_id = common["agent_id"]
-    if child_id is None or not body.text("agent_type"):
+    if child_id is None or not body.name("agent_type"):
         return [s.Alive(**about_child(common), event=body.event)]
     return [s.ChildFinished(**about_child(common), child_id=child_id)]
 
@@ -146,16 +146,16 @@ def task_completed(body: HookBody, common: Common) -> list[KnownSignal]:
 
 
 def pre_compact(body: HookBody, common: Common) -> list[KnownSignal]:
-    return [s.CompactionStarted(**common, trigger=body.text("trigger"))]
+    return [s.CompactionStarted(**common, trigger=body.name("trigger"))]
 
 
 def post_compact(body: HookBody, common: Common) -> list[KnownSignal]:
-    return [s.CompactionFinished(**common, trigger=body.text("trigger"))]
+    return [s.CompactionFinished(**common, trigger=body.name("trigger"))]
 
 
 def elicitation(body: HookBody, common: Common) -> list[KnownSignal]:
     """An MCP server asks. Not every answer repeats the elicitation's id, the server's name does."""
-    server = body.text("mcp_server_name") or "mcp"
+    server = body.name("mcp_server_name") or "mcp"
     message = body.text("message")
     return [
         s.RequestOpened(
@@ -170,8 +170,8 @@ def elicitation(body: HookBody, common: Common) -> list[KnownSignal]:
 
 
 def elicitation_result(body: HookBody, common: Common) -> list[KnownSignal]:
-    server = body.text("mcp_server_name") or "mcp"
-    outcome = body.text("action")
+    server = body.name("mcp_server_name") or "mcp"
+    outcome = body.name("action")
     return [s.RequestClosed(**common, request_id=f"elicitation:{server}", outcome=outcome)]
 
 
@@ -183,7 +183,7 @@ def cwd_changed(body: HookBody, common: Common) -> list[KnownSignal]:
 
 
 def post_model_switch(body: HookBody, common: Common) -> list[KnownSignal]:
-    model = body.text("to_model")
+    model = body.name("to_model")
     return [s.MetaChanged(**common, model=model)] if model else alive(body, common)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import lenient
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, lenient
+from adsum_collector.agents.transcript import Private
 
 T = TypeVar("T")
 
 #: Calls whose results are awaited; a turn of more parallel calls was never seen.
 CALLS_MAX = 32
+#: Of what is carried, in characters; and of the blocks that one line holds.
+CONTEXT_MAX = 64 << 10
+BLOCKS_MAX = 256
 
 
 class Call(msgspec.Struct, omit_defaults=True):
@@ -26,8 +32,8 @@ class Call(msgspec.Struct, omit_defaults=True):
 class Context(msgspec.Struct, omit_defaults=True):
     """What the lines so far leave to those that follow, in one file.
 
-    at: the latest timestamp, ms. told: the surroundings that were told last. begun: of a
-    subagent's file, that it has begun.
+    at: the latest timestamp, ms. told: digests of the surroundings that were told last. begun: of
+    a subagent's file, that it has begun.
     """
 
     at: int = 0
@@ -46,8 +52,23 @@ class Context(msgspec.Struct, omit_defaults=True):
         except msgspec.DecodeError:
             return cls()
 
-    def encoded(self) -> str:
-        return msgspec.json.encode(self).decode()
+    def encoded(self, private: Private) -> str:
+        """private: it is kept on disk, so nothing is in it that no signal may say."""
+        calls = {name: private(call) for name, call in self.calls.items()}
+        text = msgspec.json.encode(msgspec.structs.replace(self, calls=calls)).decode()
+        if len(text) <= CONTEXT_MAX:
+            return text
+        return msgspec.json.encode(msgspec.structs.replace(self, calls={}, told={})).decode()
+
+    def news(self, values: Mapping[str, str | None]) -> dict[str, str]:
+        """Those that are not what was told last; from now on they are."""
+        news: dict[str, str] = {}
+        for name, value in values.items():
+            mark = _digest(value) if value else None
+            if value and mark and self.told.get(name) != mark:
+                self.told[name] = mark
+                news[name] = value
+        return news
 
     def remember(self, tool_use_id: str, call: Call) -> None:
         self.calls[tool_use_id] = call
@@ -60,7 +81,7 @@ class Line:
 
     def __init__(self, fields: dict[str, msgspec.Raw]) -> None:
         self._fields = fields
-        self.type = self.text("type") or ""
+        self.type = self.name("type") or ""
         self.session_id = self.text("sessionId")
 
     def get(self, name: str, kind: type[T]) -> T | None:
@@ -68,7 +89,10 @@ class Line:
         return None if raw is None else lenient(raw, kind)
 
     def text(self, name: str) -> str | None:
-        return self.get(name, str) or None
+        return (self.get(name, str) or "")[:TEXT_MAX] or None
+
+    def name(self, name: str) -> str | None:
+        return (self.get(name, str) or "")[:NAME_MAX] or None
 
     def flag(self, name: str) -> bool:
         return self.get(name, bool) is True
@@ -80,10 +104,14 @@ class Line:
         if isinstance(content, str):
             return [{"type": "text", "text": content}]
         return (
-            [each for each in content if isinstance(each, dict)]
+            [each for each in content[:BLOCKS_MAX] if isinstance(each, dict)]
             if isinstance(content, list)
             else []
         )
 
     def message(self, name: str) -> Any:
         return (self.get("message", dict[str, Any]) or {}).get(name)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from adsum_collector.agents.claude_code.bodies import NAME_MAX
 from adsum_collector.agents.claude_code.line import Context, Line
 from adsum_collector.agents.claude_code.tool_hooks import Common
 from adsum_collector.agents.claude_code.tools import one_line, project_of
@@ -11,6 +12,8 @@ from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
 TITLE_MAX = 120
+#: What a directory that is no repository has for a branch, and a detached one.
+NO_BRANCH = "HEAD"
 #: The model of messages that the CLI itself made up.
 SYNTHETIC = "<synthetic>"
 
@@ -29,7 +32,7 @@ def _titled(title: str | None, known: Context, common: Common) -> list[KnownSign
 
 
 def permission_mode(line: Line, known: Context, common: Common) -> list[KnownSignal]:
-    return _changed({"mode": line.text("permissionMode")}, known, common)
+    return _changed({"mode": line.name("permissionMode")}, known, common)
 
 
 def continued_in(_line: Line, _known: Context, common: Common) -> list[KnownSignal]:
@@ -55,18 +58,15 @@ def surroundings(line: Line, known: Context, common: Common) -> list[KnownSignal
     here = {
         "cwd": cwd,
         "project": project_of(cwd),
-        "branch": line.text("gitBranch"),
-        "version": line.text("version"),
-        "model": model if isinstance(model, str) and model != SYNTHETIC else None,
+        "branch": branch if (branch := line.text("gitBranch")) != NO_BRANCH else None,
+        "version": line.name("version"),
+        "model": model[:NAME_MAX] if isinstance(model, str) and model != SYNTHETIC else None,
     }
     return _changed(here, known, common)
 
 
 def _changed(values: dict[str, str | None], known: Context, common: Common) -> list[KnownSignal]:
-    news = {
-        name: value for name, value in values.items() if value and known.told.get(name) != value
-    }
+    news = known.news(values)
     if not news:
         return []
-    known.told.update(news)
     return [msgspec.structs.replace(s.MetaChanged(**common), **news)]

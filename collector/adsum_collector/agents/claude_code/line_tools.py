@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from adsum_collector.agents.claude_code import tools
+from adsum_collector.agents.claude_code.bodies import NAME_MAX
 from adsum_collector.agents.claude_code.hooks import about_child
 from adsum_collector.agents.claude_code.line import Call, Context, Line
 from adsum_collector.agents.claude_code.tool_hooks import ERROR_MAX, Common
@@ -18,8 +19,8 @@ STOPPERS = frozenset({"TaskStop", "KillShell", "KillBash"})
 
 
 def call(block: dict[str, Any], known: Context, common: Common) -> list[KnownSignal]:
-    tool_use_id, tool = block.get("id"), block.get("name")
-    if not isinstance(tool_use_id, str) or not isinstance(tool, str):
+    tool_use_id, tool = _name(block.get("id")), _name(block.get("name"))
+    if tool_use_id is None or tool is None:
         return []
     given = block.get("input")
     value = given if isinstance(given, dict) else {}
@@ -30,8 +31,8 @@ def call(block: dict[str, Any], known: Context, common: Common) -> list[KnownSig
         Call(
             tool,
             summary=tools.one_line(value.get("description")) or summary,
-            type=_text(value.get("subagent_type")),
-            target=_text(target),
+            type=_name(value.get("subagent_type")),
+            target=_name(target),
         ),
     )
     started = s.ToolStarted(
@@ -58,8 +59,8 @@ def call(block: dict[str, Any], known: Context, common: Common) -> list[KnownSig
 
 
 def result(block: dict[str, Any], line: Line, known: Context, common: Common) -> list[KnownSignal]:
-    tool_use_id = block.get("tool_use_id")
-    if not isinstance(tool_use_id, str):
+    tool_use_id = _name(block.get("tool_use_id"))
+    if tool_use_id is None:
         return []
     made = known.calls.pop(tool_use_id, None) or Call("tool")
     told = line.get("toolUseResult", dict[str, Any]) or {}
@@ -87,14 +88,14 @@ def result(block: dict[str, Any], line: Line, known: Context, common: Common) ->
 
 def _child(made: Call, told: dict[str, Any]) -> tuple[str | None, ChildKind | None]:
     """(the child's id, its kind if it works on in the background)."""
-    agent_id = _text(told.get("agentId"))
+    agent_id = _name(told.get("agentId"))
     if agent_id is not None:
         return agent_id, "agent" if told.get("status") == "async_launched" else None
-    shell = _text(told.get("backgroundTaskId"))
+    shell = _name(told.get("backgroundTaskId"))
     if shell is not None:
         return shell, LAUNCHED.get(made.tool, "shell")
     if made.tool in LAUNCHED:
-        task = _text(told.get("taskId")) or _text(told.get("task_id"))
+        task = _name(told.get("taskId")) or _name(told.get("task_id"))
         return task, LAUNCHED[made.tool] if task else None
     return None, None
 
@@ -126,12 +127,12 @@ def _tasks(told: dict[str, Any], common: Common) -> list[KnownSignal]:
     task = told.get("task")
     if isinstance(task, dict) and isinstance(task.get("id"), str | int):
         subject = tools.one_line(task.get("subject"))
-        return [s.TaskCreated(**common, task_id=str(task["id"]), subject=subject)]
+        return [s.TaskCreated(**common, task_id=str(task["id"])[:NAME_MAX], subject=subject)]
     change = told.get("statusChange")
     if isinstance(change, dict) and change.get("to") == "completed":
         task_id = told.get("taskId")
         if isinstance(task_id, str | int):
-            return [s.TaskCompleted(**common, task_id=str(task_id))]
+            return [s.TaskCompleted(**common, task_id=str(task_id)[:NAME_MAX])]
     return []
 
 
@@ -143,5 +144,5 @@ def _words(content: object) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _name(value: object) -> str | None:
+    return value[:NAME_MAX] if isinstance(value, str) and value else None

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from adsum_collector.agents.claude_code import line_tools
-from adsum_collector.agents.claude_code.bodies import lenient
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, lenient
 from adsum_collector.agents.claude_code.hooks import about_child
 from adsum_collector.agents.claude_code.line import Context, Line
+from adsum_collector.agents.claude_code.line_tools import INTERRUPTED
 from adsum_collector.agents.claude_code.prompts import (
     NO_PROMPTS,
     PROMPT_MAX,
@@ -22,7 +23,6 @@ from adsum_collector.agents.claude_code.tools import one_line, shorten
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
-INTERRUPTED = "[Request interrupted by user"
 #: A Stop hook that sends the agent back to work.
 SENT_BACK = "Stop hook feedback:"
 #: What is left of a prompt that another hook refused: its own hook fired, its turn never begins. The
@@ -33,6 +33,8 @@ STOPPED = frozenset({"stopped", "killed"})
 #: How an answer ends a turn. `tool_use` and `pause_turn` do not; after `max_tokens` the CLI itself
 #: asks for the rest. Most lines of a streamed answer bear none.
 ENDS = ("end_turn", "stop_sequence", "refusal")
+RETRIES_MAX = 1000
+RETRY_MS_MAX = 24 * 3600 * 1000
 
 
 def user(line: Line, known: Context, common: Common) -> list[KnownSignal]:
@@ -100,7 +102,7 @@ def child_begins(
 
 def assistant(line: Line, known: Context, common: Common) -> list[KnownSignal]:
     if line.flag("isApiErrorMessage"):
-        error = line.text("error") or "unknown"
+        error = line.name("error") or "unknown"
         return [s.TurnFailed(**common, error=error, message=ends_of(_said(line)))]
     found: list[KnownSignal] = []
     for block in line.blocks():
@@ -125,9 +127,9 @@ def system(line: Line, _known: Context, common: Common) -> list[KnownSignal]:
         case "api_error":
             retry = s.RetryScheduled(
                 **common,
-                attempt=line.get("retryAttempt", int) or 1,
-                max=line.get("maxRetries", int),
-                in_ms=int(line.get("retryInMs", float) or 0) or None,
+                attempt=_clamped(line.get("retryAttempt", int), RETRIES_MAX) or 1,
+                max=_clamped(line.get("maxRetries", int), RETRIES_MAX),
+                in_ms=_clamped(line.get("retryInMs", float), RETRY_MS_MAX) or None,
             )
             return [retry]
         case "compact_boundary":
@@ -135,7 +137,7 @@ def system(line: Line, _known: Context, common: Common) -> list[KnownSignal]:
             trigger = about.get("trigger")
             return [
                 s.CompactionFinished(
-                    **common, trigger=trigger if isinstance(trigger, str) else None
+                    **common, trigger=trigger[:NAME_MAX] if isinstance(trigger, str) else None
                 )
             ]
         case "informational" if (line.text("content") or "").startswith(BLOCKED):
@@ -147,6 +149,10 @@ def system(line: Line, _known: Context, common: Common) -> list[KnownSignal]:
             ]
         case _:
             return []
+
+
+def _clamped(number: float | None, most: int) -> int | None:
+    return None if number is None else int(min(max(number, 0), most))
 
 
 def children_told(text: str, common: Common) -> list[KnownSignal]:

@@ -17,7 +17,7 @@ from adsum_collector.agents.claude_code import line_meta, line_turns
 from adsum_collector.agents.claude_code.bodies import decode_fields
 from adsum_collector.agents.claude_code.line import Context, Line
 from adsum_collector.agents.claude_code.tool_hooks import Common
-from adsum_collector.agents.transcript import Lines, TranscriptFile
+from adsum_collector.agents.transcript import Lines, Private, TranscriptFile
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
@@ -26,6 +26,10 @@ HEAVY = b'{"type":"api-request'
 #: Subagents that do the CLI's own chores: a summary, a side question. No children of the session.
 CHORES = ("acompact-", "aside_question-")
 
+#: 2020; the agent is younger.
+EARLIEST_MS = 1_577_836_800_000
+
+_SESSION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _AGENT_FILE = re.compile(r"agent-([A-Za-z0-9_-]+)\.jsonl")
 
 Step = Callable[[Line, Context, Common], list[KnownSignal]]
@@ -42,15 +46,24 @@ def transcript_file(path: str) -> TranscriptFile | None:
     if len(parts) < 2 or not parts[-1].endswith(".jsonl"):
         return None
     agent = _AGENT_FILE.fullmatch(parts[-1])
+    # a file's name need not be text, and a session's is told to others
+    session_id = parts[1].removesuffix(".jsonl") if len(parts) == 2 else parts[1]
+    if not _SESSION.fullmatch(session_id):
+        return None
     if len(parts) == 2:
-        return None if agent else TranscriptFile(parts[1].removesuffix(".jsonl"))
+        return None if agent else TranscriptFile(session_id)
     if agent is None or parts[2] != "subagents" or agent[1].startswith(CHORES):
         return None
-    return TranscriptFile(parts[1], agent[1])
+    return TranscriptFile(session_id, agent[1])
 
 
 def signals_from_lines(
-    lines: Sequence[bytes], file: TranscriptFile, context: str, seen: int, sidecar: bytes | None
+    lines: Sequence[bytes],
+    file: TranscriptFile,
+    context: str,
+    seen: int,
+    sidecar: bytes | None,
+    private: Private = lambda call: call,
 ) -> Lines:
     """See `adsum_collector.agent.Transcripts`.
 
@@ -64,8 +77,7 @@ def signals_from_lines(
         if raw.startswith(HEAVY) or not raw.strip():
             continue
         try:
-            # Broken letters are replaced first: a decoder that keeps fields raw would pass them.
-            line = Line(decode_fields(raw.decode("utf-8", "replace").encode()))
+            line = Line(decode_fields(_utf8(raw, faults)))
         except ValueError:
             faults["no JSON"] += 1
             continue
@@ -74,7 +86,7 @@ def signals_from_lines(
             faults["another session's line"] += 1
             continue
         found += _signals(line, file, known, seen, sidecar, faults)
-    return Lines(list(found), known.encoded(), dict(faults))
+    return Lines(list(found), known.encoded(private), dict(faults))
 
 
 def _signals(
@@ -86,7 +98,7 @@ def _signals(
     faults: Counter[str],
 ) -> list[KnownSignal]:
     known.at = min(_stamp(line.text("timestamp")) or known.at or seen, seen)
-    known.prompt_id = line.text("promptId") or known.prompt_id
+    known.prompt_id = line.name("promptId") or known.prompt_id
     common = Common(
         session_id=file.session_id,
         at=known.at,
@@ -109,14 +121,25 @@ def _signals(
     return found
 
 
+def _utf8(raw: bytes, faults: Counter[str]) -> bytes:
+    """Broken letters are replaced first: a decoder that keeps fields raw would pass them."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        faults["not UTF-8"] += 1
+        return raw.decode("utf-8", "replace").encode()
+    return raw
+
+
 def _stamp(text: str | None) -> int:
     """Milliseconds; 0 for none, or for what is no time."""
     if text is None:
         return 0
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
+        at = int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
         return 0
+    return at if at >= EARLIEST_MS else 0
 
 
 def attachment(line: Line, _known: Context, common: Common) -> list[KnownSignal]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import HookBody, lenient
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, HookBody, lenient
 from adsum_collector.agents.claude_code.tool_hooks import Common
 from adsum_collector.agents.claude_code.tools import one_line, shorten
 from adsum_shared import signals as s
@@ -15,6 +15,8 @@ from adsum_shared.signals import BackgroundTask, ChildKind, KnownSignal
 
 PROMPT_MAX = 2_000
 MESSAGE_MAX = 1_200
+#: Of what one list names; more was never seen.
+LIST_MAX = 256
 
 #: Prompts that no human wrote: reports of background work, of other agents, of the CLI itself.
 SYSTEM_PROMPTS = (
@@ -39,7 +41,7 @@ CHILD_KINDS: dict[str, ChildKind] = {
 
 
 def user_prompt_submit(body: HookBody, common: Common) -> list[KnownSignal]:
-    prompt = body.text("prompt") or ""
+    prompt = body.whole("prompt") or ""
     start = prompt.lstrip()
     if start.startswith(NO_PROMPTS):
         return [s.Alive(**common, event=body.event)]
@@ -57,7 +59,7 @@ def notified_children(prompt: str, common: Common) -> list[KnownSignal]:
     if not prompt.startswith("<task-notification>"):
         return []
     found: list[KnownSignal] = []
-    for block in prompt.split("<task-notification>")[1:]:
+    for block in prompt.split("<task-notification>", LIST_MAX + 1)[1 : LIST_MAX + 1]:
         child_id, status = _tag(block, "task-id"), _tag(block, "status")
         if child_id is None:
             continue
@@ -87,7 +89,8 @@ def background_of(body: HookBody) -> list[BackgroundTask] | None:
         return None
     tasks = body.get("background_tasks", list[msgspec.Raw]) or []
     crons = body.get("session_crons", list[msgspec.Raw]) or []
-    found = [_background(raw, None) for raw in tasks] + [_background(raw, "cron") for raw in crons]
+    found = [_background(raw, None) for raw in tasks[:LIST_MAX]]
+    found += [_background(raw, "cron") for raw in crons[:LIST_MAX]]
     return [task for task in found if task is not None]
 
 
@@ -99,8 +102,8 @@ def _background(raw: msgspec.Raw, kind: ChildKind | None) -> BackgroundTask | No
     words = [task.get(name) for name in ("description", "name", "command", "schedule", "prompt")]
     status = task.get("status")
     return BackgroundTask(
-        id=str(child_id),
+        id=str(child_id)[:NAME_MAX],
         kind=kind or CHILD_KINDS.get(str(task.get("type")), "workflow"),
-        status=status if isinstance(status, str) else "running",
+        status=status[:NAME_MAX] if isinstance(status, str) else "running",
         description=next((line for word in words if (line := one_line(word))), None),
     )

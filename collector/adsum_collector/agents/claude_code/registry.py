@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.claude_code.tools import one_line, project_of
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX
+from adsum_collector.agents.claude_code.tools import NUMBER_MAX, one_line, project_of
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
 TITLE_MAX = 120
+PID_MAX = (1 << 31) - 1
 
 
 class RegistryError(ValueError):
@@ -45,30 +47,37 @@ def decode_registry(content: bytes | Mapping[str, Any]) -> RegistryEntry:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RegistryError(f"not a JSON object: {error}") from error
     session_id = _text(content, "sessionId")
-    if session_id is None:
-        raise RegistryError("`sessionId` is missing or no string")
+    if session_id is None or len(session_id) > NAME_MAX:
+        raise RegistryError(f"`sessionId` is no string of 1 to {NAME_MAX} characters")
     return RegistryEntry(
         session_id=session_id,
-        pid=_number(content, "pid") or None,
+        pid=_number(content, "pid", PID_MAX) or None,
         started=_number(content, "startedAt"),
-        status=_text(content, "status"),
-        waiting_for=_text(content, "waitingFor"),
+        status=_name(content, "status"),
+        waiting_for=_name(content, "waitingFor"),
         stamp=_number(content, "statusUpdatedAt") or _number(content, "updatedAt"),
         cwd=_text(content, "cwd"),
-        version=_text(content, "version"),
+        version=_name(content, "version"),
         name=_text(content, "name"),
-        entrypoint=_text(content, "entrypoint"),
+        entrypoint=_name(content, "entrypoint"),
     )
 
 
 def _text(content: Mapping[str, Any], name: str) -> str | None:
     value = content.get(name)
-    return value if isinstance(value, str) and value else None
+    return value[:TEXT_MAX] if isinstance(value, str) and value else None
 
 
-def _number(content: Mapping[str, Any], name: str) -> int:
+def _name(content: Mapping[str, Any], name: str) -> str | None:
+    return (_text(content, name) or "")[:NAME_MAX] or None
+
+
+def _number(content: Mapping[str, Any], name: str, most: int = NUMBER_MAX) -> int:
+    """0 for none, and for one that means nothing."""
     value = content.get(name)
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:
+        return 0
+    return int(value)
 
 
 def status_of(entry: RegistryEntry, seen: int, *, inherited: bool = False) -> s.StatusReported:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import decode_fields, lenient
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, decode_fields, lenient
 from adsum_collector.agents.claude_code.registry import TITLE_MAX
 from adsum_collector.agents.claude_code.tools import one_line, project_of
 from adsum_shared import signals as s
@@ -23,8 +23,8 @@ def signals_from_statusline(raw: bytes, seen: int) -> Sequence[AnySignal]:
     """
     fields = decode_fields(raw)
     session_id = _text(fields, "session_id")
-    if session_id is None:
-        raise ValueError("`session_id` is missing or no string")
+    if session_id is None or len(session_id) > NAME_MAX:
+        raise ValueError(f"`session_id` is no string of 1 to {NAME_MAX} characters")
     cwd = _text(_object(fields, "workspace"), "current_dir") or _text(fields, "cwd")
     alive = s.Alive(session_id=session_id, at=seen, seen=seen, source="statusline", event="tick")
     nothing = s.MetaChanged(session_id=session_id, at=seen, seen=seen, source="statusline")
@@ -42,7 +42,7 @@ def signals_from_statusline(raw: bytes, seen: int) -> Sequence[AnySignal]:
 
 def _text(fields: Fields, name: str) -> str | None:
     raw = fields.get(name)
-    return (lenient(raw, str) or None) if raw is not None else None
+    return ((lenient(raw, str) or "")[:TEXT_MAX] or None) if raw is not None else None
 
 
 def _object(fields: Fields, name: str) -> Fields:

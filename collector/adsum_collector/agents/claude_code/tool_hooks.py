@@ -7,11 +7,13 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from adsum_collector.agents.claude_code import tools
-from adsum_collector.agents.claude_code.bodies import HookBody, lenient
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, HookBody, lenient
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
 ERROR_MAX = 300
+#: Of calls in one batch.
+BATCH_MAX = 256
 
 
 class Common(TypedDict):
@@ -35,17 +37,17 @@ class Call(msgspec.Struct, frozen=True):
 
 
 def call_of(body: HookBody) -> Call:
-    tool = body.text("tool_name") or "tool"
+    tool = body.name("tool_name") or "tool"
     raw = body.raw("tool_input")
     parsed = lenient(raw, dict[str, Any]) if raw else None
     digest = tools.digest(tool, raw, parsed)
     # Without an id of its own (no such CLI is known) the call's input has to do.
-    return Call(tool, body.text("tool_use_id") or f"call-{digest}", parsed or {}, digest)
+    return Call(tool, body.name("tool_use_id") or f"call-{digest}", parsed or {}, digest)
 
 
 def identifier(body: HookBody, name: str) -> str | None:
     value = body.get(name, str | int)  # type: ignore[arg-type]  # a union is no type[T] to mypy
-    return str(value) if value not in (None, "") else None
+    return str(value)[:NAME_MAX] if value not in (None, "") else None
 
 
 def pre_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
@@ -70,7 +72,7 @@ def permission_request(body: HookBody, common: Common) -> list[KnownSignal]:
     call = call_of(body)
     kind = cast("s.RequestKind", tools.REQUEST_KINDS.get(call.tool, "permission"))
     suggestions = body.get("permission_suggestions", list[Any])
-    return [opened(common, call, kind, body.text("tool_use_id"), suggestions)]
+    return [opened(common, call, kind, body.name("tool_use_id"), suggestions)]
 
 
 def opened(
@@ -88,7 +90,7 @@ def opened(
         digest=call.digest,
         summary=tools.summary(call.tool, call.value),
         payload=tools.payload(call.value) or None,
-        suggestions=suggestions or None,
+        suggestions=tools.bounded(suggestions) or None,
     )
 
 
@@ -114,6 +116,7 @@ def post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
     if call.tool in ("TaskStop", "KillShell", "KillBash"):
         stopped = call.value.get("task_id") or call.value.get("shell_id")
         if isinstance(stopped, str):
+            stopped = stopped[:NAME_MAX]
             found.append(ended_child(common, stopped, "killed", notified=True))
     return found + tasks_of(common, call, response)
 
@@ -121,11 +124,11 @@ def post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
 def child_of(call: Call, response: dict[str, msgspec.Raw]) -> tuple[str | None, s.ChildKind | None]:
     """(the child's id, its kind if it works on in the background)."""
     if call.tool in tools.LAUNCHERS and "agentId" in response:
-        agent_id = lenient(response["agentId"], str)
+        agent_id = (lenient(response["agentId"], str) or "")[:NAME_MAX] or None
         status = lenient(response.get("status", msgspec.Raw(b"null")), str)
         return agent_id, "agent" if agent_id and status == "async_launched" else None
     if "backgroundTaskId" in response:
-        task_id = lenient(response["backgroundTaskId"], str)
+        task_id = (lenient(response["backgroundTaskId"], str) or "")[:NAME_MAX] or None
         return task_id, "shell" if task_id else None
     return None, None
 
@@ -139,7 +142,7 @@ def launched_child(common: Common, call: Call, child_id: str, kind: s.ChildKind)
         prompt_id=common["prompt_id"],
         child_id=child_id,
         child_kind=kind,
-        type=agent_type if isinstance(agent_type, str) else None,
+        type=agent_type[:NAME_MAX] if isinstance(agent_type, str) else None,
         description=tools.one_line(call.value.get("description"))
         or tools.summary(call.tool, call.value),
     )
@@ -172,11 +175,11 @@ def tasks_of(common: Common, call: Call, response: dict[str, msgspec.Raw]) -> li
         task = lenient(response["task"], dict[str, Any]) or {}
         task_id, subject = task.get("id"), tools.one_line(task.get("subject"))
         if isinstance(task_id, str | int):
-            return [s.TaskCreated(**common, task_id=str(task_id), subject=subject)]
+            return [s.TaskCreated(**common, task_id=str(task_id)[:NAME_MAX], subject=subject)]
     if call.tool == "TaskUpdate" and call.value.get("status") == "completed":
         task_id = call.value.get("taskId")
         if isinstance(task_id, str | int):
-            return [s.TaskCompleted(**common, task_id=str(task_id))]
+            return [s.TaskCompleted(**common, task_id=str(task_id)[:NAME_MAX])]
     return []
 
 
@@ -216,14 +219,17 @@ def post_tool_batch(body: HookBody, common: Common) -> list[KnownSignal]:
     It says nothing of how they ended; `answered` because nothing is left to answer.
     """
     found: list[KnownSignal] = []
-    for raw in body.get("tool_calls", list[msgspec.Raw]) or []:
+    for raw in (body.get("tool_calls", list[msgspec.Raw]) or [])[:BATCH_MAX]:
         call = lenient(raw, dict[str, msgspec.Raw]) or {}
         tool_use_id = lenient(call.get("tool_use_id", msgspec.Raw(b"null")), str)
         tool = lenient(call.get("tool_name", msgspec.Raw(b"null")), str)
         if tool_use_id:
             found.append(
                 s.ToolFinished(
-                    **common, tool=tool or "tool", tool_use_id=tool_use_id, answered=True
+                    **common,
+                    tool=(tool or "tool")[:NAME_MAX],
+                    tool_use_id=tool_use_id[:NAME_MAX],
+                    answered=True,
                 )
             )
     return found or [s.Alive(**common, event=body.event)]

@@ -9,11 +9,17 @@ from typing import Any
 
 import msgspec
 
+from adsum_collector.agents.claude_code.bodies import NAME_MAX
+
 Input = Mapping[str, Any]
 
 SUMMARY_MAX = 160
 #: Of a request's payload, in bytes of JSON, about: it is shown whole while the request is open.
 PAYLOAD_MAX = 8_000
+#: How deep, how many in one list or object, and how large a number: beyond, only an attack goes.
+DEPTH_MAX = 16
+ITEMS_MAX = 200
+NUMBER_MAX = 1 << 53
 
 BASH_TIMEOUT = 120_000
 BASH_TIMEOUT_MAX = 600_000
@@ -56,7 +62,10 @@ def digest(tool: str, raw_input: bytes, parsed: object) -> str:
     A PermissionRequest names no tool call; that it repeats the input of its PreToolUse is the
     only thing that joins them. Key order is not promised, so keys are sorted first.
     """
-    canonical = raw_input if parsed is None else msgspec.json.encode(parsed, order="sorted")
+    try:
+        canonical = raw_input if parsed is None else msgspec.json.encode(parsed, order="sorted")
+    except RecursionError:
+        canonical = raw_input
     return hashlib.blake2b(canonical, digest_size=8, key=tool.encode()[:64]).hexdigest()
 
 
@@ -111,9 +120,30 @@ def timeout_ms(tool: str, value: Input) -> int | None:
 
 def payload(value: Input) -> dict[str, Any]:
     """The request's input to show in full, its texts cut so that the whole stays bounded."""
-    if len(msgspec.json.encode(value)) <= PAYLOAD_MAX:
-        return dict(value)
-    return {key: _cut(item, PAYLOAD_MAX // 2) for key, item in list(value.items())[:20]}
+    plain: dict[str, Any] = _plain(dict(value), DEPTH_MAX)
+    if len(msgspec.json.encode(plain)) <= PAYLOAD_MAX:
+        return plain
+    return {key: _cut(item, PAYLOAD_MAX // 2) for key, item in list(plain.items())[:20]}
+
+
+def bounded(value: list[Any] | None) -> list[Any] | None:
+    """A request's suggestions: all of them, or none."""
+    plain: list[Any] = _plain(value or [], DEPTH_MAX)
+    return plain if len(msgspec.json.encode(plain)) <= PAYLOAD_MAX else None
+
+
+def _plain(value: object, depth: int) -> Any:
+    """What every reader can take: not nested too deep, no number that is none to others."""
+    if isinstance(value, dict | list) and not depth:
+        return "…"
+    if isinstance(value, dict):
+        items = list(value.items())[:ITEMS_MAX]
+        return {key[:NAME_MAX]: _plain(item, depth - 1) for key, item in items}
+    if isinstance(value, list):
+        return [_plain(item, depth - 1) for item in value[:ITEMS_MAX]]
+    if isinstance(value, int) and abs(value) > NUMBER_MAX:
+        return shorten(str(value), 32)
+    return value
 
 
 def _cut(value: object, budget: int) -> object:

@@ -103,7 +103,7 @@ export function Meta({ session }) {
     <li><${Icon} name="server" /><bdi>${plain(host)}</bdi>${reachability === "late" && html`<span class="late" title="Its collector has not been heard for more than 10 s">late</span>`}</li>
     ${branch && html`<li><${Icon} name="git-branch" /><bdi>${plain(branch)}</bdi></li>`}
     ${model && html`<li title=${plain(model)}><${Icon} name="cpu" />${modelName(plain(model))}</li>`}
-    ${finished > 0 && html`<li><${Icon} name="network" />${counted(finished, "child", "children")}, finished</li>`}
+    ${finished > 0 && html`<li><${Icon} name="network" />${counted(finished, "child", "children")}, ${children.some((child) => child.status === "orphaned") ? "none running" : "finished"}</li>`}
     ${incomplete && html`<li class="late" title="Some of what this session did never arrived here"><${Icon} name="triangle-alert" />incomplete</li>`}
   </ul>`;
 }

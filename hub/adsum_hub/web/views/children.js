@@ -36,26 +36,39 @@ export function Branches({ list }) {
   return list.some(runs) ? html`<${Tree} list=${list} most=${ON_CARD} />` : null;
 }
 
-/** @param {{list: ChildView[], most?: number}} props */
-export function Tree({ list, most = IN_DETAILS }) {
+/** over: their session is. @param {{list: ChildView[], most?: number, over?: boolean}} props */
+export function Tree({ list, most = IN_DETAILS, over = false }) {
   const more = list.length - most;
   const running = list.filter(runs).length;
   return html`<ul class="children" aria-label=${`${counted(list.length, "child", "children")}, ${running} running`}>
-    ${inOrder(list).slice(0, most).map((child) => html`<${Branch} key=${child.id} child=${child} />`)}
+    ${inOrder(list).slice(0, most).map((child) => html`<${Branch} key=${child.id} child=${child} over=${over} />`)}
     ${more > 0 && html`<li class="child-more">and ${more.toLocaleString()} more</li>`}
   </ul>`;
 }
 
-/** @param {{child: ChildView}} props */
-function Branch({ child }) {
+/** @param {{child: ChildView, over: boolean}} props */
+function Branch({ child, over }) {
   const kind = Object.hasOwn(KIND, child.kind) ? KIND[child.kind] : { icon: "circle-dashed", words: plain(child.kind) };
-  const running = runs(child);
-  const at = running ? child.started_at : (child.finished_at ?? child.started_at);
-  return html`<li class="child" data-running=${running}>
+  return html`<li class="child" data-running=${runs(child)}>
     <span class="child-kind"><${Icon} name=${kind.icon} /><span class="sr">${kind.words}</span></span>
     <bdi class="child-words" title=${child.description && plain(child.description)}>${nameOf(child)}</bdi>
-    <span class="child-status">${plain(child.status)}${at != null && html` <${Age} at=${at} />${!running && " ago"}`}</span>
+    ${child.status === "orphaned" ? html`<${Orphaned} child=${child} over=${over} />` : html`<${Status} child=${child} />`}
   </li>`;
+}
+
+/** @param {{child: ChildView}} props */
+function Status({ child }) {
+  const running = runs(child);
+  const at = running ? child.started_at : (child.finished_at ?? child.started_at);
+  return html`<span class="child-status">${plain(child.status)}${at != null && html` <${Age} at=${at} />${!running && " ago"}`}</span>`;
+}
+
+/** Its end is when it was last heard. @param {{child: ChildView, over: boolean}} props */
+function Orphaned({ child, over }) {
+  const at = child.finished_at;
+  return html`<span class="child-status" title="Orphaned: nobody told how it ended">
+    <${Icon} name="unplug" /><span class="sr">orphaned, </span>${over || at == null ? "its session ended" : html`no word for <${Age} at=${at} />`}
+  </span>`;
 }
 
 /** @param {ChildView} child its task in words, else what it is */

@@ -8,7 +8,7 @@ import { plain } from "../asks.js";
 import { exact, timeOfDay } from "../clock.js";
 import { linkState } from "../link.js";
 import { entryOf, lastSeen } from "../roster.js";
-import { toneOf } from "../states.js";
+import { isOver, toneOf } from "../states.js";
 import { sourceWords } from "../witnesses.js";
 import { Log } from "./activity.js";
 import { Badge, Meta, titleOf } from "./card.js";
@@ -82,7 +82,7 @@ function Whole({ session, view }) {
     </section>
     <${Warnings} session=${session} />
     ${requests.length > 0 && html`<${Part} part="requests" title="Asks you" count=${requests.length}><${Requests} session=${session} /><//>`}
-    ${children.length > 0 && html`<${Part} part="children" title="Children" count=${children.length} note=${`${running} running`}><${Tree} list=${children} /><//>`}
+    ${children.length > 0 && html`<${Part} part="children" title="Children" count=${children.length} note=${`${running} running`}><${Tree} list=${children} over=${isOver(state)} /><//>`}
     <${Part} part="activity" title="Activity" note="the last 100, newest first">
       <${Log} activity=${followed.activity} family=${children} askNow=${followed.askNow} />
     <//>

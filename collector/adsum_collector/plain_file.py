@@ -1,0 +1,15 @@
+"""To open what lies where a file is expected: it may be a pipe, and whoever opens one waits."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def open_plain(path: str | Path) -> int:
+    """A descriptor to read from. Raises OSError, also for what is no plain file."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a path may be bytes as text
+        raise OSError(f"{path} is no plain file")
+    # not to be held up by what has taken the file's place since
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

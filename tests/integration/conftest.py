@@ -1,0 +1,48 @@
+"""What the tests of the command line share: a home of its own for each, and commands run in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adsum import app
+from tests.brokers import free_port
+
+#: `adsum` with these words: exit code, stdout, stderr.
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's home and working directory. On the PATH is its `bin` alone: no Claude Code."""
+    for name in ("ADSUM_HUB_URL", "ADSUM_REDIS_URL", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("ADSUM_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(free_port()))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["adsum", *words])
+        code = app.run()
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def claude(home: Path, version: str) -> Path:
+    program = home / "bin" / "claude"
+    program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
+    program.chmod(0o755)
+    return program

@@ -1,0 +1,132 @@
+"""What leaves a machine at each level: nothing more, and enough to tell a state by."""
+
+from __future__ import annotations
+
+import pytest
+
+from adsum_shared.privacy import ERROR_MAX, MESSAGE_MAX, PROMPT_MAX, private_as
+from adsum_shared.signals import (
+    BackgroundTask,
+    ChildFinished,
+    ChildStarted,
+    MetaChanged,
+    PromptSubmitted,
+    RequestOpened,
+    StatusReported,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnFailed,
+)
+
+redacted = private_as("redacted", "salt")
+metadata = private_as("metadata", "salt")
+FREE = "rm -rf / # all of it"
+
+
+def prompt(text: str) -> str | None:
+    return redacted(PromptSubmitted(session_id="s", at=1, seen=1, text=text)).text
+
+
+def said(text: str) -> str | None:
+    return redacted(TurnEnded(session_id="s", at=1, seen=1, last_message=text)).last_message
+
+
+def printed(text: str) -> str | None:
+    finished = ToolFinished(session_id="s", at=1, seen=1, tool="B", tool_use_id="t", error=text)
+    return redacted(finished).error
+
+
+def failed(text: str) -> str | None:
+    return redacted(TurnFailed(session_id="s", at=1, seen=1, message=text)).message
+
+
+def test_of_a_prompt_only_the_first_line_leaves() -> None:
+    assert prompt("\n Fix it \nand the private part") == "Fix it"
+    assert prompt("x" * 500) == "x" * (PROMPT_MAX - 1) + "…"
+    assert prompt(" \n ") is None
+
+
+def test_of_an_answer_only_the_last_line_leaves_with_its_end() -> None:
+    assert said("the private part\n\nShall I?\n \n") == "Shall I?"
+    long = said("x" * 500 + "?")
+    assert long == "…" + "x" * (MESSAGE_MAX - 2) + "?"
+
+
+@pytest.mark.parametrize("of", [printed, failed])
+def test_of_an_error_only_the_first_line_leaves(of: object) -> None:
+    assert callable(of)
+    assert of("exit 1\nthe private part") == "exit 1"
+    assert of("x" * 500) == "x" * (ERROR_MAX - 1) + "…"
+
+
+def test_a_secret_is_masked_before_its_text_is_cut() -> None:
+    secret = "ghp_AbCdEf0123456789AbCdEf0123456789AbCd"
+
+    assert "ghp_" not in (prompt("x" * (PROMPT_MAX - 12) + " " + secret) or "")
+    assert "9AbCd" not in (said(f"token={secret} " + "x" * (MESSAGE_MAX - 8)) or "")
+    key = "-----BEGIN PRIVATE KEY-----\nb3BlbnNzaC1r\n-----END PRIVATE KEY-----"
+    assert "b3Blb" not in (said(key) or "")
+
+
+def test_what_a_human_decides_on_is_whole_but_for_its_secrets() -> None:
+    payload = {"command": "make\nmake install", "env": {"TOKEN": "abcd1234"}}
+    opened = RequestOpened(session_id="s", at=1, seen=1, request_kind="permission", payload=payload)
+
+    kept = redacted(opened).payload
+
+    assert kept is not None
+    assert kept["command"] == payload["command"]
+    assert "abcd1234" not in repr(kept)
+
+
+def test_metadata_lets_only_words_out() -> None:
+    common = {"session_id": "s", "at": 1, "seen": 1}
+    signals = [
+        ToolStarted(**common, tool=FREE, tool_use_id="t"),
+        ToolFinished(**common, tool="Bash", tool_use_id="t", error="words"),
+        TurnFailed(**common, error=FREE),
+        ChildStarted(**common, child_id="c", type=FREE),
+        ChildFinished(**common, child_id="c", status=FREE),
+        StatusReported(**common, status=FREE, waiting_for="on you, and more"),
+        MetaChanged(**common, cwd="/home/me/x", branch="a b", mode="x" * 65, transcript="/x/y"),
+        TurnEnded(**common, background=[BackgroundTask(id="b", status=FREE)]),
+        RequestOpened(**common, request_kind="dialog", tool=FREE, suggestions=[], payload={"a": 1}),
+    ]
+
+    kept = [metadata(signal) for signal in signals]
+
+    assert kept == [
+        ToolStarted(**common, tool="other", tool_use_id="t"),
+        ToolFinished(**common, tool="Bash", tool_use_id="t"),
+        TurnFailed(**common, error="unknown"),
+        ChildStarted(**common, child_id="c"),
+        ChildFinished(**common, child_id="c", status="completed"),
+        StatusReported(**common),
+        MetaChanged(**common),
+        TurnEnded(**common, background=[BackgroundTask(id="b")]),
+        RequestOpened(**common, request_kind="dialog"),
+    ]
+
+
+def test_metadata_lets_out_what_a_state_is_told_by() -> None:
+    common = {"session_id": "s-1", "at": 1, "seen": 1, "prompt_id": "p.1"}
+    signals = [
+        ToolStarted(**common, tool="mcp__files__read", tool_use_id="toolu_01", timeout_ms=5),
+        TurnFailed(**common, error="rate_limit"),
+        ChildFinished(**common, child_id="a1", status="killed", notified=True),
+        StatusReported(**common, status="waiting", waiting_for="permission prompt", pid=7),
+        MetaChanged(**common, project="adsum", model="claude-opus-4-5[1m]", version="2.1.330"),
+    ]
+
+    assert [metadata(signal) for signal in signals] == signals
+
+
+def test_metadata_keeps_joins_by_ids_that_are_no_words() -> None:
+    def of(id_: str) -> str:
+        return metadata(ChildStarted(session_id="s", at=1, seen=1, child_id=id_)).child_id
+
+    assert of("elicitation:my server") == of("elicitation:my server")
+    assert of("elicitation:my server") != of("elicitation:another server")
+    assert "server" not in of("elicitation:my server")
+    assert "ghp_" not in of("ghp_AbCdEf0123456789AbCdEf0123456789AbCd")
