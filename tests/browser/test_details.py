@@ -116,9 +116,10 @@ async def test_closed_details_leave_no_step_in_the_history(open_page: OpenPage) 
     await page.locator(".card .open").first.click()
     await page.keyboard.press("Escape")
     await expect(page.locator(".sheet")).to_have_count(0)
+    await page.wait_for_url(lambda url: "#" not in url)
 
     await page.go_back()
-    assert page.url == "about:blank"
+    await page.wait_for_url("about:blank")
     await page.go_forward()
 
 

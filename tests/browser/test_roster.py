@@ -319,8 +319,8 @@ async def test_tabs_carry_counts_and_choose_the_section_on_a_phone(
     assert await page.locator(section("autonomous")).is_hidden()
 
     await page.click(".tab[data-group=autonomous]")
-    assert await page.locator(section("autonomous")).is_visible()
-    assert await page.locator(section("needs_you")).is_hidden()
+    await expect(page.locator(section("autonomous"))).to_be_visible()
+    await expect(page.locator(section("needs_you"))).to_be_hidden()
     assert page.url.endswith("#autonomous")
 
 
