@@ -16,7 +16,15 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from adsum_shared.state import ActivityEntry, AgentState, Group, HostView, Reachability, SessionView
+from adsum_shared.state import (
+    ActivityEntry,
+    AgentState,
+    Group,
+    HostView,
+    HubTrouble,
+    Reachability,
+    SessionView,
+)
 
 NOW = 1_764_000_000_000
 
@@ -63,6 +71,7 @@ class StandIn:
         self.asked: list[str] = []
         self.refusal: int | None = None
         self.problem: str | None = None
+        self.trouble: HubTrouble | None = None
         self.page_most = 1000
         self.port = 0
         self.watchers: set[ServerConnection] = set()
@@ -82,6 +91,10 @@ class StandIn:
         asyncio.run_coroutine_threadsafe(
             self._send("deltas", changed, gone=list(gone), gone_hosts=[]), self.loop
         ).result(5)
+
+    def own_up(self, trouble: HubTrouble | None) -> None:
+        self.trouble = trouble
+        asyncio.run_coroutine_threadsafe(self._send("tick"), self.loop).result(5)
 
     def drop_watchers(self) -> None:
         async def close() -> None:
@@ -108,9 +121,12 @@ class StandIn:
         await connection.wait_closed()
         self.watchers.discard(connection)
 
-    async def _send(self, kind: str, sessions: Any, **more: Any) -> None:
+    async def _send(self, kind: str, sessions: Any = None, **more: Any) -> None:
         message = {"type": kind, "epoch": "e", "offset": self.offset, "now": NOW, **more}
-        message |= {"sessions": sessions, "hosts": self.hosts}
+        if kind != "tick":
+            message |= {"sessions": sessions, "hosts": self.hosts}
+        if kind != "deltas" and self.trouble is not None:
+            message["trouble"] = self.trouble
         for watcher in list(self.watchers):
             await watcher.send(msgspec.json.encode(message).decode())
 
@@ -129,7 +145,7 @@ class StandIn:
         return self._rest(parts.path, {k: v[0] for k, v in parse_qs(parts.query).items()})
 
     def _rest(self, path: str, query: dict[str, str]) -> Response:
-        head = {"schema": 1, "now": NOW}
+        head = {"schema": 1, "now": NOW, "trouble": self.trouble}
         if path == "/readyz":
             return _json(503 if self.problem else 200, self._readiness())
         if path == "/api/v1/hosts":

@@ -14,7 +14,7 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_collector.processes import watched_in
 from adsum_collector.spool import Spool
-from adsum_collector.spool_repair import Limits
+from adsum_collector.spool_limits import Limits
 from adsum_collector.tailer import Tailer
 from adsum_shared.signals import Alive, AnySignal, MetaChanged, ProcessSeen
 from tests.support import wait_until

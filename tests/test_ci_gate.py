@@ -25,6 +25,10 @@ FORBIDDEN = {
 }
 ALLOWED = {
     "test_npm": "import pytest\ndef test_x(): pytest.skip('claude-code from npm: not there')\n",
+    "test_netns": (
+        "import pytest\n"
+        "def test_x(): pytest.skip('network namespaces are not permitted: unshare: EPERM')\n"
+    ),
     "test_expected": "import pytest\n@pytest.mark.xfail\ndef test_x(): raise AssertionError\n",
     "test_passing": "def test_x(): ...\n",
 }
@@ -58,10 +62,13 @@ def test_a_skip_fails_in_ci_and_names_its_reason(run: dict[str, str], name: str)
     assert re.search(rf"{name}\.py:\d+: skipped, which CI does not allow: .*no.server", run["true"])
 
 
-def test_in_ci_only_the_cli_from_npm_may_be_missing(run: dict[str, str]) -> None:
+def test_in_ci_only_the_cli_from_npm_and_network_namespaces_may_be_missing(
+    run: dict[str, str],
+) -> None:
     assert "claude-code from npm: not there" in run["true"]
-    assert "1 failed, 1 passed, 1 skipped, 1 xfailed, 4 errors" in run["true"]
+    assert "network namespaces are not permitted: unshare: EPERM" in run["true"]
+    assert "1 failed, 1 passed, 2 skipped, 1 xfailed, 4 errors" in run["true"]
 
 
 def test_on_a_laptop_every_skip_stays_a_skip(run: dict[str, str]) -> None:
-    assert "1 passed, 6 skipped, 1 xfailed" in run[""]
+    assert "1 passed, 7 skipped, 1 xfailed" in run[""]

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from adsum.client import fetch, hub_url
-from adsum.console import advice, open_console
+from adsum.console import advice, open_console, own_up
 from adsum.outcome import CommandError, Exit
 from adsum.select import Filter, exit_code, order
+from adsum.words import as_of, trouble_in
 from adsum_shared.state import HostView, SessionView
 
 PAGE = 1000
@@ -46,14 +47,18 @@ def list_agents(hub: str | None, state_dir: Path | None, chosen: Filter, form: F
         return Exit.OK
     answer = fetch_sessions(url, chosen.query)
     views = msgspec.convert(answer["sessions"], list[SessionView])
+    trouble = trouble_in(answer)
     if form.json:
         print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
     elif form.jsonl:
         for session in answer["sessions"]:
             print(json.dumps(session, ensure_ascii=False))  # noqa: T201 - data
     else:
-        _print(url, order(views), answer["now"], filtered=bool(chosen.query))
-    return exit_code(views, exit_status=form.exit_status)
+        now = as_of(answer["now"], trouble)
+        _print(url, order(views), now, filtered=bool(chosen.query), alone=trouble is None)
+    if trouble is not None:
+        own_up(trouble, answer["now"])
+    return exit_code(views, exit_status=form.exit_status, stale=trouble is not None)
 
 
 def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
@@ -75,11 +80,14 @@ def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
     return answer
 
 
-def _print(url: str, views: list[SessionView], now: int, *, filtered: bool) -> None:
+def _print(url: str, views: list[SessionView], now: int, *, filtered: bool, alone: bool) -> None:
+    """alone: nothing else will be said, so of nothing to show the reason is."""
     from adsum.render import counts_line, session_table
 
     hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
     console = open_console()
+    if not views and not alone:
+        return
     if not views:
         print(advice(filtered=filtered, hosts=hosts), file=sys.stderr)  # noqa: T201 - for people
         return

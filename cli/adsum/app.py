@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from adsum.collector import collector_app
+from adsum.options import AsJson, HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 
 app = typer.Typer(
@@ -21,17 +23,8 @@ app = typer.Typer(
 )
 hooks_app = typer.Typer(help="Claude Code's hooks, which report to Adsum.", no_args_is_help=True)
 app.add_typer(hooks_app, name="hooks")
+app.add_typer(collector_app, name="collector")
 
-StateDir = Annotated[
-    Path | None,
-    typer.Option(help="State directory of this machine.", envvar="ADSUM_STATE_DIR"),
-]
-RedisUrl = Annotated[
-    str | None,
-    typer.Option(help="redis://, rediss:// or unix:// URL of a broker.", envvar="ADSUM_REDIS_URL"),
-]
-HubUrl = Annotated[str | None, typer.Option("--hub", help="The hub.", envvar="ADSUM_HUB_URL")]
-AsJson = Annotated[bool, typer.Option("--json", help="The hub's answer, as JSON.")]
 Scope = Annotated[str, typer.Option(help="user: all your sessions; project: this repository's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the diff, change nothing.")]
 Statusline = Annotated[
@@ -99,14 +92,6 @@ def hub(state_dir: StateDir = None, redis_url: RedisUrl = None) -> None:
     from adsum.foreground import run_hub_part
 
     run_hub_part(state_dir, redis_url)
-
-
-@app.command()
-def collector(state_dir: StateDir = None, redis_url: RedisUrl = None) -> None:
-    """Run this machine's collector in the foreground."""
-    from adsum.foreground import run_collector_part
-
-    run_collector_part(state_dir, redis_url)
 
 
 @app.command()

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adsum_shared.state import HostView
+from adsum.words import trouble_sentence
+from adsum_shared.state import HostView, HubTrouble
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 
 def open_console() -> Console:
@@ -22,9 +23,25 @@ def open_console() -> Console:
     )
 
 
+def show(console: Console, *drawn: RenderableType) -> None:
+    """Without the cells that pad a line, which only show when somebody copies or greps it."""
+    with console.capture() as captured:
+        for each in drawn:
+            console.print(each)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))  # noqa: T201 - data
+
+
 def _piped() -> int:
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdecimal() and int(columns) > 0 else 400
+
+
+def own_up(trouble: HubTrouble, now: int) -> None:
+    """Beside the data, which is as true as it was."""
+    from adsum.render import clean
+
+    said = clean(trouble_sentence(trouble, now))
+    print(f"adsum: {said}", file=sys.stderr)  # noqa: T201 - for people
 
 
 def advice(*, filtered: bool, hosts: Sequence[HostView]) -> str:

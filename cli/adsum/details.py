@@ -9,7 +9,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from adsum.render import age, clean, witness_word
-from adsum_shared.state import ActivityEntry, ChildView, RequestView, SessionView
+from adsum.words import missing_of
+from adsum_shared.state import ActivityEntry, ChildView, GapView, RequestView, SessionView
 
 #: Children that have finished are of less interest, and a long session has had many.
 FINISHED_MOST = 10
@@ -23,17 +24,20 @@ PROBLEMS = {
 }
 
 
-def facts_table(view: SessionView, now: int, icon: str) -> Table:
+def facts_table(view: SessionView, now: int, icon: str, gaps: Sequence[GapView] = ()) -> Table:
+    """gaps: its host's."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _lines(view, now, icon):
+    for name, value in _lines(view, now, icon, gaps):
         if value:
             table.add_row(name, Text(value))
     return table
 
 
-def _lines(view: SessionView, now: int, icon: str) -> Iterator[tuple[str, str]]:
+def _lines(
+    view: SessionView, now: int, icon: str, gaps: Sequence[GapView]
+) -> Iterator[tuple[str, str]]:
     state = view.state
     host = clean(view.host) + ("" if view.reachability == "live" else f" ({view.reachability})")
     label = f"{icon} {clean(state.label)} ({clean(state.state)})"
@@ -62,7 +66,8 @@ def _lines(view: SessionView, now: int, icon: str) -> Iterator[tuple[str, str]]:
         if request.agent_id not in children:
             yield "waits for", asked(request, now)
     if view.incomplete:
-        yield "note", "some of its history was lost on the way"
+        for told in missing_of(view, gaps, now):
+            yield "missing", clean(told)
 
 
 def asked(request: RequestView, now: int) -> str:

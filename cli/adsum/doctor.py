@@ -12,9 +12,10 @@ from rich.text import Text
 
 from adsum.client import hub_url
 from adsum.config import read_settings
-from adsum.console import open_console
+from adsum.console import open_console, show
 from adsum.doctor_agents import check_agents
 from adsum.doctor_checks import (
+    IDLE,
     check_clock,
     check_collector,
     check_host,
@@ -22,13 +23,17 @@ from adsum.doctor_checks import (
     check_witnesses,
     find_host,
     host_id_of,
+    nothing_runs,
 )
 from adsum.doctor_hooks import check_hooks, settings_files
+from adsum.doctor_redis import check_redis
 from adsum.doctor_sessions import check_sessions
+from adsum.doctor_spool import check_spool
 from adsum.finding import DOCS, Finding, Result
 from adsum.hooks import setup_for
 from adsum.outcome import CommandError, Exit
 from adsum_collector.claude_version import ClaudeNotFoundError
+from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
 
 if TYPE_CHECKING:
@@ -49,12 +54,7 @@ def run_doctor(
         print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
     else:
         console = open_console()
-        with console.capture() as drawn:
-            console.print(table(findings, console))
-            console.print(summary(findings))
-        # A table pads its cells, which only shows when somebody copies or greps them.
-        lines = (line.rstrip() for line in drawn.get().splitlines())
-        print("\n".join(lines))  # noqa: T201 - the command line speaks here
+        show(console, table(findings, console), summary(findings))
     return Exit.ERROR if any(each.result == "fail" for each in findings) else Exit.OK
 
 
@@ -66,19 +66,37 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         _ = setup.found
     except ClaudeNotFoundError as error:
         raise CommandError(str(error), Exit.USAGE) from error
-    url, host_id = hub_url(hub, state_dir), host_id_of(settings.state_dir)
+    url, files = hub_url(hub, state_dir), settings_files(Path.home(), Path.cwd())
     hub_found, listing = check_hub(url)
+    # A hub that was named should be there, whatever runs on this machine.
+    if hub is None and listing is None and running_port(settings.state_dir) is None:
+        return _idle(settings, url, check_hooks(setup, files, idle=True))
+    host_id = host_id_of(settings.state_dir)
     host = find_host(listing, host_id)
     return [
         check_collector(settings.state_dir),
+        check_spool(settings),
+        check_redis(settings.redis_url, settings.state_dir),
         hub_found,
         check_host(listing, host_id, settings.state_dir),
         check_clock(host),
-        *check_hooks(setup, settings_files(Path.home(), Path.cwd())),
+        *check_hooks(setup, files),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
         check_agents(setup, settings.claude_dirs, (url, host), time.sleep),
     ]
+
+
+def _idle(settings: CollectorSettings, url: str, hooks: list[Finding]) -> list[Finding]:
+    """That nothing runs is told once; of the rest only what can be seen without it."""
+    spool = check_spool(settings)
+    redis = check_redis(settings.redis_url, settings.state_dir) if settings.redis_url else None
+    left = ["hub", "host", "clock", "witnesses", "sessions", "agents"]
+    told = [nothing_runs(settings.state_dir, url), *([] if spool.result == "skip" else [spool])]
+    told += [redis] if redis else []
+    seen = {each.id for each in told}
+    left += [each for each in ("spool", "redis") if each not in seen]
+    return [*told, *hooks, *(Finding(each, "skip", IDLE) for each in left)]
 
 
 def table(findings: list[Finding], console: Console) -> Table:
@@ -90,9 +108,16 @@ def table(findings: list[Finding], console: Console) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    left = [each.id for each in findings if each.what == IDLE]
     for each in findings:
+        if each.what == IDLE:
+            continue
         mark = MARKS[each.result] if drawn else each.result
         table.add_row(Text(mark, COLOURS[each.result]), Text(each.id), _lines(each))
+    if left:
+        mark = MARKS["skip"] if drawn else "skip"
+        told = Text(f"{IDLE.removesuffix('.')}: {', '.join(left)}.", "dim")
+        table.add_row(Text(mark, COLOURS["skip"]), Text("others"), told)
     return table
 
 

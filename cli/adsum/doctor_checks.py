@@ -12,13 +12,20 @@ from adsum.finding import Finding, from_text
 from adsum.outcome import CommandError
 from adsum.readyz import SilentError, readiness
 from adsum.render import age, clean
+from adsum.words import gap_sentence
 from adsum_collector.lock import running_port
 from adsum_shared.state import HostView, HostWitness
 
 #: Signals on the way in numbers that a burst of work does not reach.
 BACKLOG_MOST = 100
 CLOCK_MOST_MS = 5_000
+#: What was lost before is nobody's concern any more.
+RECENT_MS = 24 * 3_600_000
 START = "Start it with `adsum up`."
+
+
+#: What a check says that cannot look while neither collector nor hub is there.
+IDLE = "Left out while nothing runs."
 
 
 class Listing(msgspec.Struct):
@@ -34,6 +41,12 @@ def host_id_of(state_dir: Path) -> str | None:
         return str(json.loads((state_dir / "host.json").read_bytes())["host_id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def nothing_runs(state_dir: Path, url: str) -> Finding:
+    """The one thing to say then, and to do."""
+    what = f"Nothing runs here: no collector on {state_dir}, and no hub at {url}."
+    return Finding("collector", "fail", what, "`adsum up` starts all of it.")
 
 
 def check_collector(state_dir: Path) -> Finding:
@@ -71,6 +84,8 @@ def check_hub(url: str) -> tuple[Finding, Listing | None]:
         problem = clean(str(facts.get("problem") or "it has not read from Redis of late"))
         what = f"The hub at {url} does not keep its list: {problem.removesuffix('.')}."
         return Finding("hub", "fail", what, "Look at Redis, then at the hub's log."), listing
+    if facts.get("problem"):
+        return from_text("hub", "warn", clean(str(facts["problem"]))), listing
     count = len(listing.hosts)
     what = f"The hub at {url} keeps the list of {count} machine{'s' if count != 1 else ''}."
     return Finding("hub", "ok", what), listing
@@ -99,6 +114,12 @@ def check_host(listing: Listing | None, host_id: str | None, state_dir: Path) ->
         return Finding("host", "fail", what, f"{fix}{state_dir / 'logs' / 'collector.log'}")
     if host.problem:
         return from_text("host", "warn", clean(host.problem))
+    recent = [gap for gap in host.gaps if listing.now - gap.at < RECENT_MS]
+    if recent:
+        what = f"The hub has this machine live as {label}, but something of it is missing."
+        fix = "It will not come any more. Sessions that were there then are marked incomplete."
+        told = tuple(clean(gap_sentence(gap, listing.now)) for gap in reversed(recent))
+        return Finding("host", "warn", what, fix, told)
     if host.backlog > BACKLOG_MOST:
         what = f"{host.backlog} signals of this machine have not reached the hub yet."
         return Finding("host", "warn", what, "Wait a moment; if it grows, look at Redis.")

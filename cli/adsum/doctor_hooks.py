@@ -51,20 +51,24 @@ def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> Files:
     )
 
 
-def check_hooks(setup: Setup, files: Files) -> list[Finding]:
+def check_hooks(setup: Setup, files: Files, *, idle: bool = False) -> list[Finding]:
+    """idle: neither collector nor hub runs, so whoever starts them is asked about hooks anyway."""
     try:
         reports = [inspect_hooks(path) for path in files.hooked]
         ours = [report for report in reports if report.counts]
-        return [_installed(setup, ours), _doubled(ours), _enabled(setup, files)]
+        return [_installed(setup, ours, idle=idle), _doubled(ours), _enabled(setup, files)]
     except SettingsError as error:
         return [from_text("hooks", "fail", str(error))]
 
 
-def _installed(setup: Setup, ours: list[Report]) -> Finding:
+def _installed(setup: Setup, ours: list[Report], *, idle: bool) -> Finding:
     if not ours:
         if setup.parked.exists():
             what = "Hooks are out of the settings while Adsum is stopped."
             return Finding("hooks", "warn", what, "`adsum up` puts them back.")
+        if idle:
+            what = f"No hooks of Adsum are in {setup.path} yet; `adsum up` offers to add them."
+            return Finding("hooks", "skip", what)
         what = f"No hooks of Adsum are in {setup.path}, so sessions are seen late and in part."
         return Finding("hooks", "fail", what, "adsum hooks install")
     report = ours[0]

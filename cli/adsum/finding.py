@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,6 +34,16 @@ class Finding:
 
 
 def from_text(check: str, result: Result, text: str) -> Finding:
-    """From a text as our errors have it: first what is wrong, then the next step."""
-    what, _, fix = text.partition(". ")
+    """From a text as our errors have it: first what is wrong, then the next step.
+
+    What a foreign program said stands in brackets and may be several sentences.
+    """
+    ends = (m.end() for m in re.finditer(r"\. ", text) if not _is_open(text[: m.start()]))
+    end = next(ends, len(text))
+    what, fix = text[:end].rstrip(), text[end:]
     return Finding(check, result, what.removesuffix(".") + ".", fix or None)
+
+
+def _is_open(text: str) -> bool:
+    """Within brackets."""
+    return text.count("(") > text.count(")")

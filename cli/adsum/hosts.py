@@ -9,21 +9,25 @@ from pathlib import Path
 import msgspec
 
 from adsum.client import fetch, hub_url
-from adsum.console import advice, open_console
+from adsum.console import advice, open_console, own_up, show
 from adsum.outcome import Exit
+from adsum.words import as_of, trouble_in
 from adsum_shared.state import HostView
 
 
 def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> int:
     answer = fetch(hub_url(hub, state_dir), "/api/v1/hosts")
-    hosts = msgspec.convert(answer["hosts"], list[HostView])
+    hosts, trouble = msgspec.convert(answer["hosts"], list[HostView]), trouble_in(answer)
     if as_json:
         print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
     elif hosts:
-        from adsum.render import host_table
+        from adsum.machines import host_table
 
-        open_console().print(host_table(hosts, answer["now"]))
-    else:
+        console = open_console()
+        show(console, host_table(hosts, as_of(answer["now"], trouble), console))
+    elif trouble is None:
         print(advice(filtered=False, hosts=[]), file=sys.stderr)  # noqa: T201 - for people
+    if trouble is not None:
+        own_up(trouble, answer["now"])
     stale = any(host.reachability != "live" for host in hosts)
-    return Exit.PARTIAL if stale else Exit.OK
+    return Exit.PARTIAL if stale or trouble is not None else Exit.OK

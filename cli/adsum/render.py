@@ -1,10 +1,10 @@
-"""Sessions and hosts as text for people: tables that fit, ages, counts. Pure."""
+"""Sessions as text for people: tables that fit, ages, counts. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -110,7 +110,7 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
     return widths
 
 
-def counts_line(views: Iterable[SessionView], hosts: Iterable[HostView], now: int) -> Text:
+def counts_line(views: Sequence[SessionView], hosts: Iterable[HostView], now: int) -> Text:
     """Live counts, whose hooks are unwell, then who is not live, since when, and in what need."""
     counts = dict.fromkeys(WORDS, 0)
     unwell: Counter[str] = Counter()
@@ -130,56 +130,29 @@ def counts_line(views: Iterable[SessionView], hosts: Iterable[HostView], now: in
     if unwell:
         words = ", ".join(f"{problem} in {times}" for problem, times in sorted(unwell.items()))
         line.append(f"hooks {words}", "red").append(" · ", style="dim")
+    incomplete = sum(view.incomplete for view in views)
+    if incomplete:
+        line.append(f"parts of {incomplete} missing, see adsum hosts · ", style="dim")
     for host in hosts:
-        if host.reachability != "live":
-            since = age(now - host.last_seen)
-            last = f"{clean(host.label)} {host.reachability}, last seen {since} ago"
-            needs = f", {left[host.id]} needed you then" if left[host.id] else ""
-            line.append(f"{last}{needs} · ", "dim")
-        else:
-            faults = [each.name for each in host.witnesses if each.state in ("missing", "trouble")]
-            if faults:
-                line.append(f"{clean(host.label)}: {', '.join(faults)} unwell", "red")
-                line.append(", see adsum hosts · ", style="dim")
+        line.append_text(_host_words(host, now, left[host.id]))
     return line[:-3]
 
 
-def host_table(hosts: Iterable[HostView], now: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name, right in (("HOST", False), ("STATE", False), ("SESSIONS", True), ("SEEN", True)):
-        table.add_column(name, no_wrap=True, justify="right" if right else "left")
-    table.add_column("NOTES", overflow="fold")
-    for host in hosts:
-        style = "" if host.reachability == "live" else "dim"
-        row = (clean(host.label), host.reachability, str(host.sessions), age(now - host.last_seen))
-        table.add_row(*(Text(cell) for cell in (*row, _notes(host))), style=style)
-    return table
+def _host_words(host: HostView, now: int, waiting: int) -> Text:
+    """Nothing of a host that is well. waiting: sessions that needed someone when it was lost."""
+    if host.reachability != "live":
+        last = f"{clean(host.label)} {host.reachability}, last seen {age(now - host.last_seen)} ago"
+        return Text(f"{last}{f', {waiting} needed you then' if waiting else ''} · ", "dim")
+    if faults := _faults(host):
+        words = Text.assemble((f"{clean(host.label)}: {faults}", "red"))
+        return words.append(", see adsum hosts · ", style="dim")
+    return Text()
 
 
-def _notes(host: HostView) -> str:
-    """First the machine's own, then a line for each witness worth one."""
-    notes = []
-    if host.problem:
-        notes.append(clean(host.problem))
-    if host.backlog:
-        notes.append(f"{host.backlog} signals on their way")
-    if abs(host.clock_offset_ms) > 5_000:
-        ahead = "ahead" if host.clock_offset_ms > 0 else "behind"
-        notes.append(f"its clock is {age(abs(host.clock_offset_ms))} {ahead}")
-    return "\n".join(filter(None, ("; ".join(notes), *_witness_notes(host))))
-
-
-def _witness_notes(host: HostView) -> Iterator[str]:
-    """Silence is no fault and the process table never fails: neither is worth a word."""
-    heard = [each for each in host.witnesses if each.state == "ok" and each.name != "process"]
-    if heard:
-        yield "heard: " + ", ".join(witness_word(each.name) for each in heard)
-    for each in host.witnesses:
-        said = [] if each.state in ("ok", "silent") else [clean(each.state)]
-        said += [f"{times} {clean(cause)}" for cause, times in each.counts.items()]
-        note = clean(each.note)
-        if said or note:
-            yield f"{witness_word(each.name)}: {', '.join(said)}{'. ' if said and note else ''}{note}"
+def _faults(host: HostView) -> str:
+    faults = [each.name for each in host.witnesses if each.state in ("missing", "trouble")]
+    told = [f"{', '.join(faults)} unwell"] if faults else []
+    return " and ".join([*(["a problem"] if host.problem else []), *told])
 
 
 def witness_word(witness: str) -> str:

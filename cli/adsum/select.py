@@ -57,9 +57,9 @@ def order(views: Iterable[SessionView]) -> list[SessionView]:
     return sorted(views, key=key)
 
 
-def exit_code(views: Iterable[SessionView], *, exit_status: bool) -> Exit:
-    """Someone needs you > some of this may be stale > all well."""
-    code = Exit.OK
+def exit_code(views: Iterable[SessionView], *, exit_status: bool, stale: bool = False) -> Exit:
+    """Someone needs you > some of this may be stale, or all of it > all well."""
+    code = Exit.PARTIAL if stale else Exit.OK
     for view in views:
         offline = view.reachability == "offline"
         if exit_status and view.state.group is Group.NEEDS_YOU and not offline:

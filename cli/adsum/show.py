@@ -11,10 +11,11 @@ import msgspec
 
 from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
-from adsum.console import open_console
+from adsum.console import open_console, own_up
 from adsum.outcome import CommandError
 from adsum.render import clean, icons_for
-from adsum_shared.state import ActivityEntry, SessionView
+from adsum.words import as_of, trouble_in
+from adsum_shared.state import ActivityEntry, GapView, HostView, SessionView
 
 CANDIDATES_MOST = 10
 ACTIVITY_SHOWN = 15
@@ -42,15 +43,25 @@ def show_session(
         whole = {**session, "activity": told}
         print(json.dumps(whole, ensure_ascii=False, indent=2))  # noqa: T201 - data
         return
-    view = msgspec.convert(session, SessionView)
-    _print(view, msgspec.convert(told, list[ActivityEntry]), done["now"])
+    view, trouble = msgspec.convert(session, SessionView), trouble_in(listing)
+    entries = msgspec.convert(told, list[ActivityEntry])
+    _print(view, entries, as_of(done["now"], trouble), _gaps(url, view) if view.incomplete else ())
+    if trouble is not None:
+        own_up(trouble, done["now"])
 
 
-def _print(view: SessionView, entries: Sequence[ActivityEntry], now: int) -> None:
+def _gaps(url: str, view: SessionView) -> tuple[GapView, ...]:
+    hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
+    return next((host.gaps for host in hosts if host.id == view.host_id), ())
+
+
+def _print(
+    view: SessionView, entries: Sequence[ActivityEntry], now: int, gaps: Sequence[GapView]
+) -> None:
     from adsum.details import activity_table, facts_table, family_tree
 
     console = open_console()
-    console.print(facts_table(view, now, icons_for(console)[view.state.group]))
+    console.print(facts_table(view, now, icons_for(console)[view.state.group], gaps))
     if view.children:
         console.print()
         console.print(family_tree(view, now))

@@ -17,17 +17,18 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from adsum.client import unreachable
-from adsum.console import advice, open_console
+from adsum.console import advice, open_console, own_up
 from adsum.outcome import CommandError, Exit
 from adsum.select import Filter, order
-from adsum_shared.state import HostView, SessionView
+from adsum.words import as_of, trouble_in, trouble_sentence
+from adsum_shared.state import HostView, HubTrouble, SessionView
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-#: The hub speaks at least every 10 s; silence beyond this is a dead connection.
-SILENCE_S = 25.0
+#: The hub speaks at least every 5 s; silence beyond this is a dead connection, or a frozen hub.
+SILENCE_S = 11.0
 REDRAW_S = 1.0
 _CONNECTION = (OSError, WebSocketException, TimeoutError)
 
@@ -42,13 +43,18 @@ class Change:
 
 @dataclass(slots=True)
 class Roster:
-    """What the hub has told us, by id. sessions holds the JSON objects as they came."""
+    """What the hub has told us, by id. sessions holds the JSON objects as they came.
+
+    told_at: when it did last, by its clock, ms.
+    """
 
     sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     epoch: str | None = None
     offset: int | None = None
     ahead_ms: int = 0
+    told_at: int = 0
+    trouble: HubTrouble | None = None
 
     def apply(self, message: dict[str, Any], clock_ms: int) -> Change:
         before = self.sessions
@@ -62,12 +68,19 @@ class Roster:
             self.sessions = kept | changed
             self.hosts = {key: one for key, one in self.hosts.items() if key not in gone_hosts}
             self.hosts |= {one["id"]: one for one in message["hosts"]}
+        if message["type"] != "deltas":
+            self.trouble = trouble_in(message)
         self.epoch, self.offset = message["epoch"], message["offset"]
-        self.ahead_ms = message["now"] - clock_ms
+        self.told_at, self.ahead_ms = message["now"], message["now"] - clock_ms
         return Change(
             [key for key, one in self.sessions.items() if before.get(key) != one],
             [key for key in before if key not in self.sessions],
         )
+
+    @property
+    def now(self) -> int:
+        """By the hub's clock, ms."""
+        return _clock_ms() + self.ahead_ms
 
     def wanted(self, key: str, chosen: Filter) -> bool:
         return chosen.wants(msgspec.convert(self.sessions[key], SessionView))
@@ -148,10 +161,14 @@ def _missed(roster: Roster, message: dict[str, Any]) -> bool:
 
 async def _stream(url: str, roster: Roster, chosen: Filter) -> None:
     shown: set[str] = set()
+    trouble: HubTrouble | None = None
     async for change in follow(url, roster):
         if change is None:
             print("adsum: the hub is away; trying again", file=sys.stderr)  # noqa: T201 - for people
             continue
+        if roster.trouble not in (None, trouble):
+            own_up(roster.trouble, roster.now)
+        trouble = roster.trouble
         wanted = {key for key in change.changed if roster.wanted(key, chosen)}
         for key in change.changed:
             if key in wanted:
@@ -200,16 +217,22 @@ def _picture(roster: Roster, chosen: Filter, console: Console, *, away: bool) ->
     from rich.console import Group as Stack
     from rich.text import Text
 
-    from adsum.render import counts_line, session_table
+    from adsum.render import clean, counts_line, session_table
 
-    now = _clock_ms() + roster.ahead_ms
+    trouble = roster.trouble
+    now = as_of(roster.told_at if away else roster.now, trouble)
     views, hosts = roster.views(chosen), roster.host_views()
     footer = counts_line(views, hosts, now)
+    if trouble is not None:
+        footer = Text(clean(trouble_sentence(trouble, roster.now)), "bold red")
     if away:
         footer = Text("The hub is away; trying again. This is the last known state.", "bold red")
+    if not views and trouble is not None:
+        return footer
     if not views:
         return Stack(Text(advice(filtered=bool(chosen.query), hosts=hosts)), Text(), footer)
-    room = max(1, console.height - 4)
+    # Trouble is told at length, and the terminal may be narrow.
+    room = max(1, console.height - 3 - len(footer.wrap(console, console.width)))
     table = session_table(views[:room], now, console)
     more = [Text(f"… and {len(views) - room} more", style="dim")] if len(views) > room else []
     return Stack(table, *more, Text(), footer)

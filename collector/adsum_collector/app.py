@@ -13,12 +13,13 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import uvicorn
+import msgspec
 
 from adsum_collector.agent import Agent, claude_code
+from adsum_collector.arrival import Arrival
 from adsum_collector.door import DoorProtocol
-from adsum_collector.errors import StartError
-from adsum_collector.facts import Witnesses, facts
+from adsum_collector.errors import SpoolUnavailable, StartError
+from adsum_collector.facts import Witnesses, facts, problem_of
 from adsum_collector.health import HookFiles
 from adsum_collector.identity import Identity, load_identity
 from adsum_collector.intake import Intake
@@ -29,11 +30,12 @@ from adsum_collector.peer import tcp_peer_uid, unix_peer_uid
 from adsum_collector.processes import ProcessTable, watched, watched_in
 from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
-from adsum_collector.server import Server
+from adsum_collector.server import Server, server_config
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import listen_http, passed_sockets
 from adsum_collector.spool import Spool
-from adsum_collector.spool_repair import Limits
+from adsum_collector.spool_limits import limits_of
+from adsum_collector.spool_status import SpoolStatus
 from adsum_collector.tailer import Tailer
 from adsum_collector.ticks import Ticks
 from adsum_collector.token import token_of
@@ -63,6 +65,7 @@ async def run_collector(settings: CollectorSettings, agent: Agent | None = None)
             collector = Collector(settings, identity, spool, agent or claude_code(), url, port)
             address = address_of(url)
             log.info("%s: hooks on 127.0.0.1:%d, stream at %s", identity.label, port, address)
+            await collector.begin()
             await collector.run(http, unix)
 
 
@@ -83,8 +86,20 @@ class Collector:
         self._nonce = secrets.token_hex(8)
         table = ProcessTable(watched(spool.state).values())
         intake = Intake(spool, private_as(settings.privacy, identity.salt))
+
+        def adopt(identity: Identity) -> None:
+            self._identity = identity
+            intake.private = private_as(settings.privacy, identity.salt)
+
+        self._arrival = Arrival(settings.state_dir, identity, spool, adopt)
         self._publisher = Publisher(
-            spool, url, identity.host_id, nonce=self._nonce, beat=self._beat, now=time.time
+            spool,
+            url,
+            identity.host_id,
+            nonce=self._nonce,
+            beat=self._beat,
+            now=time.time,
+            arrival=self._arrival,
         )
         in_life = watched_in(lambda: spool.state)
         watch = Watch(
@@ -112,6 +127,7 @@ class Collector:
                 port=port,
                 token=token_of(settings.state_dir),
                 facts=self._facts,
+                spool=self._spool_status,
                 peer_uid=tcp_peer_uid,
                 heard=tailer.heard,
             ),
@@ -132,9 +148,18 @@ class Collector:
             ),
         )
 
+    async def begin(self) -> None:
+        """What has to be on disk before the first signal is."""
+        try:
+            await self._arrival.begin()
+            await self._publisher.join()
+        except SpoolUnavailable as error:
+            # A spool that takes no signals either: tried again before any is sent.
+            log.warning("the spool cannot be written to: %s", error)
+
     async def run(self, http: socket.socket, unix: socket.socket) -> None:
         """Parts live and die together. Order of a stop: doors, witnesses, stream, last heartbeat."""
-        server = Server(_server_config(self._parts.receiver))
+        server = Server(server_config(self._parts.receiver, DoorProtocol))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn raises the signal it caught again once it has stopped; without a handler of
@@ -160,6 +185,11 @@ class Collector:
     def _facts(self) -> tuple[bool, dict[str, Any]]:
         return facts(self._identity, self._spool, self._publisher, self._parts, now_ms())
 
+    async def _spool_status(self) -> SpoolStatus:
+        status = await self._spool.status()
+        problem = problem_of(self._spool, self._publisher)
+        return msgspec.structs.replace(status, sent=self._publisher.sent, problem=problem)
+
     def _beat(self, sent: int, stopping: bool) -> Beat:  # noqa: FBT001 - the publisher's callback
         return Beat(
             host_id=self._identity.host_id,
@@ -173,7 +203,7 @@ class Collector:
             agent_version=self._parts.watch.agent_version,
             fingerprint=self._identity.fingerprint,
             stopping=stopping,
-            problem=self._spool.problem or self._publisher.problem,
+            problem=problem_of(self._spool, self._publisher),
             witnesses=self._parts.health(now_ms()),
         )
 
@@ -206,32 +236,9 @@ def _open_sockets(settings: CollectorSettings) -> Iterator[tuple[socket.socket, 
 
 @contextlib.asynccontextmanager
 async def _open_spool(settings: CollectorSettings) -> AsyncIterator[Spool]:
-    cap = settings.spool_cap_mb << 20
-    limits = Limits(
-        cap_bytes=cap,
-        rotate_bytes=min(64 << 20, cap // 4),
-        retention_s=settings.spool_retention_h * 3600,
-    )
+    limits = limits_of(settings.spool_cap_mb << 20, settings.spool_retention_h * 3600)
     spool = await Spool.open(settings.state_dir / "spool", limits)
     try:
         yield spool
     finally:
         await spool.close()
-
-
-def _server_config(receiver: Receiver) -> uvicorn.Config:
-    return uvicorn.Config(
-        receiver,
-        http=DoorProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        # Longer than the agent's own 5 s: it must be the one to close an idle connection, or a
-        # hook sent in that moment fails in the user's terminal.
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=2,
-    )

@@ -17,5 +17,20 @@ class StreamMovedError(Exception):
     def __init__(self) -> None:
         super().__init__(
             "Another collector uses this machine's identity: this looks like a copy of a machine. "
-            "Stop the collector on the copy, remove its host.json, and start it again."
+            "On the copy, stop the collector, run `adsum collector new-identity`, and start it again."
         )
+
+
+class StreamUnusableError(Exception):
+    """An id that nobody of ours gave is so high that none can follow."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"Somebody has written an entry with an absurd id into {key}, after which none of ours "
+            "can follow. A hub deletes that stream; if none runs, start one. "
+            "Look who else may write to this Redis."
+        )
+
+
+class OddReplyError(Exception):
+    """Not the answer of a Redis, or not about a key of ours. The text names cause and next step."""

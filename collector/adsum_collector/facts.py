@@ -44,6 +44,12 @@ class Witnesses:
         )
 
 
+def problem_of(spool: Spool, publisher: Publisher) -> str | None:
+    """All that is wrong with this collector, the most important first."""
+    told = [spool.problem, publisher.problem, spool.notice]
+    return " ".join(text for text in told if text) or None
+
+
 def facts(
     identity: Identity, spool: Spool, publisher: Publisher, witnesses: Witnesses, now: int
 ) -> tuple[bool, dict[str, Any]]:
@@ -55,7 +61,7 @@ def facts(
         "version": __version__,
         "host_id": identity.host_id,
         "label": identity.label,
-        "problem": spool.problem or publisher.problem,
+        "problem": problem_of(spool, publisher),
         "spool": {
             "spool_id": spool.spool_id,
             "last": spool.last_seq,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from adsum_collector.errors import StartError
 
@@ -32,15 +32,22 @@ def hold_lock(state_dir: Path, port: int = 0) -> Iterator[None]:
                 f"A collector already uses {state_dir} (process {holder}). "
                 f"Stop it first (kill {holder}), or give this one its own ADSUM_STATE_DIR."
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d %d\n" % (os.getpid(), port), 0)
+        # in this order, which needs no room on a full disk
+        os.ftruncate(descriptor, os.pwrite(descriptor, b"%d %d\n" % (os.getpid(), port), 0))
         yield
     finally:
         os.close(descriptor)
 
 
-def running_port(state_dir: Path) -> int | None:
-    """The port of the collector that runs on this state directory, if one does and says so."""
+class Holder(NamedTuple):
+    """port: where it takes hooks; 0 if it has not said."""
+
+    pid: str
+    port: int
+
+
+def holder_of(state_dir: Path) -> Holder | None:
+    """Who runs on this state directory; None if nobody does. Changes nothing."""
     try:
         descriptor = os.open(state_dir / FILE, os.O_RDONLY)
     except OSError:
@@ -48,11 +55,17 @@ def running_port(state_dir: Path) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        words = _read(descriptor)
-        return int(words[1]) or None if len(words) > 1 and words[1].isdigit() else None
+        pid, port, *_ = [*_read(descriptor), "unknown", "0"]
+        return Holder(pid, int(port) if port.isdigit() else 0)
     finally:
         os.close(descriptor)
     return None  # nobody holds it: what it says is of the past
+
+
+def running_port(state_dir: Path) -> int | None:
+    """The port of the collector that runs on this state directory, if one does and says so."""
+    holder = holder_of(state_dir)
+    return (holder.port or None) if holder else None
 
 
 def _read(descriptor: int) -> list[str]:

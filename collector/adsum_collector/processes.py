@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +50,8 @@ def watched(state: Mapping[str, bytes]) -> dict[str, Process]:
     for key, value in state.items():
         if key.startswith(_PREFIX):
             pid, _, started = value.partition(b" ")
-            found[key.removeprefix(_PREFIX)] = Process(int(pid), int(started or 0))
+            with contextlib.suppress(ValueError):  # bit rot; the registry names it again
+                found[key.removeprefix(_PREFIX)] = Process(int(pid), int(started or 0))
     return found
 
 

@@ -47,13 +47,13 @@ class Gone(Exception):  # noqa: N818 - the client went away; nobody is left to a
 
 
 class Receiver:
-    """port: as clients see it. facts: what `/readyz` shows, and whether all is well.
+    """port: as clients see it. facts: what `/readyz` shows, and whether all is well. spool: `/spool`.
 
     peer_uid: the user of a connection's other end, asked only when there is no token.
     heard: told what a hook said once it has its answer, which must not wait for anything else.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, each once, in the composition root
         self,
         intake: Intake,
         adapt: Adapt,
@@ -61,6 +61,7 @@ class Receiver:
         port: int,
         token: str,
         facts: Callable[[], tuple[bool, dict[str, Any]]],
+        spool: Callable[[], Awaitable[msgspec.Struct]],
         peer_uid: Callable[[tuple[str, int], tuple[str, int]], int | None],
         heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None,
     ) -> None:
@@ -71,6 +72,7 @@ class Receiver:
         )
         self._authorization = b"Bearer " + token.encode()
         self._facts = facts
+        self._spool = spool
         self._peer_uid = peer_uid
         self._heard = heard
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
@@ -140,7 +142,7 @@ class Receiver:
 
     async def _tell(self, scope: Scope, send: Send) -> None:
         _require_local(dict(scope["headers"]), self._hosts)
-        if scope["path"] not in {"/livez", "/readyz"}:
+        if scope["path"] not in {"/livez", "/readyz", "/spool"}:
             raise Refused(404, f"nothing at {scope['path']}", f"Hooks go to POST {PATH}.")
         if scope["method"] not in {"GET", "HEAD"}:
             raise Refused(405, f"{scope['method']} is not for {scope['path']}", "Use GET.")
@@ -148,9 +150,19 @@ class Receiver:
         if scope["path"] == "/livez":
             await _answer(send, 200, b"ok", [*marks, (b"content-type", b"text/plain")])
             return
-        ready, facts = self._facts()
         marks.append((b"content-type", b"application/json"))
+        if scope["path"] == "/spool":
+            await _answer(send, 200, await self._spool_status(), marks)
+            return
+        ready, facts = self._facts()
         await _answer(send, 200 if ready else 503, msgspec.json.encode(facts), marks)
+
+    async def _spool_status(self) -> bytes:
+        """Counts and names, no contents: whoever may ask for `/readyz` may ask for it."""
+        try:
+            return msgspec.json.encode(await self._spool())
+        except SpoolUnavailable as error:
+            raise Refused(503, f"the spool cannot be read: {error}", "Ask again later.") from error
 
 
 def _now_ms() -> int:

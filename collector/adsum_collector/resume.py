@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 
 import msgspec
 
+from adsum_shared import streams
+
+_WANT = re.compile(r"(.*):([1-9]\d{0,15})", re.ASCII | re.DOTALL)
+
 
 class EntryId(msgspec.Struct, frozen=True, order=True):
-    """A stream's last id: `<incarnation>-<last number of the batch>`."""
+    """An entry's id: `<incarnation>-<last number of the batch>`."""
 
     incarnation: int
     seq: int
@@ -22,19 +27,44 @@ class EntryId(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         return f"{self.incarnation}-{self.seq}"
 
+    @property
+    def leaves_room(self) -> bool:
+        """Whether an entry of ours can follow: else somebody has written nonsense there."""
+        return self.incarnation < streams.MOST_ID and self.seq <= streams.MOST_ID
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The last id ever given in a stream. spool_id, nonce: empty if its entry is gone, or none."""
+
+    id: EntryId
+    spool_id: str = ""
+    nonce: str = ""
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What hubs have stored of one spool, all of one moment.
+
+    cursor: they have spoken on every entry up to there. applied: the last number they have.
+    runs: nonce → the last number they have from that run, in order of the runs' first appearance;
+    None where the hubs do not tell.
+    """
+
+    cursor: EntryId = EntryId(0, 0)
+    applied: int = 0
+    runs: Mapping[str, int] | None = None
+
 
 class Resume(msgspec.Struct, frozen=True):
-    """Publish what follows `after`, under `incarnation`. rolled_back: this spool is an old copy."""
+    """Publish what follows `after`, under `incarnation`."""
 
     after: int
     incarnation: int
-    rolled_back: bool = False
 
 
 def where_to_resume(
-    *, incarnation: int, last_seq: int, sent: int, head: EntryId | None, applied: int
+    *, incarnation: int, spool_id: str, sent: int, head: Head | None, applied: int
 ) -> Resume:
-    """head: the stream's last id, None if there is no stream; applied: what hubs have stored.
+    """head: None if there is no stream. For a spool that is ours alone: see `runs.why_to_leave`.
 
     sent: what this run knows to be in the stream under `incarnation`; 0 after a start.
 
@@ -42,41 +72,18 @@ def where_to_resume(
     beyond what it still holds, and only a higher id is sure to reach them; what comes twice, they
     drop by its number.
     """
-    beyond = head is not None and head.incarnation == incarnation and head.seq > last_seq
-    if applied > last_seq or beyond:
-        newest = max(incarnation, head.incarnation if head else 0)
-        return Resume(0, newest + 1, rolled_back=True)
     if head is None:
         return Resume(applied, incarnation + 1)
-    if head.incarnation != incarnation:
-        return Resume(applied, max(incarnation, head.incarnation) + 1)
-    if head.seq < sent:
-        return Resume(head.seq, incarnation + 1)
-    return Resume(max(head.seq, applied), incarnation)
-
-
-def first_of(entry: Mapping[bytes, bytes], last: int) -> int:
-    """The first number of an entry that ends with `last`; `last` itself if it does not say."""
-    first = entry.get(b"f", b"")
-    return min(int(first), last) if first.isdigit() else last
-
-
-def is_told_by(entry: Mapping[bytes, bytes], spool_id: str, bodies: Sequence[bytes] | None) -> bool:
-    """Whether the entry says what our spool says of its numbers: `bodies`, None if it forgot them.
-
-    Another run of this collector may have sent it, under another nonce and in another batch. Where
-    the spool has forgotten these numbers, nothing speaks against it.
-    """
-    if entry.get(b"sp") != spool_id.encode():
-        return False
-    return bodies is None or entry.get(b"b") == b"[" + b",".join(bodies) + b"]"
+    if head.id.incarnation != incarnation or head.spool_id != spool_id:
+        return Resume(applied, max(incarnation, head.id.incarnation) + 1)
+    if head.id.seq < sent:
+        return Resume(head.id.seq, incarnation + 1)
+    return Resume(max(head.id.seq, applied), incarnation)
 
 
 def wanted_after(want: bytes | None, spool_id: str, last_seq: int) -> int | None:
     """The number to replay after, if a hub's request names this spool and makes sense."""
-    if want is None:
+    found = _WANT.fullmatch((want or b"").decode(errors="replace"))
+    if found is None or found[1] != spool_id or int(found[2]) > last_seq:
         return None
-    named, _, seq = want.decode(errors="replace").rpartition(":")
-    if named != spool_id or not seq.isdigit() or not 1 <= int(seq) <= last_seq:
-        return None
-    return int(seq) - 1
+    return int(found[2]) - 1

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from types import FrameType
+from typing import Any
 
 import uvicorn
+
+
+def server_config(receiver: Any, protocol: type[asyncio.Protocol]) -> uvicorn.Config:
+    return uvicorn.Config(
+        receiver,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        # Longer than the agent's own 5 s: it must be the one to close an idle connection, or a
+        # hook sent in that moment fails in the user's terminal.
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=2,
+    )
 
 
 class Server(uvicorn.Server):

@@ -28,10 +28,16 @@ class CollectorSettings(AdsumSettings):
         description="Claude Code's configuration directories, separated like PATH.",
     )
     spool_cap_mb: int = Field(
-        default=512, ge=1, description="Disk the spool may use; beyond it the oldest is dropped."
+        default=512,
+        ge=1,
+        le=1 << 20,
+        description="Disk the spool may use, from 1 MB to 1 TB; beyond it the least is dropped.",
     )
     spool_retention_h: float = Field(
-        default=24, ge=0, description="Hours a signal stays on disk after every hub has it."
+        default=24,
+        ge=0,
+        allow_inf_nan=False,
+        description="Hours a signal stays on disk after every hub has it.",
     )
     privacy: Literal["metadata", "redacted", "full"] = Field(
         default="redacted", description="What may leave this machine."

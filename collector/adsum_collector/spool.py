@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
+import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
-from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.errors import SpoolUnavailable, StartError
+from adsum_collector.spool_anew import Anew
+from adsum_collector.spool_connection import is_full
 from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import Missing, Rows, SpoolFiles
-from adsum_collector.spool_repair import Limits
+from adsum_collector.spool_files import SpoolFiles
+from adsum_collector.spool_limits import Limits
+from adsum_collector.spool_reading import Missing, Rows
+from adsum_collector.spool_recent import Recent
+from adsum_collector.spool_status import SpoolStatus
+from adsum_collector.spool_upkeep import Upkeep
 
 T = TypeVar("T")
+Batch = list[tuple[Append, asyncio.Future[int]]]
+Committed = tuple[str, list[int]] | Exception
 
 #: Appends that may wait for a commit; beyond it the spool says that it cannot keep up.
 MOST_PENDING = 1024
-#: What is kept in memory so that the publisher, when it keeps pace, reads no file.
+#: How many are kept in memory so that the publisher, when it keeps pace, reads no file.
 RECENT_SIGNALS = 2048
-RECENT_BYTES = 4 << 20
 #: Seconds a commit may take on the event loop; a slower disk gets the thread.
 SLOW_COMMIT_S = 0.003
 
@@ -40,23 +47,40 @@ class Spool:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "spool")
         self._lock = threading.Lock()
-        self._pending: list[tuple[Append, asyncio.Future[int]]] = []
+        self._pending: Batch = []
         self._flushing = False
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._commit_s = 0.0
-        self._recent: deque[tuple[int, bytes]] = deque()
-        self._recent_bytes = 0
+        self._recent = Recent()
+        self._upkeep = Upkeep(files, self._in_thread, self._read_meta)
         self.spool_id = ""
         self.added = asyncio.Event()
-        self.problem: str | None = None
         self._read_numbers()
 
     @classmethod
     async def open(
         cls, directory: Path, limits: Limits | None = None, now: Callable[[], float] = time.time
     ) -> Spool:
-        return cls(await asyncio.to_thread(SpoolFiles, directory, limits or Limits(), now))
+        """Raises StartError."""
+        try:
+            return cls(await asyncio.to_thread(SpoolFiles, directory, limits or Limits(), now))
+        except (sqlite3.Error, OSError) as error:
+            step = "Free some space on" if is_full(error) else "Look at that directory and"
+            raise StartError(
+                f"The spool in {directory} cannot be opened ({error}). {step} its disk, then start "
+                "again; nothing in it has been changed."
+            ) from error
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be accepted."""
+        return self._upkeep.problem
+
+    @property
+    def notice(self) -> str | None:
+        """What to tell people of damage that is over."""
+        return self._files.notice
 
     async def append(
         self,
@@ -85,8 +109,8 @@ class Spool:
         """
         if after >= self.last_seq:
             return None
-        if self._recent and self._recent[0][0] <= after + 1 <= self._recent[-1][0]:
-            return self._read_recent(after, limit, limit_bytes)
+        if found := self._recent.read(after, limit, limit_bytes):
+            return found
         try:
             return await self._in_thread(lambda: self._files.read(after, limit, limit_bytes))
         finally:
@@ -109,17 +133,28 @@ class Spool:
         await self._in_thread(lambda: self._files.set_incarnation(incarnation))
         self._read_meta()
 
-    async def begin_anew(self, reason: str, incarnation: int) -> None:
+    async def begin_anew(self, reason: str, incarnation: int, **more: Unpack[Anew]) -> None:
         """A new spool_id, for numbers that can no longer be trusted to mean what they say.
 
-        Raises SpoolUnavailable.
+        Raises SpoolUnavailable. Does nothing if the spool is another one by the time.
         """
-        await self._in_thread(lambda: self._files.begin_anew(reason, incarnation))
+        spool_id = self.spool_id
+
+        def begin_anew() -> None:
+            if self._files.meta.spool_id == spool_id:
+                self._files.begin_anew(reason, incarnation, **more)
+
+        await self._in_thread(begin_anew)
         self._read_numbers()
+
+    async def status(self) -> SpoolStatus:
+        """Raises SpoolUnavailable."""
+        return await self._in_thread(self._files.status)
 
     async def close(self) -> None:
         """Pending appends are committed first."""
         await self._quiet.wait()
+        await self._upkeep.close()
         await self._in_thread(self._files.close)
         self._thread.shutdown()
 
@@ -132,6 +167,7 @@ class Spool:
         self.incarnation = meta.incarnation
         self.acked = meta.acked
         self.size = self._files.size
+        self._upkeep.look()
 
     def _read_numbers(self) -> None:
         """The one place where the spool_id changes: what memory holds goes with the old one."""
@@ -142,12 +178,12 @@ class Spool:
         self.state = self._files.state
         self._read_meta()
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        def alone() -> T:
-            with self._lock:
+    async def _in_thread(self, work: Callable[[], T], *, alone: bool = True) -> T:
+        def run() -> T:
+            with self._lock if alone else contextlib.nullcontext():
                 return work()
 
-        return await self._loop.run_in_executor(self._thread, alone)
+        return await self._loop.run_in_executor(self._thread, run)
 
     def _flush(self) -> None:
         batch, self._pending = self._pending, []
@@ -161,15 +197,11 @@ class Spool:
         committing = self._loop.run_in_executor(self._thread, self._commit_alone, batch)
         committing.add_done_callback(lambda future: self._settle(batch, future.result()))
 
-    def _commit_alone(
-        self, batch: list[tuple[Append, asyncio.Future[int]]]
-    ) -> tuple[str, list[int]] | Exception:
+    def _commit_alone(self, batch: Batch) -> Committed:
         with self._lock:
             return self._commit(batch)
 
-    def _commit(
-        self, batch: list[tuple[Append, asyncio.Future[int]]]
-    ) -> tuple[str, list[int]] | Exception:
+    def _commit(self, batch: Batch) -> Committed:
         """The spool_id as well: it may be another one by the time this is settled."""
         started = time.perf_counter()
         try:
@@ -181,23 +213,19 @@ class Spool:
         finally:
             self._commit_s += (time.perf_counter() - started - self._commit_s) / 8
 
-    def _settle(
-        self,
-        batch: list[tuple[Append, asyncio.Future[int]]],
-        committed: tuple[str, list[int]] | Exception,
-    ) -> None:
+    def _settle(self, batch: Batch, committed: Committed) -> None:
         self._read_numbers()
         if isinstance(committed, Exception):
-            self.problem = str(committed)
+            self._upkeep.failed(committed)
             for _, done in batch:
                 if not done.cancelled():
                     done.set_exception(committed)
         else:
-            self.problem = None
+            self._upkeep.committed()
             spool_id, numbers = committed
             for (append, done), number in zip(batch, numbers, strict=True):
                 if spool_id == self.spool_id:
-                    self._remember(append.signals, number)
+                    self._recent.add(append.signals, number, RECENT_SIGNALS)
                 if not done.cancelled():
                     done.set_result(number)
             self.added.set()
@@ -211,31 +239,9 @@ class Spool:
 
     def _checkpoint(self) -> None:
         """In the thread: it costs several fsyncs, for which no sender should wait."""
-        with self._lock:
+        with self._lock, contextlib.suppress(SpoolUnavailable):  # the next commit meets it too
             if self._files.log_is_long:
                 self._files.checkpoint()
 
-    def _remember(self, bodies: Sequence[bytes], last: int) -> None:
-        first = last - len(bodies) + 1
-        if self._recent and first <= self._recent[-1][0]:
-            return  # a message that came twice
-        if self._recent and first != self._recent[-1][0] + 1:
-            self._forget_recent()
-        self._recent.extend(enumerate(bodies, first))
-        self._recent_bytes += sum(map(len, bodies))
-        while len(self._recent) > RECENT_SIGNALS or self._recent_bytes > RECENT_BYTES:
-            self._recent_bytes -= len(self._recent.popleft()[1])
-
-    def _read_recent(self, after: int, limit: int, limit_bytes: int) -> Rows:
-        skip = after + 1 - self._recent[0][0]
-        bodies: list[bytes] = []
-        for _, body in itertools.islice(self._recent, skip, skip + limit):
-            limit_bytes -= len(body)
-            if bodies and limit_bytes < 0:
-                break
-            bodies.append(body)
-        return Rows(after + 1, bodies)
-
     def _forget_recent(self) -> None:
-        self._recent.clear()
-        self._recent_bytes = 0
+        self._recent.forget()

@@ -10,32 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.spool_connection import connect, sync_directory
-
-_SCHEMA = """
-CREATE TABLE signals (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE messages (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE state (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE gaps (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, reason TEXT NOT NULL);
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-"""
-
-
-class Damaged(Exception):  # noqa: N818 - what the file is
-    """The file cannot be trusted. `unfinished`: it was never completed, so nothing was in it."""
-
-    def __init__(self, cause: str, *, unfinished: bool = False) -> None:
-        super().__init__(cause)
-        self.unfinished = unfinished
-
-
-class Meta(msgspec.Struct):
-    """base: the number before the file's first. acked: every hub has this number and all below."""
-
-    spool_id: str
-    incarnation: int
-    acked: int
-    base: int
+from adsum_collector.spool_connection import connect, is_damage, is_full, sync_directory
+from adsum_collector.spool_directory import Sealed, unlink
+from adsum_collector.spool_gaps import Gap, with_gap
+from adsum_collector.spool_log import has_all, last_commit
+from adsum_collector.spool_schema import Damaged, Meta, create_tables, read_meta, require_ours
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -56,15 +35,25 @@ class SpoolFile:
         self.path = path
         self.meta = meta
         self._db = connection
-        # two queries in one: asked for both at once, SQLite reads the whole file
-        ends = "SELECT (SELECT min(seq) FROM signals), (SELECT max(seq) FROM signals)"
-        row = connection.execute(ends).fetchone()
-        self.first: int = row[0] or meta.base + 1
-        gap = connection.execute("SELECT max(last) FROM gaps").fetchone()[0]
-        self.last: int = max(row[1] or 0, meta.base, gap or 0)
+        newest = connection.execute("SELECT max(seq) FROM signals").fetchone()[0]
+        gaps = "SELECT first, last, reason FROM gaps ORDER BY first"
+        self.gaps: list[Gap] = connection.execute(gaps).fetchall()
+        self.last: int = max(newest or 0, meta.base, *(last for _, last, _ in self.gaps), 0)
+        #: How many numbers of its own it lacks, if it was rewritten.
+        self.absent = 0
         self.messages: dict[str, int] = {}
         self.state: dict[str, bytes] = {}
         self.size = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self.last == self.meta.base
+
+    def sealed(self, size: int, at: float) -> Sealed:
+        """What is to be known of it once it is only read. Other gaps are those before it."""
+        own = tuple(gap for gap in self.gaps if gap[1] > self.meta.base)
+        absent = self.absent or sum(last - first + 1 for first, last, _ in own)
+        return Sealed(self.path, self.meta.base + 1, self.last, size, at, own, absent)
 
     @classmethod
     def create(
@@ -74,25 +63,27 @@ class SpoolFile:
         *,
         messages: Mapping[str, int] | None = None,
         state: Mapping[str, bytes] | None = None,
-        gaps: Sequence[tuple[int, int, str]] = (),
+        gaps: Sequence[Gap] = (),
         bodies: Iterable[bytes] = (),
     ) -> SpoolFile:
         """bodies: numbered on from the base, or from the last gap. Complete on disk or absent."""
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        db = connect(path)
         start = max([meta.base, *(last for _, last, _ in gaps)]) + 1
-        db.execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
-        db.executemany("INSERT INTO meta VALUES (?, ?)", msgspec.structs.asdict(meta).items())
-        db.executemany("INSERT INTO messages VALUES (?, ?)", (messages or {}).items())
-        db.executemany("INSERT INTO state VALUES (?, ?)", (state or {}).items())
-        db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", gaps)
-        db.executemany("INSERT INTO signals VALUES (?, ?)", enumerate(bodies, start))
-        db.execute("COMMIT")
-        sync_directory(path.parent)
-        file = cls(path, db, meta)
-        file._read_for_writing()
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with contextlib.ExitStack() as undo:
+            undo.callback(unlink, path)  # as on a full disk, where its name will be needed again
+            db = connect(path)
+            undo.callback(db.close)
+            db.execute("BEGIN IMMEDIATE")
+            create_tables(db, meta)
+            db.executemany("INSERT INTO messages VALUES (?, ?)", (messages or {}).items())
+            db.executemany("INSERT INTO state VALUES (?, ?)", (state or {}).items())
+            db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", gaps)
+            db.executemany("INSERT INTO signals VALUES (?, ?)", enumerate(bodies, start))
+            db.execute("COMMIT")
+            sync_directory(path.parent)
+            file = cls(path, db, meta)
+            file._read_for_writing()
+            undo.pop_all()
         return file
 
     @classmethod
@@ -102,33 +93,32 @@ class SpoolFile:
 
     @classmethod
     def open_sealed(cls, path: Path) -> SpoolFile:
-        """Only to be read: quick, as no page is looked at beyond what is asked for. Raises Damaged.
-
-        It bears no messages, no state and no size.
-        """
+        """Only to be read: quick, as no page is looked at in advance; without messages, state, size."""
         return cls._open(path, to_write=False)
 
     @classmethod
     def _open(cls, path: Path, *, to_write: bool) -> SpoolFile:
-        try:
-            db = connect(path)
-        except sqlite3.DatabaseError as error:
-            raise Damaged(str(error)) from error
-        try:
-            if to_write and (verdict := db.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
-                raise Damaged(verdict)
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                raise Damaged("no tables", unfinished=True)
-            meta = msgspec.convert(dict(db.execute("SELECT key, value FROM meta")), Meta)
-            file = cls(path, db, meta)
-            if to_write:
-                file._read_for_writing()
-        except Damaged:
-            db.close()
-            raise
-        except (sqlite3.DatabaseError, msgspec.ValidationError) as error:
-            db.close()
-            raise Damaged(str(error)) from error
+        with contextlib.ExitStack() as undo:
+            try:
+                require_ours(path)
+                commit = last_commit(path) if to_write else 0
+                db = connect(path)
+                undo.callback(db.close)
+                meta, stored = read_meta(db)
+                if not has_all(db, commit):
+                    raise Damaged("its log is damaged")
+                check = "PRAGMA quick_check"
+                if to_write and (verdict := db.execute(check).fetchone()[0]) != "ok":
+                    raise Damaged(verdict.replace("*** in database main ***\n", "").splitlines()[0])
+                file = cls(path, db, meta)
+                file.absent = int(stored.get("absent", 0))
+                if to_write:
+                    file._read_for_writing()
+            except sqlite3.DatabaseError as error:
+                if is_damage(error):
+                    raise Damaged(str(error)) from error
+                raise
+            undo.pop_all()
         return file
 
     def _read_for_writing(self) -> None:
@@ -188,16 +178,40 @@ class SpoolFile:
         self._db.execute("COMMIT")
 
     def remember(self, meta: Meta) -> None:
+        """On a full disk in memory only: what is kept here comes again from the hubs.
+
+        Without that, nothing could be published from a full disk, nor acknowledged and deleted.
+        """
+        with self._if_there_is_space():
+            self.write_meta(meta)
+        self.meta = meta
+
+    def write_meta(self, meta: Meta) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(
             "UPDATE meta SET value = ? WHERE key = ?",
             ((value, key) for key, value in msgspec.structs.asdict(meta).items()),
         )
         self._db.execute("COMMIT")
-        self.meta = meta
 
-    def gaps(self) -> list[tuple[int, int, str]]:
-        return self._db.execute("SELECT first, last, reason FROM gaps ORDER BY first").fetchall()
+    def add_gap(self, gap: Gap) -> None:
+        """On a full disk in memory only: what is dropped next makes room to write it down."""
+        gaps = with_gap(self.gaps, gap)
+        with self._if_there_is_space():
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("DELETE FROM gaps")
+            self._db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", gaps)
+            self._db.execute("COMMIT")
+        self.gaps = gaps
+
+    @contextlib.contextmanager
+    def _if_there_is_space(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            self.undo()
 
     def rows(self, after: int, limit: int) -> list[tuple[int, bytes]]:
         return self._db.execute(
@@ -224,17 +238,12 @@ class SpoolFile:
         self.undo()
         self._db.execute("PRAGMA cache_size = -2000")
 
+    def copy_to(self, path: Path) -> None:
+        self._db.execute("VACUUM INTO ?", (str(path),))
+
     def undo(self) -> None:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
     def close(self) -> None:
         self._db.close()
-
-
-def salvage(path: Path, after: int) -> Iterator[bytes]:
-    """The bodies above `after` that a damaged file still gives up, in order."""
-    # What lies behind the damage is what the gap record stands for.
-    with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(connect(path)) as db:
-        rows = db.execute("SELECT body FROM signals WHERE seq > ? ORDER BY seq", (after,))
-        yield from (body for (body,) in rows if isinstance(body, bytes))

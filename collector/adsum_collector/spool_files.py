@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 
-from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.identity import make_private
-from adsum_collector.spool_file import Append, Meta, SpoolFile
-from adsum_collector.spool_repair import (
-    Limits,
-    Sealed,
-    create_anew,
-    number_of,
-    open_files,
-    path_of,
-    require_space,
-    unlink,
-)
+from adsum_collector.spool_anew import KEPT_MESSAGES, Anew, create_successor, written_again
+from adsum_collector.spool_aside import Aside
+from adsum_collector.spool_connection import is_full
+from adsum_collector.spool_directory import number_of, path_of, unlink
+from adsum_collector.spool_doubt import Doubt
+from adsum_collector.spool_file import Append, SpoolFile
+from adsum_collector.spool_gaps import with_gap
+from adsum_collector.spool_limits import Limits, SpaceCheck
+from adsum_collector.spool_reading import Missing, Rows, first_after, read_after
+from adsum_collector.spool_repair import open_files
+from adsum_collector.spool_reserve import Reserve
+from adsum_collector.spool_schema import Meta
 from adsum_collector.spool_sealed import SealedFiles
+from adsum_collector.spool_status import SpoolStatus, status_of
+from adsum_collector.spool_tending import Tending
 
-#: How many message ids a new file inherits: a sender gives up after seconds.
-KEPT_MESSAGES = 256
-#: Seconds between two looks at the free space.
-SPACE_CHECK_S = 1.0
-#: Seconds between two attempts to read a failed file anew.
-RECOVERY_S = 1.0
-
-
-class Rows(msgspec.Struct, frozen=True):
-    """Signals numbered `first` onwards, without a hole."""
-
-    first: int
-    bodies: list[bytes]
-
-
-class Missing(msgspec.Struct, frozen=True):
-    """Numbers this spool does not hold (any more)."""
-
-    first: int
-    last: int
-    reason: str
+log = logging.getLogger(__name__)
 
 
 class SpoolFiles:
@@ -54,13 +38,14 @@ class SpoolFiles:
         self._directory = directory
         self._limits = limits
         self._now = now
-        self._suspect = False
-        self._space_checked = float("-inf")
+        self._space = SpaceCheck(directory, limits, now)
         self._logged = 0
-        self._failed_at = float("-inf")
+        self._doubt = Doubt(directory, self._recover, self._undo, now)
         make_private(directory)
-        self._current, sealed = open_files(directory)
-        self._sealed = SealedFiles(sealed)
+        self._aside = Aside(directory)
+        self._reserve = Reserve(directory, limits.rotate_bytes // 4)
+        self._current, self._sealed, self._tending = self._open()
+        self._tending.mend_all(self._current)
         self._current.roll_out_log(limits.log_bytes)
 
     @property
@@ -83,14 +68,26 @@ class SpoolFiles:
     def log_is_long(self) -> bool:
         return self._logged > self._limits.log_bytes
 
+    @property
+    def wants_tending(self) -> bool:
+        return self._tending.is_due(self.meta.acked)
+
+    @property
+    def notice(self) -> str | None:
+        return self._aside.notice(self._now())
+
     def commit(self, appends: Sequence[Append]) -> list[int]:
         """On disk when this returns. Raises SpoolUnavailable, and then nothing was accepted."""
         with self._trusted():
-            self._require_space()
-            if self._current.size >= self._limits.rotate_bytes:
-                self._rotate()
             before = self._current.size
-            numbers = self._current.insert(appends)
+            if any(append.signals for append in appends):
+                self._look_at_disk()
+                if self._current.size >= self._limits.rotate_bytes:
+                    self._rotate()
+                before = self._current.size
+                numbers = self._current.insert(appends)
+            else:
+                numbers = self._note(appends)
         # each commit rewrites at least the page it ends in
         self._logged += self._current.size - before + 4096
         return numbers
@@ -102,22 +99,7 @@ class SpoolFiles:
         newest file damaged and go on with a new spool_id.
         """
         with self._trusted():
-            if after >= self.last:
-                return None
-            rows = self._sealed.rows(after, limit)
-            if rows is None:
-                rows = self._current.rows(after, limit)
-            if not rows or rows[0][0] != after + 1:
-                # no row at all: the hole ends where the file ends that should hold it
-                last = rows[0][0] - 1 if rows else self._sealed.last_after(after) or self.last
-                return Missing(after + 1, last, self._reason(after + 1))
-        bodies: list[bytes] = []
-        for expected, (seq, body) in enumerate(rows, after + 1):
-            limit_bytes -= len(body)
-            if seq != expected or (bodies and limit_bytes < 0):
-                break
-            bodies.append(body)
-        return Rows(after + 1, bodies)
+            return read_after(self._current, self._sealed, after, limit, limit_bytes)
 
     def acknowledge(self, seq: int) -> None:
         """Every hub has `seq` durably: files wholly below it go once they are old enough."""
@@ -127,122 +109,142 @@ class SpoolFiles:
                 return  # it was another spool's number
             acked = min(seq, self.last)
             if acked > self.meta.acked:
-                self._remember_acked(msgspec.structs.replace(self.meta, acked=acked))
+                self._current.remember(msgspec.structs.replace(self.meta, acked=acked))
             self._sealed.drop_acknowledged(acked, self._now() - self._limits.retention_s)
 
     def set_incarnation(self, incarnation: int) -> None:
         with self._trusted():
             self._current.remember(msgspec.structs.replace(self.meta, incarnation=incarnation))
 
-    def begin_anew(self, reason: str, incarnation: int) -> None:
-        """A new spool_id; what no hub has confirmed is kept, under new numbers."""
+    def begin_anew(self, reason: str, incarnation: int, **more: Unpack[Anew]) -> None:
+        """A new spool_id; what no hub has is kept, under new numbers. Number 1 is a gap."""
+        ours = self.meta.spool_id
         with self._trusted():
-            old = self._current
-            path = path_of(self._directory, number_of(old.path) + 1)
-            self._current = create_anew(path, reason, incarnation, self._unconfirmed(), old.state)
-            old.close()
-            while self._sealed:
-                self._sealed.drop_oldest()
-            unlink(old.path)
+            if self.meta.spool_id == ours:  # else these are another spool's numbers
+                self._begin_anew(reason, incarnation, more)
+
+    def tend(self) -> float | None:
+        """A few ms of work on full files: seconds until the next step, None if nothing is to do."""
+        with self._trusted():
+            return self._tending.step(self._current)
+
+    def sync_draft(self) -> None:
+        """Beside any other caller: what the last step has written is synced."""
+        self._tending.sync()
 
     def checkpoint(self) -> None:
-        self._current.checkpoint()
         self._logged = 0
+        with self._trusted():
+            self._current.checkpoint()
+
+    def probe(self) -> None:
+        """Whether something could be written now."""
+        with self._trusted():
+            self._look_at_disk()
+            self._current.write_meta(self.meta)
+
+    def status(self) -> SpoolStatus:
+        with self._trusted():
+            oldest = first_after(self._current, self._sealed, self.meta.acked)
+            return status_of(
+                self._current,
+                list(self._sealed),
+                self._aside.files,
+                oldest,
+                self._limits,
+                self._now(),
+            )
 
     def close(self) -> None:
+        self._tending.close()
         self._sealed.close()
         with contextlib.suppress(sqlite3.Error):  # a full disk must not keep us from stopping
             self._current.checkpoint()
         self._current.close()
+        self._reserve.keep()
 
-    @contextlib.contextmanager
-    def _trusted(self) -> Iterator[None]:
-        """Turns what SQLite and the disk say into SpoolUnavailable, and remembers to look again."""
-        try:
-            self._recover()
-            yield
-        except (sqlite3.Error, OSError) as error:
-            self._suspect_after(error)
-            raise SpoolUnavailable(f"{self._directory} cannot be used: {error}") from error
+    def _open(self, known: Meta | None = None) -> tuple[SpoolFile, SealedFiles, Tending]:
+        current, full, damaged = open_files(self._directory, self._aside, self._now(), known)
+        sealed = SealedFiles(full, damaged)
+        return current, sealed, Tending(sealed, self._aside, self._limits, self._now)
 
-    def _remember_acked(self, meta: Meta) -> None:
-        try:
-            self._current.remember(meta)
-        except sqlite3.Error as error:
-            if not _is_full(error):
-                raise
-            # Deleting is what a full disk needs; the number itself comes again from the hub.
-            self._current.undo()
-            self._current.meta = meta
+    def _trusted(self) -> contextlib.AbstractContextManager[None]:
+        return self._doubt.trusted()
+
+    def _undo(self) -> None:
+        self._current.undo()
 
     def _recover(self) -> None:
-        """After an error: believe only what can be read back."""
-        if not self._suspect:
-            return
-        if 0 <= self._now() - self._failed_at < RECOVERY_S:
-            raise SpoolUnavailable(f"{self._directory} failed a moment ago")
-        self._failed_at = self._now()
+        """After an error: believe only what can be read back, and add nothing to it.
+
+        Pages whose fsync failed may be in memory only, and the next fsync says nothing of them. So
+        they are written out anew, and the next commit goes into a file of its own.
+        """
+        known, last = self.meta, self.last
+        self._tending.close()
         self._current.close()
         self._sealed.close()
-        self._current, sealed = open_files(self._directory)
-        self._sealed = SealedFiles(sealed)
-        # Frames whose fsync failed may be in memory only: written out anew, they are no hole under
-        # the commits that follow.
-        self._current.checkpoint()
-        self._logged = 0
-        self._suspect = False
+        self._current, self._sealed, self._tending = self._open(known)
+        if self.meta.spool_id == known.spool_id and self.last < last:
+            self._begin_anew("corrupt", 0, {})  # or numbers would be given twice
+        else:
+            self._rotate()
 
-    def _suspect_after(self, error: Exception) -> None:
-        """A full disk refuses and harms nothing. After any other error, who knows what is there."""
-        self._suspect = not _is_full(error)
-        try:
-            self._current.undo()
-        except sqlite3.Error:
-            self._suspect = True
+    def _begin_anew(self, reason: str, incarnation: int, more: Anew) -> None:
+        old = self._current
+        self._current = create_successor(old, self._sealed, reason, incarnation, more)
+        old.close()
+        while self._sealed:
+            self._sealed.drop_oldest()
+        unlink(old.path)
 
-    def _require_space(self) -> None:
-        now = self._now()
-        if 0 <= now - self._space_checked < SPACE_CHECK_S:
+    def _look_at_disk(self) -> None:
+        """Raises SpoolUnavailable. Once a second."""
+        if not self._space.is_due:
             return
-        require_space(self._directory, self._limits.min_free_bytes)
-        self._space_checked = now
+        if not self._current.path.exists():
+            log.error("%s was deleted; what was in it is written again", self._current.path)
+            make_private(self._directory)
+            self._current = written_again(self._current)
+        # what hubs have stays for their comfort only
+        acked = self.meta.acked
+        self._space.require(lambda: self._sealed.drop_acknowledged(acked, float("inf")))
+        self._reserve.keep()
+
+    def _note(self, appends: Sequence[Append]) -> list[int]:
+        """What a full disk must not refuse, or nothing could be published from it any more."""
+        try:
+            return self._current.insert(appends)
+        except sqlite3.Error as error:
+            if not (is_full(error) and self._reserve.give_up()):
+                raise
+            self._current.undo()
+            return self._current.insert(appends)
 
     def _rotate(self) -> None:
         old = self._current
         old.checkpoint()
-        gaps = old.gaps()
-        while self._sealed and self.size + self._limits.rotate_bytes > self._limits.cap_bytes:
-            dropped = self._sealed.drop_oldest()
-            if dropped.last > old.meta.acked:
-                gaps.append((max(dropped.first, old.meta.acked + 1), dropped.last, "cap"))
+        acked = old.meta.acked
+        sealed = old.sealed(old.path.stat().st_size, self._now())
+        going = self._tending.must_go(acked, sealed.size)
+        gaps = [gap for gap in old.gaps if gap[1] > acked]
+        for file in going:
+            if file.last > acked:
+                gaps = with_gap(gaps, (max(file.first, acked + 1), file.last, "cap"))
+        # With the gaps in it, before anything goes: a kill in between leaves none without a reason.
         self._current = SpoolFile.create(
             path_of(self._directory, number_of(old.path) + 1),
             msgspec.structs.replace(old.meta, base=old.last),
             messages=dict(list(old.messages.items())[-KEPT_MESSAGES:]),
             state=old.state,
-            gaps=[gap for gap in gaps if gap[1] > old.meta.acked],
+            gaps=gaps,
         )
         old.close()
-        size = old.path.stat().st_size
+        for _ in going:
+            self._sealed.drop_oldest()
+        if old.is_empty:
+            unlink(old.path)
+        else:
+            self._sealed.append(sealed)
         self._current.roll_out_log(self._limits.log_bytes)
         self._logged = 0
-        self._sealed.append(Sealed(old.path, old.first, old.last, size, self._now()))
-
-    def _reason(self, seq: int) -> str:
-        for first, last, reason in self._current.gaps():
-            if first <= seq <= last:
-                return reason
-        return "retention" if seq <= self.meta.acked else "corrupt"
-
-    def _unconfirmed(self) -> Iterator[bytes]:
-        after = self.meta.acked
-        while (found := self.read(after, 1000, 16 << 20)) is not None:
-            if isinstance(found, Missing):
-                after = found.last
-                continue
-            yield from found.bodies
-            after += len(found.bodies)
-
-
-def _is_full(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"

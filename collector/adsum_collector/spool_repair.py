@@ -1,67 +1,58 @@
-"""The spool's place on disk: its files, their limits, and what crash or bit rot leaves of them."""
+"""What the spool finds at its start: its files, and what crash or bit rot has left of them."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import secrets
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool_file import Damaged, Meta, SpoolFile, salvage
+from adsum_collector.spool_aside import Aside
+from adsum_collector.spool_directory import (
+    Sealed,
+    number_of,
+    path_of,
+    remove_drafts,
+    spool_paths,
+    unlink,
+)
+from adsum_collector.spool_file import SpoolFile
+from adsum_collector.spool_salvage import Salvaged
+from adsum_collector.spool_schema import Damaged, Meta
 
 log = logging.getLogger(__name__)
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """retention_s: how long an acknowledged file stays. min_free_bytes: refuse below that.
+def open_files(
+    directory: Path, aside: Aside, now: float, known: Meta | None = None
+) -> tuple[SpoolFile, list[Sealed], dict[Sealed, str]]:
+    """The file to write, those to read, oldest first, and why some of those cannot be read.
 
-    log_bytes: the write-ahead log's size after which it is moved into the file.
+    known: what was true when they were looked at last. Damage is never fatal. Raises sqlite3.Error and OSError where the disk itself refuses.
     """
-
-    cap_bytes: int = 512 << 20
-    rotate_bytes: int = 64 << 20
-    retention_s: float = 24 * 3600.0
-    min_free_bytes: int = 64 << 20
-    log_bytes: int = 4 << 20
-
-
-class Sealed(msgspec.Struct, frozen=True):
-    """A full file that is only read. sealed_at: seconds of wall clock."""
-
-    path: Path
-    first: int
-    last: int
-    size: int
-    sealed_at: float
-
-
-def path_of(directory: Path, number: int) -> Path:
-    return directory / f"spool-{number:06d}.db"
-
-
-def number_of(path: Path) -> int:
-    return int(path.stem.removeprefix("spool-"))
-
-
-def open_files(directory: Path) -> tuple[SpoolFile, list[Sealed]]:
-    """The file to write and those to read, oldest first. Damage is set aside, never fatal."""
-    paths = sorted(directory.glob("spool-*.db"))
+    remove_drafts(directory)
+    paths = spool_paths(directory)
     while paths:
         try:
             current = SpoolFile.open(paths[-1])
         except Damaged as damage:
             if not damage.unfinished:
-                return _restart(directory, paths, damage), []
+                return _restart(paths, damage, aside, now, known), [], {}
             unlink(paths.pop())
         else:
-            return current, _open_sealed(paths[:-1], current.meta.spool_id)
+            if known and known.spool_id == current.meta.spool_id:
+                current.meta.acked = max(current.meta.acked, min(known.acked, current.last))
+            with contextlib.ExitStack() as undo:
+                undo.callback(current.close)
+                found = current, *_open_sealed(paths[:-1], current)
+                undo.pop_all()
+            return found
     meta = Meta(secrets.token_hex(8), 0, 0, 0)
-    return SpoolFile.create(path_of(directory, 1), meta), []
+    return SpoolFile.create(path_of(directory, 1), meta), [], {}
 
 
 def create_anew(
@@ -76,65 +67,68 @@ def create_anew(
     return SpoolFile.create(path, meta, state=state, gaps=[(1, 1, reason)], bodies=bodies)
 
 
-def require_space(directory: Path, least: int) -> None:
-    """Raises SpoolUnavailable where less than `least` bytes are free."""
-    free = shutil.disk_usage(directory).free
-    if free < least:
-        raise SpoolUnavailable(
-            f"only {free >> 20} MB are free where {directory} lies; {least >> 20} MB are kept free"
-        )
-
-
-def unlink(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _open_sealed(paths: list[Path], spool_id: str) -> list[Sealed]:
-    sealed: list[Sealed] = []
+def _open_sealed(paths: list[Path], current: SpoolFile) -> tuple[list[Sealed], dict[Sealed, str]]:
+    found: list[Sealed] = []
+    causes: dict[Path, str] = {}
     for path in paths:
         try:
             file = SpoolFile.open_sealed(path)
         except Damaged as damage:
-            set_aside(path, damage)
+            causes[path] = str(damage)
+            found.append(_unread(path, found, current.meta.spool_id))
             continue
         file.close()
-        if file.meta.spool_id != spool_id:
+        stat = path.stat()
+        if file.meta.spool_id != current.meta.spool_id:
             unlink(path)  # a new beginning was interrupted after its file was complete
             continue
-        stat = path.stat()
-        sealed.append(Sealed(path, file.first, file.last, stat.st_size, stat.st_mtime))
-    return sealed
+        found.append(file.sealed(stat.st_size, stat.st_mtime))
+    ends = [*(file.first - 1 for file in found), current.meta.base][1:]
+    files = [
+        msgspec.structs.replace(file, last=max(file.first, end)) if file.path in causes else file
+        for file, end in zip(found, ends, strict=True)
+    ]
+    return files, {file: causes[file.path] for file in files if file.path in causes}
 
 
-def _restart(directory: Path, paths: list[Path], damage: Damaged) -> SpoolFile:
+def _unread(path: Path, before: list[Sealed], spool_id: str) -> Sealed:
+    """What can be said of a file that cannot be opened; where it ends, the one after it knows."""
+    meta = Salvaged(path).meta
+    if meta is not None and meta.spool_id == spool_id:
+        first = meta.base + 1
+    else:
+        first = before[-1].last + 1 if before else 1
+    stat = path.lstat()
+    return Sealed(path, first, first, stat.st_size, stat.st_mtime)
+
+
+def _restart(
+    paths: list[Path], damage: Damaged, aside: Aside, now: float, known: Meta | None
+) -> SpoolFile:
     """The newest file is damaged: its numbers may have been sent, so none may be given again."""
-    log.error("a new spool begins, as the newest file is damaged")
-    acked = 0
-    damages: dict[Path, Exception] = {paths[-1]: damage}
-    for path in paths[:-1]:
-        try:
-            file = SpoolFile.open(path)
-        except Damaged as found:
-            damages[path] = found
-            continue
-        file.close()
-        acked = max(acked, file.meta.acked)
-    bodies = itertools.chain.from_iterable(salvage(path, acked) for path in paths)
+    log.error("a new spool begins, as its newest file cannot be used: %s", damage)
+    remains = {path: Salvaged(path) for path in paths}
+    newest = remains[paths[-1]]
+    told = [meta for meta in (*(each.meta for each in remains.values()), known) if meta]
+    spool_id = told[-1].spool_id if told else ""
+    acked = max((meta.acked for meta in told if meta.spool_id == spool_id), default=0)
+    for path, each in list(remains.items()):
+        if each.meta and each.meta.spool_id != spool_id:
+            unlink(path)  # of before a new beginning, which has all that was to be kept
+            del remains[path]
     # incarnation 0: unknown, so the publisher takes the one after the stream's
-    created = create_anew(path_of(directory, number_of(paths[-1]) + 1), "corrupt", 0, bodies, {})
-    for path in paths:
-        if path in damages:
-            set_aside(path, damages[path])
-        else:
+    created = create_anew(
+        path_of(paths[-1].parent, number_of(paths[-1]) + 1),
+        "corrupt",
+        0,
+        itertools.chain.from_iterable(each.bodies(acked) for each in remains.values()),
+        newest.state,
+    )
+    for path, each in remains.items():
+        if each is newest:
+            aside.take(path, str(damage), 0 if damage.sound and each.whole else None, now)
+        elif each.whole:
             unlink(path)
+        else:
+            aside.take(path, "parts of it cannot be read", None, now)
     return created
-
-
-def set_aside(path: Path, cause: Exception) -> None:
-    log.error("spool file %s is damaged (%s) and set aside as *.corrupt", path, cause)
-    for suffix in ("", "-wal"):
-        file = path.with_name(path.name + suffix)
-        if file.exists():
-            file.replace(file.with_name(file.name + ".corrupt"))
-    unlink(path)

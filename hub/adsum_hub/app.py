@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -19,24 +20,27 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from adsum_hub.api import api_router, describe, health_router
+from adsum_hub.answers import describe
+from adsum_hub.api import api_router
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.clock import Clock
 from adsum_hub.consumer import BLOCK_MS, Consumer
 from adsum_hub.doors import Doors, known_hosts, require_loopback
 from adsum_hub.heartbeats import Heartbeats
 from adsum_hub.link import Link
-from adsum_hub.live import live_router
+from adsum_hub.live import Connection, live_router
+from adsum_hub.readiness import health_router
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
 from adsum_hub.settings import HubSettings
+from adsum_hub.timekeeper import Timekeeper
+from adsum_hub.trouble import Writes
 from adsum_shared import __version__
-from adsum_shared.connect import UNAVAILABLE, open_redis, wanted
+from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 
 log = logging.getLogger(__name__)
 
 WEB = Path(__file__).parent / "web"
-EXPIRE_S = 60.0
 #: Enough for any first frame; clients send nothing else.
 WS_MAX_BYTES = 64 * 1024
 
@@ -94,9 +98,13 @@ async def run_hub(settings: HubSettings) -> None:
     require_loopback(settings.hub_host, allowed=settings.hub_allow_public)
     if settings.redis_url is None:
         raise ValueError("The hub needs a Redis URL: set ADSUM_REDIS_URL, or run `adsum up`.")
+    # Thousands of sessions are millions of objects that live on: to look through all of them as
+    # often as Python does by default stops the loop for up to 0.7 s at 100,000 sessions.
+    gc.set_threshold(10_000, 50, 1000)
     clock = steady_clock()
-    roster, link = Roster(), Link()
+    roster, link = Roster(), Link(address_of(settings.redis_url))
     broadcast = Broadcast(roster, clock)
+    broadcast.restoring = True
     async with contextlib.AsyncExitStack() as stack:
         redis = open_redis(settings.redis_url)
         reader = open_redis(settings.redis_url, block_s=BLOCK_MS / 1000)
@@ -118,12 +126,13 @@ async def run_hub(settings: HubSettings) -> None:
         hosts = known_hosts(port, settings.hub_hosts)
         app = build_app(roster, broadcast, link, clock, hosts)
         server = uvicorn.Server(_server_config(app))
-        saver = Saver(roster, redis, link)
+        saver, writes = Saver(roster, redis, link), Writes(redis, link.address, clock)
         vital = {
-            "consumer": consumer.follow(),
+            "consumer": consumer.follow(broadcast.restored),
             "heartbeats": heartbeats.listen(),
             "snapshots": saver.run(),
-            "timekeeper": _keep_time(roster, broadcast, clock),
+            "writes": writes.watch(),
+            "timekeeper": Timekeeper(roster, broadcast, link, writes, clock).run(),
         }
         await _supervise(server, bound, vital)
         try:
@@ -140,7 +149,7 @@ def _server_config(app: ASGIApp) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         lifespan="off",
-        ws="websockets-sansio",
+        ws=Connection,
         ws_per_message_deflate=False,
         ws_max_size=WS_MAX_BYTES,
         timeout_graceful_shutdown=2,
@@ -161,24 +170,6 @@ async def _supervise(
         await server.serve(sockets=[bound])
         for task in tasks:
             task.cancel()
-
-
-async def _keep_time(roster: Roster, broadcast: Broadcast, clock: Clock) -> None:
-    """Deadlines fire by themselves; silence turns hosts late, then offline."""
-    expire_at = 0
-    while wanted():
-        now = clock()
-        roster.tick(now)
-        if now >= expire_at:
-            roster.expire(now)
-            expire_at = now + int(EXPIRE_S * 1000)
-        broadcast.tell()
-        broadcast.flushed.clear()
-        due = roster.next_deadline(clock())
-        wait = 1.0 if due is None else min(1.0, max(0.001, (due - clock()) / 1000))
-        with contextlib.suppress(TimeoutError):
-            # What has just arrived may have set an earlier deadline.
-            await asyncio.wait_for(broadcast.flushed.wait(), wait)
 
 
 @contextlib.contextmanager

@@ -10,57 +10,42 @@ missed as one, the latest view of each session, or a fresh snapshot.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from adsum_hub.clock import Clock
+from adsum_hub.ring import Delta, Ring, Views, parts
 from adsum_hub.roster import Changes, Roster
+from adsum_shared.state import HubTrouble
 
 TICK_S = 0.05
+#: Where one flush could not take all that has changed, the next follows after this.
+REST_S = 0.002
 #: A flush costs FLUSH_COST plus one per client; about 10 us each, so at most a tenth of a core.
 SENDS_PER_S = 10_000
 SENDS_SAVED = 1_000
 FLUSH_COST = 20
 #: Of silence, after which a client is told that the hub is still there.
-HEARTBEAT_S = 10.0
-RING_MESSAGES = 4096
-RING_BYTES = 4_000_000
-#: A client that has missed more than this gets a snapshot instead.
-MERGED_BYTES = 1_000_000
+HEARTBEAT_S = 5.0
+#: The offset of a client that has nothing of this run.
+NOTHING = -1
+#: How old the clock in a snapshot may be. All who come in this time share one.
+SHARED_MS = 1_000
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Delta(NamedTuple):
-    """One message's worth of changes; the views are encoded already. None: it is gone."""
+class Snapshot(NamedTuple):
+    """at: the hub's clock, ms."""
 
     offset: int
-    sessions: dict[str, msgspec.Raw | None]
-    hosts: dict[str, msgspec.Raw | None]
+    at: int
+    trouble: HubTrouble | None
     message: bytes
-
-
-def merge(views: Iterable[dict[str, msgspec.Raw | None]]) -> dict[str, msgspec.Raw | None]:
-    """The latest of each."""
-    merged: dict[str, msgspec.Raw | None] = {}
-    for each in views:
-        merged |= each
-    return merged
-
-
-def parts(
-    sessions: dict[str, msgspec.Raw | None], hosts: dict[str, msgspec.Raw | None]
-) -> dict[str, Any]:
-    return {
-        "sessions": [raw for raw in sessions.values() if raw is not None],
-        "gone": [key for key, raw in sessions.items() if raw is None],
-        "hosts": [raw for raw in hosts.values() if raw is not None],
-        "gone_hosts": [key for key, raw in hosts.items() if raw is None],
-    }
 
 
 class Broadcast:
@@ -70,17 +55,24 @@ class Broadcast:
         self.epoch = secrets.token_hex(8)
         self.offset = 0
         self.clients = 0
+        #: what keeps the list from being true; None: nothing
+        self.trouble: HubTrouble | None = None
+        #: Until what was stored is in the list, nobody is told of it: to a client that comes back
+        #: after a restart it would look as if sessions had vanished, or gone back in time.
+        self.restoring = False
         #: set by every flush: deadlines may have moved
         self.flushed = asyncio.Event()
         self._roster = roster
         self._clock = clock
-        self._ring: deque[Delta] = deque()
-        self._ring_bytes = 0
+        self._ring = Ring()
         self._wakers: set[asyncio.Event] = set()
         self._flushed = 0.0
         self._budget = float(SENDS_SAVED)
         self._timer: asyncio.TimerHandle | None = None
-        self._snapshot: tuple[int, bytes] | None = None
+        self._snapshot: Snapshot | None = None
+        self._restored = False
+        #: whether anybody was: before that, no change has to be kept for one who has missed it
+        self._told = False
 
     def tell(self) -> None:
         """Something may have changed. Sent now, or with the next tick if the budget is spent."""
@@ -98,11 +90,33 @@ class Broadcast:
         self._timer = None
         changes = self._roster.take_changes(self._clock())
         self.flushed.set()
+        if changes.more:
+            rest = 0.0 if self.restoring else REST_S
+            self._timer = asyncio.get_running_loop().call_later(rest, self.flush)
+        elif self._restored and self.restoring:
+            self.restoring = False
+            self._wake()
         if not changes:
             return
         self._spend()
         self.offset += 1
-        self._append(changes)
+        if self._told or not self.restoring:
+            self._append(changes)
+        self._wake()
+
+    def own_up(self, trouble: HubTrouble | None) -> None:
+        """Told to everyone at once; it changes nothing in the list, so no offset either."""
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._wake()
+
+    def restored(self) -> None:
+        """All that was stored has been read; once it is resolved as well, clients are let in."""
+        if not self._restored:
+            self._restored = True
+            self.tell()
+
+    def _wake(self) -> None:
         for waker in self._wakers:
             waker.set()
 
@@ -113,66 +127,94 @@ class Broadcast:
         self._flushed = now
 
     def _append(self, changes: Changes) -> None:
-        sessions: dict[str, msgspec.Raw | None] = dict.fromkeys(changes.gone)
-        hosts: dict[str, msgspec.Raw | None] = dict.fromkeys(changes.gone_hosts)
+        sessions: Views = dict.fromkeys(changes.gone)
+        hosts: Views = dict.fromkeys(changes.gone_hosts)
         sessions |= {view.id: msgspec.Raw(_encode(view)) for view in changes.sessions}
         hosts |= {view.id: msgspec.Raw(_encode(view)) for view in changes.hosts}
         message = self._message("deltas", parts(sessions, hosts))
-        self._ring.append(Delta(self.offset, sessions, hosts, message))
-        self._ring_bytes += len(message)
-        while len(self._ring) > RING_MESSAGES or (
-            self._ring_bytes > RING_BYTES and len(self._ring) > 1
-        ):
-            self._ring_bytes -= len(self._ring.popleft().message)
+        self._ring.append(Delta(sessions, hosts, message))
 
     def _message(self, kind: str, body: dict[str, Any]) -> bytes:
         header = {"type": kind, "epoch": self.epoch, "offset": self.offset, "now": self._clock()}
         return _encode(header | body)
 
-    def snapshot(self) -> bytes:
-        """Everything, as of `offset`. Kept for the others who connect at the same offset."""
-        if self._snapshot is None or self._snapshot[0] != self.offset:
+    def _tick(self) -> bytes:
+        return self._message("tick", self._owning_up())
+
+    def _owning_up(self) -> dict[str, Any]:
+        return {"trouble": self.trouble} if self.trouble is not None else {}
+
+    def snapshot(self, seen: int = NOTHING) -> Snapshot:
+        """Everything. Whoever comes within SHARED_MS gets the same, and what has changed since.
+
+        Encoding it anew at every offset would block a busy hub to which all its clients come back.
+        Whoever has seen a later offset of this run gets a newer one: no page goes back in time.
+        """
+        kept, now = self._snapshot, self._clock()
+        fresh = kept is not None and now - kept.at <= SHARED_MS and self._can_merge(kept.offset)
+        stale = kept is not None and kept.offset < min(seen, self.offset)
+        if kept is None or not fresh or stale or kept.trouble != self.trouble:
             body = {
                 "sessions": list(self._roster.views.values()),
                 "hosts": list(self._roster.all_hosts()),
             }
-            self._snapshot = (self.offset, self._message("snapshot", body))
-        return self._snapshot[1]
+            message = self._message("snapshot", body | self._owning_up())
+            kept = self._snapshot = Snapshot(self.offset, now, self.trouble, message)
+        return kept
 
-    def since(self, offset: int) -> bytes | None:
-        """One message with all changes after `offset`, or None if they are not kept any more."""
+    def _can_merge(self, offset: int) -> bool:
+        return self._ring.can_merge(self.offset - offset)
+
+    def since(self, offset: int) -> bytes:
+        """One message with all changes after `offset`, where they can be merged."""
         missed = self.offset - offset
-        if missed < 0 or missed > len(self._ring):
-            return None
         if missed == 1:
-            return self._ring[-1].message
-        deltas = [self._ring[index - missed] for index in range(missed)]
-        if sum(len(delta.message) for delta in deltas) > MERGED_BYTES:
-            return None
-        sessions = merge(delta.sessions for delta in deltas)
-        return self._message("deltas", parts(sessions, merge(delta.hosts for delta in deltas)))
+            return self._ring.newest()
+        return self._message("deltas", self._ring.merged(missed))
 
     async def subscribe(self, epoch: str | None, offset: int | None) -> AsyncGenerator[bytes, None]:
         """Messages for one client, for ever: what it missed or a snapshot, then what changes."""
-        at = offset if epoch == self.epoch and offset is not None else -1
-        waker = asyncio.Event()
-        self._wakers.add(waker)
-        self.clients += 1
-        try:
-            if at < 0 or self.since(at) is None:
-                # The offset belongs to the message, not to the moment its sending has ended.
-                message, at = self.snapshot(), self.offset
-                yield message
+        at = offset if epoch == self.epoch and offset is not None else NOTHING
+        # What it was told last. One that comes back may have been told anything: it gets a tick.
+        told: tuple[HubTrouble | None] | None = None
+        with self._client() as waker:
+            await self._let_in(waker)
             while True:
                 waker.clear()
-                if at != self.offset:
-                    message, at = self.since(at) or self.snapshot(), self.offset
+                # The offset belongs to the message, not to the moment its sending has ended.
+                if not self._can_merge(at):
+                    at, _, trouble, message = self.snapshot(at)
+                    told = (trouble,)
                     yield message
+                    continue
+                if at != self.offset:
+                    message, at = self.since(at), self.offset
+                    yield message
+                    continue
+                if told != (self.trouble,):
+                    told = (self.trouble,)
+                    yield self._tick()
                     continue
                 try:
                     await asyncio.wait_for(waker.wait(), HEARTBEAT_S)
                 except TimeoutError:
-                    yield self._message("tick", {})
+                    if at == self.offset:
+                        yield self._tick()
+
+    @contextlib.contextmanager
+    def _client(self) -> Iterator[asyncio.Event]:
+        waker = asyncio.Event()
+        self._wakers.add(waker)
+        self.clients += 1
+        try:
+            yield waker
         finally:
             self._wakers.discard(waker)
             self.clients -= 1
+
+    async def _let_in(self, waker: asyncio.Event) -> None:
+        # In trouble there may be nothing to wait for, and whoever comes has to learn of it.
+        while self.restoring and self.trouble is None:
+            waker.clear()
+            await waker.wait()
+        self._told = True

@@ -16,6 +16,9 @@ LATE_MS = 30_000
 #: An estimate moves only when it is off by more than a glance can see: else every batch would
 #: shift every time on the page by a millisecond or two.
 SLACK_MS = 250
+#: A stamp farther off than this from what the clock there should show is no time at all. Nothing
+#: lies in a stream for a year.
+ABSURD_MS = 366 * 24 * 3_600_000
 
 
 def reachability(silent_ms: int, *, stopping: bool = False) -> Reachability:
@@ -44,15 +47,22 @@ class HostClock:
         if abs(best - self.offset_ms) > SLACK_MS or len(self._differences) == 1:
             self.offset_ms = best
 
-    def received(self, stamp: int, now: int) -> int:
+    def received(self, stamp: int, now: int) -> int | None:
         """Something sent at `stamp` has come; how long ago that was.
 
         It may have lain in the stream for hours, so it proves life then and not now, and says
-        nothing about the clock.
+        nothing about the clock. None for a stamp that cannot be: it proves nothing.
         """
-        sent = min(now, self.to_hub(stamp))
+        if abs(self.to_hub(stamp) - now) > ABSURD_MS:
+            return None
+        sent = self.sent_at(stamp, now)
         self.last_seen = max(self.last_seen, sent)
         return now - sent
+
+    def sent_at(self, stamp: int, now: int) -> int:
+        """When it was sent, by the hub's clock; now, if the stamp cannot be."""
+        sent = self.to_hub(stamp)
+        return min(now, sent) if abs(sent - now) <= ABSURD_MS else now
 
     def host_now(self, now: int) -> int:
         """Frozen while nothing is heard: no timer of an unreachable host runs out."""

@@ -1,16 +1,22 @@
-"""Heartbeats: who can be reached, what time it is there, and whether anything of theirs is missing."""
+"""Heartbeats: who can be reached, what time it is there, and what is stored or missing of them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from adsum_hub.clock import Clock
+from adsum_hub.entries import MOST_MS
+from adsum_hub.holes import Holes
 from adsum_hub.host import Host
 from adsum_hub.link import Link
+from adsum_hub.places import Places
 from adsum_hub.roster import Roster
+from adsum_hub.sequence import covers
+from adsum_hub.snapshot_fields import count_of
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
@@ -18,6 +24,8 @@ from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 INTERVAL_S = 1.0
 #: A host of which nothing is read for so long, though its stream is said to hold more, has lost it.
 QUIET_MS = 2_000
+#: Of a heartbeat; ours have one or two thousand.
+MOST_BYTES = 256 << 10
 
 
 class Heartbeats:
@@ -29,6 +37,8 @@ class Heartbeats:
         self._clock = clock
         self._link = link
         self._arrived = arrived
+        self._places = Places(redis, clock)
+        self._holes = Holes(roster, redis, clock)
 
     async def listen(self) -> None:
         while wanted():
@@ -46,25 +56,55 @@ class Heartbeats:
         for host in hosts:
             pipeline.get(streams.beat(host.id))
             pipeline.pttl(streams.beat(host.id))
+            pipeline.hmget(streams.snapshot(host.id), [streams.VERSION, streams.SCHEMA])
         # One host's key of another type must not silence the others.
         replies = await pipeline.execute(raise_on_error=False)
         now = self._clock()
-        for host, raw, ttl in zip(hosts, replies[::2], replies[1::2], strict=True):
-            if isinstance(raw, ResponseError):
-                host.troubles["heartbeat"] = f"Its heartbeat cannot be read ({raw})."
-                continue
-            host.troubles.pop("heartbeat", None)
-            beat = decode_beat(raw) if raw is not None else None
+        for number, host in enumerate(hosts):
+            raw, ttl, stored = replies[3 * number : 3 * number + 3]
+            beat = self._read(host, raw)
             if beat is not None:
                 age = max(0, streams.BEAT_TTL_MS - int(ttl))
                 self._roster.hear(host.id, beat, age, now)
-                await self._ask_for_lost_tail(host, beat, now)
+                await self._look_for_lost_tail(host, beat, now)
+            if not isinstance(stored, ResponseError) and is_other(stored, host):
+                await self._holes.compare(host)
         self._arrived()
 
-    async def _ask_for_lost_tail(self, host: Host, beat: Beat, now: int) -> None:
+    @staticmethod
+    def _read(host: Host, raw: Any) -> Beat | None:
+        cause = str(raw) if isinstance(raw, ResponseError) else None
+        beat = decode_beat(raw) if isinstance(raw, bytes) and len(raw) <= MOST_BYTES else None
+        if cause is None and raw is not None and (beat is None or not is_sound(beat)):
+            cause, beat = "it makes no sense", None
+        if cause is None:
+            host.troubles.pop("heartbeat", None)
+        else:
+            host.troubles["heartbeat"] = f"Its heartbeat cannot be read ({cause})."
+        return beat
+
+    async def _look_for_lost_tail(self, host: Host, beat: Beat, now: int) -> None:
         """No entry behind the hole will come to show it: the host may stay quiet for hours."""
         applied = host.applied.get(beat.spool_id, 0)
         if applied >= beat.sent or now - host.read_at < QUIET_MS:
             return
-        want = f"{beat.spool_id}:{applied + 1}"
-        await self._redis.set(streams.want(host.id), want, nx=True, px=streams.WANT_TTL_MS)
+        await self._places.find(host)
+        await self._holes.fill_tail(host, beat.spool_id)
+
+
+def is_sound(beat: Beat) -> bool:
+    """Whether its numbers are times and counts: with others no sum and no date would come out."""
+    times = (beat.at, *(each.heard_at for each in beat.witnesses))
+    return all(0 <= at <= MOST_MS for at in times) and all(
+        0 <= number <= streams.MOST_ID for number in (beat.seq, beat.sent)
+    )
+
+
+def is_other(stored: list[bytes | None], host: Host) -> bool:
+    """Whether the stored snapshot is another than the one we know, or we are not where it is."""
+    version, schema = map(count_of, stored)
+    newer = schema if schema > streams.SCHEMA_NUMBER else 0
+    saved = host.saved
+    return (version, newer) != (saved.version, saved.newer) or not covers(
+        host.applied, saved.applied
+    )

@@ -1,20 +1,25 @@
-"""One machine as the hub knows it: its facts, the states they resolve to, and what to save."""
+"""One machine as the hub knows it: its facts, the states they resolve to, and what is wrong."""
 
 from __future__ import annotations
 
 import msgspec
 
+from adsum_hub import host_troubles
 from adsum_hub.clock import HostClock, reachability
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
+from adsum_hub.gaps import is_concerned, with_gap
 from adsum_hub.health import missing_from
+from adsum_hub.host_troubles import Troubles
 from adsum_hub.resolve import next_deadline, resolve
-from adsum_hub.sequence import Admission
-from adsum_hub.snapshots import HostRecord, Snapshot, covers
+from adsum_hub.saved import Saved
+from adsum_hub.sequence import Admission, Runs, advance
+from adsum_hub.snapshot_fields import HostRecord, Snapshot
 from adsum_hub.views import Place
 from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch
-from adsum_shared.state import AgentState, Group, HostView, HostWitness, Reachability
+from adsum_shared.envelope import Batch, Unread
+from adsum_shared.signals import AnySignal
+from adsum_shared.state import AgentState, GapView, Group, HostView, HostWitness, Reachability
 
 #: How long a delivered session stays in the list after its last sign of life.
 KEEP_DELIVERED_MS = 7 * 24 * 3_600_000
@@ -23,57 +28,107 @@ KEEP_DELIVERED_MS = 7 * 24 * 3_600_000
 class Host:
     """All times given to and kept by it are the hub's, except inside facts.
 
-    read_at: when an entry of its stream was last read.
+    read_at: when an entry of its stream was last read. set_aside: entries and signals left out
+    since this hub started, and sessions whose saved facts were.
 
-    states holds materialised sessions only. stored is the snapshot version last seen in Redis.
+    states holds materialised sessions only.
     """
 
-    def __init__(self, host_id: str, snapshot: Snapshot) -> None:
+    def __init__(self, host_id: str, snapshot: Snapshot, now: int = 0) -> None:
         self.id = host_id
         self.beat: Beat | None = None
         self.lag_ms: int | None = None
         #: what the collector says is wrong with itself, and what we find wrong with its keys
         self.problem: str | None = None
-        self.troubles: dict[str, str] = {}
-        self.read_at = 0
-        self.dirty: set[str] = set()
-        self.gone: set[str] = set()
+        self.troubles = Troubles()
+        self.set_aside = 0
+        self.bad_entries = self.bad_signals = self.strangers = 0
+        self.read_at = now
         self.states: dict[str, AgentState] = {}
         self.reachability: Reachability = "offline"
-        self.adopt(snapshot)
+        self.saved = Saved()
+        self.adopt(snapshot, now)
 
-    def adopt(self, snapshot: Snapshot) -> set[str]:
+    def adopt(self, snapshot: Snapshot, now: int) -> set[str]:
         """Take a stored snapshot as the truth. Returns the sessions it holds or has dropped."""
         before = set(self.states)
-        self.stored = snapshot.version
+        unreadable = set(snapshot.unreadable) - self.saved.unreadable
+        self.saved.adopt(snapshot)
         self.cursor = snapshot.cursor
         self.applied = dict(snapshot.applied)
-        self.saved = dict(snapshot.applied)
+        self.runs: Runs = dict(snapshot.runs)
         self.facts: dict[str, Facts] = dict(snapshot.sessions)
         self.label = snapshot.host.label or self.id[:8]
-        self.incomplete = snapshot.host.incomplete
+        self.gaps = snapshot.host.gaps
         self.clock = HostClock(snapshot.host.clock_offset_ms, snapshot.host.last_seen)
-        self.dirty.clear()
-        self.gone.clear()
         self.states = {key: state for key, state in self.states.items() if key in self.facts}
+        self._tell_of(snapshot, now)
+        if unreadable:
+            self.set_aside += len(unreadable)
+            text = host_troubles.unreadable_sessions(len(unreadable), min(unreadable))
+            self.troubles.tell("sessions", text, now)
         return before | set(self.facts)
+
+    def _tell_of(self, stored: Snapshot, now: int) -> None:
+        if stored.newer:
+            self.troubles["schema"] = host_troubles.newer_schema(stored.newer)
+        else:
+            self.troubles.pop("schema", None)
+        if stored.problem is not None:
+            text = host_troubles.unreadable_header(stored.problem)
+            self.troubles.tell("snapshot", text, now)
 
     def apply(self, batch: Batch, admission: Admission, now: int) -> set[str]:
         """Fold what was admitted. Returns the sessions whose facts changed; they are unresolved."""
-        self.lag_ms = self.clock.received(batch.sent_at, now)
-        if admission.applied is not None:
-            self.applied[batch.spool_id] = admission.applied
-        self.incomplete = self.incomplete or batch.gap is not None
+        lag_ms = self.clock.received(batch.sent_at, now)
+        self.lag_ms = self.lag_ms if lag_ms is None else lag_ms
+        if admission.applied is None:
+            return set()
+        before = self.applied.get(batch.spool_id, 0)
+        advance(self.applied, self.runs, batch)
+        if admission.emptied:
+            # What is in the new spool has been seen since: sessions that begin in it are whole.
+            seen = (each.seen for each in batch.signals if not isinstance(each, Unread))
+            self._miss("lost", 0, min(seen, default=batch.sent_at), now)
+        if batch.gap is not None:
+            # Number 1 alone says that a spool began anew; what that cost, nobody knows.
+            is_mark = batch.first == batch.last == 1
+            numbers = 0 if is_mark else batch.last - max(before, batch.first - 1)
+            self._miss(batch.gap.reason, numbers, batch.sent_at, now)
         changed: set[str] = set()
         for signal in admission.signals:
-            before = self.facts.get(signal.session_id)
-            after = fold(before, signal)
-            if after is not before:
-                self.facts[signal.session_id] = after
-                changed.add(signal.session_id)
-        self.dirty |= changed
-        self.gone -= changed
+            unused = self._fold(signal, changed)
+            if unused is not None:
+                self.bad_signals += 1
+                self.set_aside += 1
+                self._miss("undecodable", 1, batch.sent_at, now)
+                text = host_troubles.bad_signal(self.bad_signals, unused.cause)
+                self.troubles.tell("signal", text, now)
+        self.saved.change(changed)
         return changed
+
+    def _fold(self, signal: AnySignal | Unread, changed: set[str]) -> Unread | None:
+        """The signal itself, if it could not be used."""
+        if isinstance(signal, Unread):
+            return signal
+        before = self.facts.get(signal.session_id)
+        try:
+            after = fold(before, signal)
+        except Exception as error:  # noqa: BLE001 - fold takes whatever decodes; should a signal
+            # show otherwise, every hub would end at it, again at each start, and no host be seen
+            return Unread(f"{type(error).__name__} in {type(signal).__name__}: {error}"[:200])
+        if after is not before:
+            self.facts[signal.session_id] = after
+            changed.add(signal.session_id)
+        return None
+
+    def _miss(self, reason: str, numbers: int, before: int, now: int) -> None:
+        """Numbers will not come. before: the host's time by which that had happened.
+
+        Sessions that began later are whole, however long the news of it lay in the stream.
+        """
+        gap = GapView(self.clock.sent_at(before, now), reason, numbers)
+        self.gaps = with_gap(self.gaps, gap)
 
     def resolve(self, session_id: str, now: int) -> None:
         facts = self.facts.get(session_id)
@@ -125,56 +180,37 @@ class Host:
         for key in old:
             del self.facts[key]
             self.states.pop(key, None)
-        self.gone |= old
-        self.dirty -= old
+        self.saved.drop(old)
         return old
 
-    def record(self) -> HostRecord:
-        return HostRecord(
+    def header(self) -> Snapshot:
+        record = HostRecord(
             label=self.label,
             last_seen=self.clock.last_seen,
             clock_offset_ms=self.clock.offset_ms,
-            incomplete=self.incomplete,
+            incomplete=bool(self.gaps),
+            gaps=self.gaps,
         )
-
-    def header(self) -> Snapshot:
-        return Snapshot(self.stored, self.cursor, dict(self.applied), self.record())
+        applied, runs = dict(self.applied), dict(self.runs)
+        return Snapshot(self.saved.version, self.cursor, applied, record, runs=runs)
 
     def take_dirty(self) -> tuple[Snapshot, dict[str, Facts], set[str]]:
-        """What the next snapshot writes. Give it back with `not_saved` if it is not written."""
-        dirty = {key: self.facts[key] for key in self.dirty if key in self.facts}
-        gone, self.gone = self.gone, set()
-        self.dirty = set()
-        return self.header(), dirty, gone
+        """What the next snapshot writes: all of one moment."""
+        dirty, gone = self.saved.take()
+        return self.header(), {key: self.facts[key] for key in dirty if key in self.facts}, gone
 
-    def needs_saving(self) -> bool:
-        # A hub that is behind the stored snapshot never writes: entries it has not read may be
-        # trimmed already, so its older cursor would lose them for everyone.
-        if not covers(self.applied, self.saved):
-            return False
-        return bool(self.dirty or self.gone) or self.applied != self.saved
+    def overtaken(self, stored: Snapshot, now: int) -> None:
+        """The stored snapshot is not the one we know: another hub's, or one that was set back."""
+        self.saved.overtaken(stored, self.applied, self.facts)
+        self._tell_of(stored, now)
 
-    def saved_as(self, version: int, header: Snapshot) -> None:
-        self.stored = version
-        self.saved = header.applied
-
-    def not_saved(self, dirty: set[str], gone: set[str]) -> None:
-        self.dirty |= dirty
-        self.gone |= gone
-
-    def lost_race(self, version: int, applied: dict[str, int]) -> None:
-        """Another hub has written the snapshot. Its fold is ours: only who is ahead matters."""
-        rolled_back = not covers(applied, self.saved)
-        self.stored = version
-        self.saved = applied
-        if rolled_back:
-            # Redis has lost its tail: what we wrote since is gone there, so write it all again.
-            self.dirty = set(self.facts)
-        elif covers(applied, self.applied):
-            self.dirty.clear()
+    def is_incomplete(self, session_id: str) -> bool:
+        if session_id in self.saved.unreadable or session_id in self.saved.aside:
+            return True  # what it did before could not be restored
+        return is_concerned(self.facts[session_id], self.gaps, self.clock.offset_ms)
 
     def place(self) -> Place:
-        return Place(self.id, self.label, self.reachability, self.clock.offset_ms, self.incomplete)
+        return Place(self.id, self.label, self.reachability, self.clock.offset_ms)
 
     def view(self) -> HostView:
         applied = self.applied.get(self.beat.spool_id, 0) if self.beat else 0
@@ -189,24 +225,14 @@ class Host:
             lag_ms=self.lag_ms,
             backlog=max(0, self.beat.seq - applied) if self.beat else 0,
             applied=applied,
-            problem=self.problem or next(iter(self.troubles.values()), None),
+            problem=self.troubles.sentences(self.problem),
             witnesses=tuple(self._in_hub_time(each) for each in self.beat.witnesses)
             if self.beat
             else (),
+            gaps=self.gaps,
+            set_aside=self.set_aside,
         )
 
     def _in_hub_time(self, witness: HostWitness) -> HostWitness:
         heard_at = self.clock.to_hub(witness.heard_at) if witness.heard_at else 0
         return msgspec.structs.replace(witness, heard_at=heard_at)
-
-
-def same_host(a: HostView, b: HostView) -> bool:
-    """Alike but for what ticks by itself: such a difference is not worth a message."""
-    return _still(a) == _still(b)
-
-
-def _still(view: HostView) -> HostView:
-    witnesses = tuple(msgspec.structs.replace(each, heard_at=0) for each in view.witnesses)
-    return msgspec.structs.replace(
-        view, last_seen=0, lag_ms=None, applied=0, backlog=0, witnesses=witnesses
-    )

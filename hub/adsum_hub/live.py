@@ -5,20 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from adsum_hub.broadcast import Broadcast
 
 log = logging.getLogger(__name__)
 
 FIRST_FRAME_S = 10.0
+#: In this time a client takes at least so much of what waits for it, or it is let go. (Rejected: all
+#: of it. Over a slow line a large roster's snapshot then never arrived.)
 SEND_S = 10.0
+LEAST_BYTES = 100_000
+#: Below this a socket takes the next message at once, whatever its size.
+NEXT_TO_NOTHING = 16 * 1024
+LOOK_S = 0.02
+#: What may wait for all clients together, where a message is LARGE: after a restart they all come
+#: back for a snapshot in one moment.
+MOST_UNSENT = 64_000_000
+LARGE = 100_000
 CLOSE_S = 1.0
+#: Of grace after the end, for what was sent before it.
+LINGER_S = 2.0
 SLOW = 3008
 BAD_FRAME = 4400
+#: A hub that restores a large list lets clients wait, but not for so long that they think it dead.
+HOLD_S = 20.0
+RESTORING = 1013
 
 
 class Resume(msgspec.Struct):
@@ -29,10 +46,46 @@ class Resume(msgspec.Struct):
 
 
 _resume = msgspec.json.Decoder(Resume)
+#: Among a socket's extensions; its `size` tells how many bytes the client has not taken yet.
+UNSENT = "adsum.unsent"
+
+
+class Connection(WebSocketsSansIOProtocol):
+    """uvicorn's own, but it tells how much the client has still to take, and it ends."""
+
+    async def run_asgi(self) -> None:
+        self.scope["extensions"][UNSENT] = {"size": self.transport.get_write_buffer_size}
+        await super().run_asgi()
+        # Closing waits until all that was written has been taken. A client that no longer reads,
+        # and yet lives or seems to, would keep its socket and a whole snapshot here for ever.
+        self.loop.call_later(LINGER_S, self.transport.abort)
+
+
+class Room:
+    """For large messages on their way. One that is larger than all of it goes alone."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._freed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def of(self, size: int) -> AsyncIterator[None]:
+        if size < LARGE:
+            yield
+            return
+        while self._taken and self._taken + size > MOST_UNSENT:
+            self._freed.clear()
+            await self._freed.wait()
+        self._taken += size
+        try:
+            yield
+        finally:
+            self._taken -= size
+            self._freed.set()
 
 
 def live_router(broadcast: Broadcast) -> APIRouter:
-    router = APIRouter()
+    router, room = APIRouter(), Room()
 
     @router.websocket("/ws")
     async def live(socket: WebSocket) -> None:
@@ -47,14 +100,14 @@ def live_router(broadcast: Broadcast) -> APIRouter:
             return
         except WebSocketDisconnect:
             return
-        await _serve(socket, broadcast, resume)
+        await _serve(socket, broadcast, resume, room)
 
     return router
 
 
-async def _serve(socket: WebSocket, broadcast: Broadcast, resume: Resume) -> None:
+async def _serve(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
     listener = asyncio.create_task(_listen(socket))
-    sender = asyncio.create_task(_send(socket, broadcast, resume))
+    sender = asyncio.create_task(_send(socket, broadcast, resume, room))
     try:
         await asyncio.wait({listener, sender}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -65,17 +118,42 @@ async def _serve(socket: WebSocket, broadcast: Broadcast, resume: Resume) -> Non
                 await task
 
 
-async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume) -> None:
+async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
     async with contextlib.aclosing(broadcast.subscribe(resume.epoch, resume.offset)) as messages:
-        async for message in messages:
-            try:
-                await asyncio.wait_for(socket.send_text(message.decode()), SEND_S)
-            except TimeoutError:
-                log.info("a client took longer than %.0f s for a message: let go", SEND_S)
-                break
+        try:
+            async with asyncio.timeout(HOLD_S):
+                message = await anext(messages)
+        except TimeoutError:
+            await socket.close(RESTORING, "the list is being restored: connect again")
+            return
+        while True:
+            async with room.of(len(message)):
+                if not await _is_taken(socket, message):
+                    log.info("a client that takes next to nothing is let go")
+                    break
+            message = await anext(messages)
     # The close frame would wait behind the message that could not be sent: try, then drop it.
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(socket.close(SLOW, "slow: connect again"), CLOSE_S)
+
+
+async def _is_taken(socket: WebSocket, message: bytes) -> bool:
+    """Returns when next to nothing of it waits here any more, or the client is stuck: False."""
+    told = socket.scope.get("extensions", {}).get(UNSENT, {})
+    unsent: Callable[[], int] = told.get("size", lambda: 0)
+    loop = asyncio.get_running_loop()
+    try:
+        await asyncio.wait_for(socket.send_text(message.decode()), SEND_S)
+    except TimeoutError:
+        return False
+    before, since = unsent(), loop.time()
+    while (left := unsent()) > NEXT_TO_NOTHING:
+        await asyncio.sleep(LOOK_S)
+        if loop.time() - since > SEND_S:
+            if before - left < LEAST_BYTES:
+                return False
+            before, since = left, loop.time()
+    return True
 
 
 async def _listen(socket: WebSocket) -> None:

@@ -10,6 +10,7 @@ from adsum_hub.children import child_views
 from adsum_hub.deadlines import next_deadline
 from adsum_hub.facts import Facts
 from adsum_hub.limits import LIMITS, Limits
+from adsum_hub.questions import asked
 from adsum_hub.reading import read, survey
 from adsum_hub.rules import resolve
 from adsum_shared.state import ChildView, RequestView
@@ -19,6 +20,8 @@ __all__ = ["LIMITS", "Limits", "children", "next_deadline", "open_requests", "re
 
 def open_requests(facts: Facts, now: int, limits: Limits = LIMITS) -> tuple[RequestView, ...]:
     """Everything a human is asked at this instant, oldest first. Times: host milliseconds."""
+    if all(request.closed for _, request in asked(facts)):
+        return ()  # as below: most sessions ask nothing, and a restart resolves all of them
     return tuple(
         RequestView(
             id=request.request_id or key,
@@ -35,4 +38,6 @@ def open_requests(facts: Facts, now: int, limits: Limits = LIMITS) -> tuple[Requ
 
 def children(facts: Facts, now: int, limits: Limits = LIMITS) -> tuple[ChildView, ...]:
     """Every child known, those that run first. Times: host milliseconds."""
+    if not facts.children:
+        return ()
     return child_views(read(survey(facts, limits), now))

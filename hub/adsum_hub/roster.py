@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
 
+from adsum_hub import host_troubles
 from adsum_hub.activity import entries
-from adsum_hub.host import Host, same_host
-from adsum_hub.sequence import admit
-from adsum_hub.snapshots import Snapshot
-from adsum_hub.views import session_view, summarise, view_id
+from adsum_hub.alarms import Alarms, Key
+from adsum_hub.host import Host
+from adsum_hub.sequence import Admission, admit
+from adsum_hub.snapshot_fields import Snapshot
+from adsum_hub.views import same_host, session_view, summarise, view_id
 from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch
+from adsum_shared.envelope import Batch, DecodeError, Gap
 from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
+
+#: Sessions resolved and told in one go. A host with 100,000 of them that is restored, or falls
+#: silent, costs ten seconds: everybody else has a turn in between.
+SLICE = 200
 
 
 class Changes(msgspec.Struct, frozen=True):
+    """more: there is more to tell; ask again soon."""
+
     sessions: tuple[SessionView, ...] = ()
     gone: tuple[str, ...] = ()
     hosts: tuple[HostView, ...] = ()
     gone_hosts: tuple[str, ...] = ()
+    more: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.sessions or self.gone or self.hosts or self.gone_hosts)
@@ -38,46 +46,78 @@ class Roster:
         #: counts every visible change; part of the ETag
         self.revision = 0
         self.counts: Counter[str] = Counter()
-        self._deadlines: list[tuple[int, str, str]] = []
-        self._due: dict[tuple[str, str], int] = {}
-        #: resolved, and when; its deadline is still to be found
-        self._unscheduled: dict[tuple[str, str], int] = {}
-        self._unresolved: set[tuple[str, str]] = set()
-        self._stale: set[tuple[str, str]] = set()
+        self._alarms = Alarms()
+        #: to resolve, and to tell anew although the state is the same; the latest are taken first
+        self._unresolved: dict[Key, None] = {}
+        self._stale: dict[Key, None] = {}
 
     def add(self, host_id: str, snapshot: Snapshot, now: int) -> Host:
-        host = self.hosts[host_id] = Host(host_id, snapshot)
-        host.read_at = now
+        host = self.hosts[host_id] = Host(host_id, snapshot, now)
         host.reach(now)
-        self._unresolved |= {(host_id, key) for key in host.facts}
+        self._unresolved |= {(host_id, key): None for key in host.facts}
         return host
 
-    def reload(self, host_id: str, snapshot: Snapshot) -> None:
+    def reload(self, host_id: str, snapshot: Snapshot, now: int) -> None:
         """Take over what another hub has persisted further than we have read."""
-        touched = self.hosts[host_id].adopt(snapshot)
-        self._unresolved |= {(host_id, key) for key in touched}
+        touched = self.hosts[host_id].adopt(snapshot, now)
+        self._unresolved |= {(host_id, key): None for key in touched}
 
     def apply(self, host_id: str, batch: Batch, now: int) -> int:
         """Fold a batch. Returns the first number missing before it, 0 if it could be applied."""
         host = self.hosts[host_id]
-        admission = admit(host.applied, batch)
+        admission = admit(host.applied, batch, host.runs)
         if admission.missing:
-            self.counts["gaps"] += 1
+            self.counts["holes"] += 1
             return admission.missing
-        offset = host.clock.offset_ms
+        if admission.stranger:
+            self._reject(host, now)
+            return 0
+        before = host.clock.offset_ms, host.gaps, host.set_aside
         changed = host.apply(batch, admission, now)
-        self.counts["signals"] += len(admission.signals)
-        self._unresolved |= {(host_id, key) for key in changed}
-        if host.clock.offset_ms != offset or batch.gap is not None:
-            self._stale |= {(host_id, key) for key in host.states}
+        self._count(host, admission, batch, before[2])
+        for key in changed:
+            self._unresolved.pop((host_id, key), None)  # put last, where the latest are
+            self._unresolved[host_id, key] = None
+        if (host.clock.offset_ms, host.gaps) != before[:2]:
+            self._stale |= {(host_id, key): None for key in host.states}
         return 0
 
-    def skip(self, host_id: str, batch: Batch) -> None:
-        """Give up on the numbers before this batch: nobody has them any more."""
+    def _count(self, host: Host, admission: Admission, batch: Batch, set_aside: int) -> None:
+        counts = self.counts
+        counts["signals"] += len(admission.signals)
+        counts["set_aside"] += host.set_aside - set_aside
+        counts["gaps"] += admission.emptied + (
+            admission.applied is not None and batch.gap is not None
+        )
+
+    def _reject(self, host: Host, now: int) -> None:
+        """An older run's batch: nothing of it is applied, nor is anything asked for on its word."""
+        host.strangers += 1
+        host.troubles.tell("copy", host_troubles.strangers(host.strangers), now)
+        host.set_aside += 1
+        self.counts["strangers"] += 1
+        self.counts["set_aside"] += 1
+
+    def set_aside(self, host_id: str, entry_id: str, error: DecodeError, now: int) -> bool:
+        """An entry that cannot be read. Whether that is news."""
         host = self.hosts[host_id]
-        host.applied[batch.spool_id] = batch.first - 1
-        host.incomplete = True
-        self._stale |= {(host_id, key) for key in host.states}
+        host.set_aside += 1
+        self.counts["undecodable"] += 1
+        self.counts["set_aside"] += 1
+        if error.version is not None:
+            return host.troubles.tell("version", host_troubles.foreign_version(error.version), now)
+        host.bad_entries += 1
+        text = host_troubles.bad_entry(host.bad_entries, entry_id, error.cause)
+        return host.troubles.tell("entry", text, now)
+
+    def skip(self, host_id: str, batch: Batch, now: int) -> None:
+        """Give up on the numbers before this batch: no replay brings them."""
+        host = self.hosts[host_id]
+        first = host.applied.get(batch.spool_id, 0) + 1
+        never = msgspec.structs.replace(
+            batch, first=first, last=batch.first - 1, signals=(), gap=Gap("undecodable")
+        )
+        self.apply(host_id, never, now)
 
     def hear(self, host_id: str, beat: Beat, age_ms: int, now: int) -> None:
         host = self.hosts[host_id]
@@ -90,22 +130,19 @@ class Roster:
     def tick(self, now: int) -> None:
         """Whatever changes with time alone: deadlines that have come, hosts that fell silent."""
         for host in self.hosts.values():
+            host.troubles.expire(now)
             if host.reach(now):
                 self._revive(host)
-        while self._deadlines and self._deadlines[0][0] <= now:
-            at, host_id, key = heapq.heappop(self._deadlines)
-            if self._due.get((host_id, key)) == at:
-                del self._due[host_id, key]
-                self._unresolved.add((host_id, key))
+        self._unresolved |= dict.fromkeys(self._alarms.ring(now))
 
     def expire(self, now: int) -> None:
         for host in self.hosts.values():
-            self._stale |= {(host.id, key) for key in host.expire(now)}
+            self._stale |= {(host.id, key): None for key in host.expire(now)}
 
     def _revive(self, host: Host) -> None:
         """Its clock stands or runs again: every timer and every view of it is to be redone."""
-        self._unresolved |= {(host.id, key) for key in host.facts}
-        self._stale |= {(host.id, key) for key in host.states}
+        self._unresolved |= {(host.id, key): None for key in host.facts}
+        self._stale |= {(host.id, key): None for key in host.states}
 
     def next_deadline(self, now: int) -> int | None:
         """The hub time at which `tick` has something to do, if nothing arrives before.
@@ -113,41 +150,37 @@ class Roster:
         Computed here and not in `take_changes`, since it costs more than the fold and the resolve
         together: it must not stand between a hook and the page.
         """
-        for (host_id, key), since in self._unscheduled.items():
-            host = self.hosts.get(host_id)
-            due = host.next_deadline(key, since) if host else None
-            if due is None:
-                self._due.pop((host_id, key), None)
-            elif self._due.get((host_id, key)) != due:
-                # Never in the past: a deadline that resolve() does not act on would spin.
-                at = max(due, now + 1)
-                self._due[host_id, key] = at
-                heapq.heappush(self._deadlines, (at, host_id, key))
-        self._unscheduled = {}
-        heap = self._deadlines
-        while heap and self._due.get(heap[0][1:]) != heap[0][0]:
-            heapq.heappop(heap)  # a later signal has moved it
-        return heap[0][0] if heap else None
+        # What has not even been told yet goes first.
+        busy = bool(self._unresolved or self._stale)
+        self._alarms.set(self._deadline_of, now, SLICE // 10 if busy else SLICE)
+        return self._alarms.next(now)
+
+    def _deadline_of(self, key: Key, since: int) -> int | None:
+        host = self.hosts.get(key[0])
+        return host.next_deadline(key[1], since) if host else None
 
     def take_changes(self, now: int) -> Changes:
         """Resolve what has changed, once per arrival, and tell it. Empty if nobody could notice."""
-        for host_id, key in self._unresolved:
-            host = self.hosts.get(host_id)
+        for _ in range(min(SLICE, len(self._unresolved))):
+            key, _ = self._unresolved.popitem()
+            host = self.hosts.get(key[0])
             if host is not None:
-                host.resolve(key, now)
-                self._unscheduled[host_id, key] = now
-        self._stale |= self._unresolved
-        self._unresolved = set()
+                host.resolve(key[1], now)
+                self._alarms.resolved(key, now)
+            self._stale.pop(key, None)
+            self._stale[key] = None
         sessions, gone = self._session_changes(now)
         hosts, gone_hosts = self._host_changes()
-        changes = Changes(sessions, gone, hosts, gone_hosts)
+        more = bool(self._unresolved or self._stale)
+        changes = Changes(sessions, gone, hosts, gone_hosts, more)
         self.revision += bool(changes)
         return changes
 
     def _session_changes(self, now: int) -> tuple[tuple[SessionView, ...], tuple[str, ...]]:
         changed: list[SessionView] = []
         gone: list[str] = []
-        for host_id, key in self._stale:
+        for _ in range(min(SLICE, len(self._stale))):
+            (host_id, key), _ = self._stale.popitem()
             view_key = view_id(host_id, key)
             host = self.hosts.get(host_id)
             state = host.states.get(key) if host else None
@@ -155,12 +188,12 @@ class Roster:
                 if self.views.pop(view_key, None) is not None:
                     gone.append(view_key)
                 continue
-            host_now = host.clock.host_now(now)
-            view = session_view(host.place(), key, host.facts[key], state, host_now)
+            facts, host_now = host.facts[key], host.clock.host_now(now)
+            lacks = host.is_incomplete(key)
+            view = session_view(host.place(), key, facts, state, host_now, incomplete=lacks)
             if self.views.get(view_key) != view:
                 self.views[view_key] = view
                 changed.append(view)
-        self._stale = set()
         return tuple(changed), tuple(gone)
 
     def _host_changes(self) -> tuple[tuple[HostView, ...], tuple[str, ...]]:

@@ -10,8 +10,9 @@ from redis.exceptions import ResponseError
 from adsum_hub.host import Host
 from adsum_hub.link import Link
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots import load_applied, save_snapshot
+from adsum_hub.snapshots import MOST_AT_ONCE, NewerSchemaError, load_header, save_snapshot
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+from adsum_shared.outage import describe
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Saver:
 
     async def save_once(self) -> None:
         for host in list(self._roster.hosts.values()):
-            if not host.needs_saving():
+            if not host.saved.is_due(host.applied, host.cursor):
                 continue
             try:
                 await self._save(host)
@@ -42,22 +43,34 @@ class Saver:
             except ResponseError as error:
                 # READONLY, OOM, MISCONF or a key of another type: said, and tried again. The
                 # other hosts' snapshots are not held up by this one's.
-                trouble = f"Its state cannot be saved ({error}); kept in memory."
+                cause = describe(error, self._link.address, "The state is kept in memory.")
+                trouble = f"Its state cannot be saved: {cause}"
                 if host.troubles.get("save") != trouble:
                     log.warning("host %s: %s", host.id, trouble)
                 host.troubles["save"] = trouble
 
     async def _save(self, host: Host) -> None:
         header, dirty, gone = host.take_dirty()
-        saved = False
+        # of the same moment, whatever is folded while it is written
+        whole = dict(host.facts) if len(dirty) > MOST_AT_ONCE else None
+        keep = host.saved.keep(dirty)
+        stored, seen = None, header.version
         try:
-            version = await save_snapshot(self._redis, host.id, header, dirty, gone)
-            if version is not None:
-                saved = True
-                host.saved_as(version, header)
+            stored = await save_snapshot(
+                self._redis, host.id, header, dirty, gone, keep=keep, whole=whole
+            )
+        except NewerSchemaError as error:
+            log.warning("host %s: stored by a newer version, schema %d", host.id, error.schema)
         finally:
-            if not saved:
-                host.not_saved(set(dirty), gone)
-        if not saved:
-            host.lost_race(*await load_applied(self._redis, host.id))
-            self._roster.counts["conflicts"] += 1
+            if stored is None:
+                host.saved.refused(dirty, gone, host.facts)
+        if stored is not None:
+            host.saved.written(stored.version, header, keep.aside)
+            if stored.behind:
+                log.warning("the stream of %s begins anew below %s", host.id, host.cursor)
+                host.cursor = "0-0"
+            return
+        self._roster.counts["conflicts"] += 1
+        found = await load_header(self._redis, host.id)
+        if host.saved.version == seen:  # else it has been looked at meanwhile, and later than this
+            host.overtaken(found, self._link.read_at)

@@ -7,99 +7,120 @@ then: up to 98 % of the state was lost so in directed runs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import re
+import secrets
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from redis.exceptions import ResponseError
 
 from adsum_hub.facts import Facts
+from adsum_hub.snapshot_fields import (
+    HEADER,
+    HostRecord,
+    Keep,
+    Snapshot,
+    decode_facts,
+    decode_header,
+    session_of,
+)
 from adsum_shared import streams
 from adsum_shared.connect import Redis
+
+__all__ = ["HostRecord", "Snapshot", "Stored", "load_header", "load_snapshot", "save_snapshot"]
 
 log = logging.getLogger(__name__)
 
 _SCRIPT = files("adsum_hub").joinpath("save.lua").read_text()
-_applied = msgspec.json.Decoder(dict[str, int])
-_facts = msgspec.json.Decoder(Facts)
+#: Sessions decoded or encoded before the loop gets its turn: some milliseconds.
+SLICE = 200
+#: Fields per reply of a scan.
+SCANNED = 500
+#: More sessions than that are not put into one script, but whole, bit by bit, into a draft, which
+#: then takes the snapshot's place: 100,000 in one command held Redis up for a second, or never got
+#: through the client's time-out. (Rejected: a draft that begins as a copy. COPY took as long.)
+MOST_AT_ONCE = 1_000
+DRAFT_BYTES = 1 << 20
+#: A draft whose hub died goes by itself; every bit of it that is written prolongs it.
+DRAFT_TTL_MS = 60_000
 
 
-class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a hub keeps of a host besides its sessions. last_seen: hub's clock, ms."""
+class Stored(NamedTuple):
+    """version: after a save. behind: the stream's ids begin anew, below the cursor that was saved."""
 
-    label: str | None = None
-    last_seen: int = 0
-    clock_offset_ms: int = 0
-    incomplete: bool = False
+    version: int
+    behind: bool = False
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """unreadable: sessions whose facts could not be decoded; they stay in Redis untouched."""
+class NewerSchemaError(Exception):
+    """A newer version has written it; nothing was changed."""
 
-    version: int = 0
-    cursor: str = "0-0"
-    applied: dict[str, int] = {}
-    host: HostRecord = HostRecord()
-    sessions: dict[str, Facts] = {}
-    unreadable: tuple[str, ...] = ()
+    def __init__(self, schema: int) -> None:
+        super().__init__(schema)
+        self.schema = schema
 
 
-_host = msgspec.json.Decoder(HostRecord)
-
-
-def covers(mine: Mapping[str, int], theirs: Mapping[str, int]) -> bool:
-    """Whether `mine` has applied all that `theirs` has."""
-    return all(mine.get(spool_id, 0) >= seq for spool_id, seq in theirs.items())
-
-
-def decode_snapshot(fields: Mapping[bytes, bytes]) -> Snapshot:
-    """Total: a part that cannot be read is left out, and the collector replays what is missing."""
+async def load_header(redis: Redis, host_id: str) -> Snapshot:
+    """All but the sessions."""
     try:
-        version = int(fields.get(streams.VERSION.encode(), b"0"))
-        cursor = fields.get(streams.CURSOR.encode(), b"0-0").decode()
-        applied = _applied.decode(fields.get(streams.APPLIED.encode(), b"{}"))
-        host = _host.decode(fields.get(streams.HOST.encode(), b"{}"))
-        if not re.fullmatch(r"\d+-\d+", cursor):
-            raise ValueError(f"cursor {cursor!r}")
-    except (ValueError, msgspec.DecodeError) as error:
-        log.warning("snapshot header unreadable, replaying from the spool: %s", error)
-        return Snapshot(version=_version(fields))
-    prefix = streams.SESSION.encode()
-    sessions: dict[str, Facts] = {}
-    unreadable: list[str] = []
-    for field, value in fields.items():
-        if not field.startswith(prefix):
-            continue
-        session_id = field[len(prefix) :].decode(errors="replace")
-        try:
-            sessions[session_id] = _facts.decode(value)
-        except (ValueError, msgspec.DecodeError) as error:
-            log.warning("facts of session %s unreadable: %s", session_id, error)
-            unreadable.append(session_id)
-    return Snapshot(version, cursor, applied, host, sessions, tuple(unreadable))
-
-
-def _version(fields: Mapping[bytes, bytes]) -> int:
-    raw = fields.get(streams.VERSION.encode(), b"0")
-    return int(raw) if raw.isdigit() else 0
+        found: Any = await redis.hmget(streams.snapshot(host_id), list(HEADER))
+    except ResponseError as error:
+        if not str(error).startswith("WRONGTYPE"):
+            raise
+        # One host's key: it must not end the reading of all others, over and over.
+        return Snapshot(problem="its key is of another type")
+    pairs = zip(HEADER, found, strict=True)
+    return decode_header({name.encode(): value for name, value in pairs if value is not None})
 
 
 async def load_snapshot(redis: Redis, host_id: str) -> Snapshot:
-    fields: Any = await redis.hgetall(streams.snapshot(host_id))
-    return decode_snapshot(fields)
+    """Of one moment. The loop has its turn while it is decoded."""
+    fields = await _fields(redis, streams.snapshot(host_id))
+    header = decode_header(fields)
+    if header.problem is not None:
+        log.warning("header of the snapshot of %s unreadable: %s", host_id, header.problem)
+        return header
+    sessions: dict[str, Facts] = {}
+    unreadable: list[str] = []
+    aside: list[str] = []
+    for count, (field, value) in enumerate(fields.items(), 1):
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+        if (kept := session_of(field, streams.ASIDE)) is not None:
+            aside.append(kept)
+        if (session_id := session_of(field, streams.SESSION)) is None:
+            continue
+        facts = decode_facts(value)
+        if facts is None:
+            log.warning("facts of session %.40r of %s unreadable", session_id, host_id)
+            unreadable.append(session_id)
+        else:
+            sessions[session_id] = facts
+    return msgspec.structs.replace(
+        header, sessions=sessions, unreadable=tuple(unreadable), aside=tuple(aside)
+    )
 
 
-async def load_applied(redis: Redis, host_id: str) -> tuple[int, dict[str, int]]:
-    """(version, applied numbers) of the stored snapshot: what a conflict needs to know."""
-    fields = [streams.VERSION, streams.APPLIED]
-    found: Any = await redis.hmget(streams.snapshot(host_id), fields)
-    version, raw = found
-    try:
-        return int(version or 0), _applied.decode(raw or b"{}")
-    except (ValueError, msgspec.DecodeError):
-        return _version({b"v": version or b"0"}), {}
+async def _fields(redis: Redis, key: str) -> dict[bytes, bytes]:
+    """In slices: HGETALL of 100,000 sessions holds Redis up for half a second."""
+    scan: Any = redis.hscan
+    cursor, found = await scan(key, 0, count=SCANNED)
+    if cursor == 0:
+        return dict(found)  # one reply, so of one moment
+    version = await redis.hget(key, streams.VERSION)
+    fields: dict[bytes, bytes] = {}
+    cursor = -1
+    while cursor:
+        cursor, found = await scan(key, max(0, cursor), count=SCANNED)
+        fields |= found
+    if version == await redis.hget(key, streams.VERSION):
+        return fields
+    # Another hub has written meanwhile, so these are of several moments.
+    whole: Any = await redis.hgetall(key)
+    return dict(whole)
 
 
 async def save_snapshot(
@@ -108,23 +129,76 @@ async def save_snapshot(
     header: Snapshot,
     dirty: Mapping[str, Facts],
     gone: Iterable[str],
-) -> int | None:
-    """The new version, or None when another hub has written since `header.version`."""
+    *,
+    keep: Keep = Keep(),  # noqa: B008 - immutable
+    whole: Mapping[str, Facts] | None = None,
+) -> Stored | None:
+    """None when another hub has written since `header.version`. Raises NewerSchemaError.
+
+    whole: all sessions there are, of the header's moment, where there are too many dirty ones.
+    """
+    draft = streams.draft(host_id, secrets.token_hex(4))
     fields: list[Any] = []
-    for session_id, facts in dirty.items():
-        fields += (streams.SESSION + session_id, msgspec.json.encode(facts))
+    if whole is not None:
+        try:
+            await _draw_up(redis, draft, whole)
+        except ResponseError:
+            # Out of memory, perhaps: what is drawn up by then would keep everybody else from it.
+            await redis.unlink(draft)
+            raise
+    else:
+        for session_id, facts in dirty.items():
+            fields += (streams.SESSION + session_id, msgspec.json.encode(facts))
+    moved = [word for key in keep.aside for word in (streams.SESSION + key, streams.ASIDE + key)]
+    if whole is not None:
+        moved += [word for field in keep.fields for word in (field, field)]
     answer: Any = await redis.eval(
         _SCRIPT,
-        2,
+        3,
         streams.snapshot(host_id),
         streams.inbox(host_id),
+        draft,
         header.version,
         header.cursor,
         msgspec.json.encode(header.applied),
         msgspec.json.encode(header.host),
-        len(dirty),
+        msgspec.json.encode(header.runs),
+        streams.SCHEMA_NUMBER,
+        keep.above,
+        "draft" if whole is not None else "",
+        len(fields) // 2,
+        len(moved) // 2,
         *fields,
-        *(streams.SESSION + session_id for session_id in gone),
+        *moved,
+        *(prefix + key for key in gone for prefix in (streams.SESSION, streams.ASIDE)),
     )
-    won, version = answer
-    return int(version) if won else None
+    if answer[0] == 1:
+        return Stored(int(answer[1]), behind=bool(answer[2]))
+    if whole is not None:
+        await redis.unlink(draft)
+    if answer[0] == -1:
+        raise NewerSchemaError(int(answer[1]))
+    return None
+
+
+async def _draw_up(redis: Redis, draft: str, whole: Mapping[str, Facts]) -> None:
+    """Write the sessions beside the snapshot; the script puts the whole in its place at once.
+
+    Until then nothing refers to it: a hub that dies over this has changed nothing.
+    """
+    fields: list[Any] = []
+    size = 0
+    for count, (session_id, facts) in enumerate(whole.items(), 1):
+        value = msgspec.json.encode(facts)
+        size += len(value)
+        fields += (streams.SESSION + session_id, value)
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+        if size >= DRAFT_BYTES or count == len(whole):
+            more = (
+                redis.pipeline()
+            )  # both at once, or a hub that dies in between leaves it for ever
+            more.hset(draft, items=fields)
+            more.pexpire(draft, DRAFT_TTL_MS)
+            await more.execute()
+            fields, size = [], 0

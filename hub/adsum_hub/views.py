@@ -15,6 +15,7 @@ from adsum_shared.state import (
     URGENCY,
     AgentState,
     Group,
+    HostView,
     Reachability,
     SessionView,
     Summary,
@@ -31,7 +32,6 @@ class Place(msgspec.Struct, frozen=True):
     label: str
     reachability: Reachability
     offset_ms: int
-    incomplete: bool = False
 
 
 def view_id(host_id: str, session_id: str) -> str:
@@ -47,7 +47,13 @@ def urgency(state: AgentState) -> int | None:
 
 
 def session_view(
-    place: Place, session_id: str, facts: Facts, state: AgentState, host_now: int
+    place: Place,
+    session_id: str,
+    facts: Facts,
+    state: AgentState,
+    host_now: int,
+    *,
+    incomplete: bool = False,
 ) -> SessionView:
     def hub(ms: int | None) -> int | None:
         return None if ms is None else ms - place.offset_ms
@@ -89,7 +95,19 @@ def session_view(
             )
             for each in witnesses(facts, host_now, over=state.state in OVER)
         ),
-        incomplete=place.incomplete,
+        incomplete=incomplete,
+    )
+
+
+def same_host(a: HostView, b: HostView) -> bool:
+    """Alike but for what ticks by itself: such a difference is not worth a message."""
+    return _still(a) == _still(b)
+
+
+def _still(view: HostView) -> HostView:
+    witnesses = tuple(msgspec.structs.replace(each, heard_at=0) for each in view.witnesses)
+    return msgspec.structs.replace(
+        view, last_seen=0, lag_ms=None, applied=0, backlog=0, witnesses=witnesses
     )
 
 

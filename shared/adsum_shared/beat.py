@@ -40,5 +40,5 @@ def decode_beat(raw: bytes) -> Beat | None:
     """None for what is no heartbeat: a foreign value must not stop a hub."""
     try:
         return _decoder.decode(raw)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import redis.asyncio
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def open_redis(url: str, *, block_s: float = 0.0) -> Redis:
     The library would retry an XADD whose reply was lost and double the entry, so retry is None and
     the loop that uses the client decides. Give each blocking reader a client of its own.
     """
-    return redis.asyncio.Redis.from_url(
+    client = redis.asyncio.Redis.from_url(
         url,
         protocol=2,
         retry=None,
@@ -76,6 +78,27 @@ def open_redis(url: str, *, block_s: float = 0.0) -> Redis:
         health_check_interval=15,
         decode_responses=False,
     )
+    pool = client.connection_pool
+    pool.connection_class = _honest(pool.connection_class)
+    return client
+
+
+def _honest(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """A connection that tells of a lost peer by ConnectionError whenever it is noticed.
+
+    uvloop answers a write to a transport that closed a moment ago with RuntimeError, which the
+    library passes on, and which would end the process as an error of our own does.
+    """
+
+    class Honest(kind):  # type: ignore[misc,valid-type] # a base known at run time only
+        async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                await super().send_packed_command(*args, **kwargs)
+            except RuntimeError as error:
+                await self.disconnect(nowait=True)
+                raise RedisConnectionError("Connection lost.") from error
+
+    return Honest
 
 
 def wanted() -> bool:

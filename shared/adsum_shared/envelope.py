@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from adsum_shared.signals import AnySignal, decode_signals
+from adsum_shared.signals import AnySignal, decode_signal, decode_signals
+from adsum_shared.streams import MOST_ID
 
 VERSION = 1
+
+#: What one entry may hold. A publisher sends a hundred signals and half a megabyte, or one signal
+#: that is bigger: far more than that is no publisher's, and would stop a hub's loop for long.
+MOST_SIGNALS = 1_000
+MOST_BYTES = 8 << 20
+_BIG = 1 << 20
+#: Of a spool id, a nonce, a gap's reason: ours have 16 to 36 signs.
+MOST_SIGNS = 64
+
+_NUMBER = re.compile(rb"[0-9]{1,16}")
+_CAUSE = 200
 
 
 class DecodeError(ValueError):
     """An entry that cannot be understood. `raw` is the entry as read, `cause` says why.
 
-    span: a gap over the entry's numbers, if at least its header could be read.
+    span: a gap over the entry's numbers, if at least its header could be read. version: of the
+    format, where it is another than ours.
     """
 
-    def __init__(self, cause: str, raw: Mapping[bytes, bytes], span: Batch | None = None) -> None:
-        super().__init__(cause)
-        self.cause = cause
+    def __init__(
+        self,
+        cause: str,
+        raw: Mapping[bytes, bytes],
+        *,
+        span: Batch | None = None,
+        version: int | None = None,
+    ) -> None:
+        self.cause = cause[:_CAUSE]
+        super().__init__(self.cause)
         self.raw = raw
         self.span = span
+        self.version = version
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Numbers that will never come. reason: `cap`, `copy`, `corrupt`, `retention`, `rollback`."""
+    """Numbers that will never come. reason: see `GapView`."""
 
     reason: str
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """In place of a signal that cannot be used: its number is passed over, its neighbours are not."""
+
+    cause: str
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -41,7 +69,7 @@ class Batch(msgspec.Struct, frozen=True):
     last: int
     nonce: str
     sent_at: int
-    signals: tuple[AnySignal, ...] = ()
+    signals: tuple[AnySignal | Unread, ...] = ()
     gap: Gap | None = None
 
 
@@ -74,33 +102,81 @@ def _encode_header(
 
 def decode_batch(fields: Mapping[bytes, bytes]) -> Batch:
     """Raises DecodeError, and nothing else, whatever the entry holds."""
-    span: Batch | None = None
+    version = _number(fields, b"v")
+    if version != VERSION:
+        cause = f"batch format {version}, this version reads {VERSION}"
+        raise DecodeError(cause, fields, version=version)
+    header = _decode_header(fields)
+    if header.gap is not None:
+        return header
     try:
-        header = _decode_header(fields)
-        span = msgspec.structs.replace(header, gap=header.gap or Gap("undecodable"))
-        if header.gap is not None:
-            return header
-        signals = tuple(decode_signals(fields[b"b"]))
-        if len(signals) != header.last - header.first + 1:
-            raise ValueError(f"{len(signals)} signals for {header.first} to {header.last}")
-        return msgspec.structs.replace(header, signals=signals)
-    except (KeyError, ValueError, msgspec.DecodeError) as error:
-        raise DecodeError(f"{type(error).__name__}: {error}", fields, span) from error
+        return msgspec.structs.replace(header, signals=_decode_body(fields, header))
+    except (ValueError, RecursionError) as error:
+        span = msgspec.structs.replace(header, gap=Gap("undecodable"))
+        raise DecodeError(str(error), fields, span=span) from error
 
 
 def _decode_header(fields: Mapping[bytes, bytes]) -> Batch:
-    version = int(fields[b"v"])
-    if version != VERSION:
-        raise ValueError(f"batch version {version}, this hub reads {VERSION}")
-    first, last = int(fields[b"f"]), int(fields[b"l"])
-    if first < 1 or last < first:
-        raise ValueError(f"numbers {first} to {last}")
-    gap = fields.get(b"g")
+    first, last = _number(fields, b"f"), _number(fields, b"l")
+    gap = _words(fields, b"g") if b"g" in fields else None
+    if first < 1 or last < first or (gap is None and last - first >= MOST_SIGNALS):
+        raise DecodeError(f"numbers {first} to {last}", fields)
     return Batch(
-        spool_id=fields[b"sp"].decode(),
+        spool_id=_words(fields, b"sp"),
         first=first,
         last=last,
-        nonce=fields[b"n"].decode(),
-        sent_at=int(fields[b"at"]),
-        gap=None if gap is None else Gap(gap.decode()),
+        nonce=_words(fields, b"n"),
+        sent_at=_number(fields, b"at"),
+        gap=None if gap is None else Gap(gap),
     )
+
+
+def _number(fields: Mapping[bytes, bytes], name: bytes) -> int:
+    raw = fields.get(name, b"")
+    if not _NUMBER.fullmatch(raw) or int(raw) > MOST_ID:
+        raise DecodeError(f"its field {name.decode()} is no number: {raw[:40]!r}", fields)
+    return int(raw)
+
+
+def _words(fields: Mapping[bytes, bytes], name: bytes) -> str:
+    raw = fields.get(name, b"")
+    words = raw[: 4 * MOST_SIGNS + 1].decode(errors="replace")
+    if not 0 < len(words) <= MOST_SIGNS or not words.isprintable() or "\ufffd" in words:
+        raise DecodeError(f"its field {name.decode()} is no name: {raw[:40]!r}", fields)
+    return words
+
+
+def _decode_body(fields: Mapping[bytes, bytes], header: Batch) -> tuple[AnySignal | Unread, ...]:
+    body = fields.get(b"b")
+    if body is None:
+        raise ValueError("neither signals nor a gap")
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"{len(body) >> 20} MB of signals")
+    count = header.last - header.first + 1
+    if len(body) > _BIG:
+        _require(len(_items.decode(body)), count)  # millions of numbers in it would take seconds
+    signals: Sequence[AnySignal | Unread]
+    try:
+        signals = decode_signals(body)
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        # One that is wrong, perhaps of a newer collector, must not take the others along.
+        items = _items.decode(body)
+        _require(len(items), count)
+        signals = [_decode_one(raw) for raw in items]
+    _require(len(signals), count)
+    return tuple(signals)
+
+
+def _require(found: int, count: int) -> None:
+    if found != count:
+        raise ValueError(f"{found} signals for {count} numbers")
+
+
+_items: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def _decode_one(raw: msgspec.Raw) -> AnySignal | Unread:
+    try:
+        return decode_signal(raw)
+    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        return Unread(str(error)[:_CAUSE])

@@ -157,10 +157,24 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True):
     incomplete: bool = False
 
 
+class GapView(msgspec.Struct, frozen=True):
+    """Numbers of one machine that will never come. at: hub clock, ms; no later than it was met.
+
+    reason: `cap`, `corrupt`, `copy`, `rollback`, `retention`, `lost`, `undecodable`, or a word of
+    a newer version. numbers: how many; 0 = nobody knows.
+    """
+
+    at: int
+    reason: str
+    numbers: int = 0
+
+
 class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.
 
-    backlog: signals on its disk which this hub has not applied. problem: a sentence for people.
+    backlog: signals on its disk which this hub has not applied. problem: sentences for people.
+    gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
+    this hub started.
     """
 
     id: str
@@ -175,6 +189,20 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     applied: int = 0
     problem: str | None = None
     witnesses: tuple[HostWitness, ...] = ()
+    gaps: tuple[GapView, ...] = ()
+    set_aside: int = 0
+
+
+class HubTrouble(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What keeps a hub's list from being true, or machines from reporting to it.
+
+    problem: sentences for people, the next step last. since: hub clock, ms. blind: the hub cannot
+    read Redis, so its list stands still, as it was at `since`.
+    """
+
+    problem: str
+    since: int
+    blind: bool = False
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):

@@ -20,6 +20,11 @@ def snapshot(host_id: str) -> str:
     return f"adsum:{{{host_id}}}:snap"
 
 
+def draft(host_id: str, token: str) -> str:
+    """Hash, a snapshot too big for one command in the making; expires by itself if left behind."""
+    return f"adsum:{{{host_id}}}:draft:{token}"
+
+
 def beat(host_id: str) -> str:
     """String, JSON heartbeat; expires after BEAT_TTL_MS."""
     return f"adsum:{{{host_id}}}:beat"
@@ -39,9 +44,21 @@ BEAT_INTERVAL_MS = 2_000
 BEAT_TTL_MS = 10_000
 WANT_TTL_MS = 2_000
 
-# Fields of a snapshot hash; a session's facts lie under SESSION + session id.
+#: Beyond this either half of an entry's id is poison: nobody could write after it for long, and
+#: numbers of scripts and browsers end here. A hub deletes such a stream; a collector that meets a
+#: head like it waits for that, and goes on below.
+MOST_ID = 2**53 - 1
+
+#: What this version writes into SCHEMA. A snapshot with a higher one is read, never written.
+SCHEMA_NUMBER = 1
+
+# Fields of a snapshot hash; a session's facts lie under SESSION + session id, and under ASIDE +
+# session id what lay there before and could not be read.
 VERSION = "v"
+SCHEMA = "schema"
 CURSOR = "cur"
 APPLIED = "applied"
+RUNS = "runs"
 HOST = "host"
 SESSION = "s:"
+ASIDE = "x:"

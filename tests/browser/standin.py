@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from adsum_shared.state import ActivityEntry, HostView, SessionView
+from adsum_shared.state import ActivityEntry, HostView, HubTrouble, SessionView
 
 WEB = Path(__file__).parents[2] / "hub" / "adsum_hub" / "web"
 POLICY = (
@@ -54,6 +54,7 @@ class StandIn:
         self.url = ""
         self.epoch_number = 0
         self.clients: set[WebSocket] = set()
+        self.may_greet = asyncio.Event()
         self.load([], [])
 
     def load(self, sessions: Iterable[SessionView], hosts: Iterable[HostView]) -> None:
@@ -63,6 +64,9 @@ class StandIn:
         self.offset = 0
         self.down = False
         self.refuse_with: int | None = None
+        #: cleared: connections are taken, as a frozen hub's machine does, and nobody answers
+        self.may_greet.set()
+        self.trouble: HubTrouble | None = None
         self.sessions = {session.id: session for session in sessions}
         self.hosts = {host.id: host for host in hosts}
         self.ring: list[dict[str, Any]] = []
@@ -81,6 +85,7 @@ class StandIn:
             "epoch": self.epoch,
             "offset": self.offset,
             "now": self.now(),
+            **({"trouble": self.trouble} if self.trouble and kind != "deltas" else {}),
             **body,
         }
 
@@ -104,6 +109,10 @@ class StandIn:
         self.ring.append(deltas)
         await self.tell(deltas)
 
+    async def own_up(self, trouble: HubTrouble | None) -> None:
+        self.trouble = trouble
+        await self.tell(self.message("tick"))
+
     async def tell(self, message: dict[str, Any]) -> None:
         for client in list(self.clients):
             await client.send_text(msgspec.json.encode(message).decode())
@@ -117,6 +126,7 @@ class StandIn:
         if self.down:
             await client.close(1013)
             return
+        await self.may_greet.wait()
         await client.accept()
         if self.refuse_with is not None:
             await client.close(self.refuse_with)
@@ -125,7 +135,7 @@ class StandIn:
         self.hellos.append(hello)
         resumed = hello["epoch"] == self.epoch
         missed = [m for m in self.ring if m["offset"] > hello["offset"]] if resumed else []
-        for message in missed if resumed else [self.snapshot()]:
+        for message in [*missed, self.message("tick")] if resumed else [self.snapshot()]:
             await client.send_text(msgspec.json.encode(message).decode())
         self.clients.add(client)
         try:
@@ -190,6 +200,7 @@ class Serving:
         return self.standin
 
     async def __aexit__(self, *_: object) -> None:
+        self.standin.may_greet.set()
         await self.standin.cut()
         self.server.should_exit = True
         await self.task

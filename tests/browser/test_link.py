@@ -85,15 +85,33 @@ async def test_a_connection_that_fell_silent_is_opened_again(
     open_page: OpenPage, hub: StandIn
 ) -> None:
     page = await open_page(fleets.full(wall_ms()), clock=True)
-    await page.clock.fast_forward(20_000)
+    await page.clock.fast_forward(9_000)
     await hub.tell(hub.message("tick"))
     await page.wait_for_timeout(50)
-    await page.clock.fast_forward(20_000)
+    await page.clock.fast_forward(9_000)
     assert len(hub.hellos) == 1
 
-    await page.clock.fast_forward(6_000)
+    await page.clock.fast_forward(3_000)
     await wait_until(lambda: len(hub.hellos) == 2)
     assert hub.hellos[1] == {"epoch": hub.epoch, "offset": 0}
+
+
+async def test_a_frozen_hub_is_owned_up_to_after_two_missed_ticks(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    """Its machine goes on taking connections, so none is refused and none is answered."""
+    page = await open_page(fleets.full(wall_ms()), clock=True)
+    hub.may_greet.clear()
+    await page.clock.run_for(9_000)
+    await expect(page.locator(".pill")).to_have_text("Live")
+    await page.clock.run_for(3_000)
+    await expect(page.locator(".pill")).to_contain_text("Reconnecting since")
+    await page.clock.run_for(45_000)
+    await expect(page.locator(".banner")).to_contain_text("This is how things stood at")
+
+    hub.may_greet.set()
+    await page.clock.run_for(10_000)
+    await expect(page.locator(".pill")).to_have_text("Live")
 
 
 async def test_a_lost_hub_is_owned_up_to_and_the_page_recovers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,8 +19,8 @@ from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch
-from adsum_shared.state import HostWitness
+from adsum_shared.envelope import Batch, Gap
+from adsum_shared.state import HostWitness, HubTrouble
 from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
 from tests.support import wait_until
 
@@ -52,6 +53,13 @@ class RealHub:
         first, self.told = self.told + 1, self.told + len(signals)
         now = wall_ms()
         self.roster.apply("box", Batch("spool", first, self.told, "n", now, signals), now)
+        self.broadcast.flush()
+
+    def lose(self, count: int, reason: str) -> None:
+        first, self.told = self.told + 1, self.told + count
+        now = wall_ms()
+        gap = Gap(reason)
+        self.roster.apply("box", Batch("spool", first, self.told, "n", now, gap=gap), now)
         self.broadcast.flush()
 
 
@@ -147,3 +155,30 @@ async def test_what_a_machine_says_of_its_witnesses_is_shown(real: RealHub, page
     await expect(rows).to_have_count(3)
     assert "heard 1m ago · no JSON" in await rows.nth(1).inner_text()
     assert "never heard" in await rows.nth(2).inner_text()
+
+
+async def test_the_hubs_trouble_is_shown_while_it_lasts(real: RealHub, page: Page) -> None:
+    real.hear()
+    await page.goto(real.url)
+    await expect(page.locator(".pill")).to_have_text("Live")
+    real.broadcast.own_up(HubTrouble("Redis is gone. Start it.", wall_ms() - 60_000, blind=True))
+    await expect(page.locator(".pill")).to_contain_text("Stale since")
+    await expect(page.locator(".banner")).to_contain_text("Redis is gone. Start it.")
+    real.broadcast.own_up(None)
+    await expect(page.locator(".banner")).to_have_count(0)
+    await expect(page.locator(".pill")).to_have_text("Live")
+
+
+async def test_what_a_machine_lost_is_told_of_it_and_of_its_sessions(
+    real: RealHub, page: Page
+) -> None:
+    at = wall_ms() - 60_000
+    real.hear()
+    real.tell(s.PromptSubmitted(session_id="a", at=at, seen=at, prompt_id="p1", text="go"))
+    real.lose(12, "cap")
+    await page.goto(real.url)
+    lost = re.compile(r"12 signals from before .+ are missing: its disk allowance was used up\.")
+    await expect(page.locator(".meta .late")).to_have_attribute("title", lost)
+
+    await page.locator(".host-head").click()
+    await expect(page.locator(".host-lost")).to_have_text(lost)

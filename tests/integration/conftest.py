@@ -1,15 +1,18 @@
-"""What the tests of the command line share: a home of its own for each, and commands run in it."""
+"""What tests share: a home of its own for each command, and hubs that are without their web half."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 
 from adsum import app
+from adsum_shared.connect import open_redis
 from tests.brokers import free_port
+from tests.half_hubs import FakeCollector, Hub
 
 #: `adsum` with these words: exit code, stdout, stderr.
 Run = Callable[..., tuple[int, str, str]]
@@ -46,3 +49,32 @@ def claude(home: Path, version: str) -> Path:
     program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
     program.chmod(0o755)
     return program
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = open_redis(redis_url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def collector(redis: Redis) -> FakeCollector:
+    collector = FakeCollector(redis)
+    await collector.join()
+    return collector
+
+
+@pytest.fixture
+async def hub_at(redis_url: str) -> AsyncIterator[Callable[..., Hub]]:
+    hubs: list[Hub] = []
+
+    def start(*, saving: bool = True) -> Hub:
+        hub = Hub(redis_url)
+        hubs.append(hub)
+        hub.start(saving=saving)
+        return hub
+
+    yield start
+    for hub in hubs:
+        await hub.stop()

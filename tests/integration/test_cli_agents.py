@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adsum_shared.state import ActivityEntry, Group, HostWitness
+from adsum_shared.state import ActivityEntry, GapView, Group, HostWitness, HubTrouble
 from tests.brokers import free_port
 from tests.hubs import NOW, StandIn, host, session, stand_in_hub
 from tests.integration.conftest import Run
@@ -143,11 +143,78 @@ def test_hosts(hub: StandIn, run: Run) -> None:
     hub.hosts = [host(), host("desk", "late")]
     code, out, _ = run("hosts", "--hub", hub.url)
     assert code == 5
-    assert [line.split()[:4] for line in out.splitlines()[1:]] == [
+    assert [line.split() for line in out.splitlines()[1:3]] == [
         ["laptop", "live", "1", "4m"],
         ["desk", "late", "1", "4m"],
     ]
+    assert out.splitlines()[3].startswith("  late since ")
     assert json.loads(run("hosts", "--hub", hub.url, "--json")[1])["schema"] == 1
+
+
+def test_hosts_say_below_each_what_is_wrong_with_it(hub: StandIn, run: Run) -> None:
+    gaps = (GapView(NOW - 3_600_000, "cap", 12),)
+    hub.hosts = [
+        host("desk", problem="Its disk is full.", backlog=7, gaps=gaps, set_aside=1),
+        host(),
+    ]
+    code, out, err = run("hosts", "--hub", hub.url)
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[1].split() == ["desk", "live", "1", "4m"]
+    assert lines[2] == "  Its disk is full."
+    assert lines[3].startswith("  12 signals from before ")
+    assert lines[3].endswith(" are missing: its disk allowance was used up.")
+    assert lines[4].startswith("  1 entry was set aside")
+    assert lines[5] == "  7 signals on their way"
+    assert lines[6].split()[0] == "laptop"
+    assert all(line == line.rstrip() for line in lines)
+
+
+BLIND = HubTrouble("Redis cannot be read (gone). Start it.", NOW - 60_000, blind=True)
+
+
+@pytest.mark.parametrize("command", [["hosts"], ["agents"], ["agents", "--json"], ["show", "0a1b"]])
+def test_a_list_that_stands_still_says_so_beside_its_data(
+    hub: StandIn, run: Run, command: list[str]
+) -> None:
+    hub.sessions, hub.trouble = [ASKS], BLIND
+    code, out, err = run(*command, "--hub", hub.url)
+    assert code == (0 if command[0] == "show" else 5)
+    assert err.startswith("adsum: The list stands still since ")
+    assert err.endswith(": Redis cannot be read (gone). Start it.\n")
+    assert "stands still" not in out
+
+
+def test_nothing_to_show_is_not_nobody_while_the_hub_is_blind(hub: StandIn, run: Run) -> None:
+    hub.hosts, hub.trouble = [], BLIND
+    for command in ("agents", "hosts"):
+        code, out, err = run(command, "--hub", hub.url)
+        assert (code, out, err.count("\n")) == (5, "", 1)
+        assert "stands still" in err
+
+
+def test_no_age_grows_while_the_list_stands_still(hub: StandIn, run: Run) -> None:
+    hub.sessions = [session("a", since=NOW - 300_000)]
+    assert run("agents", "--hub", hub.url)[1].splitlines()[1].endswith(" 5m")
+    hub.trouble = HubTrouble("Gone.", NOW - 240_000, blind=True)
+    assert run("agents", "--hub", hub.url)[1].splitlines()[1].endswith(" 1m")
+
+
+def test_hosts_as_json_carry_trouble_and_gaps(hub: StandIn, run: Run) -> None:
+    hub.hosts = [host(gaps=(GapView(NOW, "lost"),), set_aside=3)]
+    hub.trouble = BLIND
+    answer = json.loads(run("hosts", "--hub", hub.url, "--json")[1])
+    assert answer["hosts"][0]["gaps"] == [{"at": NOW, "reason": "lost", "numbers": 0}]
+    assert answer["hosts"][0]["set_aside"] == 3
+    assert answer["trouble"]["blind"] is True
+
+
+def test_show_says_why_a_session_is_incomplete(hub: StandIn, run: Run) -> None:
+    hub.sessions = [session("0a1b", incomplete=True)]
+    hub.hosts = [host(gaps=(GapView(NOW, "corrupt"),))]
+    _, out, _ = run("show", "0a1b", "--hub", hub.url)
+    assert "missing" in out
+    assert "is missing: its spool was damaged." in " ".join(out.split())
 
 
 def test_show_takes_the_start_of_an_id(hub: StandIn, run: Run) -> None:
@@ -257,6 +324,55 @@ def test_watching_draws_on_a_terminal_and_leaves_it_as_it_was(hub: StandIn) -> N
     os.close(terminal)
     assert "▲ Needs permission: Bash".encode() in drawn
     assert b"\x1b[?1049h" in drawn
+
+
+def test_watching_owns_up_to_trouble_while_it_lasts(hub: StandIn) -> None:
+    hub.sessions = [ASKS]
+    terminal, inside = os.openpty()
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "adsum", "agents", "-w", "--hub", hub.url],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env={**os.environ, "COLUMNS": "80", "LINES": "24", "TERM": "xterm"},
+    )
+    os.close(inside)
+    read_until(terminal, b"1 needs you")
+    hub.own_up(BLIND)
+    drawn = read_until(terminal, b"Start it.")
+    assert b"The list stands still since" in drawn
+    assert "▲ Needs permission: Bash".encode() in drawn
+    hub.own_up(None)
+    read_until(terminal, b"1 needs you")
+    watch.send_signal(signal.SIGINT)
+    read_until(terminal, b"\x1b[?1049l")
+    assert watch.wait(10) == 0
+    os.close(terminal)
+
+
+async def test_watching_a_stream_tells_of_trouble_beside_it(hub: StandIn) -> None:
+    hub.sessions = [ASKS]
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "adsum", "agents", "-w", "--jsonl", "--hub", hub.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert watch.stdout is not None
+    try:
+        await wait_until(lambda: hub.watchers, timeout=15)
+        hub.own_up(BLIND)
+        hub.own_up(BLIND)
+        hub.own_up(None)
+        hub.tell(WORKS)
+        lines = [json.loads(watch.stdout.readline())["session_id"] for _ in range(2)]
+        assert lines == ["0a1b2c3d", "0a1bffff"]
+    finally:
+        watch.send_signal(signal.SIGINT)
+        _, err = watch.communicate(timeout=10)
+    assert err.count("stands still") == 1
+    assert err.endswith("Redis cannot be read (gone). Start it.\n")
 
 
 def read_until(terminal: int, end: bytes) -> bytes:

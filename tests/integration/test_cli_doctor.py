@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.brokers import require_binary
+from tests.brokers import free_port, require_binary
+from tests.integration.conftest import Run
 from tests.integration.test_cli_up import PROMPT, Machine
 from tests.support import wait_until
 
@@ -156,3 +157,24 @@ def test_verify_goes_the_whole_way_and_leaves_nothing_on_the_board(
     assert again["seq"] == told["seq"] + 2
     after = json.loads(machine.adsum("agents", "--json").stdout)["sessions"]
     assert {one["id"] for one in after} == {one["id"] for one in before}
+
+
+def test_that_nothing_runs_is_told_once_with_the_one_step(home: Path, run: Run) -> None:
+    state, nowhere = home / "state", f"http://127.0.0.1:{free_port()}"
+    state.mkdir()
+    (state / "hub.json").write_text(json.dumps({"url": nowhere, "pid": 1}))
+    code, out, err = run("doctor", "--json")
+    found = {each["id"]: each for each in json.loads(out)["checks"]}
+    assert (code, err) == (1, "")
+    assert [name for name, each in found.items() if each["result"] == "fail"] == ["collector"]
+    assert found["collector"]["fix"] == "`adsum up` starts all of it."
+    assert nowhere in found["collector"]["what"]
+    assert {"hub", "host", "spool", "redis", "agents"} <= found.keys()
+    assert "`adsum up` offers" in found["hooks"]["what"]
+    assert run("doctor")[1].count("adsum up") == 2
+
+
+def test_a_hub_that_was_named_is_missed_by_itself(home: Path, run: Run) -> None:
+    _, out, _ = run("doctor", "--json", "--hub", f"http://127.0.0.1:{free_port()}")
+    failed = [each["id"] for each in json.loads(out)["checks"] if each["result"] == "fail"]
+    assert failed == ["collector", "hub", "hooks"]

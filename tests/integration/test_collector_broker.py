@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -16,18 +15,13 @@ import redis.asyncio
 
 from adsum_collector.errors import StreamMovedError
 from adsum_collector.inbox import Inbox
-from adsum_collector.publisher import Publisher
-from adsum_collector.resume import EntryId
-from adsum_collector.spool import Spool
-from adsum_collector.spool_repair import Limits
+from adsum_collector.resume import EntryId, Head, Stored
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis
-from adsum_shared.signals import Alive, encode_signal
 from adsum_shared.state import HostWitness
 from tests.brokers import Broker
 from tests.collectors import CollectorProcess, applied_notes, batches
-from tests.proxies import proxy_to
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(60)]
@@ -216,25 +210,6 @@ async def test_a_wiped_broker_gets_everything_that_no_hub_has_stored(
     assert int(first.split(b"-")[0]) > int(before.split(b"-")[0])  # beyond every reader's cursor
 
 
-async def test_a_lost_reply_makes_no_second_entry(
-    tmp_path: Path, redis_server: Broker, http: httpx.AsyncClient, client: redis.asyncio.Redis
-) -> None:
-    async with proxy_to(redis_server.port) as proxy:
-        collector = CollectorProcess(tmp_path / "state", proxy.url)
-        await asyncio.to_thread(collector.start)
-        try:
-            for at in range(6):
-                if at % 2:
-                    proxy.lose_reply_to = b"XADD"
-                await collector.post(http, f"n{at}")
-                await arrives(client, collector, [f"n{n}" for n in range(at + 1)])
-            assert proxy.lost == 3
-            found = await batches(client, collector.host_id)
-            assert [(batch.first, batch.last) for batch in found] == [(n, n) for n in range(1, 7)]
-        finally:
-            await asyncio.to_thread(collector.kill)
-
-
 async def test_a_hub_that_wants_numbers_again_gets_them_under_higher_ids(
     collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
 ) -> None:
@@ -282,30 +257,6 @@ async def test_numbers_that_are_gone_come_as_a_gap(
         collector.kill()
 
 
-async def test_a_restored_disk_begins_a_new_spool_and_keeps_what_is_new(
-    collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
-) -> None:
-    collector.start()
-    for at in range(3):
-        await collector.post(http, f"n{at}")
-    await arrives(client, collector, ["n0", "n1", "n2"])
-    old = collector.ready()["spool"]["spool_id"]
-    await store(client, collector, 3)
-    await wait_until(lambda: collector.ready()["spool"]["acked"] == 3)
-    collector.stop()
-    await client.hset(
-        streams.snapshot(collector.host_id), streams.APPLIED, json.dumps({old: 50})
-    )  # what hubs have from the days that this disk has forgotten
-
-    collector.start()
-    await collector.post(http, "new")
-
-    await arrives(client, collector, ["n0", "n1", "n2", "new"])
-    found = await batches(client, collector.host_id)
-    assert found[-1].spool_id != old
-    assert any(batch.gap and batch.gap.reason == "rollback" for batch in found)
-
-
 async def test_a_copy_of_a_machine_is_told_and_both_go_on(
     tmp_path: Path, collector: CollectorProcess, redis_url: str, http: httpx.AsyncClient
 ) -> None:
@@ -322,130 +273,6 @@ async def test_a_copy_of_a_machine_is_told_and_both_go_on(
         await wait_until(lambda: collector.ready()["stream"]["backlog"] == 0, timeout=20)
     finally:
         twin.kill()
-
-
-class Twin:
-    """A collector's spool and publisher on one of several copies of a disk."""
-
-    def __init__(self, spool: Spool, url: str, nonce: str) -> None:
-        self.spool = spool
-        self.publisher = Publisher(
-            spool,
-            url,
-            "copied",
-            nonce=nonce,
-            beat=lambda sent, stopping: Beat(
-                "copied", "l", 0, nonce, spool.spool_id, sent=sent, stopping=stopping
-            ),
-            now=time.time,
-        )
-        self._running: asyncio.Task[None] | None = None
-
-    async def say(self, note: str) -> None:
-        await self.spool.append([encode_signal(Alive(session_id="s", at=1, seen=1, note=note))])
-
-    def start(self) -> None:
-        self._running = asyncio.create_task(self.publisher.run())
-
-    async def all_sent(self) -> None:
-        def sent() -> bool:
-            return self.publisher.sent == self.spool.last_seq and self.publisher.sent > 0
-
-        await wait_until(sent, timeout=20)
-
-    async def stop(self) -> None:
-        self.publisher.drain()
-        if self._running:
-            await self._running
-        await self.spool.close()
-
-
-@pytest.fixture
-async def twins(tmp_path: Path, redis_url: str) -> AsyncIterator[tuple[Twin, Twin]]:
-    """Two collectors that start from copies of one disk, from which one signal was sent."""
-    first = Twin(await Spool.open(tmp_path / "a", Limits(min_free_bytes=0)), redis_url, "before")
-    await first.say("common")
-    first.start()
-    await first.all_sent()
-    await first.stop()
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    pair = [
-        Twin(await Spool.open(tmp_path / name, Limits(min_free_bytes=0)), redis_url, name)
-        for name in ("a", "b")
-    ]
-    yield pair[0], pair[1]
-    for twin in pair:
-        await twin.stop()
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["both connected", "one connects later"])
-async def test_two_copies_of_one_disk_lose_no_signal_and_say_that_they_are_two(
-    twins: tuple[Twin, Twin], client: redis.asyncio.Redis, late: bool
-) -> None:
-    one, other = twins
-    other.start()
-    if not late:
-        one.start()
-        await one.all_sent()
-    await other.say("of the other")
-    await other.all_sent()
-    await one.say("of the one")  # under the very same number
-    if late:
-        one.start()
-
-    async def told() -> bool:
-        return {"common", "of the one", "of the other"} <= set(
-            await applied_notes(client, "copied")
-        )
-
-    await wait_until(told, timeout=20)
-    assert "this looks like a copy" in (one.publisher.problem or "")
-    assert one.spool.spool_id != other.spool.spool_id
-
-
-async def test_a_restart_on_the_same_disk_takes_its_own_entry_for_its_own(
-    twins: tuple[Twin, Twin], client: redis.asyncio.Redis
-) -> None:
-    one, _ = twins
-    spool_id = one.spool.spool_id
-    one.start()
-    await one.say("goes on")
-    await one.all_sent()
-
-    assert (one.spool.spool_id, one.publisher.problem) == (spool_id, None)
-    assert await applied_notes(client, "copied") == ["common", "goes on"]
-
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        (("maxmemory", "1mb"), "out of memory"),
-        (("min-replicas-to-write", "1"), "NOREPLICAS"),
-        (("requirepass", "other"), "refused the password"),
-    ],
-    ids=["out of memory", "too few replicas", "password changed"],
-)
-async def test_a_broker_that_refuses_is_a_visible_problem_and_not_the_end(
-    collector: CollectorProcess,
-    http: httpx.AsyncClient,
-    client: redis.asyncio.Redis,
-    config: tuple[str, str],
-    words: str,
-) -> None:
-    await client.ping()
-    before = {"maxmemory": "0", "min-replicas-to-write": "0", "requirepass": ""}[config[0]]
-    await client.config_set(*config)
-    collector.start()
-    await collector.post(http, "waits")
-
-    await wait_until(lambda: words in (collector.ready()["stream"]["problem"] or ""))
-    assert collector.ready()["ready"]
-
-    if config[0] == "requirepass":
-        await client.execute_command("AUTH", "other")
-    await client.config_set(config[0], before)
-    await arrives(client, collector, ["waits"])
-    assert collector.ready()["stream"]["problem"] is None
 
 
 async def test_under_concurrent_hooks_a_killed_collector_keeps_every_number_it_told(
@@ -482,17 +309,60 @@ async def test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is(
     client: redis.asyncio.Redis,
 ) -> None:
     inbox = Inbox(client, "h")
-    await inbox.add(EntryId(3, 7), {b"n": b"ours"})
+    await inbox.add(EntryId(3, 7), {b"n": b"ours", b"sp": b"sp"})
 
-    await inbox.add(EntryId(3, 7), {b"n": b"ours"})
+    await inbox.add(EntryId(3, 7), {b"n": b"ours", b"sp": b"sp"})
     with pytest.raises(StreamMovedError, match="looks like a copy"):
-        await inbox.add(EntryId(3, 5), {b"n": b"ours"})
-    with pytest.raises(StreamMovedError):
-        await inbox.add(EntryId(3, 7), {b"n": b"a copy's"})
+        await inbox.add(EntryId(3, 5), {b"n": b"ours", b"sp": b"sp"})
+    for others in ({b"n": b"a copy's", b"sp": b"sp"}, {b"n": b"ours", b"sp": b"another"}):
+        with pytest.raises(StreamMovedError):
+            await inbox.add(EntryId(3, 7), others)
 
     assert await client.xlen(streams.inbox("h")) == 1
-    assert await inbox.head() == EntryId(3, 7)
+    assert await inbox.head() == Head(EntryId(3, 7), "sp", "ours")
     assert await Inbox(client, "nobody").head() is None
+
+
+async def test_a_stream_tells_its_last_id_also_without_its_entries(
+    client: redis.asyncio.Redis,
+) -> None:
+    inbox = Inbox(client, "h")
+    assert await inbox.after(None) is None
+    for seq in (1, 2):
+        await inbox.add(EntryId(1, seq), {b"n": b"n%d" % seq, b"sp": b"sp"})
+
+    assert await inbox.after(None) == Head(EntryId(1, 1), "sp", "n1")
+    assert await inbox.after(EntryId(1, 1)) == Head(EntryId(1, 2), "sp", "n2")
+    assert await inbox.after(EntryId(1, 2)) is None
+    await client.xdel(streams.inbox("h"), "1-2")
+    assert await inbox.head() == Head(EntryId(1, 2))
+    await client.xtrim(streams.inbox("h"), maxlen=0)
+    assert await inbox.head() == Head(EntryId(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, Stored()),
+        (
+            {"cur": "4-7", "applied": '{"sp":7,"old":9}', "runs": '{"sp":{"b":5,"a":7}}'},
+            Stored(EntryId(4, 7), 7, {"b": 5, "a": 7}),
+        ),
+        ({"cur": "4-7", "applied": '{"sp":7}'}, Stored(EntryId(4, 7), 7, None)),
+        ({"cur": "4-7", "applied": "{}", "runs": "{}"}, Stored(EntryId(4, 7), 0, {})),
+        ({"cur": "x", "applied": '{"sp":-5}', "runs": '{"sp":7}'}, Stored()),
+        ({"cur": "1", "applied": "[", "runs": "\udcff"}, Stored()),
+    ],
+    ids=["nothing", "all", "an older hub's", "of other spools", "odd values", "no JSON"],
+)
+async def test_what_hubs_have_stored_is_read_whatever_lies_there(
+    client: redis.asyncio.Redis, fields: dict[str, str], expected: Stored
+) -> None:
+    for name, value in fields.items():
+        raw = value.encode(errors="surrogateescape")
+        await client.hset(streams.snapshot("h"), name, raw)
+
+    assert await Inbox(client, "h").stored("sp") == expected
 
 
 async def test_an_old_redis_is_named_with_what_is_needed(

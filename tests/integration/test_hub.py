@@ -3,157 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
 
 import pytest
-from redis.asyncio import Redis
+from redis.exceptions import OutOfMemoryError
 
-from adsum_hub.consumer import Consumer
-from adsum_hub.heartbeats import Heartbeats
-from adsum_hub.link import Link
-from adsum_hub.roster import Roster
-from adsum_hub.saver import Saver
-from adsum_hub.snapshots import load_applied, load_snapshot, save_snapshot
+from adsum_hub.snapshots import load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
-from adsum_shared.connect import open_redis
-from adsum_shared.envelope import encode_batch, encode_gap
-from adsum_shared.signals import PromptSubmitted, encode_signal
+from adsum_shared.envelope import encode_gap
+from tests.half_hubs import HOST, FakeCollector, Hub, clock, stored
 from tests.support import wait_until
 
 pytestmark = pytest.mark.redis
-
-HOST = "00000000-aaaa-4000-8000-000000000001"
-
-
-def clock() -> int:
-    return int(time.time() * 1000)
-
-
-class FakeCollector:
-    """Writes what a publisher would: explicit ids, one writer."""
-
-    def __init__(self, redis: Redis, host_id: str = HOST) -> None:
-        self.redis = redis
-        self.host_id = host_id
-        self.incarnation = 1
-        self.signals: list[bytes] = []
-
-    async def join(self) -> None:
-        await self.redis.sadd(streams.HOSTS, self.host_id)
-        await self.beat()
-
-    async def beat(self, *, stopping: bool = False) -> None:
-        beat = Beat(
-            self.host_id, "lab", clock(), "n", "sp", seq=len(self.signals), stopping=stopping
-        )
-        key = streams.beat(self.host_id)
-        await self.redis.set(key, encode_beat(beat), px=streams.BEAT_TTL_MS)
-
-    def happen(self, count: int = 1) -> None:
-        """Each signal is a prompt of a session of its own, so a lost one shows."""
-        for _ in range(count):
-            now, number = clock(), len(self.signals) + 1
-            prompt = PromptSubmitted(
-                session_id=f"s{number}",
-                at=now,
-                seen=now,
-                prompt_id=f"p{number}",
-                text=f"do {number}",
-            )
-            self.signals.append(encode_signal(prompt))
-
-    async def publish(self, first: int, last: int) -> None:
-        fields = encode_batch(
-            spool_id="sp",
-            first=first,
-            nonce="n",
-            sent_at=clock(),
-            signals=self.signals[first - 1 : last],
-        )
-        await self.add(last, fields)
-
-    async def add(self, last: int, fields: dict[bytes, bytes]) -> None:
-        entry_id = f"{self.incarnation}-{last}"
-        await self.redis.xadd(streams.inbox(self.host_id), fields, id=entry_id)  # type: ignore[arg-type]
-
-
-class Hub:
-    """A hub without its web half."""
-
-    def __init__(self, url: str) -> None:
-        self.redis = open_redis(url)
-        self.reader = open_redis(url, block_s=1)
-        self.roster = Roster()
-        self.link = Link()
-        self.heartbeats = Heartbeats(self.roster, self.redis, clock, self.link, self.arrived)
-        self.consumer = Consumer(
-            self.roster,
-            reader=self.reader,
-            redis=self.redis,
-            clock=clock,
-            link=self.link,
-            arrived=self.arrived,
-            greet=self.heartbeats.hear,
-        )
-        self.saver = Saver(self.roster, self.redis, self.link)
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def arrived(self) -> None:
-        self.roster.take_changes(clock())
-
-    def start(self, *, saving: bool = True) -> None:
-        loops: list[Callable] = [self.consumer.follow, self.heartbeats.listen]
-        if saving:
-            loops.append(self.saver.run)
-        self._tasks = [asyncio.create_task(loop()) for loop in loops]
-
-    async def stop(self) -> None:
-        """As kill -9 would: nothing is saved on the way out."""
-        for task in self._tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        await self.redis.aclose()
-        await self.reader.aclose()
-
-    def sessions(self) -> set[str]:
-        return {view.session_id for view in self.roster.views.values()}
-
-    def applied(self) -> int:
-        host = self.roster.hosts.get(HOST)
-        return host.applied.get("sp", 0) if host else 0
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    client = open_redis(redis_url)
-    yield client
-    await client.aclose()
-
-
-@pytest.fixture
-async def collector(redis: Redis) -> FakeCollector:
-    collector = FakeCollector(redis)
-    await collector.join()
-    return collector
-
-
-@pytest.fixture
-async def hub_at(redis_url: str) -> AsyncIterator[Callable[..., Hub]]:
-    hubs: list[Hub] = []
-
-    def start(*, saving: bool = True) -> Hub:
-        hub = Hub(redis_url)
-        hubs.append(hub)
-        hub.start(saving=saving)
-        return hub
-
-    yield start
-    for hub in hubs:
-        await hub.stop()
 
 
 async def test_what_a_collector_publishes_stands_in_the_roster(collector, hub_at):
@@ -185,7 +47,7 @@ async def test_a_killed_hub_goes_on_from_its_snapshot_and_the_stream_is_trimmed(
     for seq in range(1, 6):
         await collector.publish(seq, seq)
     await wait_until(lambda: hub.applied() == 5)
-    await wait_until(lambda: _stored(redis, 5))
+    await wait_until(lambda: stored(redis, 5))
     await hub.stop()
     hub._tasks.clear()
 
@@ -201,7 +63,7 @@ async def test_what_a_session_did_is_known_to_a_killed_hubs_successor(collector,
     collector.happen(2)
     await collector.publish(1, 2)
     await wait_until(lambda: hub.applied() == 2)
-    await wait_until(lambda: _stored(redis, 2))
+    await wait_until(lambda: stored(redis, 2))
     key = f"{HOST}:s2"
     before = [(each.kind, each.text) for each in hub.roster.activity(key) or ()]
     await hub.stop()
@@ -213,10 +75,6 @@ async def test_what_a_session_did_is_known_to_a_killed_hubs_successor(collector,
     after = [(each.kind, each.text) for each in again.roster.activity(key) or ()]
     assert after == before == [("prompt.submitted", "do 2")]
     assert again.roster.counts["signals"] == 0
-
-
-async def _stored(redis: Redis, seq: int) -> bool:
-    return (await load_applied(redis, HOST))[1].get("sp") == seq
 
 
 async def test_a_hub_killed_before_its_snapshot_reads_the_stream_again(collector, hub_at):
@@ -280,7 +138,7 @@ async def test_two_hubs_agree_and_conflicts_lose_nothing(collector, hub_at, redi
     for seq in range(1, 201):
         await collector.publish(seq, seq)
     await wait_until(lambda: all(hub.applied() == 200 for hub in hubs))
-    await wait_until(lambda: _stored(redis, 200))
+    await wait_until(lambda: stored(redis, 200))
 
     snapshot = await load_snapshot(redis, HOST)
 
@@ -300,12 +158,12 @@ async def test_a_hub_that_slept_never_writes_its_old_state_over_a_newer_one(
     awake = hub_at()
     await collector.publish(4, 9)
     await wait_until(lambda: awake.applied() == 9)
-    await wait_until(lambda: _stored(redis, 9))
+    await wait_until(lambda: stored(redis, 9))
 
     await sleeper.saver.save_once()
     await sleeper.saver.save_once()
 
-    assert await _stored(redis, 9)
+    assert await stored(redis, 9)
     assert len((await load_snapshot(redis, HOST)).sessions) == 9
     assert sleeper.roster.counts["conflicts"] == 1
 
@@ -320,7 +178,7 @@ async def test_a_hub_left_behind_by_the_trim_catches_up_from_the_snapshot(collec
     ahead = hub_at()
     for seq in range(4, 9):
         await collector.publish(seq, seq)
-    await wait_until(lambda: _stored(redis, 8))
+    await wait_until(lambda: stored(redis, 8))
     await ahead.stop()
     ahead._tasks.clear()
     assert await redis.xlen(streams.inbox(HOST)) <= 1
@@ -339,7 +197,7 @@ async def test_a_wiped_redis_is_filled_again_from_memory_and_by_the_collector(
     hub = hub_at()
     collector.happen(4)
     await collector.publish(1, 4)
-    await wait_until(lambda: _stored(redis, 4))
+    await wait_until(lambda: stored(redis, 4))
     await redis.flushall()
     await hub.reader.connection_pool.disconnect()
     await collector.join()
@@ -348,7 +206,7 @@ async def test_a_wiped_redis_is_filled_again_from_memory_and_by_the_collector(
     await collector.publish(5, 5)
 
     await wait_until(lambda: hub.applied() == 5)
-    await wait_until(lambda: _stored(redis, 5))
+    await wait_until(lambda: stored(redis, 5))
 
     assert len((await load_snapshot(redis, HOST)).sessions) == 5
 
@@ -392,11 +250,36 @@ async def test_a_foreign_value_under_one_hosts_key_blinds_the_hub_to_nobody_else
     await right.publish(1, 2)
 
     await wait_until(lambda: hub.sessions() == {"s1", "s2"})
-    await wait_until(lambda: _stored(redis, 2))
+    await wait_until(lambda: stored(redis, 2))
     await wait_until(lambda: hub.roster.hosts[HOST].reachability == "live")
     assert hub.roster.hosts.keys() == {HOST, wrong}
     assert hub.roster.hosts[wrong].view().problem
     assert not hub._tasks[0].done()
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["as it runs", "before it starts"])
+async def test_a_hole_beside_a_snapshot_that_is_none_blinds_the_hub_to_nobody_else(
+    collector, hub_at, redis, running
+):
+    other = FakeCollector(redis, "00000000-bbbb-4000-8000-000000000002")
+    await other.join()
+    other.happen()
+    collector.happen(4)
+    await collector.publish(1, 1)
+    hub = hub_at() if running else None
+    if hub is not None:
+        await wait_until(lambda: stored(redis, 1))
+    await redis.delete(streams.snapshot(HOST))
+    await redis.set(streams.snapshot(HOST), "nobody's")
+    await redis.delete(streams.inbox(HOST))
+    await collector.publish(3, 4)
+    hub = hub or hub_at()
+
+    await wait_until(lambda: redis.exists(streams.want(HOST)))
+    await other.publish(1, 1)
+    await wait_until(lambda: hub.roster.hosts[other.host_id].applied == {"sp": 1})
+    await wait_until(lambda: hub.roster.hosts[HOST].view().problem)
+    assert hub.link.problem is None
 
 
 async def test_catching_up_leaves_the_loop_to_others(collector, hub_at):
@@ -436,7 +319,7 @@ async def test_what_could_not_be_saved_is_said_kept_and_saved_later(collector, h
     hub = hub_at()
     collector.happen(2)
     await collector.publish(1, 1)
-    await wait_until(lambda: _stored(redis, 1))
+    await wait_until(lambda: stored(redis, 1))
     await redis.delete(streams.snapshot(HOST))
     await redis.lpush(streams.snapshot(HOST), "in the way")
     await collector.publish(2, 2)
@@ -445,9 +328,49 @@ async def test_what_could_not_be_saved_is_said_kept_and_saved_later(collector, h
 
     await redis.delete(streams.snapshot(HOST))
 
-    await wait_until(lambda: _stored(redis, 2))
+    await wait_until(lambda: stored(redis, 2))
     await wait_until(lambda: host.view().problem is None)
     assert len((await load_snapshot(redis, HOST)).sessions) == 2
+
+
+async def test_a_hole_that_cannot_be_asked_for_keeps_nobody_else_from_being_heard(
+    collector, redis, redis_url
+):
+    other = FakeCollector(redis, "00000000-bbbb-4000-8000-000000000002")
+    await other.join()
+    for host_id in (HOST, other.host_id):
+        ahead = Beat(host_id, "lab", clock(), "n", "sp", seq=4, sent=4)
+        await redis.set(streams.beat(host_id), encode_beat(ahead), px=streams.BEAT_TTL_MS)
+    hub = Hub(redis_url)
+    await redis.config_set("maxmemory", 1)
+    try:
+        await hub.consumer._discovery.look()
+        for host in hub.roster.hosts.values():
+            host.read_at = 0
+        await hub.heartbeats.hear()
+    finally:
+        await redis.config_set("maxmemory", 0)
+
+    assert [host.beat is not None for host in hub.roster.hosts.values()] == [True, True]
+    await hub.heartbeats.hear()
+    assert await redis.exists(streams.want(HOST), streams.want(other.host_id)) == 2
+    await hub.stop()
+
+
+async def test_a_redis_that_its_streams_have_filled_is_emptied_by_a_hub(collector, hub_at, redis):
+    collector.happen(300)
+    for first in range(1, 301, 10):
+        await collector.publish(first, first + 9)
+    await redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(OutOfMemoryError):
+            await redis.set("probe", "x")
+        hub = hub_at()
+        await wait_until(lambda: stored(redis, 300))
+        await wait_until(lambda: hub.roster.hosts[HOST].view().problem is None)
+        assert await redis.xlen(streams.inbox(HOST)) == 1
+    finally:
+        await redis.config_set("maxmemory", 0)
 
 
 async def test_a_snapshot_is_written_only_over_the_version_it_was_read_at(collector, redis):
@@ -457,7 +380,7 @@ async def test_a_snapshot_is_written_only_over_the_version_it_was_read_at(collec
     first = await save_snapshot(redis, HOST, snapshot, {}, ())
     second = await save_snapshot(redis, HOST, snapshot, {}, ())
 
-    assert (first, second) == (1, None)
+    assert (first, second) == ((1, False), None)
 
 
 async def test_an_unreadable_snapshot_is_replayed_not_fatal(collector, hub_at, redis):
@@ -467,13 +390,13 @@ async def test_an_unreadable_snapshot_is_replayed_not_fatal(collector, hub_at, r
     await collector.publish(1, 2)
 
     await wait_until(lambda: hub.sessions() == {"s1", "s2"})
-    await wait_until(lambda: _stored(redis, 2))
+    await wait_until(lambda: stored(redis, 2))
 
 
 async def test_without_redis_the_hub_says_so_and_goes_on_trying():
     hub = Hub("redis://127.0.0.1:1")
     hub.start()
 
-    await wait_until(lambda: "cannot be read" in (hub.link.problem or ""))
+    await wait_until(lambda: "cannot be reached" in (hub.link.problem or ""))
     assert all(not task.done() for task in hub._tasks)
     await hub.stop()

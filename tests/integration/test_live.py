@@ -12,8 +12,8 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from adsum_hub import broadcast as broadcast_module
 from adsum_hub import live as live_module
+from adsum_hub import ring
 from adsum_hub.app import PortTakenError, _server_config, build_app, listen
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.consumer import Link
@@ -168,7 +168,7 @@ async def test_a_frame_more_is_ignored(hub: Running):
 
 async def test_a_client_that_never_reads_is_let_go_and_delays_nobody(hub: Running, monkeypatch):
     monkeypatch.setattr(live_module, "SEND_S", 0.3)
-    monkeypatch.setattr(broadcast_module, "RING_MESSAGES", 8)
+    monkeypatch.setattr(ring, "RING_MESSAGES", 8)
     stuck = await connect(
         f"ws://127.0.0.1:{hub.port}/ws", max_queue=1, compression=None, ping_interval=None
     )

@@ -5,7 +5,7 @@ import { effect } from "./vendor/signals-core.js";
 import { followAddress } from "./address.js";
 import { showAttention } from "./attention.js";
 import { runClock, setHubTime } from "./clock.js";
-import { linkState, openLink } from "./link.js";
+import { linkState, openLink, trouble } from "./link.js";
 import { applyDeltas, applySnapshot } from "./roster.js";
 import { Page } from "./views/page.js";
 
@@ -22,6 +22,9 @@ function hear(message) {
 options.debounceRendering = requestAnimationFrame;
 followAddress();
 showAttention();
-effect(() => runClock(linkState.value.phase === "live"));
+effect(() => {
+  const still = trouble.value?.blind ? trouble.value.since : undefined;
+  runClock(linkState.value.phase === "live" && still === undefined, still);
+});
 render(h(Page, {}), /** @type {HTMLElement} */ (document.getElementById("app")));
 openLink(hear);

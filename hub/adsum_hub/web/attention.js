@@ -1,7 +1,7 @@
 // @ts-check
 /** What a tab in the background tells: the count of those who need you, in title and favicon. */
 import { computed, effect } from "./vendor/signals-core.js";
-import { linkState } from "./link.js";
+import { linkState, stale } from "./link.js";
 import { here, known } from "./roster.js";
 
 /** @param {number} count @param {boolean} stale */
@@ -21,9 +21,10 @@ export function showAttention() {
   const needing = computed(() => here.needs_you.value.length);
   effect(() => {
     const count = needing.value;
-    const stale = known.value && ["offline", "refused"].includes(linkState.value.phase);
+    const old = known.value && stale.value;
     const counted = count > 0 ? `(${count}) Adsum` : "Adsum";
-    document.title = stale ? `Offline \u00b7 ${counted}` : counted;
-    link.href = count > 0 ? favicon(count, stale) : quiet;
+    const why = linkState.value.phase === "live" ? "Stale" : "Offline";
+    document.title = old ? `${why} \u00b7 ${counted}` : counted;
+    link.href = count > 0 ? favicon(count, old) : quiet;
   });
 }

@@ -13,10 +13,11 @@ export function setHubTime(now) {
   offset = now - Date.now();
 }
 
-/** @param {boolean} live while not, the page is as of the last message and no age goes on growing */
-export function runClock(live) {
+/** @param {boolean} live while not, no age goes on growing @param {number} [still] what the page is as of, if not the last message */
+export function runClock(live, still) {
   frozen = !live;
   if (live) hubNow.value = Date.now() + offset;
+  else if (still !== undefined) hubNow.value = still;
 }
 
 setInterval(() => {
@@ -46,4 +47,9 @@ export function exact(at) {
 /** @param {number} at @returns {string} the time of day alone */
 export function timeOfDay(at) {
   return timeOnly.format(at);
+}
+
+/** @param {number} at @returns {string} the time of day, with the date unless it is today's */
+export function moment(at) {
+  return new Date(at).toDateString() === new Date().toDateString() ? timeOfDay(at) : exact(at);
 }

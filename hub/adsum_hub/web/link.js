@@ -1,8 +1,9 @@
 // @ts-check
 /** The connection to the hub: opened, watched for silence, opened again, resumed where it was. */
-import { signal } from "./vendor/signals-core.js";
+import { computed, signal } from "./vendor/signals-core.js";
 
 /** @import { Message } from "./messages.js" */
+/** @import { HubTrouble } from "./wire.js" */
 
 /**
  * since and retryAt are milliseconds of this browser's clock.
@@ -12,8 +13,10 @@ import { signal } from "./vendor/signals-core.js";
  * @property {number} [retryAt]
  */
 
-/** The hub ticks every 10 s; after this much silence the connection is a dead one. */
-const SILENCE_MS = 25_000;
+/** The hub ticks every 5 s; after this much silence the connection is a dead one, or its hub is. */
+const SILENCE_MS = 11_000;
+/** A frozen hub's machine still takes connections, which nobody then answers. */
+const HANDSHAKE_MS = 6_000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 5_000;
 /** So many attempts that failed in a row are no hiccup any more: say "offline". */
@@ -23,6 +26,11 @@ const POLICY_VIOLATION = 1008;
 export const linkState = signal(
   /** @type {LinkState} */ ({ phase: "connecting", since: Date.now() }),
 );
+
+/** What the hub says keeps its list from being true, or machines from reporting to it. */
+export const trouble = signal(/** @type {HubTrouble | undefined} */ (undefined));
+/** What the page shows is how things were, not how they are. */
+export const stale = computed(() => ["offline", "refused"].includes(linkState.value.phase) || Boolean(trouble.value?.blind));
 
 /** @type {WebSocket | undefined} */
 let socket;
@@ -61,16 +69,9 @@ function connect() {
   const opened = new WebSocket(address);
   socket = opened;
   heardAt = Date.now();
-  opened.onopen = () => greet(opened);
+  opened.onopen = () => opened.send(JSON.stringify(reached));
   opened.onmessage = ({ data }) => socket === opened && hear(data);
   opened.onclose = ({ code }) => socket === opened && lose(code);
-}
-
-/** @param {WebSocket} opened */
-function greet(opened) {
-  opened.send(JSON.stringify(reached));
-  // A hub that has nothing new for us says nothing until its next tick.
-  if (reached.offset !== null) settle();
 }
 
 function settle() {
@@ -91,6 +92,7 @@ function hear(data) {
   if (!follows(message)) return startAfresh();
   reached = { epoch: message.epoch, offset: message.offset };
   failures = 0;
+  if (message.type !== "deltas") trouble.value = message.trouble;
   deliver(message);
   settle();
 }
@@ -110,7 +112,8 @@ function startAfresh() {
 }
 
 function lookForSilence() {
-  if (!socket || Date.now() - heardAt < SILENCE_MS) return;
+  const patience = socket?.readyState === WebSocket.OPEN ? SILENCE_MS : HANDSHAKE_MS;
+  if (!socket || Date.now() - heardAt < patience) return;
   abandon();
   lose(undefined);
 }

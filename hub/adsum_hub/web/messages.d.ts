@@ -1,5 +1,5 @@
 /** What comes over the WebSocket, and with it the views of wire.d.ts; docs/protocol.md describes it. */
-import type { HostView, SessionView } from "./wire.js";
+import type { HostView, HubTrouble, SessionView } from "./wire.js";
 
 export interface Position {
   epoch: string;
@@ -11,6 +11,7 @@ export interface Snapshot extends Position {
   type: "snapshot";
   sessions: SessionView[];
   hosts: HostView[];
+  trouble?: HubTrouble;
 }
 
 export interface Deltas extends Position {
@@ -23,6 +24,7 @@ export interface Deltas extends Position {
 
 export interface Tick extends Position {
   type: "tick";
+  trouble?: HubTrouble;
 }
 
 export type Message = Snapshot | Deltas | Tick;

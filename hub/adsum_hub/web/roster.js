@@ -53,9 +53,14 @@ export function entryOf(id) {
   return moves.value >= 0 ? entries.get(id) : undefined;
 }
 
+/** @param {SessionView} session @returns {HostView | undefined} */
+export function hostOf(session) {
+  return hosts.value.find((host) => host.id === session.host_id);
+}
+
 /** When a session's host was last heard. @param {SessionView} session */
 export function lastSeen(session) {
-  return hosts.value.find((host) => host.id === session.host_id)?.last_seen ?? session.updated_at;
+  return hostOf(session)?.last_seen ?? session.updated_at;
 }
 
 /** Sessions on reachable hosts by group, whatever the filter says. @type {Record<Group, Signal<Entry[]>>} */

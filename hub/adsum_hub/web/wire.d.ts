@@ -80,7 +80,9 @@ export interface WitnessView {
 
 /** One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.
  *
- *  backlog: signals on its disk which this hub has not applied. problem: a sentence for people. */
+ *  backlog: signals on its disk which this hub has not applied. problem: sentences for people.
+ *  gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
+ *  this hub started. */
 export interface HostView {
   id: string;
   label: string;
@@ -94,6 +96,8 @@ export interface HostView {
   applied?: number;
   problem?: string | null;
   witnesses?: HostWitness[];
+  gaps?: GapView[];
+  set_aside?: number;
 }
 
 /** One witness of one machine.
@@ -109,10 +113,30 @@ export interface HostWitness {
   note?: string | null;
 }
 
+/** Numbers of one machine that will never come. at: hub clock, ms; no later than it was met.
+ *
+ *  reason: `cap`, `corrupt`, `copy`, `rollback`, `retention`, `lost`, `undecodable`, or a word of
+ *  a newer version. numbers: how many; 0 = nobody knows. */
+export interface GapView {
+  at: number;
+  reason: string;
+  numbers?: number;
+}
+
 /** One of the last hundred things a session did. kind: the signal's. at: hub clock, ms. */
 export interface ActivityEntry {
   at: number;
   kind: string;
   text?: string;
   agent_id?: string | null;
+}
+
+/** What keeps a hub's list from being true, or machines from reporting to it.
+ *
+ *  problem: sentences for people, the next step last. since: hub clock, ms. blind: the hub cannot
+ *  read Redis, so its list stands still, as it was at `since`. */
+export interface HubTrouble {
+  problem: string;
+  since: number;
+  blind?: boolean;
 }

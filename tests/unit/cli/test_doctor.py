@@ -13,15 +13,17 @@ from adsum.claude_agents import Difference
 from adsum.doctor import summary, table
 from adsum.doctor_agents import AGAIN_S, told, twice
 from adsum.doctor_checks import (
+    IDLE,
     Listing,
     check_clock,
     check_collector,
     check_host,
     check_hub,
     check_witnesses,
+    nothing_runs,
 )
 from adsum.finding import DOCS, Finding, from_text
-from adsum_shared.state import HostView, HostWitness
+from adsum_shared.state import GapView, HostView, HostWitness
 from tests.brokers import free_port
 
 NOW = 1_764_000_000_000
@@ -61,6 +63,16 @@ def test_a_backlog_or_a_problem_is_a_warning(tmp_path: Path) -> None:
     assert host_finding(tmp_path, seen(backlog=4_000)).result == "warn"
     found = host_finding(tmp_path, seen(problem="The disk is full. Make room."))
     assert (found.result, found.what, found.fix) == ("warn", "The disk is full.", "Make room.")
+
+
+def test_what_was_lost_of_a_live_host_in_the_last_day_is_a_warning(tmp_path: Path) -> None:
+    old, new = GapView(NOW - 25 * 3_600_000, "cap", 5), GapView(NOW - 3_600_000, "lost")
+    assert host_finding(tmp_path, seen(gaps=(old,))).result == "ok"
+    found = host_finding(tmp_path, seen(gaps=(old, new)))
+    assert found.result == "warn"
+    assert "something of it is missing" in found.what
+    (detail,) = found.details
+    assert detail.endswith("is missing: its spool was deleted.")
 
 
 def test_without_a_hub_or_an_identity_the_host_is_left_out(tmp_path: Path) -> None:
@@ -159,6 +171,19 @@ def test_a_difference_fails_and_what_they_may_not_see_only_warns() -> None:
     assert told(2, [difference("b", grave=False)]).result == "warn"
 
 
+def test_what_is_left_out_while_nothing_runs_is_one_line() -> None:
+    console = Console(width=80, no_color=True)
+    left = [Finding(each, "skip", IDLE) for each in ("hub", "host", "clock")]
+    with console.capture() as capture:
+        console.print(table([nothing_runs(Path("/s"), "http://h"), *left], console))
+    lines = [" ".join(line.split()) for line in capture.get().splitlines()]
+    assert lines == [
+        "fail collector Nothing runs here: no collector on /s, and no hub at http://h.",
+        "Next: `adsum up` starts all of it.",
+        "skip others Left out while nothing runs: hub, host, clock.",
+    ]
+
+
 FINDINGS = [
     Finding("hub", "ok", "The hub is there."),
     Finding("agents", "fail", "long " * 40, "Do " * 30, ("a detail " * 12,)),
@@ -196,6 +221,8 @@ def test_the_summary_counts_what_is_not_well() -> None:
 def test_a_text_becomes_a_sentence_and_a_step() -> None:
     found = from_text("hub", "fail", "No hub at 127.0.0.1 (refused). Start it. Or another.")
     assert (found.what, found.fix) == ("No hub at 127.0.0.1 (refused).", "Start it. Or another.")
+    told = from_text("redis", "fail", "No Redis (Error 1. Failed ('h', 1).). Start it. Wait.")
+    assert (told.what, told.fix) == ("No Redis (Error 1. Failed ('h', 1).).", "Start it. Wait.")
     assert from_text("hub", "fail", "Gone").as_json() == {
         "id": "hub",
         "result": "fail",
@@ -212,5 +239,6 @@ def test_every_check_has_its_place_in_the_docs() -> None:
     ids |= {f"witness-{name}" for name in ("hook", "shim", "transcript", "registry", "process")}
     ids.add("witness-statusline")
     headings = set(re.findall(r"^#+ (\S+)$", (root / DOCS).read_text(), re.MULTILINE))
-    assert {"collector", "hub", "host", "clock", "hooks", "agents", "witnesses"} <= ids
+    named = {"collector", "spool", "redis", "hub", "host", "clock", "hooks", "agents", "witnesses"}
+    assert named <= ids
     assert ids <= headings

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.errors import StartError
-from adsum_collector.identity import load_identity
+from adsum_collector.identity import confirm_identity, load_identity, renew_identity
 from adsum_collector.lock import hold_lock
 
 
@@ -30,12 +30,40 @@ def test_the_label_follows_the_setting_and_the_id_does_not(tmp_path: Path) -> No
     assert load_identity(tmp_path).label
 
 
-def test_a_copied_state_directory_shows_another_fingerprint(tmp_path: Path) -> None:
+def test_a_state_directory_on_another_machine_has_moved_until_that_is_confirmed(
+    tmp_path: Path,
+) -> None:
     first = load_identity(tmp_path, fingerprint="aaaa")
     second = load_identity(tmp_path, fingerprint="bbbb")
 
     assert first.host_id == second.host_id
-    assert first.fingerprint != second.fingerprint
+    assert (first.moved, second.moved) == (False, True)
+    assert load_identity(tmp_path, fingerprint="bbbb").moved
+
+    confirmed = confirm_identity(tmp_path, second)
+    assert confirmed == load_identity(tmp_path, fingerprint="bbbb")
+    assert (confirmed.host_id, confirmed.salt, confirmed.moved) == (
+        first.host_id,
+        first.salt,
+        False,
+    )
+
+
+def test_a_renewed_identity_shares_nothing_with_the_old_one(tmp_path: Path) -> None:
+    old = load_identity(tmp_path, "box", fingerprint="of another machine")
+    new = renew_identity(tmp_path, "box")
+
+    assert old.host_id != new.host_id
+    assert old.salt != new.salt
+    assert (new.label, new.moved) == ("box", False)
+    assert load_identity(tmp_path, "box") == new
+
+
+def test_a_damaged_identity_can_be_renewed(tmp_path: Path) -> None:
+    load_identity(tmp_path)
+    (tmp_path / "host.json").write_bytes(b"{")
+
+    assert renew_identity(tmp_path) == load_identity(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"host_id": "x"}', b"\xff\xfe", b"[]"])
@@ -43,7 +71,7 @@ def test_a_damaged_identity_is_reported_and_never_replaced(tmp_path: Path, conte
     load_identity(tmp_path)
     (tmp_path / "host.json").write_bytes(content)
 
-    with pytest.raises(StartError, match=r"host\.json.*Restore it.*or delete it"):
+    with pytest.raises(StartError, match=r"host\.json.*Restore it.*adsum collector new-identity"):
         load_identity(tmp_path)
 
     assert (tmp_path / "host.json").read_bytes() == content

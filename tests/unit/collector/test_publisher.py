@@ -1,22 +1,25 @@
-"""The publisher's own rules that need no broker: how batches gather."""
+"""The publisher's own rules that need no broker: how batches gather, what is told, who comes next."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import InvalidResponse, NoPermissionError
 
 import adsum_collector.publisher as publisher_module
+from adsum_collector.errors import OddReplyError, StreamUnusableError
 from adsum_collector.inbox import Inbox
 from adsum_collector.publisher import Publisher
-from adsum_collector.resume import EntryId
+from adsum_collector.resume import EntryId, Head, Stored
 from adsum_collector.spool import Spool
-from adsum_collector.spool_files import Missing, Rows
-from adsum_collector.spool_repair import Limits
+from adsum_collector.spool_limits import Limits
+from adsum_collector.spool_reading import Missing, Rows
 from adsum_shared.beat import Beat
 from tests.support import wait_until
 
@@ -25,12 +28,15 @@ class FakeInbox(Inbox):
     """Takes everything; a batch takes `latency` seconds."""
 
     def __init__(self, latency: float = 0.0) -> None:
+        self.key = "k"
         self.batches: list[int] = []
         self.beats: list[bytes] = []
-        self.last: EntryId | None = None
+        self.last: Head | None = None
+        self.beyond: Head | None = None
         self.replay: bytes | None = None
         self.told: list[Mapping[bytes, bytes]] = []
-        self.stored = 0
+        self.have = Stored()
+        self.refuse: list[Exception] = []
         self.latency = latency
 
     async def require_recent(self) -> None:
@@ -39,18 +45,24 @@ class FakeInbox(Inbox):
     async def enrol(self) -> None:
         pass
 
-    async def head(self) -> EntryId | None:
-        return self.last
+    async def head(self) -> Head | None:
+        return self.beyond or self.last
 
-    async def applied(self, spool_id: str) -> int:
-        return 0
+    async def after(self, entry: EntryId | None) -> Head | None:
+        return self.beyond
 
-    async def look(self, spool_id: str) -> tuple[bytes | None, int]:
-        return self.replay, self.stored
+    async def stored(self, spool_id: str) -> Stored:
+        return self.have
+
+    async def want(self) -> bytes | None:
+        return self.replay
 
     async def add(self, entry: EntryId, fields: Mapping[bytes, bytes]) -> None:
         await asyncio.sleep(self.latency)
-        self.last = entry
+        if self.refuse:
+            raise self.refuse.pop()
+        self.last = Head(entry, fields[b"sp"].decode(), fields[b"n"].decode())
+        self.beyond = None
         self.told.append(fields)
         self.batches.append(int(fields[b"l"]) - int(fields[b"f"]) + 1)
 
@@ -88,11 +100,11 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def test_what_waits_goes_in_few_batches(bench: Bench) -> None:
     for _ in range(3):
-        await bench.spool.append([b"{}"] * 100)
+        await bench.spool.append([b"{}"] * 1000)
     bench.publisher.drain()
     await bench.publisher.run()
 
-    assert bench.inbox.batches == [100, 100, 100]
+    assert bench.inbox.batches == [1000, 1000, 1000]
 
 
 async def test_a_lone_signal_does_not_wait_for_company(bench: Bench) -> None:
@@ -219,13 +231,172 @@ async def test_what_was_read_of_another_spool_is_not_sent_under_the_old_id(
     assert {about[b"sp"] for about in bench.inbox.told} == {bench.spool.spool_id.encode()}
 
 
-async def test_what_hubs_have_of_a_copy_confirms_nothing_that_we_have_not_sent(
-    bench: Bench,
-) -> None:
+async def test_what_hubs_have_beyond_what_is_sent_confirms_nothing(bench: Bench) -> None:
     await bench.spool.append([b"{}"] * 3)
-    bench.publisher._spool_id, bench.publisher.sent = bench.spool.spool_id, 2
-    bench.inbox.stored = 3
+    place = bench.publisher._place
+    await place.find(bench.inbox)
+    place.sent = 2
+    bench.inbox.have = Stored(applied=3)
 
-    await bench.publisher._look(bench.inbox)
+    await place.look(bench.inbox)
 
     assert bench.spool.acked == 2
+
+
+async def test_what_another_spool_had_confirmed_confirms_nothing_of_the_new_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.spool.append([b"{}"] * 3)
+    place = bench.publisher._place
+    await place.find(bench.inbox)
+    place.sent = 3
+
+    async def answer_late(_spool_id: str) -> Stored:
+        await bench.spool.begin_anew("corrupt", 0)
+        return Stored(applied=3)
+
+    monkeypatch.setattr(bench.inbox, "stored", answer_late)
+    await place.look(bench.inbox)
+
+    assert bench.spool.acked == 0
+
+
+async def test_a_spool_that_is_damaged_while_it_is_left_keeps_its_signals(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.spool.append([b"{}"] * 3)
+    place = bench.publisher._place
+    bench.inbox.have = Stored(runs={"n": 3, "a copy's": 4})
+    await place.find(bench.inbox)
+    assert not place.free
+
+    async def answer_late(_spool_id: str) -> Stored:
+        if place.spool_id == bench.spool.spool_id:
+            await bench.spool.begin_anew("corrupt", 0)
+        return Stored(EntryId(99, 0), 0, bench.inbox.have.runs if not place.free else {})
+
+    monkeypatch.setattr(bench.inbox, "stored", answer_late)
+    await place.look(bench.inbox)
+
+    found = await bench.spool.read(1, 9, 999)
+    assert isinstance(found, Rows)
+    assert found.bodies == [b"{}"] * 3
+
+
+async def test_an_entry_holds_signals_of_one_run(bench: Bench) -> None:
+    await bench.publisher.join()
+    await bench.spool.append([b"{}"] * 3)
+    later = Publisher(
+        bench.spool, "redis://127.0.0.1:1", "h", nonce="later", beat=beat, now=lambda: 1.0
+    )
+    await later.join()
+    await bench.spool.append([b"{}"] * 2)
+    later.drain()
+    await later.run()
+
+    assert [(about[b"n"], about[b"f"], about[b"l"]) for about in bench.inbox.told] == [
+        (b"n", b"1", b"3"),
+        (b"later", b"4", b"5"),
+    ]
+
+
+async def test_a_gap_over_numbers_of_two_runs_is_told_of_each(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.publisher.join()
+    await bench.spool.append([b"{}"] * 3)
+    later = Publisher(
+        bench.spool, "redis://127.0.0.1:1", "h", nonce="later", beat=beat, now=lambda: 1.0
+    )
+    await later.join()
+    await bench.spool.append([b"{}"] * 2)
+
+    async def forgotten(after: int, _limit: int, _bytes: int) -> Missing | None:
+        return Missing(after + 1, 5, "cap") if after < 5 else None
+
+    monkeypatch.setattr(bench.spool, "read", forgotten)
+    later.drain()
+    await later.run()
+
+    assert [(about[b"n"], about[b"f"], about[b"l"]) for about in bench.inbox.told] == [
+        (b"n", b"1", b"3"),
+        (b"later", b"4", b"5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nonce", "told"), [("a copy's", True), ("n", False)], ids=["a copy's", "ours, come late"]
+)
+async def test_an_entry_beyond_ours_is_told_and_gone_around_when_there_is_something_to_send(
+    bench: Bench, nonce: str, told: bool
+) -> None:
+    await bench.spool.append([b"{}"])
+    running = asyncio.create_task(bench.publisher.run())
+    await bench.sent(1)
+    before = bench.spool.incarnation
+
+    bench.inbox.beyond = Head(EntryId(before + 3, 1), "another", nonce)
+    bench.publisher._look_due = 0.0
+    bench.spool.added.set()
+    await wait_until(lambda: bench.publisher._place.moved)
+    assert bench.spool.incarnation == before  # that costs a commit
+    assert ("looks like a copy" in (bench.publisher.problem or "")) == told
+
+    await bench.spool.append([b"{}"])
+    await bench.sent(2)
+    assert bench.spool.incarnation == before + 4
+    bench.publisher.drain()
+    await running
+
+
+async def test_what_is_refused_again_and_again_stays_told_in_the_heartbeat(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "backoff", lambda: itertools.repeat(0.001))
+    problems: list[str | None] = []
+
+    def listen(sent: int, stopping: bool) -> Beat:
+        problems.append(bench.publisher.problem)
+        return beat(sent, stopping)
+
+    monkeypatch.setattr(bench.publisher, "_beat", listen)
+    bench.inbox.refuse = [NoPermissionError("this user may not run 'xadd'") for _ in range(5)]
+    await bench.spool.append([b"{}"])
+    running = asyncio.create_task(bench.publisher.run())
+    await bench.sent(1)
+
+    assert problems[0] is None
+    assert len(problems) == 6
+    assert all("may not run 'xadd'" in str(problem) for problem in problems[1:])
+    assert bench.publisher.problem is None
+    bench.publisher.drain()
+    await running
+
+
+async def test_a_stop_does_not_wait_for_a_stream_that_cannot_be_used(bench: Bench) -> None:
+    bench.inbox.last = Head(EntryId(2**63, 1))
+    await bench.spool.append([b"{}"])
+    running = asyncio.create_task(bench.publisher.run())
+    await wait_until(lambda: "absurd id" in (bench.publisher.problem or ""))
+
+    bench.publisher.drain()
+    await asyncio.wait_for(running, 1)
+
+    assert b'"stopping":true' in bench.inbox.beats[-1]
+    assert bench.inbox.told == []
+
+
+@pytest.mark.parametrize(
+    "error", [StreamUnusableError("k"), OddReplyError("odd"), InvalidResponse()]
+)
+async def test_whatever_redis_answers_publishing_goes_on_after_it(
+    bench: Bench, error: Exception
+) -> None:
+    bench.inbox.refuse = [error]
+    await bench.spool.append([b"{}"])
+    running = asyncio.create_task(bench.publisher.run())
+    await bench.sent(1)
+
+    assert bench.publisher.problem is None
+    bench.publisher.drain()
+    await running

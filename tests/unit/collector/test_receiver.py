@@ -22,6 +22,10 @@ JSON = {"content-type": "application/json"}
 GOOD = b'{"session_id":"s"}'
 
 
+class _Status(msgspec.Struct):
+    waiting: int
+
+
 class FakeIntake:
     def __init__(self) -> None:
         self.taken: list[AnySignal] = []
@@ -32,6 +36,11 @@ class FakeIntake:
             raise SpoolUnavailable("the disk is full")
         self.taken += signals
         return len(self.taken)
+
+    async def status(self) -> _Status:
+        if self.full:
+            raise SpoolUnavailable("the disk is full")
+        return _Status(len(self.taken))
 
 
 def adapt(body: bytes, seen: int) -> list[AnySignal]:
@@ -60,6 +69,7 @@ def receiver(intake: FakeIntake, peer: dict[str, int | None]) -> Receiver:
         port=47892,
         token=TOKEN,
         facts=lambda: (not intake.full, {"taken": len(intake.taken)}),
+        spool=intake.status,
         peer_uid=lambda _client, _server: peer["uid"],
     )
 
@@ -205,6 +215,19 @@ async def test_when_the_spool_cannot_promise_the_sender_is_told_to_come_again(
     assert reply.headers["retry-after"] == "1"
     assert "disk is full" in reply.json()["error"]
     assert (await client.get("/readyz")).status_code == 503
+
+
+async def test_how_the_spool_fares_is_told_without_a_token(
+    client: httpx.AsyncClient, intake: FakeIntake
+) -> None:
+    reply = await client.get("/spool")
+    assert (reply.status_code, reply.json()) == (200, {"waiting": 0})
+    assert (await client.get("/spool", headers={"origin": "http://x"})).status_code == 403
+
+    intake.full = True
+    reply = await client.get("/spool")
+    assert reply.status_code == 503
+    assert "the spool cannot be read: the disk is full" in reply.json()["error"]
 
 
 async def test_a_body_that_does_not_come_is_given_up(

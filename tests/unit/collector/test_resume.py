@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_collector.resume import EntryId, Resume, wanted_after, where_to_resume
+from adsum_collector.resume import EntryId, Head, Resume, wanted_after, where_to_resume
+
+OURS = "sp"
 
 
 @pytest.mark.parametrize(
@@ -21,18 +23,25 @@ from adsum_collector.resume import EntryId, Resume, wanted_after, where_to_resum
         ("it lost a whole replay", {"head": (2, 90), "applied": 40}, Resume(40, 4)),
         ("a higher incarnation is there", {"head": (7, 20), "applied": 20}, Resume(20, 8)),
         ("the spool was lost with its past", {"incarnation": 0, "head": (7, 900)}, Resume(0, 8)),
-        ("hubs have more than this disk", {"head": (3, 90), "applied": 101}, Resume(0, 4, True)),
-        ("the stream has more", {"head": (3, 101)}, Resume(0, 4, True)),
-        ("both, and higher", {"head": (5, 300), "applied": 300}, Resume(0, 6, True)),
+        ("others wrote last", {"head": (3, 60, "other"), "applied": 20}, Resume(20, 4)),
+        ("the last entry is gone", {"head": (3, 60, ""), "applied": 20}, Resume(20, 4)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_where_to_resume(case: str, given: dict[str, object], expected: Resume) -> None:
-    about: dict[str, object] = {"incarnation": 3, "last_seq": 100, "sent": 0, "applied": 0, **given}
+    about: dict[str, object] = {
+        "incarnation": 3,
+        "spool_id": OURS,
+        "sent": 0,
+        "applied": 0,
+        **given,
+    }
     head = about.pop("head")
-    about["head"] = EntryId(*head) if isinstance(head, tuple) else None
+    if isinstance(head, tuple):
+        incarnation, seq, spool_id = (*head, OURS)[:3]
+        head = Head(EntryId(incarnation, seq), spool_id, "n")
 
-    assert where_to_resume(**about) == expected, case  # type: ignore[arg-type] # a table of keywords
+    assert where_to_resume(head=head, **about) == expected, case  # type: ignore[arg-type] # a table
 
 
 @pytest.mark.parametrize(
@@ -48,6 +57,11 @@ def test_where_to_resume(case: str, given: dict[str, object], expected: Resume) 
         (b"sp:x", None),
         (b"sp", None),
         (b"\xff:1", None),
+        (b"sp:\xc2\xb2", None),
+        (b"sp:-1", None),
+        (b"sp:01", None),
+        (b"sp:1 ", None),
+        (b"sp:" + b"9" * 5000, None),
     ],
 )
 def test_what_a_hub_may_ask_for(want: bytes | None, after: int | None) -> None:
@@ -58,3 +72,17 @@ def test_entry_ids_are_ordered_as_redis_orders_them() -> None:
     assert EntryId.parse(b"2-10") > EntryId.parse("2-9")
     assert EntryId.parse("3-1") > EntryId.parse("2-100")
     assert str(EntryId(3, 7)) == "3-7"
+
+
+@pytest.mark.parametrize(
+    ("raw", "leaves_room"),
+    [
+        ("1-1", True),
+        ("9007199254740990-9007199254740991", True),
+        ("9007199254740991-1", False),  # the next one would be absurd itself
+        ("1-9007199254740992", False),
+        ("18446744073709551615-18446744073709551615", False),
+    ],
+)
+def test_after_an_absurd_id_no_entry_of_ours_can_follow(raw: str, leaves_room: bool) -> None:
+    assert EntryId.parse(raw).leaves_room == leaves_room

@@ -26,8 +26,8 @@ from adsum_collector.local_socket import LocalSocket, listen
 from adsum_collector.peer import unix_peer_uid
 from adsum_collector.processes import watched
 from adsum_collector.spool import Spool
-from adsum_collector.spool_files import Rows
-from adsum_collector.spool_repair import Limits
+from adsum_collector.spool_limits import Limits
+from adsum_collector.spool_reading import Rows
 from adsum_collector.ticks import Ticks
 from adsum_shared.signals import Alive, AnySignal, ProcessSeen, decode_signal
 from tests.collectors import adapt_hook
@@ -203,6 +203,7 @@ async def test_a_shim_that_is_killed_leaves_the_socket_working(door: Door) -> No
         (b"nonsense\n", "malformed"),
         (b"\xff\n", "malformed"),
     ],
+    ids=["newer", "no session", "no object", "empty", "no JSON", "no text"],
 )
 async def test_a_refusal_says_why_and_is_not_worth_a_retry(
     door: Door, line: bytes, words: str

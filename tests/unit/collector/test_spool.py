@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import adsum_collector.spool as spool_module
-import adsum_collector.spool_files as spool_files_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.spool import Spool
 from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import Missing, Rows
-from adsum_collector.spool_repair import Limits
+from adsum_collector.spool_limits import Limits, SpaceCheck
+from adsum_collector.spool_reading import Missing, Rows
 from tests.support import wait_until
 
 ROOMY = Limits(min_free_bytes=0)
@@ -128,62 +125,6 @@ async def test_the_log_is_moved_into_the_file_now_and_then(spool: Spool, tmp_pat
     assert log.stat().st_size < 16 << 20
 
 
-class SmallDisk:
-    """Two megabytes: a mounted disk where we may mount one, else SQLite's own limit on its file."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        directory.mkdir()
-        self.mounted = os.getuid() == 0 and self._mount("size=2m") == 0
-
-    def _mount(self, options: str) -> int:
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.directory)]
-        return subprocess.run(command, check=False, capture_output=True).returncode
-
-    def limit(self, spool: Spool) -> None:
-        if not self.mounted:
-            spool._files._current._db.execute("PRAGMA max_page_count = 512")
-
-    def grow(self, spool: Spool) -> None:
-        if self.mounted:
-            assert self._mount("remount,size=8m") == 0
-        else:
-            spool._files._current._db.execute("PRAGMA max_page_count = 4096")
-
-    def close(self) -> None:
-        if self.mounted:
-            subprocess.run(["umount", "-l", self.directory], check=True)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    disk = SmallDisk(tmp_path / "disk")
-    yield disk
-    disk.close()
-
-
-async def test_a_full_disk_is_a_refusal_and_freed_space_ends_it(small_disk: SmallDisk) -> None:
-    spool = await Spool.open(small_disk.directory / "spool", ROOMY)
-    small_disk.limit(spool)
-    accepted: list[bytes] = []
-
-    async def fill() -> None:
-        for at in range(1000):
-            await spool.append([b"%04d" % at + b"x" * 10_000])
-            accepted.append(b"%04d" % at)
-
-    with pytest.raises(SpoolUnavailable, match="full"):
-        await fill()
-    assert spool.problem
-    assert [body[:4] for body in await bodies(spool)] == accepted
-
-    small_disk.grow(spool)
-
-    assert await spool.append([b"again"]) == len(accepted) + 1
-    assert spool.problem is None
-    await spool.close()
-
-
 async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_ones_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +149,7 @@ async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_one
     current.path.with_name(f"{current.path.name}-wal").unlink(missing_ok=True)
     clock[0] += 5
     with monkeypatch.context() as little_space:
-        little_space.setattr(spool_files_module, "require_space", full)
+        little_space.setattr(SpaceCheck, "require", full)
         with pytest.raises(SpoolUnavailable, match="3 MB"):
             await spool.append([b"lost"])  # found the damage and began anew before it failed
     clock[0] += 5

@@ -15,20 +15,10 @@ from hypothesis import strategies as st
 import adsum_collector.spool_file as spool_file_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import Missing, Rows, SpoolFiles
-from adsum_collector.spool_repair import Limits
-
-SMALL = Limits(
-    cap_bytes=200_000, rotate_bytes=10_000, retention_s=60, min_free_bytes=0, log_bytes=0
-)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from adsum_collector.spool_files import SpoolFiles
+from adsum_collector.spool_limits import Limits
+from adsum_collector.spool_reading import Missing
+from tests.spools import SMALL, Clock, fill, numbers_of, prompt, put, read_all, tend
 
 
 @pytest.fixture
@@ -43,29 +33,6 @@ def opened(tmp_path: Path, clock: Clock) -> Iterator[list[SpoolFiles]]:
     yield made
     for files in made:
         files.close()
-
-
-def put(files: SpoolFiles, *bodies: bytes, message_id: str | None = None) -> int:
-    return files.commit([Append(bodies, message_id)])[0]
-
-
-def read_all(files: SpoolFiles, after: int = 0) -> tuple[dict[int, bytes], list[Missing]]:
-    rows: dict[int, bytes] = {}
-    gaps: list[Missing] = []
-    while (found := files.read(after, 7, 1 << 20)) is not None:
-        if isinstance(found, Rows):
-            rows |= dict(enumerate(found.bodies, found.first))
-            after += len(found.bodies)
-        else:
-            assert found.first == after + 1
-            gaps.append(found)
-            after = found.last
-    return rows, gaps
-
-
-def fill(files: SpoolFiles, count: int, size: int = 1000) -> None:
-    for at in range(count):
-        put(files, b"%06d" % at + b"." * (size - 6))
 
 
 def test_a_state_that_does_not_change_is_not_built_anew(tmp_path: Path, clock: Clock) -> None:
@@ -222,7 +189,7 @@ def test_a_damaged_newest_file_is_set_aside_and_a_new_spool_begins(
     assert again.meta.incarnation == 0
     assert gaps == [Missing(1, 1, "corrupt")]
     # what was acknowledged stood in the damaged file, so more is kept than need be
-    assert next(iter(rows.values())).startswith(b"000000")
+    assert next(iter(rows.values())) == prompt(0)
     assert list(tmp_path.glob("*.corrupt"))
     assert put(again, b"goes on") == max(rows) + 1
     again.close()
@@ -259,7 +226,8 @@ def test_a_damaged_older_file_leaves_a_gap_and_the_spool_goes_on(
     rows, gaps = read_all(again)
     assert again.meta.spool_id == old
     assert [gap.reason for gap in gaps] == ["corrupt"]
-    assert sorted([*rows, *range(gaps[0].first, gaps[0].last + 1)]) == list(range(1, 26))
+    assert sorted([*rows, *numbers_of(gaps)]) == list(range(1, 26))
+    assert "spool-000002.db was damaged (it is no database)" in str(again.notice)
     again.close()
 
 
@@ -288,14 +256,14 @@ def test_a_new_beginning_keeps_what_no_hub_has(tmp_path: Path, clock: Clock) -> 
     assert files.meta.spool_id != old
     assert files.meta.incarnation == 9
     assert gaps == [Missing(1, 1, "rollback")]
-    assert [body[:6] for body in rows.values()] == [b"000022", b"000023", b"000024"]
+    assert list(rows.values()) == [prompt(22), prompt(23), prompt(24)]
     files.close()
 
 
 def test_little_free_space_is_a_refusal(tmp_path: Path, clock: Clock) -> None:
-    files = SpoolFiles(tmp_path, Limits(min_free_bytes=1 << 60), clock)
+    files = SpoolFiles(tmp_path, Limits(min_free_bytes=1 << 60, min_free_share=1.0), clock)
 
-    with pytest.raises(SpoolUnavailable, match="MB are free"):
+    with pytest.raises(SpoolUnavailable, match=r"is full: .* are free, .* Free some space"):
         put(files, b"a")
 
     assert files.last == 0
@@ -410,7 +378,7 @@ def test_only_the_newest_file_is_read_through(
     again.close()
 
 
-def test_damage_inside_a_full_file_shows_when_it_is_read_and_leaves_a_gap(
+def test_damage_inside_a_full_file_costs_what_cannot_be_read_and_no_more(
     tmp_path: Path, clock: Clock
 ) -> None:
     files = SpoolFiles(tmp_path, SMALL, clock)
@@ -419,20 +387,29 @@ def test_damage_inside_a_full_file_shows_when_it_is_read_and_leaves_a_gap(
     files.close()
     full = tmp_path / "spool-000001.db"
     raw = bytearray(full.read_bytes())
-    found = raw.index(b"000005....")
-    page = found // 4096 * 4096
+    page = raw.index(b"000005....") // 4096 * 4096
     raw[page : page + 4096] = b"\xff" * 4096
     full.write_bytes(raw)
 
     again = SpoolFiles(tmp_path, SMALL, clock)
+    with pytest.raises(SpoolUnavailable, match="damaged; what can be read of it is being saved"):
+        read_all(again)
+    assert put(again, prompt(25)) == 26  # no sender is kept waiting
+    tend(again)
     rows, gaps = read_all(again)
 
     assert again.meta.spool_id == old
-    assert [gap.reason for gap in gaps] == ["corrupt"]
-    assert sorted([*rows, *range(gaps[0].first, gaps[0].last + 1)]) == list(range(1, 26))
+    assert {gap.reason for gap in gaps} == {"corrupt"}
+    assert sorted([*rows, *numbers_of(gaps)]) == list(range(1, 27))
+    assert len(rows) >= 20
+    assert all(rows[seq] == prompt(seq - 1) for seq in rows)
     assert (tmp_path / "spool-000001.db.corrupt").exists()
-    assert put(again, b"goes on") == 26
+    lost = len(numbers_of(gaps))
+    assert f"set aside as spool-000001.db.corrupt; {lost} signals are missing" in str(again.notice)
     again.close()
+    reopened = SpoolFiles(tmp_path, SMALL, clock)
+    assert read_all(reopened) == (rows, gaps)
+    reopened.close()
 
 
 @pytest.mark.parametrize("step", ["read", "acknowledge", "set_incarnation", "begin_anew"])

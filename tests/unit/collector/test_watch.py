@@ -22,7 +22,7 @@ from adsum_collector.intake import Intake
 from adsum_collector.liveness import Entry, Known
 from adsum_collector.processes import Process, ProcessTable, look_up, watched
 from adsum_collector.spool import Spool
-from adsum_collector.spool_repair import Limits
+from adsum_collector.spool_limits import Limits
 from adsum_collector.watch import Watch
 from adsum_shared.signals import (
     Alive,

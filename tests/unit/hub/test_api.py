@@ -10,15 +10,18 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from adsum_hub.api import api_router, describe, health_router
+from adsum_hub.answers import describe
+from adsum_hub.api import api_router
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.consumer import Link
 from adsum_hub.facts import Facts
 from adsum_hub.parts import Activity
+from adsum_hub.readiness import health_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.views import urgency
-from adsum_shared.state import GROUP_OF, AgentState, Group, SessionView
+from adsum_shared.beat import Beat
+from adsum_shared.state import GROUP_OF, AgentState, Group, HubTrouble, SessionView
 
 
 def view(
@@ -56,8 +59,13 @@ def roster() -> Roster:
 
 
 @pytest.fixture
-async def client(roster: Roster) -> AsyncIterator[httpx.AsyncClient]:
-    broadcast, link = Broadcast(roster, lambda: 1_000), Link()
+def broadcast(roster: Roster) -> Broadcast:
+    return Broadcast(roster, lambda: 1_000)
+
+
+@pytest.fixture
+async def client(roster: Roster, broadcast: Broadcast) -> AsyncIterator[httpx.AsyncClient]:
+    link = Link()
     app = FastAPI()
     app.include_router(api_router(roster, broadcast, lambda: 1_000))
     app.include_router(health_router(roster, broadcast, link, lambda: 1_000))
@@ -205,6 +213,45 @@ async def test_it_is_ready_while_redis_is_read_and_not_when_that_stops(client: h
 
     assert (ready.status_code, stuck.status_code) == (200, 503)
     assert stuck.json()["lag_ms"] == 60_000
+
+
+async def test_readiness_sums_up_what_all_machines_still_have(
+    client: httpx.AsyncClient, roster: Roster
+):
+    client.link.up(900)  # type: ignore[attr-defined]
+    for name, seq in (("a", 5), ("b", 37)):
+        roster.add(name, Snapshot(), 900)
+        roster.hear(name, Beat(name, name, 900, "n", "sp", seq), 0, 900)
+
+    assert (await client.get("/readyz")).json()["backlog"] == 42
+
+
+async def test_trouble_is_in_every_list_and_makes_it_another_answer(
+    client: httpx.AsyncClient, broadcast: Broadcast
+):
+    well = await client.get("/api/v1/sessions")
+    broadcast.own_up(HubTrouble("Redis takes no writes.", 700))
+    tag = well.headers["etag"]
+    sessions = await client.get("/api/v1/sessions", headers={"if-none-match": tag})
+    hosts = await client.get("/api/v1/hosts")
+
+    assert well.json()["trouble"] is None
+    told = {"problem": "Redis takes no writes.", "since": 700}
+    assert (sessions.json()["trouble"], hosts.json()["trouble"]) == (told, told)
+
+
+async def test_what_was_told_of_reading_is_not_repeated_once_it_is_over(
+    client: httpx.AsyncClient, broadcast: Broadcast
+):
+    """Who waits for readiness asks between two looks of the timekeeper."""
+    broadcast.own_up(HubTrouble("Redis cannot be reached.", 700, blind=True))
+    client.link.up(900)  # type: ignore[attr-defined]
+    over = await client.get("/readyz")
+    broadcast.own_up(HubTrouble("Redis takes no writes.", 700))
+    refusing = await client.get("/readyz")
+
+    assert (over.status_code, over.json()["problem"]) == (200, None)
+    assert (refusing.status_code, refusing.json()["problem"]) == (200, "Redis takes no writes.")
 
 
 def test_no_endpoint_runs_in_a_thread_beside_the_roster(roster: Roster):

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 import msgspec
 
 from adsum_hub import broadcast as module
+from adsum_hub import ring
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.roster import Changes
-from adsum_shared.state import AgentState, Group, HostView, SessionView
+from adsum_shared.state import AgentState, Group, HostView, HubTrouble, SessionView
 from tests.support import wait_until
 
 
@@ -136,7 +137,7 @@ async def test_a_negative_offset_gets_a_snapshot():
 
 
 async def test_an_offset_older_than_the_ring_gets_a_snapshot(monkeypatch):
-    monkeypatch.setattr(module, "RING_MESSAGES", 3)
+    monkeypatch.setattr(ring, "RING_MESSAGES", 3)
     roster, broadcast = setup()
     push(roster, broadcast, *(Changes(sessions=(view("a", str(n)),)) for n in range(10)))
 
@@ -150,15 +151,15 @@ async def test_an_offset_older_than_the_ring_gets_a_snapshot(monkeypatch):
 
 
 async def test_the_ring_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(module, "RING_BYTES", 2_000)
+    monkeypatch.setattr(ring, "RING_BYTES", 2_000)
     roster, broadcast = setup()
     push(roster, broadcast, *(Changes(sessions=(view("a", str(n)),)) for n in range(100)))
 
-    assert sum(len(delta.message) for delta in broadcast._ring) <= 2_000
+    assert sum(len(delta.message) for delta in broadcast._ring._deltas) <= 2_000
 
 
 async def test_missing_too_much_to_merge_gets_a_snapshot(monkeypatch):
-    monkeypatch.setattr(module, "MERGED_BYTES", 300)
+    monkeypatch.setattr(ring, "MERGED_BYTES", 300)
     roster, broadcast = setup()
     push(roster, broadcast, *(Changes(sessions=(view("a", str(n)),)) for n in range(5)))
     tape = Tape(broadcast, broadcast.epoch, 1)
@@ -175,6 +176,54 @@ async def test_silence_is_broken_by_a_tick(monkeypatch):
 
     assert await tape.next() == {"type": "tick", "epoch": broadcast.epoch, "offset": 0, "now": 7}
     await tape.close()
+
+
+TROUBLE = HubTrouble("Redis cannot be read.", 5, blind=True)
+
+
+async def test_trouble_is_told_at_once_and_so_is_its_end():
+    _, broadcast = setup()
+    tape = Tape(broadcast)
+    assert "trouble" not in await tape.next()
+
+    waiting = asyncio.create_task(tape.next())
+    await wait_until(lambda: any(waker._waiters for waker in broadcast._wakers))
+    broadcast.own_up(TROUBLE)
+    begun = await waiting
+    broadcast.own_up(TROUBLE)
+    broadcast.own_up(None)
+    ended = await tape.next()
+
+    assert (begun["type"], begun["offset"]) == ("tick", 0)
+    assert begun["trouble"] == {"problem": "Redis cannot be read.", "since": 5, "blind": True}
+    assert "trouble" not in ended
+    await tape.close()
+
+
+async def test_a_newcomer_learns_of_trouble_with_its_snapshot():
+    roster, broadcast = setup()
+    push(roster, broadcast, Changes(sessions=(view("a"),)))
+    early = Tape(broadcast)
+    await early.next()
+    broadcast.own_up(TROUBLE)
+    late = Tape(broadcast)
+
+    assert (await late.next())["trouble"]["since"] == 5
+    await early.close()
+    await late.close()
+
+
+async def test_a_client_that_comes_back_hears_whether_the_trouble_it_knew_is_over():
+    roster, broadcast = setup()
+    push(roster, broadcast, *(Changes(sessions=(view(key),)) for key in "ab"))
+    nothing_missed = Tape(broadcast, broadcast.epoch, 2)
+    something_missed = Tape(broadcast, broadcast.epoch, 1)
+
+    assert (await nothing_missed.next())["type"] == "tick"
+    assert (await something_missed.next())["type"] == "deltas"
+    assert (await something_missed.next())["type"] == "tick"
+    await nothing_missed.close()
+    await something_missed.close()
 
 
 async def test_nothing_to_tell_sends_nothing():
@@ -218,3 +267,76 @@ async def test_a_client_that_leaves_is_forgotten():
 
     assert broadcast.clients == 0
     assert not broadcast._wakers
+
+
+async def test_who_comes_in_one_moment_gets_one_snapshot_and_what_has_changed_since():
+    roster, broadcast = setup()
+    push(roster, broadcast, Changes(sessions=(view("a"),)))
+    first, second = Tape(broadcast), Tape(broadcast)
+    await first.next()
+    push(roster, broadcast, Changes(sessions=(view("a", "acting"),)))
+
+    shared, changed = await second.next(), await second.next()
+
+    assert (shared["type"], shared["offset"]) == ("snapshot", 1)
+    assert shared["sessions"][0]["state"]["state"] == "thinking"
+    assert (changed["type"], changed["offset"]) == ("deltas", 2)
+    assert changed["sessions"][0]["state"]["state"] == "acting"
+    for tape in (first, second):
+        await tape.close()
+
+
+async def test_a_shared_snapshot_takes_nobody_back_in_time():
+    roster, broadcast = setup()
+    push(roster, broadcast, Changes(sessions=(view("a"),)))
+    first = Tape(broadcast)
+    await first.next()
+    push(roster, broadcast, Changes(sessions=(view("a", "acting"),)))
+    ahead = Tape(broadcast, broadcast.epoch, 99)
+
+    told = await ahead.next()
+
+    assert (told["type"], told["offset"]) == ("snapshot", 2)
+    for tape in (first, ahead):
+        await tape.close()
+
+
+async def test_the_clock_in_a_snapshot_is_right_although_nothing_has_changed():
+    now = 0
+    broadcast = Broadcast(FakeRoster(), lambda: now)  # type: ignore[arg-type]
+    early = Tape(broadcast)
+    await early.next()
+    now = module.SHARED_MS + 1
+    late = Tape(broadcast)
+
+    assert (await late.next())["now"] == now
+    for tape in (early, late):
+        await tape.close()
+
+
+async def test_nobody_is_told_of_a_list_that_is_still_being_restored():
+    roster, broadcast = setup()
+    broadcast.restoring = True
+    tape = Tape(broadcast)
+    first = asyncio.create_task(tape.next())
+    await wait_until(lambda: broadcast.clients == 1)
+    push(roster, broadcast, Changes(sessions=(view("a"),)))
+    roster.queue.append(Changes(sessions=(view("b"),), more=True))
+    broadcast.restored()
+
+    broadcast.flush()
+
+    assert {each["id"] for each in (await first)["sessions"]} == {"a", "b"}
+    await tape.close()
+
+
+async def test_who_comes_in_trouble_is_told_although_nothing_could_be_restored():
+    _, broadcast = setup()
+    broadcast.restoring = True
+    tape = Tape(broadcast)
+    first = asyncio.create_task(tape.next())
+    await wait_until(lambda: broadcast.clients == 1)
+    broadcast.own_up(TROUBLE)
+
+    assert (await first)["trouble"]["problem"] == TROUBLE.problem
+    await tape.close()

@@ -11,7 +11,7 @@ from adsum_hub.health import GRACE
 from adsum_hub.host import KEEP_DELIVERED_MS
 from adsum_hub.parts import LATENESS
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots import HostRecord, Snapshot
+from adsum_hub.snapshot_fields import HostRecord, Snapshot
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import (
@@ -255,7 +255,8 @@ def test_a_gap_marks_the_sessions_of_its_host_incomplete():
     fleet.happen(fleet.prompt())
     fleet.told()
 
-    fleet.roster.apply(HOST, Batch("sp", 2, 9, "n", fleet.now, (), Gap("cap")), fleet.now)
+    sent_at = fleet.now + 1 + AHEAD
+    fleet.roster.apply(HOST, Batch("sp", 2, 9, "n", sent_at, (), Gap("cap")), fleet.now + 1)
 
     assert fleet.told()["s"].incomplete
 
@@ -281,7 +282,9 @@ def test_a_restored_host_is_told_with_its_last_state_before_it_is_heard():
     host = fleet.roster.hosts[HOST]
     restored = Roster()
 
-    restored.add(HOST, Snapshot(3, "1-1", {"sp": 1}, host.record(), dict(host.facts)), fleet.now)
+    restored.add(
+        HOST, Snapshot(3, "1-1", {"sp": 1}, host.header().host, dict(host.facts)), fleet.now
+    )
 
     view = restored.take_changes(fleet.now).sessions[0]
     assert view.host == "lab"
@@ -344,7 +347,7 @@ def test_deadlines_that_were_moved_wake_nobody():
     fleet.later(100_000_000)
     fleet.told()
 
-    assert fleet.roster.next_deadline(fleet.now) is None or len(fleet.roster._deadlines) < 5
+    assert fleet.roster.next_deadline(fleet.now) is None or len(fleet.roster._alarms) < 5
 
 
 def test_a_session_that_comes_back_before_the_next_save_is_not_deleted_by_it():
@@ -374,7 +377,7 @@ def test_facts_of_a_snapshot_are_the_facts_that_were_saved():
 
     assert isinstance(dirty["s"], Facts)
     assert (header.applied, gone) == ({"sp": 2}, set())
-    assert not fleet.roster.hosts[HOST].dirty
+    assert not fleet.roster.hosts[HOST].saved.dirty
 
 
 def test_hooks_that_stop_coming_are_told_missing_by_the_clock_alone():

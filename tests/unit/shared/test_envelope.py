@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adsum_shared.envelope import Batch, DecodeError, decode_batch, encode_batch, encode_gap
+from adsum_shared.envelope import (
+    MOST_BYTES,
+    Batch,
+    DecodeError,
+    Unread,
+    decode_batch,
+    encode_batch,
+    encode_gap,
+)
 from adsum_shared.signals import Alive, encode_signal
 
 ALIVE = Alive(session_id="s", at=1, seen=2)
@@ -50,10 +58,23 @@ def test_fewer_signals_than_numbers_are_refused_and_their_span_is_known():
         {b"f": b"0"},
         {b"l": b"4"},
         {b"b": b"[{]"},
-        {b"b": b"[1,2]"},
         {b"b": b"\xff"},
+        {b"b": b"[" * 100_000},
+        {b"b": b"[" + b" " * MOST_BYTES + b"]"},
         {b"sp": b"\xff"},
+        {b"sp": b""},
+        {b"sp": b"x" * (1 << 20)},
+        {b"sp": b"a\nb"},
+        {b"n": b""},
+        {b"n": b"x" * 65},
+        {b"g": b"x" * 65},
         {b"at": b"now"},
+        {b"at": b"-1"},
+        {b"at": b"9" * 5_000},
+        {b"f": b"-3"},
+        {b"f": b"1_0"},
+        {b"l": b"1" + b"0" * 30},
+        {b"f": b"1", b"l": b"1001"},
     ],
 )
 def test_a_damaged_entry_raises_one_error_with_the_entry_in_it(change: dict[bytes, bytes]):
@@ -63,6 +84,30 @@ def test_a_damaged_entry_raises_one_error_with_the_entry_in_it(change: dict[byte
         decode_batch(damaged)
 
     assert caught.value.raw == damaged
+
+
+def test_one_signal_that_makes_no_sense_does_not_take_its_neighbours_along():
+    odd = b'{"kind":"alive","session_id":5},7,{"kind":"alive","session_id":"\xff","at":1,"seen":1}'
+    body = b"[%s,%s,%s]" % (encode_signal(ALIVE), odd, encode_signal(ALIVE))
+
+    signals = decode_batch(fields() | {b"l": b"9", b"b": body}).signals
+
+    assert (signals[0], signals[4]) == (ALIVE, ALIVE)
+    assert all(isinstance(each, Unread) for each in signals[1:4])
+
+
+def test_another_format_is_named_and_its_numbers_are_not_passed_over():
+    with pytest.raises(DecodeError) as caught:
+        decode_batch(fields() | {b"v": b"2"})
+
+    assert (caught.value.version, caught.value.span) == (2, None)
+
+
+def test_a_cause_stays_short_whatever_the_entry_holds():
+    with pytest.raises(DecodeError) as caught:
+        decode_batch(fields() | {b"f": b"x" * 1_000_000})
+
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("missing", [b"v", b"sp", b"f", b"l", b"n", b"at", b"b"])

@@ -4,7 +4,8 @@ import { useMemo } from "../vendor/preact-hooks.js";
 import { computed } from "../vendor/signals.js";
 import { openSession, opened } from "../address.js";
 import { askOfSession, plain } from "../asks.js";
-import { lastSeen } from "../roster.js";
+import { missingOf } from "../gaps.js";
+import { hostOf, lastSeen } from "../roster.js";
 import { iconOf, labelOf, remedyOf, toneOf } from "../states.js";
 import { problemOf, sourceWords } from "../witnesses.js";
 import { Branches, finishedCount } from "./children.js";
@@ -104,7 +105,7 @@ export function Meta({ session }) {
     ${branch && html`<li><${Icon} name="git-branch" /><bdi>${plain(branch)}</bdi></li>`}
     ${model && html`<li title=${plain(model)}><${Icon} name="cpu" />${modelName(plain(model))}</li>`}
     ${finished > 0 && html`<li><${Icon} name="network" />${counted(finished, "child", "children")}, ${children.some((child) => child.status === "orphaned") ? "none running" : "finished"}</li>`}
-    ${incomplete && html`<li class="late" title="Some of what this session did never arrived here"><${Icon} name="triangle-alert" />incomplete</li>`}
+    ${incomplete && html`<li class="late" title=${missingOf(session, hostOf(session)?.gaps ?? [])}><${Icon} name="triangle-alert" />incomplete</li>`}
   </ul>`;
 }
 

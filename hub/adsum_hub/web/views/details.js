@@ -5,9 +5,10 @@ import { computed } from "../vendor/signals.js";
 import { followActivity } from "../activity.js";
 import { closeSession, opened } from "../address.js";
 import { plain } from "../asks.js";
-import { exact, timeOfDay } from "../clock.js";
-import { linkState } from "../link.js";
-import { entryOf, lastSeen } from "../roster.js";
+import { exact, moment } from "../clock.js";
+import { missingOf } from "../gaps.js";
+import { linkState, stale, trouble } from "../link.js";
+import { entryOf, hostOf, lastSeen } from "../roster.js";
 import { isOver, toneOf } from "../states.js";
 import { sourceWords } from "../witnesses.js";
 import { Log } from "./activity.js";
@@ -57,9 +58,10 @@ function focusCard(id) {
 }
 
 function NotLive() {
+  if (!stale.value) return null;
   const { phase, since } = linkState.value;
-  if (phase !== "offline" && phase !== "refused") return null;
-  return html`<p class="sheet-stale" role="alert"><${Icon} name="wifi-off" /><span><strong>Not live.</strong> This is how things stood at ${timeOfDay(since)}.</span></p>`;
+  const at = phase === "live" && trouble.value ? trouble.value.since : since;
+  return html`<p class="sheet-stale" role="alert"><${Icon} name="wifi-off" /><span><strong>Not live.</strong> This is how things stood at ${moment(at)}.</span></p>`;
 }
 
 /** @param {{id: string}} props */
@@ -81,6 +83,7 @@ function Whole({ session, view }) {
       <${Meta} session=${session} />
     </section>
     <${Warnings} session=${session} />
+    ${session.incomplete && html`<div class="warning" role="note"><p><${Icon} name="triangle-alert" /><strong>Incomplete.</strong> ${missingOf(session, hostOf(session)?.gaps ?? [])} What is shown is the best that is known.</p></div>`}
     ${requests.length > 0 && html`<${Part} part="requests" title="Asks you" count=${requests.length}><${Requests} session=${session} /><//>`}
     ${children.length > 0 && html`<${Part} part="children" title="Children" count=${children.length} note=${`${running} running`}><${Tree} list=${children} over=${isOver(state)} /><//>`}
     <${Part} part="activity" title="Activity" note="the last 100, newest first">
@@ -119,6 +122,5 @@ function About({ session }) {
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value != null && value !== "").map(
     ([name, value]) => html`<div key=${name}><dt>${name}</dt><dd><bdi>${plain(value)}</bdi></dd></div>`,
-  )}</dl>
-  ${session.incomplete && html`<p class="quiet">Some of what this session did never arrived here. What is shown is the best that is known.</p>`}`;
+  )}</dl>`;
 }

@@ -2,7 +2,7 @@
 /** Top of the page: name, filter, connection pill. */
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { timeOfDay } from "../clock.js";
-import { linkState } from "../link.js";
+import { linkState, trouble } from "../link.js";
 import { query } from "../roster.js";
 import { Icon, html } from "./html.js";
 
@@ -48,10 +48,15 @@ const PHASE = {
   reconnecting: { icon: "refresh-cw", words: "Reconnecting" },
   offline: { icon: "wifi-off", words: "Offline" },
   refused: { icon: "wifi-off", words: "Refused" },
+  stale: { icon: "unplug", words: "Stale" },
+  trouble: { icon: "triangle-alert", words: "Trouble" },
 };
 
 function Pill() {
-  const { phase, since } = linkState.value;
+  const link = linkState.value;
+  const told = link.phase === "live" ? trouble.value : undefined;
+  const phase = told ? (told.blind ? "stale" : "trouble") : link.phase;
+  const { since } = told ?? link;
   const { icon, words } = PHASE[phase];
   const when = phase === "live" || phase === "connecting" ? "" : ` since ${timeOfDay(since)}`;
   return html`<p class="pill" role="status" data-phase=${phase} title=${phase === "live" ? `Live since ${timeOfDay(since)}` : ""}>

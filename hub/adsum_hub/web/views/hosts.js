@@ -5,6 +5,7 @@ import { useSignal } from "../vendor/signals.js";
 import { watchAges } from "../ages.js";
 import { plain } from "../asks.js";
 import { exact } from "../clock.js";
+import { gapWords } from "../gaps.js";
 import { conditionOf, troubleOf } from "../order.js";
 import { hosts } from "../roster.js";
 import { Age, Icon, counted, html } from "./html.js";
@@ -60,7 +61,14 @@ function Host({ host }) {
     <${Notes} witnesses=${witnesses} />
     <div class="host-more" id=${id} hidden=${!open.value}>
       ${open.value && html`${witnesses.length > 0 ? html`<${HostWitnesses} witnesses=${witnesses} />` : html`<p class="quiet">Its collector says nothing of its witnesses.</p>`}
+        <${Losses} host=${host} />
         <p class="host-collector">${host.version ? `Collector ${plain(host.version)}, ` : ""}${counted(host.backlog ?? 0, "signal")} waiting${host.lag_ms != null ? `, newest took ${host.lag_ms.toLocaleString()} ms` : ""}</p>`}
     </div>
   </li>`;
+}
+
+/** What of it will never be here. @param {{host: HostView}} props */
+function Losses({ host: { gaps = [], set_aside = 0 } }) {
+  return html`${[...gaps].reverse().map((gap) => html`<p class="host-lost" key=${gap.at + gap.reason}>${gapWords(gap)}</p>`)}
+    ${set_aside > 0 && html`<p class="host-lost">${counted(set_aside, "entry was", "entries were")} set aside: unreadable, or sent by a copy of it.</p>`}`;
 }

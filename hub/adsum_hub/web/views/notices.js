@@ -1,8 +1,9 @@
 // @ts-check
 /** The page when there is no roster to show: calling, unreachable, empty; and the stale banner. */
 import { useSignal } from "../vendor/signals.js";
-import { timeOfDay } from "../clock.js";
-import { linkState, retryNow } from "../link.js";
+import { plain } from "../asks.js";
+import { moment } from "../clock.js";
+import { linkState, retryNow, trouble } from "../link.js";
 import { hosts } from "../roster.js";
 import { Icon, counted, html } from "./html.js";
 
@@ -27,13 +28,28 @@ export function Unreachable() {
   </div>`;
 }
 
-/** What stands below is old. */
+/** @param {{at: number}} props */
+function Moment({ at }) {
+  return html`<time datetime=${new Date(at).toISOString()}>${moment(at)}</time>`;
+}
+
+/** The hub's own trouble; goes when the hub says that it is over. */
+function Trouble() {
+  if (!trouble.value) return null;
+  const { problem, since, blind = false } = trouble.value;
+  return html`<div class="banner" role="alert" data-mild=${!blind}>
+    <${Icon} name=${blind ? "unplug" : "triangle-alert"} />
+    <p><strong>${blind ? "The list stands still" : "Trouble"} since <${Moment} at=${since} />.</strong> ${plain(problem)}</p>
+  </div>`;
+}
+
+/** What stands below is old, or will be. */
 export function StaleBanner() {
   const { phase, since } = linkState.value;
-  if (phase !== "offline" && phase !== "refused") return null;
+  if (phase !== "offline" && phase !== "refused") return html`<${Trouble} />`;
   return html`<div class="banner" role="alert">
     <${Icon} name="wifi-off" />
-    <p><strong>Not live.</strong> This is how things stood at <time datetime=${new Date(since).toISOString()}>${timeOfDay(since)}</time>. ${phase === "refused" ? "The hub refuses this page's address." : "The hub does not answer; nothing is lost meanwhile."}</p>
+    <p><strong>Not live.</strong> This is how things stood at <${Moment} at=${since} />. ${phase === "refused" ? "The hub refuses this page's address." : "The hub does not answer; nothing is lost meanwhile."}</p>
     <${Retry} />
   </div>`;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The whole page: head, hosts, the board of three sections, tabs on a phone. */
 import { chooseTab, opened, tab } from "../address.js";
-import { linkState } from "../link.js";
+import { linkState, stale, trouble } from "../link.js";
 import { here, known, total } from "../roster.js";
 import { GROUPS, GROUP_LOOK } from "../states.js";
 import { Details } from "./details.js";
@@ -14,12 +14,12 @@ import { Section } from "./section.js";
 /** @import { Group } from "../wire.js" */
 
 export function Page() {
-  const stale = ["offline", "refused"].includes(linkState.value.phase);
+  const old = stale.value;
   const peopled = known.value && total.value > 0;
   return html`<${Head} filter=${peopled} />
-    ${known.value && html`<${StaleBanner} /><div data-stale=${stale}><${Hosts} /></div>`}
-    <main class="main" data-stale=${known.value && stale}><${Content} /></main>
-    ${peopled && html`<${Tabs} stale=${stale} /><${Announcer} />`}
+    ${known.value && html`<${StaleBanner} /><div data-stale=${old}><${Hosts} /></div>`}
+    <main class="main" data-stale=${known.value && old}><${Content} /></main>
+    ${peopled && html`<${Tabs} stale=${old} /><${Announcer} />`}
     ${known.value && opened.value && html`<${Details} key=${opened.value} id=${opened.value} />`}`;
 }
 
@@ -27,7 +27,7 @@ function Content() {
   if (!known.value) {
     return ["offline", "refused"].includes(linkState.value.phase) ? html`<${Unreachable} />` : html`<${Loading} />`;
   }
-  if (total.value === 0) return html`<${Empty} />`;
+  if (total.value === 0) return trouble.value?.blind ? html`<p class="nobody">Who is there will be known when Redis can be read.</p>` : html`<${Empty} />`;
   return html`<div class="board" data-tab=${tab.value}>
     ${GROUPS.map((group) => html`<${Section} key=${group} group=${group} />`)}
   </div>`;

@@ -1,0 +1,19 @@
+"""The options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+StateDir = Annotated[
+    Path | None,
+    typer.Option(help="State directory of this machine.", envvar="ADSUM_STATE_DIR"),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(help="redis://, rediss:// or unix:// URL of a broker.", envvar="ADSUM_REDIS_URL"),
+]
+HubUrl = Annotated[str | None, typer.Option("--hub", help="The hub.", envvar="ADSUM_HUB_URL")]
+AsJson = Annotated[bool, typer.Option("--json", help="The hub's answer, as JSON.")]

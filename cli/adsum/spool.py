@@ -1,0 +1,175 @@
+"""`adsum collector spool status`: what waits on this machine's disk, and what is wrong there."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sqlite3
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from adsum.config import read_settings
+from adsum.outcome import CommandError
+from adsum.render import age, clean
+from adsum_collector.lock import holder_of
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.spool_limits import limits_of, shown_bytes
+from adsum_collector.spool_offline import EmptySpoolError, offline_status
+from adsum_collector.spool_status import AsideStatus, GapStatus, SpoolStatus
+
+TIMEOUT_S = 10.0
+WIDTH = 80
+LABEL = 11
+#: What is beyond that many is told as a number; `--json` has all.
+MOST_SHOWN = 8
+
+REASONS = {
+    "cap": "the cap was reached",
+    "corrupt": "a file was damaged",
+    "copy": "another machine has the same disk",
+    "rollback": "the disk is older than what was sent from it",
+    "retention": "they were older than the retention",
+}
+
+
+def show_spool(state_dir: Path | None, *, as_json: bool) -> None:
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    status = ask(settings)
+    if as_json:
+        text = msgspec.json.encode(status).decode()
+        print(json.dumps(json.loads(text), ensure_ascii=False, indent=2))  # noqa: T201 - data
+    else:
+        print("\n".join(lines(status, int(time.time() * 1000))))  # noqa: T201 - for people
+
+
+def ask(settings: CollectorSettings) -> SpoolStatus:
+    """Of the collector that runs; else of its files. Raises CommandError."""
+    directory = settings.state_dir / "spool"
+    _require_directory(settings.state_dir)
+    held = holder_of(settings.state_dir)
+    if held is not None:
+        return _running(held.port, f"The collector on {settings.state_dir} (process {held.pid})")
+    _require_directory(directory)
+    limits = limits_of(settings.spool_cap_mb << 20, settings.spool_retention_h * 3600)
+    try:
+        return offline_status(directory, limits, time.time())
+    except EmptySpoolError as error:
+        raise CommandError(f"No spool in {directory} can be shown. {error}") from error
+    except (OSError, sqlite3.Error) as error:
+        raise CommandError(
+            f"The spool in {directory} cannot be read ({error}). Run this as the collector's user, "
+            "and look at that disk."
+        ) from error
+
+
+def _require_directory(path: Path) -> None:
+    try:
+        names = next(path.iterdir(), None)
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"{path} does not exist: no collector has run there yet. Start one with `adsum up`, or "
+            "name another directory with --state-dir or ADSUM_STATE_DIR."
+        ) from error
+    except OSError as error:
+        raise CommandError(
+            f"{path} cannot be read ({error.strerror}). Run this as the collector's user, or name "
+            "another directory with --state-dir or ADSUM_STATE_DIR."
+        ) from error
+    del names
+
+
+def _running(port: int, who: str) -> SpoolStatus:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/spool", headers={"Accept": "application/json"})
+        reply = connection.getresponse()
+        body = reply.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise CommandError(
+            f"{who} does not answer on port {port} ({error}). It may be starting: try again. "
+            "While it runs, nobody else reads its files."
+        ) from error
+    finally:
+        connection.close()
+    try:
+        if reply.status == 200:
+            return msgspec.json.decode(body, type=SpoolStatus)
+        said = msgspec.json.decode(body, type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise CommandError(f"{who} answers, but not as one of this version: {error}.") from error
+    if reply.status == 404:
+        raise CommandError(f"{who} is of a version that cannot tell. Start it anew.")
+    raise CommandError(f"{who} says: {said.get('error', reply.status)}.")
+
+
+def lines(status: SpoolStatus, now: int) -> Iterator[str]:
+    """now: ms. None longer than WIDTH."""
+    whence = "the collector runs" if status.running else "no collector runs; read from its files"
+    yield from _line("spool", f"{status.spool_id}, {whence}")
+    yield from _line("directory", status.directory)
+    yield from _line("held", f"{_numbers(status.first, status.last)}")
+    if status.sent is not None:
+        yield from _line("sent", f"to Redis up to {status.sent}")
+    yield from _line("confirmed", f"by the hubs up to {status.confirmed}")
+    oldest = status.oldest_waiting_ms
+    since = "" if oldest is None else f", the oldest for {age(oldest)}"
+    yield from _line("waiting", f"{status.waiting}{since}")
+    used = f"{shown_bytes(status.bytes)} of {shown_bytes(status.cap)}"
+    yield from _line("used", f"{used} (ADSUM_SPOOL_CAP_MB)")
+    left = f"{shown_bytes(status.reserve)} are left to others"
+    yield from _line("free", f"{shown_bytes(status.free)} on that disk; the last {left}")
+    yield from _some("files", [_file(*each) for each in _files(status)])
+    gone = sum(gap.numbers for gap in status.gaps)
+    total = [f"{gone} signals will never come:"] if gone else []
+    yield from _some("gaps", total + [_gap(gap) for gap in status.gaps])
+    yield from _some("set aside", [_aside(each, now) for each in status.set_aside])
+    if status.problem:
+        yield from _line("problem", clean(status.problem))
+
+
+def _files(status: SpoolStatus) -> Iterator[tuple[str, str, str, str]]:
+    for file in reversed(status.files):
+        lacks = f", {file.missing} missing" if file.missing else ""
+        span = _numbers(file.first, file.last)
+        yield file.name, span, shown_bytes(file.bytes), lacks
+
+
+def _file(name: str, span: str, size: str, lacks: str) -> str:
+    return f"{name}  {size:>7}  {span}{lacks}"
+
+
+def _gap(gap: GapStatus) -> str:
+    why = REASONS.get(gap.reason, gap.reason)
+    return f"{gap.numbers} of {_numbers(gap.first, gap.last)}: {why}"
+
+
+def _aside(file: AsideStatus, now: int) -> str:
+    lost = "?" if file.missing is None else str(file.missing)
+    when, size = age(now - file.at), shown_bytes(file.bytes)
+    return f"{file.name}, {size}, {when} ago: {clean(file.cause)}; signals missing: {lost}"
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"{first}-{last}" if first <= last else "none"
+
+
+def _some(label: str, texts: list[str]) -> Iterator[str]:
+    for text in texts[:MOST_SHOWN]:
+        yield from _line(label, text)
+        label = ""
+    if len(texts) > MOST_SHOWN:
+        yield from _line(label, f"and {len(texts) - MOST_SHOWN} more (--json has all)")
+
+
+def _line(label: str, text: str) -> Iterator[str]:
+    yield from textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=f"{label:{LABEL}}",
+        subsequent_indent=" " * LABEL,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,99 @@
+"""The hub's REST answers: their structs, and the OpenAPI document that is made from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Response
+
+from adsum_shared.state import ActivityEntry, HostView, HubTrouble, SessionView, Summary
+
+SCHEMA = 1
+
+
+class Sessions(msgspec.Struct):
+    """total counts what matches, before limit and offset. now: the hub's clock, ms."""
+
+    schema: int
+    now: int
+    total: int
+    sessions: list[SessionView]
+    trouble: HubTrouble | None
+
+
+class Activity(msgspec.Struct):
+    """What a session did last, newest last; at most a hundred."""
+
+    schema: int
+    now: int
+    entries: list[ActivityEntry]
+
+
+class Hosts(msgspec.Struct):
+    schema: int
+    now: int
+    hosts: list[HostView]
+    trouble: HubTrouble | None
+
+
+class Problem(msgspec.Struct):
+    """error: what is wrong; next: what to do about it."""
+
+    error: str
+    next: str
+
+
+class Readiness(msgspec.Struct):
+    """ready: the list is as true as what the machines report; not while Redis cannot be read.
+
+    lag_ms: since Redis was last read. problem: sentences for people; one may be there although the
+    list is true, such as that Redis takes no writes. backlog: signals of all machines, known of by
+    their heartbeats, that are not part of the list yet. counts: since this hub started.
+    """
+
+    ready: bool
+    lag_ms: int | None
+    problem: str | None
+    backlog: int
+    hosts: int
+    sessions: int
+    clients: int
+    counts: dict[str, int]
+
+
+def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
+
+
+_TYPES = (Sessions, SessionView, Activity, Hosts, Summary, Problem, Readiness)
+_SCHEMAS, _COMPONENTS = msgspec.json.schema_components(
+    _TYPES, ref_template="#/components/schemas/{name}"
+)
+_REF: dict[type, dict[str, Any]] = dict(zip(_TYPES, _SCHEMAS, strict=True))
+
+
+def answers_of(
+    kind: type, *, also: dict[int, str] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    def content(of: type) -> dict[str, Any]:
+        return {"application/json": {"schema": _REF[of]}}
+
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"description": "OK", "content": content(kind)}
+    }
+    for status, why in (also or {}).items():
+        answers[status] = {"description": why, "content": content(Problem)}
+    return answers
+
+
+def describe(app: FastAPI) -> None:
+    """Put our structs into the OpenAPI document, so that it stays the contract."""
+    original = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = original()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(_COMPONENTS)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,107 @@
+"""What is wrong with one machine's keys, in sentences for people. Pure."""
+
+from __future__ import annotations
+
+from adsum_shared.envelope import VERSION
+from adsum_shared.streams import SCHEMA_NUMBER
+
+#: How long something that was met once is told of after its last time.
+TOLD_MS = 600_000
+#: Whatever is told, the most important first; what is not named here comes last.
+_RANKS = (
+    "schema",
+    "stream",
+    "version",
+    "snapshot",
+    "copy",
+    "poison",
+    "entry",
+    "signal",
+    "sessions",
+    "save",
+    "heartbeat",
+)
+
+
+class Troubles(dict[str, str]):
+    """Name -> sentences. Set one like an item while it lasts, or `tell` of what happened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._until: dict[str, int] = {}
+
+    def tell(self, name: str, sentences: str, now: int) -> bool:
+        """Whether nobody was told of it before."""
+        is_news = name not in self
+        self[name] = sentences
+        self._until[name] = now + TOLD_MS
+        return is_news
+
+    def expire(self, now: int) -> None:
+        for name in [name for name, until in self._until.items() if until <= now]:
+            del self._until[name]
+            self.pop(name, None)
+
+    def sentences(self, own: str | None) -> str | None:
+        """All of them. own: what its collector says of itself, which goes first."""
+        ranked = sorted(
+            self, key=lambda name: _RANKS.index(name) if name in _RANKS else len(_RANKS)
+        )
+        return " ".join([*([own] if own else []), *(self[name] for name in ranked)]) or None
+
+
+def newer_schema(schema: int) -> str:
+    return (
+        f"Saved by a newer Adsum (schema {schema}, this hub reads {SCHEMA_NUMBER}): "
+        "upgrade this hub; it saves nothing of this host."
+    )
+
+
+def foreign_version(version: int) -> str:
+    older = version < VERSION
+    return (
+        f"Its collector speaks batch format {version}, this hub reads {VERSION}: "
+        f"upgrade {'that collector' if older else 'this hub'}. "
+        "Nothing is lost: signals wait on that machine's disk."
+    )
+
+
+def unreadable_header(cause: str) -> str:
+    return (
+        f"Its saved state could not be read ({cause}): it is made anew from what its collector "
+        "still holds."
+    )
+
+
+def unreadable_sessions(count: int, example: str) -> str:
+    several = f"The saved facts of {count} of its sessions" if count > 1 else "Saved facts"
+    return (
+        f"{several} cannot be read ({example[:40]}) and are set aside: "
+        "such a session shows again, incomplete, with its next signal."
+    )
+
+
+def strangers(count: int) -> str:
+    entries = f"{count} entries" if count > 1 else "An entry"
+    return (
+        f"{entries} of an earlier run of its collector came after a later run's and "
+        f"{'were' if count > 1 else 'was'} left out: this looks like a copy of a machine. "
+        "Stop the collector on the copy, remove its host.json, and start it again."
+    )
+
+
+def bad_entry(count: int, entry_id: str, cause: str) -> str:
+    entries = f"{count} entries" if count > 1 else "An entry"
+    return f"{entries} of its stream could not be read and {'were' if count > 1 else 'was'} left out (latest {entry_id}: {cause})."
+
+
+def bad_signal(count: int, cause: str) -> str:
+    signals = f"{count} signals" if count > 1 else "A signal"
+    return f"{signals} could not be used and {'were' if count > 1 else 'was'} left out (latest: {cause})."
+
+
+def poisoned_stream(entry_id: str) -> str:
+    return (
+        f"Its stream had reached an id that nothing can follow ({entry_id}) and was deleted: "
+        "its collector sends again what it holds. Look who else may write to Redis."
+    )

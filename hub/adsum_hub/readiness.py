@@ -1,0 +1,49 @@
+"""`/livez` and `/readyz`: whether the process answers, and whether its list is to be trusted."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from adsum_hub.answers import Readiness, answers_of, as_json
+from adsum_hub.broadcast import Broadcast
+from adsum_hub.clock import Clock
+from adsum_hub.link import Link
+from adsum_hub.roster import Roster
+from adsum_hub.trouble import blindness
+
+
+def health_router(roster: Roster, broadcast: Broadcast, link: Link, clock: Clock) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    @router.get("/livez", summary="The process answers")
+    async def livez() -> Response:
+        return Response("ok", media_type="text/plain")
+
+    @router.get(
+        "/readyz",
+        summary="The roster is being kept",
+        responses=answers_of(Readiness),
+        response_class=Response,
+    )
+    async def readyz() -> Response:
+        now = clock()
+        blind, told = blindness(link, now, now), broadcast.trouble
+        # What was told of reading may be over since; the rest is not looked at anew here.
+        trouble = blind or (told if told is not None and not told.blind else None)
+        problem = trouble.problem if trouble else None
+        if problem is None and broadcast.restoring:
+            problem = f"The list is being restored: {len(roster.views)} sessions so far."
+        ready = blind is None and not broadcast.restoring
+        readiness = Readiness(
+            ready=ready,
+            lag_ms=now - link.read_at if link.read_at else None,
+            problem=problem,
+            backlog=sum(host.backlog for host in roster.all_hosts()),
+            hosts=len(roster.hosts),
+            sessions=len(roster.views),
+            clients=broadcast.clients,
+            counts=dict(roster.counts),
+        )
+        return as_json(readiness, 200 if ready else 503)
+
+    return router

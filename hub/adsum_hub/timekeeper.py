@@ -1,0 +1,94 @@
+"""The timekeeper: deadlines fire and silent hosts go offline, but not while the hub itself is deaf."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from adsum_hub.backlogs import Backlog
+from adsum_hub.broadcast import Broadcast
+from adsum_hub.clock import Clock
+from adsum_hub.link import Link
+from adsum_hub.roster import Roster
+from adsum_hub.trouble import PATIENCE_MS, Writes, is_blind, trouble_of
+from adsum_shared.connect import wanted
+
+EXPIRE_MS = 60_000
+#: After Redis is back, collectors take this long at most to find that out and say so.
+RETURN_MS = 8_000
+
+
+class Timekeeper:
+    """Tells everyone as well what keeps the list from being true."""
+
+    def __init__(
+        self, roster: Roster, broadcast: Broadcast, link: Link, writes: Writes, clock: Clock
+    ) -> None:
+        self._roster = roster
+        self._broadcast = broadcast
+        self._link = link
+        self._writes = writes
+        self._clock = clock
+        self._started = clock()
+        self._expire_at = 0
+        self._deaf_since: int | None = None
+        self._returned_at = 0
+        self._patient_until = 0
+        self._backlogs: dict[str, Backlog] = {}
+
+    async def run(self) -> None:
+        while wanted():
+            pause = self.look()
+            self._broadcast.flushed.clear()
+            with contextlib.suppress(TimeoutError):
+                # What has just arrived may have set an earlier deadline.
+                await asyncio.wait_for(self._broadcast.flushed.wait(), pause)
+
+    def look(self) -> float:
+        """Returns the seconds until there is something to do, if nothing arrives before."""
+        now, hears = self._clock(), self._hears(self._clock())
+        if hears:
+            self._roster.tick(now)
+            self._tell_backlogs(now)
+            if now >= self._expire_at:
+                self._roster.expire(now)
+                self._expire_at = now + EXPIRE_MS
+        trouble = trouble_of(self._link, self._writes, now, self._started)
+        if trouble is None or now - trouble.since >= PATIENCE_MS:
+            self._broadcast.own_up(trouble)
+        self._broadcast.tell()
+        # A deadline that has come while nobody is heard stays there until somebody is.
+        due = self._roster.next_deadline(self._clock()) if hears else None
+        return 1.0 if due is None else min(1.0, max(0.001, (due - self._clock()) / 1000))
+
+    def _hears(self, now: int) -> bool:
+        """Whether silence is the hosts' own: else nobody would be offline but this hub.
+
+        After an outage they have to find their way back before theirs counts again.
+        """
+        if is_blind(self._link, now):
+            if self._deaf_since is None:
+                self._deaf_since = self._link.read_at or self._started
+            return False
+        if self._deaf_since is not None:
+            self._returned_at = now
+            self._patient_until = now + min(RETURN_MS, now - self._deaf_since)
+            self._deaf_since = None
+        return now >= self._patient_until or all(
+            host.reachability == "offline" or host.clock.last_seen >= self._returned_at
+            for host in self._roster.hosts.values()
+        )
+
+    def _tell_backlogs(self, now: int) -> None:
+        hosts = self._roster.hosts
+        self._backlogs = {key: each for key, each in self._backlogs.items() if key in hosts}
+        for host in hosts.values():
+            beat, told = host.beat, None
+            if beat is not None and host.reachability == "live":
+                backlog = self._backlogs.setdefault(host.id, Backlog())
+                applied = host.applied.get(beat.spool_id, 0)
+                told = backlog.look(now, beat.spool_id, beat.seq, applied)
+            if told is None:
+                host.troubles.pop("backlog", None)
+            else:
+                host.troubles["backlog"] = told

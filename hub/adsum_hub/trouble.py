@@ -1,0 +1,75 @@
+"""What keeps the list from being true, or machines from reporting, and since when."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from adsum_hub.clock import Clock
+from adsum_hub.link import KEPT, Link
+from adsum_shared import streams
+from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+from adsum_shared.outage import describe
+from adsum_shared.state import HubTrouble
+
+#: A consumer that has not read for so long does not keep the list, whatever the process says.
+STALE_MS = 10_000
+#: Redis restarted by its own supervisor is back sooner than anyone could read of it.
+PATIENCE_MS = 2_000
+PROBE_S = 2.0
+#: Never comes to be: what is written there is nothing.
+_PROBE_KEY = streams.beat("probe")
+
+
+class Writes:
+    """Whether Redis takes writes.
+
+    Tried, since where it takes none nothing comes in that would have to be saved and fail.
+    """
+
+    def __init__(self, redis: Redis, address: str, clock: Clock) -> None:
+        self._redis = redis
+        self._address = address
+        self._clock = clock
+        self.problem: str | None = None
+        self.since = 0
+
+    async def watch(self) -> None:
+        while wanted():
+            await self.try_once()
+            await asyncio.sleep(PROBE_S)
+
+    async def try_once(self) -> None:
+        """Nothing written is nothing changed, and yet it is refused as any other write would be."""
+        try:
+            await self._redis.setrange(_PROBE_KEY, 0, "")
+        except NoPermissionError:
+            # That this one command is forbidden says nothing of those we live on.
+            self.problem = None
+        except ResponseError as error:
+            self.since = self.since if self.problem else self._clock()
+            self.problem = describe(error, self._address, KEPT)
+        except UNAVAILABLE:
+            return  # whoever reads is told the same, and knows since when
+        else:
+            self.problem = None
+
+
+def is_blind(link: Link, now: int) -> bool:
+    """The hub does not hear: what it lists is as of `link.read_at`."""
+    return link.problem is not None or now - link.read_at >= STALE_MS
+
+
+def blindness(link: Link, now: int, started: int) -> HubTrouble | None:
+    """started: when this hub did, hub's clock in ms as `now`."""
+    if not is_blind(link, now):
+        return None
+    silent = f"Redis at {link.address} does not answer. See whether it hangs. {KEPT}"
+    return HubTrouble(link.problem or silent, link.read_at or started, blind=True)
+
+
+def trouble_of(link: Link, writes: Writes, now: int, started: int) -> HubTrouble | None:
+    """What to tell everyone."""
+    refused = HubTrouble(writes.problem, writes.since) if writes.problem is not None else None
+    return blindness(link, now, started) or refused

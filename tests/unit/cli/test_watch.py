@@ -1,0 +1,51 @@
+"""What is drawn while nothing new can come: the last known state, as old as it was then."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from adsum.select import Filter
+from adsum.watch import Roster, _picture
+from adsum_shared.state import HubTrouble
+from tests.hubs import NOW, host, session
+
+HOUR = 3_600_000
+
+
+def drawn(*, away: bool, trouble: HubTrouble | None = None) -> str:
+    """An hour after the hub's last word."""
+    told = [msgspec.to_builtins(session("a", since=NOW - 300_000))]
+    hosts = [msgspec.to_builtins(host())]
+    roster = Roster()
+    message = {"type": "snapshot", "epoch": "e", "offset": 0, "now": NOW, "trouble": trouble}
+    roster.apply(message | {"sessions": told, "hosts": hosts}, 0)
+    roster.ahead_ms += HOUR
+    console = Console(file=io.StringIO(), width=80, height=24, highlight=False)
+    with console.capture() as capture:
+        console.print(_picture(roster, Filter(), console, away=away))
+    return capture.get()
+
+
+@pytest.fixture(autouse=True)
+def _still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adsum.watch._clock_ms", lambda: 0)
+
+
+def test_ages_grow_while_the_hub_is_there() -> None:
+    assert drawn(away=False).splitlines()[1].split()[-1] == "1h"
+
+
+def test_ages_stand_still_while_the_hub_is_away() -> None:
+    text = drawn(away=True)
+    assert text.splitlines()[1].split()[-1] == "5m"
+    assert "The hub is away" in text
+
+
+def test_ages_stand_still_while_the_hub_is_blind() -> None:
+    text = drawn(away=False, trouble=HubTrouble("Gone. Start it.", NOW - 60_000, blind=True))
+    assert text.splitlines()[1].split()[-1] == "4m"
+    assert "The list stands still since" in text
