@@ -1,8 +1,10 @@
 # Every target sets up what it needs; the second run is quick. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up test check unit bench lock claude-code system-deps clean
+.PHONY: help up test check unit bench chaos lock claude-code system-deps clean
 
 BIN := .venv/bin
+# Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two.
+ALONE := tests/real_cli tests/mutants tests/partition tests/chaos
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 
 help: ## List these targets
@@ -22,7 +24,8 @@ test: .venv/.dev-stamp ## Everything CI runs: check, then all tests with coverag
 	@sh scripts/system-deps test
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage run -m pytest -n 2 $(addprefix --ignore=,$(ALONE)) $(ARGS)
+	$(BIN)/coverage run -m pytest $(ALONE) $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'
 	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }
@@ -40,10 +43,18 @@ check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored asset
 unit: .venv/.dev-stamp ## Only the quick tests, which need no server and no browser
 	$(BIN)/pytest -q tests/unit $(ARGS)
 
-bench: .venv/.dev-stamp ## Measure what a hook costs, how soon it shows, what idling costs
+bench: .venv/.dev-stamp ## Measure hooks, delay, idling, draining a backlog, a restart of the hub
 	$(BIN)/python -m bench.hook_post
 	$(BIN)/python -m bench.latency
 	$(BIN)/python -m bench.footprint
+	$(BIN)/python -m bench.publisher
+	$(BIN)/python -m bench.drain
+	$(BIN)/python -m bench.hub_restart
+
+chaos: .venv/.dev-stamp ## Break a fleet of real processes at random and judge it; SEEDS=10 FIRST=1 SECONDS=10
+	@mkdir -p .rig
+	$(BIN)/python -m tests.chaos --seeds $(or $(SEEDS),10) --first $(or $(FIRST),1) --seconds $(or $(SECONDS),10) \
+	  --results .rig/chaos.jsonl $(ARGS)
 
 lock: .venv/.dev-stamp ## Resolve the dependencies anew; UPGRADE=1 takes newer versions
 	@sh scripts/lock $(if $(UPGRADE),--upgrade)

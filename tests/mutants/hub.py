@@ -1,0 +1,301 @@
+"""Mutants of the hub: reading, folding once, saving and asking for what is missing."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Edit, Mutant
+
+_CONSUMER = "hub/adsum_hub/consumer.py"
+_ENVELOPE = "shared/adsum_shared/envelope.py"
+_HEARTBEATS = "hub/adsum_hub/heartbeats.py"
+_HOLES = "hub/adsum_hub/holes.py"
+_HOST = "hub/adsum_hub/host.py"
+_REPLAYS = "hub/adsum_hub/replays.py"
+_PLACES = "hub/adsum_hub/places.py"
+_SAVE = "hub/adsum_hub/save.lua"
+_SAVED = "hub/adsum_hub/saved.py"
+_SAVER = "hub/adsum_hub/saver.py"
+_SEQUENCE = "hub/adsum_hub/sequence.py"
+_SNAPSHOTS = "hub/adsum_hub/snapshots.py"
+
+_BAD = "tests/integration/test_hub_bad_entries.py"
+_DELIVERY = "tests/integration/test_delivery_hub.py"
+_HUB = "tests/integration/test_hub.py"
+_STORED = "tests/integration/test_hub_snapshots.py"
+_STRANGER = f"{_DELIVERY}::test_an_older_run_that_comes_after_a_later_one_is_left_out_and_told"
+
+MUTANTS = (
+    Mutant(
+        "saves without comparing versions",
+        "a hub that thaws puts its old state over a newer one, whose entries are trimmed",
+        (Edit(_SAVE, "if found ~= tonumber(ARGV[1]) then", "if false then"),),
+        (
+            f"{_DELIVERY}::test_what_a_frozen_hub_was_about_to_save_undoes_nothing_when_it_thaws",
+            f"{_DELIVERY}::test_a_save_over_a_newer_snapshot_changes_nothing_and_trims_nothing",
+        ),
+    ),
+    Mutant(
+        "writes the cursor by a command of its own",
+        "a crash between the two leaves a cursor beyond entries that no fold holds",
+        (
+            Edit(
+                _SNAPSHOTS,
+                "    answer: Any = await redis.eval(",
+                "    key = streams.snapshot(host_id)\n"
+                "    await redis.hset(key, streams.CURSOR, header.cursor)\n"
+                "    answer: Any = await redis.eval(",
+            ),
+        ),
+        (
+            f"{_DELIVERY}::test_a_save_that_is_cut_off_leaves_a_snapshot_of_one_moment",
+            f"{_DELIVERY}::test_a_save_over_a_newer_snapshot_changes_nothing_and_trims_nothing",
+        ),
+    ),
+    Mutant(
+        "trims by its own cursor though it lost the comparison",
+        "entries go that no stored snapshot holds",
+        (
+            Edit(
+                _SAVE,
+                "if found ~= tonumber(ARGV[1]) then",
+                "redis.call('XTRIM', KEYS[2], 'MINID', ARGV[2])\n"
+                "if found ~= tonumber(ARGV[1]) then",
+            ),
+        ),
+        (f"{_DELIVERY}::test_a_save_over_a_newer_snapshot_changes_nothing_and_trims_nothing",),
+    ),
+    Mutant(
+        "trims what it has read before it has saved it",
+        "a hub killed before its next snapshot takes what it read along",
+        (
+            Edit(
+                _CONSUMER,
+                "        host.cursor = max(host.cursor, entry_id, key=order)",
+                "        host.cursor = max(host.cursor, entry_id, key=order)\n"
+                "        await self._redis.xtrim(\n"
+                "            streams.inbox(host.id), minid=host.cursor, approximate=False\n"
+                "        )",
+            ),
+        ),
+        (f"{_DELIVERY}::test_what_a_killed_hub_had_read_and_not_saved_is_still_in_the_stream",),
+    ),
+    Mutant(
+        "never trims",
+        "streams grow until Redis is out of memory",
+        (Edit(_SAVE, "redis.call('XTRIM', KEYS[2], 'MINID', ARGV[2])", ""),),
+        (f"{_HUB}::test_a_killed_hub_goes_on_from_its_snapshot_and_the_stream_is_trimmed",),
+    ),
+    Mutant(
+        "applies a batch that it has applied",
+        "whatever is sent twice counts twice",
+        (
+            Edit(
+                _SEQUENCE,
+                "    if batch.last <= seen:\n        return Admission()",
+                "    if batch.last <= seen:\n        return Admission(batch.signals, seen)",
+            ),
+        ),
+        (f"{_DELIVERY}::test_a_batch_that_comes_whole_again_is_applied_once",),
+    ),
+    Mutant(
+        "applies the whole of a batch of which it has the beginning",
+        "a replay doubles what lies before the missing number",
+        (Edit(_SEQUENCE, "batch.signals[max(0, seen + 1 - batch.first) :]", "batch.signals"),),
+        (
+            f"{_HUB}::test_a_batch_sent_twice_is_applied_once",
+            "tests/unit/hub/test_sequence.py"
+            "::test_of_an_overlapping_batch_only_the_new_part_is_applied",
+        ),
+    ),
+    Mutant(
+        "numbers without asking whose",
+        "a machine with a new disk is not heard until it has said as much as the old one",
+        (
+            Edit(
+                _SEQUENCE,
+                "seen = applied.get(batch.spool_id, 0)",
+                "seen = max(applied.values(), default=0)",
+            ),
+        ),
+        (
+            f"{_DELIVERY}::test_each_spool_of_a_host_counts_for_itself",
+            "tests/unit/hub/test_sequence.py::test_a_new_spool_starts_at_one",
+        ),
+    ),
+    Mutant(
+        "goes over holes",
+        "what Redis lost is lost, and nobody knows",
+        (Edit(_SEQUENCE, "if batch.first > seen + 1:", "if False:"),),
+        (
+            f"{_HUB}::test_a_hole_is_asked_for_and_filled",
+            "tests/unit/hub/test_sequence.py"
+            "::test_a_batch_after_a_hole_names_the_first_missing_number",
+        ),
+    ),
+    Mutant(
+        "asks for what another hub has stored already",
+        "a hub behind the trim asks for numbers that their collector has dropped by then",
+        (
+            Edit(
+                _HOLES,
+                "if await self._reload_if_ahead(host, batch.spool_id, missing):",
+                "if False:",
+            ),
+        ),
+        (f"{_HUB}::test_a_hub_left_behind_by_the_trim_catches_up_from_the_snapshot",),
+    ),
+    Mutant(
+        "does not ask a quiet host for its lost tail",
+        "the last signals before a rest stay unseen for as long as it lasts",
+        (Edit(_HEARTBEATS, "if applied >= beat.sent or", "if True or"),),
+        (f"{_HUB}::test_a_lost_tail_of_a_quiet_host_is_asked_for",),
+    ),
+    Mutant(
+        "asks for a hole once",
+        "a request that ran out while its collector was away is never made again",
+        (Edit(_REPLAYS, "if now - asked.at >= ASK_AGAIN_MS:", "if False:"),),
+        ("tests/unit/hub/test_replays.py::test_a_request_that_expired_unseen_is_made_again",),
+    ),
+    Mutant(
+        "never gives a hole up",
+        "a host whose numbers nobody has is stuck for ever",
+        (Edit(_REPLAYS, "if asked.replays + 1 >= FRUITLESS_REPLAYS:", "if False:"),),
+        ("tests/unit/hub/test_replays.py::test_numbers_that_replays_do_not_bring_are_given_up",),
+    ),
+    Mutant(
+        "saves although it is behind what is stored",
+        "its older cursor becomes everybody's, and the entries after it are trimmed",
+        (Edit(_SAVED, "if self.newer or not covers(applied, self.applied):", "if self.newer:"),),
+        (f"{_DELIVERY}::test_what_a_frozen_hub_was_about_to_save_undoes_nothing_when_it_thaws",),
+    ),
+    Mutant(
+        "does not write again what Redis has lost",
+        "after a rollback of Redis the sessions that say nothing new are gone at the next start",
+        (
+            Edit(
+                _SAVED,
+                "self.dirty = set(present)",
+                "self.dirty = set()",
+            ),
+        ),
+        (f"{_HUB}::test_a_wiped_redis_is_filled_again_from_memory_and_by_the_collector",),
+    ),
+    Mutant(
+        "keeps its place in a stream that began anew",
+        "all that comes below the old cursor is never read",
+        (
+            Edit(_PLACES, 'host.cursor = "0-0"', "pass"),
+            Edit(_SAVER, 'host.cursor = "0-0"', "pass"),
+        ),
+        (f"{_HUB}::test_a_stream_that_began_anew_below_the_cursor_is_read_from_its_start",),
+    ),
+    Mutant(
+        "leaves the numbers of an unreadable entry open",
+        "everything behind one bad entry waits for a replay that brings it again",
+        (Edit(_CONSUMER, "if error.span is not None:", "if False:"),),
+        (f"{_HUB}::test_an_entry_that_cannot_be_read_is_set_aside_and_blocks_nobody",),
+    ),
+    Mutant(
+        "gives a whole batch up for one signal",
+        "a signal of a newer collector takes up to a hundred others along",
+        (
+            Edit(
+                _ENVELOPE,
+                "        signals = [_decode_one(raw) for raw in items]\n",
+                '        raise ValueError("one is wrong") from None\n',
+            ),
+        ),
+        (f"{_BAD}::test_signals_that_make_no_sense_are_set_aside_one_by_one",),
+    ),
+    Mutant(
+        "counts entries of another format as applied",
+        "a hub that was not upgraded yet makes their collector delete them",
+        (
+            Edit(
+                _ENVELOPE,
+                "raise DecodeError(cause, fields, version=version)",
+                'span = msgspec.structs.replace(_decode_header(fields), gap=Gap("undecodable"))\n'
+                "        raise DecodeError(cause, fields, span=span, version=version)",
+            ),
+        ),
+        (f"{_BAD}::test_what_came_in_another_format_is_neither_counted_as_applied_nor_asked_for",),
+    ),
+    Mutant(
+        "keeps quiet about gaps",
+        "a session whose signals are missing looks whole",
+        (Edit(_HOST, "        if batch.gap is not None:", "        if False:"),),
+        (f"{_HUB}::test_numbers_that_nobody_has_leave_the_host_incomplete_and_moving",),
+    ),
+    Mutant(
+        "listens to a run that another has followed",
+        "a copy of a machine puts its own signals under numbers that are given already",
+        (
+            Edit(
+                _SEQUENCE,
+                "return batch.nonce in runs or (batch.first <= seen == runs[latest])",
+                "return False",
+            ),
+        ),
+        (_STRANGER,),
+    ),
+    Mutant(
+        "forgets at its end which runs it has heard",
+        "its successor listens to whichever copy speaks first",
+        (Edit(_SNAPSHOTS, "msgspec.json.encode(header.runs),", 'b"{}",'),),
+        (_STRANGER,),
+    ),
+    Mutant(
+        "writes over the snapshot of a newer version",
+        "what only the newer version knows is lost in an upgrade of one hub after the other",
+        (
+            Edit(
+                _SAVED,
+                "if self.newer or not covers(applied, self.applied):",
+                "if not covers(applied, self.applied):",
+            ),
+            Edit(_SAVE, "if schema > tonumber(ARGV[6]) then", "if false then"),
+        ),
+        (f"{_STORED}::test_a_newer_versions_snapshot_is_followed_and_never_written_over",),
+    ),
+    Mutant(
+        "writes a large snapshot into its place bit by bit",
+        "a crash leaves sessions that are newer than the cursor, which are folded twice",
+        (
+            Edit(
+                _SNAPSHOTS,
+                "await _draw_up(redis, draft, whole)",
+                "await _draw_up(redis, streams.snapshot(host_id), whole)",
+            ),
+        ),
+        (f"{_STORED}::test_a_big_save_that_dies_at_any_step_changes_nothing",),
+    ),
+    Mutant(
+        "trims a stream that began anew by the old one's cursor",
+        "entries go that nobody has read",
+        (Edit(_SAVE, "if not reached(last) then", "if false then"),),
+        (f"{_STORED}::test_nothing_is_trimmed_by_a_cursor_that_the_stream_has_not_reached",),
+    ),
+    Mutant(
+        "waits for entries to learn that it is behind",
+        "a hub behind the trim shows an old state for as long as the host is quiet",
+        (Edit(_HOLES, "        if not stuck:\n", "        if True:\n"),),
+        (
+            f"{_DELIVERY}::"
+            "test_a_hub_behind_the_stored_snapshot_catches_up_though_nothing_more_comes",
+        ),
+    ),
+    Mutant(
+        "takes a new spool for the whole story",
+        "a machine whose state was deleted looks whole",
+        (
+            Edit(
+                _SEQUENCE,
+                "emptied = bool(applied) and batch.spool_id not in applied and batch.gap is None",
+                "emptied = False",
+            ),
+        ),
+        (
+            "tests/unit/hub/test_sequence.py"
+            "::test_a_host_that_begins_a_spool_without_a_word_has_lost_the_one_before",
+        ),
+    ),
+)

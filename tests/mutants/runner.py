@@ -1,0 +1,146 @@
+"""Runs named tests against a copy of the packages in which a few lines are changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent.parent
+#: The folders that hold the packages, as an editable installation puts them on the path.
+FOLDERS = ("cli", "collector", "hub", "shared")
+PACKAGES = ("cli/adsum", "collector/adsum_collector", "hub/adsum_hub", "shared/adsum_shared")
+#: Where the tests of one run write down what became of each; see `recorder.py`.
+REPORT = "MUTANTS_REPORT"
+LONGEST_S = 150.0
+
+
+class Edit(NamedTuple):
+    """file: from the checkout's root. old: text that stands in it exactly once."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    """name: what the program does with it. harm: what would be lost, doubled or stuck.
+
+    caught_by: ids of tests, each of which fails with it; of a test with parameters, one at least.
+    """
+
+    name: str
+    harm: str
+    edits: tuple[Edit, ...]
+    caught_by: tuple[str, ...]
+
+
+class Outdated(Exception):  # noqa: N818 - what the mutant is
+    """The source has moved on: the mutant is to be written anew, or it tests nothing."""
+
+
+class Result(NamedTuple):
+    """outcome: `passed`, `failed` by an assertion, or `broken`: whatever else may happen."""
+
+    test: str
+    outcome: str
+    seconds: float
+
+
+class Report(NamedTuple):
+    """elsewhere: packages that were imported from another place than the copy."""
+
+    results: tuple[Result, ...]
+    elsewhere: tuple[str, ...]
+    output: str
+
+    def of(self, test: str) -> list[Result]:
+        return [
+            each
+            for each in self.results
+            if each.test.partition("[")[0] == test or each.test == test
+        ]
+
+
+def copy_packages(to: Path, edits: Sequence[Edit] = ()) -> None:
+    """With their compiled modules, which stay valid: only what is edited is compiled again."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, to / package)
+    for edit in edits:
+        file = to / edit.file
+        text = file.read_text()
+        if text.count(edit.old) != 1:
+            raise Outdated(
+                f"update this mutant: {edit.file} holds {text.count(edit.old)} times\n{edit.old}"
+            )
+        file.write_text(text.replace(edit.old, edit.new))
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+            compiled.unlink()
+
+
+def run_tests(tests: Sequence[str], copy: Path, scratch: Path) -> Report:
+    """In a process of its own, with the copy first on its path and on that of all it spawns."""
+    scratch.mkdir(parents=True)
+    report = scratch / "report.jsonl"
+    # Coverage of a copy is coverage of nothing.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    env |= {REPORT: str(report), "PYTHONPATH": os.pathsep.join(str(copy / at) for at in FOLDERS)}
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    command += ["-p", "tests.mutants.recorder", f"--basetemp={scratch / 'tmp'}", "--timeout=30"]
+    command += ["--continue-on-collection-errors"]
+    run = subprocess.Popen(
+        [*command, *tests],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = run.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, signal.SIGKILL)  # with the brokers and collectors of its tests
+        output = f"not done after {LONGEST_S:g} s\n{run.communicate()[0]}"
+    lines = report.read_text().splitlines() if report.exists() else []
+    facts = [json.loads(line) for line in lines]
+    paths: dict[str, str] = facts[0] if facts else {}
+    return Report(
+        tuple(Result(**fact) for fact in facts[1:]),
+        tuple(
+            f"{name} from {path}" for name, path in paths.items() if not path.startswith(str(copy))
+        ),
+        output,
+    )
+
+
+def run_mutant(mutant: Mutant, directory: Path) -> Report:
+    """Raises Outdated."""
+    copy = directory / "copy"
+    try:
+        copy_packages(copy, mutant.edits)
+        return run_tests(mutant.caught_by, copy, directory / "run")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def survival(mutant: Mutant, report: Report) -> str | None:
+    """Why the mutant does not count as caught; None if each of its tests failed by an assertion."""
+    if report.elsewhere:
+        return f"not the copy was tested: {', '.join(report.elsewhere)}"
+    for test in mutant.caught_by:
+        outcomes = {each.outcome for each in report.of(test)}
+        if "failed" in outcomes:
+            continue
+        if not outcomes:
+            return f"{test} was not run\n{report.output}"
+        if outcomes == {"passed"}:
+            return f"{test} passes with it: without this, {mutant.harm}, and no test says so"
+        return f"{test} broke instead of failing by an assertion\n{report.output}"
+    return None
