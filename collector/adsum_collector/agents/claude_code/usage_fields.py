@@ -1,0 +1,175 @@
+"""The fields of a transcript's line that tell what its message used up, and no others.
+
+What the quick decoder refuses is looked at again, field by field: what the CLI changes next may
+cost time, and no tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from adsum_collector.agents.claude_code.bodies import NAME_MAX
+from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT
+
+Bytes = bytes | bytearray | memoryview
+
+#: A response holds some millions of tokens; this fits into four bytes, and searches into one.
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Searches = Annotated[int, msgspec.Meta(ge=0, le=255)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Name = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
+ODD: Final = "odd usage"
+UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Split(msgspec.Struct, gc=False):
+    ephemeral_5m_input_tokens: Tokens = 0
+    ephemeral_1h_input_tokens: Tokens = 0
+
+
+class Spent(msgspec.Struct, gc=False):
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    cache_read_input_tokens: Tokens = 0
+    cache_creation_input_tokens: Tokens = 0
+    cache_creation: _Split | None = None
+
+    def writes(self) -> tuple[int, int, int]:
+        """Written for five minutes, for an hour, and how exactly that is known."""
+        flat, split = self.cache_creation_input_tokens, self.cache_creation
+        if not split or not (split.ephemeral_5m_input_tokens or split.ephemeral_1h_input_tokens):
+            return flat, 0, UNSPLIT if flat else NO_WRITES
+        # the parts have been seen to be a little less than the whole
+        cache_1h = split.ephemeral_1h_input_tokens
+        return max(split.ephemeral_5m_input_tokens, flat - cache_1h), cache_1h, SPLIT
+
+
+class _Tools(msgspec.Struct, gc=False):
+    web_search_requests: Searches = 0
+
+
+class Iteration(Spent, gc=False):
+    type: str = ""
+    model: Name | None = None
+
+
+class Usage(Spent, gc=False):
+    server_tool_use: _Tools | None = None
+    speed: str | None = None
+    inference_geo: Name | None = None
+    iterations: list[Iteration] | None = None
+
+
+class Message(msgspec.Struct, gc=False):
+    usage: Usage
+    id: str = ""
+    model: Name = ""
+
+
+class Line(msgspec.Struct, gc=False):
+    type: str
+    message: Message
+    timestamp: Time
+    request: str | None = msgspec.field(name="requestId", default=None)
+    sidechain: bool = msgspec.field(name="isSidechain", default=False)
+    error: bool = msgspec.field(name="isApiErrorMessage", default=False)
+
+    def takes_in(self, line: Line) -> bool:
+        """The same message told again: nothing is new but output that has grown, kept here."""
+        if (
+            self.request != line.request
+            or self.timestamp > line.timestamp
+            or self.sidechain != line.sidechain
+            or self.type != line.type
+            or self.error != line.error
+        ):
+            return False
+        if self.message == line.message:
+            return True
+        usage, grown = self.message.usage, line.message.usage.output_tokens
+        output, usage.output_tokens = usage.output_tokens, grown
+        same = self.message == line.message
+        usage.output_tokens = max(output, grown) if same else output
+        return same
+
+
+class _Kind(msgspec.Struct, gc=False):
+    type: str = ""
+
+
+decode_line = msgspec.json.Decoder(Line).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+
+
+def look_closer(raw: Bytes, faults: Counter[str]) -> Line | None:
+    """A line not as expected. Fields of another type count as missing, but not numbers."""
+    text = bytes(raw).strip(b"\0\r\t ")  # a crash of the system leaves zeros
+    try:
+        if _decode_kind(text).type != "assistant":
+            return None
+    except UNDECODABLE:
+        pass  # the CLI cuts texts within an emoji, and msgspec refuses what is left of it
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        faults["no JSON"] += 1
+        return None
+    if not isinstance(line, dict) or line.get("type") != "assistant":
+        return None
+    message = line.get("message")
+    if not isinstance(message, dict) or not isinstance(message.get("usage"), dict):
+        return None
+    try:
+        return msgspec.convert(_known(line, message, message["usage"]), Line)
+    except msgspec.ValidationError:
+        faults[ODD] += 1
+        return None
+
+
+def _known(line: dict[str, Any], message: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+    told = _numbers(usage) | _only(usage, speed=str, inference_geo=str)
+    if _only(usage, iterations=list):
+        every = [each for each in usage["iterations"] if isinstance(each, dict)]
+        told["iterations"] = [_numbers(each) | _only(each, type=str, model=str) for each in every]
+    stamp = line.get("timestamp")
+    if isinstance(stamp, str) and not stamp.endswith("Z") and "+" not in stamp:
+        stamp += "Z"  # UTC, as all of the CLI's times are
+    return {
+        "type": "assistant",
+        "message": _only(message, id=str, model=str) | {"usage": told},
+        "timestamp": stamp,
+        **_only(line, requestId=str, isSidechain=bool, isApiErrorMessage=bool),
+    }
+
+
+def _numbers(fields: dict[str, Any]) -> dict[str, Any]:
+    """Those given, also a level below; null means not given."""
+    numbers = {
+        name: value
+        for name, value in fields.items()
+        if name.endswith(("_tokens", "_requests")) and value is not None
+    }
+    for name in ("cache_creation", "server_tool_use"):
+        if isinstance(below := fields.get(name), dict):
+            numbers[name] = _numbers(below)
+    return numbers
+
+
+def _only(fields: dict[str, Any], **kinds: type) -> dict[str, Any]:
+    """Fields of these types."""
+    found = {
+        name: fields[name] for name, kind in kinds.items() if isinstance(fields.get(name), kind)
+    }
+    return {
+        name: _text(value) if isinstance(value, str) else value for name, value in found.items()
+    }
+
+
+def _text(text: str) -> str:
+    """Without half an emoji, and no longer than a name may be."""
+    return text.encode(errors="replace").decode()[:NAME_MAX]

@@ -1,0 +1,154 @@
+"""A line of a transcript as what its message used up; most lines are about something else."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from adsum_collector.agents.claude_code.usage_fields import (
+    ODD,
+    UNDECODABLE,
+    Bytes,
+    Iteration,
+    Line,
+    Time,
+    decode_line,
+    look_closer,
+)
+from adsum_collector.agents.usage import Record
+
+#: In the head of a line with a message, before who said it; and near the end of an assistant's.
+ROLE: Final = b'"role":"'
+ASSISTANT_INITIAL: Final = ord("a")
+USAGE: Final = b'"usage":{'
+#: How lines begin that a fork does not repeat: the first one's time is when the file was begun.
+OWN: Final = (b'{"type":"queue-operation"', b'{"type":"api-request')
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MS: Final = timedelta(milliseconds=1)
+#: As seconds it fits into four bytes.
+LAST: Final = 2**32 * 1000
+#: Ids are random but for their first letters, so what a prime leaves of them is as good as a hash
+#: of cryptography, and takes two thirds of its time.
+PRIME: Final = 2**61 - 1
+NOBODY: Final = "<synthetic>"
+ADVICE: Final = "advisor_message"
+
+
+class _Stamped(msgspec.Struct, gc=False):
+    timestamp: Time
+
+
+_decode_stamp = msgspec.json.Decoder(_Stamped).decode
+
+
+class Meter:
+    """Reads the lines of one file. Copies of a message that follow each other are one record.
+
+    faults: what should tell and does not: cause -> how often.
+    """
+
+    def __init__(self) -> None:
+        self.faults: Counter[str] = Counter()
+        self._lines: list[Line] = []
+
+    def take(self, raws: Sequence[Bytes]) -> None:
+        """Lines in the file's order; not all need tell anything."""
+        try:
+            lines = list(map(decode_line, raws))
+        except UNDECODABLE:
+            lines = [line for raw in raws if (line := self._decoded(raw)) is not None]
+        last = self._lines.pop() if self._lines else None
+        for line in lines:
+            if last is None or line.message.id != last.message.id or not last.takes_in(line):
+                if last is not None:
+                    self._lines.append(last)
+                last = line
+        if last is not None:
+            self._lines.append(last)
+
+    def _decoded(self, raw: Bytes) -> Line | None:
+        try:
+            return decode_line(raw)
+        except UNDECODABLE:
+            return look_closer(raw, self.faults)
+
+    def records(self) -> list[Record]:
+        """Of all lines that were taken since this was asked last."""
+        records: list[Record] = []
+        for line in self._lines:
+            message, request, usage = line.message, line.request, line.message.usage
+            if line.type != "assistant" or line.error or message.model == NOBODY:
+                continue
+            at = (line.timestamp - EPOCH) // MS
+            if not 0 <= at < LAST:
+                self.faults[ODD] += 1
+                continue
+            identity = message.id or request or ""
+            if not request and not identity.startswith("msg_"):
+                # Some gateways give one id to all they answer; what was asked differs.
+                identity += f"/{usage.input_tokens}/{usage.cache_read_input_tokens}"
+            cache_5m, cache_1h, writes = usage.writes()
+            tools = usage.server_tool_use
+            record = Record(
+                int.from_bytes(identity.encode(), "big") % PRIME,
+                zlib.crc32(request.encode()) if request else 0,
+                at,
+                message.model,
+                usage.speed == "fast",
+                usage.inference_geo or "",
+                line.sidechain,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.cache_read_input_tokens,
+                cache_5m,
+                cache_1h,
+                writes,
+                tools.web_search_requests if tools is not None else 0,
+            )
+            records.append(record)
+            if usage.iterations:
+                records += _advice(record, usage.iterations)
+        self._lines = []
+        return records
+
+
+def _advice(record: Record, iterations: list[Iteration]) -> list[Record]:
+    """Other models may be asked for advice; the message's own numbers leave it out."""
+    return [
+        Record(
+            (record.key * 31 + number) % PRIME,
+            record.request,
+            record.at,
+            spent.model,
+            False,  # noqa: FBT003 - the fields in their order
+            record.geo,
+            record.sidechain,
+            spent.input_tokens,
+            spent.output_tokens,
+            spent.cache_read_input_tokens,
+            *spent.writes(),
+        )
+        for number, spent in enumerate(iterations, 1)
+        if spent.type == ADVICE and spent.model
+    ]
+
+
+def tells(raw: Bytes) -> bool:
+    """Whether a line tells what a message used up."""
+    meter = Meter()
+    meter.take([raw])
+    return bool(meter.records())
+
+
+def own_time(raw: Bytes) -> int | None:
+    """When a line that begins like one of OWN was written, ms."""
+    try:
+        return (_decode_stamp(raw).timestamp - EPOCH) // MS
+    except UNDECODABLE:
+        return None

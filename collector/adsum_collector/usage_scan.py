@@ -1,0 +1,245 @@
+"""What messages used up, as the new whole lines of one transcript tell. Blocks; only ever reads.
+
+Most bytes are never looked at: from newline to newline, and only lines that look like an
+assistant's are decoded. Some of those left out are decoded all the same, at random: should one
+of them tell something, the file is read again, and from now on, with more care.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from adsum_collector.agents.claude_code.usage_lines import (
+    ASSISTANT_INITIAL,
+    OWN,
+    ROLE,
+    USAGE,
+    Meter,
+    own_time,
+    tells,
+)
+from adsum_collector.agents.usage import Record
+from adsum_collector.plain_file import open_plain
+
+BUFFER_BYTES: Final = 1 << 20
+#: A line above this is left out: who decodes it holds all of it in memory, and more.
+HUGE_LINE_BYTES: Final = 16 << 20
+#: Read at one go, so that neither its records nor the time it takes grow with the file.
+TURN_BYTES: Final = 64 << 20
+#: Where the marks of a line are sought, from its begin and from its end.
+HEAD_BYTES: Final = 512
+TAIL_BYTES: Final = 2048
+ROLE_BYTES: Final = len(ROLE)
+#: Of the lines left out, one in so many is decoded after all.
+SAMPLED: Final = 200
+#: Of what was read last, kept as a checksum: a file rewritten in place is seen by it.
+BEFORE_BYTES: Final = 1024
+
+HUGE: Final = "huge line"
+MISSED: Final = "usage in a line left out"
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Everything before `offset`, a line's start, has been read.
+
+    before: checksum of the bytes that end there. begun: when the file was begun as far as its own
+    lines tell, ms; None as long as none does. care: how closely its lines are looked at.
+    """
+
+    dev: int = 0
+    inode: int = 0
+    offset: int = 0
+    before: int = 0
+    begun: int | None = None
+    care: int = 0
+
+
+class Scanned(msgspec.Struct, frozen=True, gc=False):
+    """more: there may be further whole lines. faults: cause -> how often."""
+
+    records: list[Record]
+    place: Place
+    more: bool
+    faults: dict[str, int]
+
+
+class Scanner:
+    """One buffer for all files.
+
+    draw: how many lines that look like nothing are left out until one is decoded.
+    """
+
+    def __init__(self, draw: Callable[[], int] | None = None) -> None:
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._draw = draw or _drawn
+        self._left_out = self._draw()
+
+    def scan(self, path: str, place: Place | None = None) -> Scanned:
+        """The whole lines after `place`, or some of them. Raises OSError."""
+        descriptor = open_plain(path)
+        try:
+            _leave_access_time(descriptor)
+            start, faults = _begin(descriptor, place or Place())
+            go = _Go(descriptor, start)
+            while not self._read(go):
+                faults[MISSED] += 1
+                # From the begin: what was read before may have been misread too, and records that
+                # come twice do no harm.
+                start = msgspec.structs.replace(start, offset=0, care=start.care + 1)
+                go = _Go(descriptor, start)
+            before = _checksum(descriptor, go.offset)
+        finally:
+            os.close(descriptor)
+        return Scanned(
+            records=go.meter.records(),
+            place=msgspec.structs.replace(start, offset=go.offset, before=before, begun=go.begun),
+            more=go.more,
+            faults=dict(faults + go.meter.faults + go.faults),
+        )
+
+    def _read(self, go: _Go) -> bool:
+        """False once a line that was left out turns out to tell something."""
+        kept = 0
+        os.lseek(go.descriptor, go.offset, os.SEEK_SET)
+        while not go.more and (got := os.readv(go.descriptor, [self._view[kept:]])):
+            start, end = self._take(go, kept, kept + got), kept + got
+            if start < 0:
+                return False
+            kept = end - start
+            if kept == BUFFER_BYTES:
+                kept = 0
+                if not go.take_long():
+                    return True
+            else:
+                go.advance(start)
+                self._buffer[:kept] = self._buffer[start:end]
+        return True
+
+    def _take(self, go: _Go, searched: int, end: int) -> int:
+        """Where the line begins that has no end yet; negative: see `_read`."""
+        buffer, view, find = self._buffer, self._view, self._buffer.find
+        suspects, thorough, left_out = MARKED[go.care], go.care > 0, self._left_out
+        lines: list[memoryview] = []
+        start, stop = 0, find(b"\n", searched, end)
+        while stop >= 0:
+            role = find(ROLE, start, start + HEAD_BYTES)
+            said = 0 <= role < stop
+            if said and buffer[role + ROLE_BYTES] == ASSISTANT_INITIAL:
+                lines.append(view[start:stop])
+            else:
+                if go.begun is None and buffer.startswith(OWN, start, stop):
+                    go.begun = own_time(view[start:stop])
+                if (thorough or not said) and suspects(buffer, start, stop):
+                    lines.append(view[start:stop])
+                elif left_out:
+                    left_out -= 1
+                else:
+                    left_out = self._left_out = self._draw()
+                    if tells(view[start:stop]):
+                        return -1
+            start = stop + 1
+            stop = find(b"\n", start, end)
+        self._left_out = left_out
+        go.meter.take(lines)
+        return start
+
+
+class _Go:
+    """One reading of a file, or of a turn's worth of it. offset: how far it has got."""
+
+    def __init__(self, descriptor: int, place: Place) -> None:
+        self.descriptor = descriptor
+        self.care = place.care
+        self.meter = Meter()
+        self.faults: Counter[str] = Counter()
+        self.begun = place.begun
+        self.offset = place.offset
+        self.more = False
+        self._enough = place.offset + TURN_BYTES
+
+    def advance(self, by: int) -> None:
+        self.offset += by
+        self.more = self.offset >= self._enough
+
+    def take_long(self) -> bool:
+        """A line that fills the buffer and goes on. False if it has no end yet."""
+        size = _line_size(self.descriptor, self.offset)
+        if size is None:
+            return False
+        if size > HUGE_LINE_BYTES:
+            self.faults[HUGE] += 1
+        else:
+            raw = os.pread(self.descriptor, size, self.offset)
+            if raw.find(USAGE) >= 0:
+                self.meter.take([raw])
+        self.advance(size)
+        os.lseek(self.descriptor, self.offset, os.SEEK_SET)
+        return True
+
+
+def _drawn() -> int:
+    return int.from_bytes(os.urandom(2)) % (2 * SAMPLED)
+
+
+def _marked_near_its_end(buffer: bytearray, start: int, stop: int) -> bool:
+    return buffer.find(USAGE, max(start, stop - TAIL_BYTES), stop) >= 0
+
+
+def _marked(buffer: bytearray, start: int, stop: int) -> bool:
+    return buffer.find(USAGE, start, stop) >= 0
+
+
+def _any_line(_buffer: bytearray, _start: int, _stop: int) -> bool:
+    return True
+
+
+#: What makes a line be decoded, by how much care is taken.
+MARKED: Final = (_marked_near_its_end, _marked, _any_line)
+
+
+def _begin(descriptor: int, place: Place) -> tuple[Place, Counter[str]]:
+    """The place, if it is of this very file; else the file's begin, and why."""
+    stat = os.fstat(descriptor)
+    anew, why = Place(dev=stat.st_dev, inode=stat.st_ino), None
+    if place.offset == 0:
+        return anew, Counter()
+    if stat.st_size < place.offset:
+        why = "truncated"
+    elif (stat.st_dev, stat.st_ino) != (place.dev, place.inode):
+        why = "replaced"
+    elif _checksum(descriptor, place.offset) != place.before:
+        why = "rewritten"
+    return (anew, Counter([why])) if why else (place, Counter())
+
+
+def _checksum(descriptor: int, offset: int) -> int:
+    size = min(offset, BEFORE_BYTES)
+    return zlib.crc32(os.pread(descriptor, size, offset - size))
+
+
+def _line_size(descriptor: int, start: int) -> int | None:
+    """Of the line that begins there, with its newline; None if that is not written yet."""
+    at = start + BUFFER_BYTES
+    while data := os.pread(descriptor, BUFFER_BYTES, at):
+        found = data.find(b"\n")
+        if found >= 0:
+            return at + found + 1 - start
+        at += len(data)
+    return None
+
+
+def _leave_access_time(descriptor: int) -> None:
+    flag = getattr(os, "O_NOATIME", 0)
+    if flag:
+        with contextlib.suppress(OSError):  # only the file's owner may
+            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | flag)

@@ -1,0 +1,376 @@
+"""Every message is counted once: whoever tells it, in which order, and however often."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, tzinfo
+from functools import reduce
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, joined
+from adsum_collector.usage_keys import Keys
+from adsum_collector.usage_scan import Scanner
+from adsum_collector.usage_totals import Group, Source, Total, Totals
+from bench.corpus import History
+
+NOON = 1_795_262_400_000  # 2026-11-21T12:00Z
+HOUR = 3_600_000
+MAIN = Source(begun=1000, session_id="main")
+FORK = Source(begun=2000, session_id="fork")
+
+
+def totals(zone: tzinfo = UTC, limit: int | None = None) -> Totals:
+    return Totals(zone, lambda _model: limit)
+
+
+def message(
+    key: int, output: int = 1, request: int = 7, at: int = NOON, **fields: object
+) -> Record:
+    return Record(key=key, request=request, at=at, model="m", output=output, **fields)  # type: ignore[arg-type]
+
+
+def group(session_id: str, day: str = "2026-11-21", model: str = "m") -> Group:
+    return Group(session_id, day, model, fast=False, geo="", over=False)
+
+
+def outputs(found: Totals) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
+    for total in found:
+        sums[total.group.session_id] += total.output
+    return {session: output for session, output in sums.items() if output}
+
+
+def test_what_a_message_used_up_is_added_to_its_group() -> None:
+    found = totals()
+
+    changed = found.add(
+        MAIN,
+        [
+            message(1, 5, input=1, cache_read=2, cache_5m=3, cache_1h=4, writes=SPLIT),
+            message(2, 6, input=10, cache_5m=20, writes=UNSPLIT, web_searches=2),
+        ],
+    )
+
+    assert changed == list(found)
+    assert changed == [Total(group("main"), 2, 11, 11, 2, 23, 4, web_searches=2, unsplit=20)]
+    assert len(found) == 2
+
+
+def test_groups_are_apart_by_session_day_model_speed_place_and_size_of_prompt() -> None:
+    found = totals(limit=100)
+    other = Source(1, "other")
+
+    for source, record in [
+        (MAIN, message(1)),
+        (other, message(2)),
+        (MAIN, message(3, at=NOON + 12 * HOUR)),
+        (MAIN, Record(4, 7, NOON, "n", output=1)),
+        (MAIN, message(5, fast=True)),
+        (MAIN, message(6, geo="us")),
+        (MAIN, message(7, input=50, cache_read=50)),
+        (MAIN, message(8, input=50, cache_read=49, cache_5m=1, cache_1h=1)),
+    ]:
+        found.add(source, [record])
+
+    assert {(total.group, total.messages) for total in found} == {
+        (group("main"), 2),  # what makes the limit full is not over it
+        (group("other"), 1),
+        (group("main", day="2026-11-22"), 1),
+        (group("main", model="n"), 1),
+        (Group("main", "2026-11-21", "m", fast=True, geo="", over=False), 1),
+        (Group("main", "2026-11-21", "m", fast=False, geo="us", over=False), 1),
+        (Group("main", "2026-11-21", "m", fast=False, geo="", over=True), 1),
+    }
+
+
+def test_a_model_is_asked_for_its_limit_once_and_from_its_first_message_on() -> None:
+    asked = []
+    found = Totals(UTC, lambda model: asked.append(model) or 10)
+
+    found.add(MAIN, [message(1, input=11), message(2, input=9), message(3, input=12)])
+
+    assert asked == ["m"]
+    assert {total.group.over: total.messages for total in found} == {True: 2, False: 1}
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "day"),
+    [
+        ("UTC", "2026-11-21T23:59:59.999Z", "2026-11-21"),
+        ("UTC", "2026-11-22T00:00:00.000Z", "2026-11-22"),
+        ("Europe/Berlin", "2026-11-21T22:59:59Z", "2026-11-21"),
+        ("Europe/Berlin", "2026-11-21T23:00:00Z", "2026-11-22"),
+        ("Europe/Berlin", "2026-07-21T21:59:59Z", "2026-07-21"),
+        ("Europe/Berlin", "2026-07-21T22:00:00Z", "2026-07-22"),
+        ("Asia/Kathmandu", "2026-11-21T18:14:59Z", "2026-11-21"),
+        ("Asia/Kathmandu", "2026-11-21T18:15:00Z", "2026-11-22"),
+        ("Pacific/Apia", "2026-11-21T11:00:00Z", "2026-11-22"),
+    ],
+)
+def test_days_are_the_users(zone: str, at: str, day: str) -> None:
+    found = totals(ZoneInfo(zone))
+
+    found.add(MAIN, [message(1, at=ms(at))])
+
+    assert [total.group.day for total in found] == [day]
+
+
+def ms(stamp: str) -> int:
+    return round(datetime.fromisoformat(stamp).timestamp() * 1000)
+
+
+# ---- copies -----------------------------------------------------------------------------------
+
+
+def test_a_copy_changes_nothing() -> None:
+    found = totals()
+    found.add(MAIN, [message(1, 5)])
+
+    assert found.add(MAIN, [message(1, 5), message(1, 4)]) == []
+    assert outputs(found) == {"main": 5}
+
+
+def test_a_copy_that_has_grown_changes_its_total_alone() -> None:
+    found = totals()
+    found.add(MAIN, [message(1, 5), message(2, 3, at=NOON + 24 * HOUR)])
+
+    (changed,) = found.add(MAIN, [message(1, 631)])
+
+    assert (changed.group.day, changed.messages, changed.output) == ("2026-11-21", 1, 631)
+
+
+@pytest.mark.parametrize("order", [(MAIN, FORK), (FORK, MAIN)])
+def test_what_a_fork_repeats_counts_for_whose_file_was_begun_first(
+    order: Sequence[Source],
+) -> None:
+    found = totals()
+    lines = {MAIN: [message(1, 10), message(2, 20)], FORK: [message(1, 10), message(3, 3)]}
+
+    for source in order:
+        found.add(source, lines[source])
+
+    assert outputs(found) == {"main": 30, "fork": 3}
+    assert len(found) == 3
+
+
+def test_a_total_that_all_moved_away_from_is_told_as_nothing() -> None:
+    found = totals()
+    found.add(FORK, [message(1, 10, input=4, cache_5m=2, writes=UNSPLIT, web_searches=1)])
+
+    changed = found.add(MAIN, [message(1, 10)])
+
+    assert {total.group.session_id: total for total in changed} == {
+        "fork": Total(group("fork"), 0, 0, 0, 0, 0, 0, 0, 0),
+        "main": Total(group("main"), 1, 4, 10, 0, 2, 0, 1, 2),
+    }
+
+
+def test_a_file_that_does_not_say_when_it_was_begun_is_the_older() -> None:
+    found = totals()
+
+    found.add(FORK, [message(1, 10)])
+    found.add(Source(0, "old"), [message(1, 10)])
+
+    assert outputs(found) == {"old": 10}
+
+
+def test_files_that_were_begun_together_are_told_apart_by_their_sessions() -> None:
+    for order in (("a", "b"), ("b", "a")):
+        found = totals()
+        for session in order:
+            found.add(Source(5, session), [message(1, 10)])
+
+        assert outputs(found) == {"a": 10}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_side_questions_copy_of_a_main_message_is_not_counted(order: tuple[int, int]) -> None:
+    found = totals()
+    told = [
+        (FORK, message(1, 10)),
+        (MAIN, message(1, 50_000, request=99, at=NOON - HOUR, sidechain=True)),
+    ]
+
+    for number in order:
+        found.add(told[number][0], [told[number][1]])
+
+    assert outputs(found) == {"fork": 10}
+
+
+def test_a_side_message_that_nobody_else_tells_is_counted_once() -> None:
+    found = totals()
+
+    found.add(MAIN, [message(1, 5, request=each, sidechain=True) for each in (7, 8, 0)])
+
+    assert outputs(found) == {"main": 5}
+
+
+@pytest.mark.parametrize("requests", [(7, 8), (7, 0), (7, 8 + (7 << 16))])
+def test_one_id_with_two_requests_is_two_messages(requests: tuple[int, int]) -> None:
+    found = totals()
+
+    for _ in range(2):
+        found.add(MAIN, [message(1, 5, request=each) for each in requests])
+
+    assert outputs(found) == {"main": 10}
+    assert len(found) == 2
+
+
+def test_a_thousand_requests_under_one_id_are_a_thousand_messages() -> None:
+    found = totals()
+    draw = random.Random(1)
+
+    for _ in range(2):
+        found.add(MAIN, [message(1, 1, request=draw.getrandbits(32) | 1) for _ in range(1000)])
+        draw = random.Random(1)
+
+    assert len(found) == 1000
+
+
+def test_the_largest_numbers_fit() -> None:
+    most = 2**32 - 1
+    found = totals(limit=1)
+
+    for _ in range(2):
+        found.add(
+            MAIN,
+            [
+                Record(
+                    2**61 - 2, most, most * 1000 + 999, "m", input=most, output=most,
+                    cache_read=most, cache_5m=most, cache_1h=most, writes=2, web_searches=255,
+                )
+            ],
+        )  # fmt: skip
+
+    (total,) = found
+    assert (total.messages, total.output, total.cache_1h, total.web_searches) == (
+        1,
+        most,
+        most,
+        255,
+    )
+
+
+# ---- any order, any increments ----------------------------------------------------------------
+
+SOURCES = [Source(0, "x"), Source(5, "a"), Source(5, "b"), Source(9, "a"), Source(9, "c")]
+RECORDS = st.builds(
+    Record,
+    key=st.integers(1, 6),
+    request=st.sampled_from([0, 7, 8]),
+    at=st.sampled_from([NOON, NOON + 400, NOON + 13 * HOUR]),
+    model=st.sampled_from("mn"),
+    fast=st.booleans(),
+    geo=st.sampled_from(["", "us"]),
+    sidechain=st.booleans(),
+    input=st.integers(0, 9),
+    output=st.integers(0, 9),
+    cache_read=st.integers(0, 9),
+    cache_5m=st.integers(0, 9),
+    cache_1h=st.integers(0, 9),
+    writes=st.sampled_from([NO_WRITES, UNSPLIT, SPLIT]),
+    web_searches=st.integers(0, 2),
+)
+TOLD = st.lists(st.tuples(st.sampled_from(SOURCES), RECORDS), max_size=25)
+
+
+def expected(told: Sequence[tuple[Source, Record]]) -> set[Total]:
+    """The rules, without any thrift: first whose message it is, then what it used up."""
+    by_key: dict[int, list[tuple[Source, Record]]] = defaultdict(list)
+    for source, record in told:
+        by_key[record.key].append((source, record))
+    sums: dict[Group, list[int]] = defaultdict(lambda: [0] * 8)
+    for copies in by_key.values():
+        main = [(source, record) for source, record in copies if not record.sidechain]
+        apart: dict[int, list[tuple[Source, Record]]] = defaultdict(list)
+        for source, record in main or copies:
+            apart[record.request if main else 0].append((source, record))
+        for alike in apart.values():
+            one = reduce(joined, [record for _, record in alike])
+            owner = min(source for source, _ in alike)
+            prompt = one.input + one.cache_read + one.cache_5m + one.cache_1h
+            day = "2026-11-21" if one.at < NOON + 12 * HOUR else "2026-11-22"
+            its = Group(owner.session_id, day, one.model, one.fast, one.geo, prompt > 15)
+            numbers = [1, one.input, one.output, one.cache_read, one.cache_5m, one.cache_1h]
+            numbers += [one.web_searches, one.cache_5m if one.writes == UNSPLIT else 0]
+            sums[its] = [a + b for a, b in zip(sums[its], numbers, strict=True)]
+    return {Total(its, *numbers) for its, numbers in sums.items()}
+
+
+@settings(max_examples=300)
+@given(
+    TOLD, st.randoms(use_true_random=False), st.lists(st.integers(1, 5), min_size=25, max_size=25)
+)
+def test_any_order_and_any_increments_give_the_same_sums(
+    told: list[tuple[Source, Record]], draw: random.Random, sizes: list[int]
+) -> None:
+    found = totals(limit=15)
+    kept: dict[Group, Total] = {}
+    queues = {source: [record for each, record in told if each == source] for source in SOURCES}
+    for queue in queues.values():
+        draw.shuffle(queue)
+    while any(queues.values()):
+        source = draw.choice([source for source, queue in queues.items() if queue])
+        size = sizes.pop()
+        for total in found.add(source, queues[source][:size]):
+            kept[total.group] = total
+        del queues[source][:size]
+
+    assert {total for total in found if total.messages} == expected(told)
+    assert set(found) == set(kept.values())  # who heard of changes only knows the same
+
+
+# ---- made-up histories, and what it all weighs ------------------------------------------------
+
+
+def test_a_history_adds_up_to_what_was_spent_whichever_file_is_read_first(tmp_path: Path) -> None:
+    truth = History(tmp_path, 4_000_000, seed=11, gateways=0.2).write()
+    paths = sorted((tmp_path / "projects").rglob("*.jsonl"))
+    assert truth.assistant_lines > truth.messages > 100
+    for seed in range(4):
+        random.Random(seed).shuffle(paths)
+        scanner, found = Scanner(), totals()
+        for path in paths:
+            scanned = scanner.scan(str(path))
+            session = path.relative_to(tmp_path / "projects").parts[1].removesuffix(".jsonl")
+            found.add(Source(scanned.place.begun or 0, session), scanned.records)
+            assert not scanned.faults
+
+        assert len(found) == truth.messages
+        for name, number in truth.sums.items():
+            assert sum(getattr(total, name) for total in found) == number
+        assert outputs(found) == dict(truth.sessions)
+
+
+def test_a_message_weighs_less_than_sixty_bytes() -> None:
+    draw = random.Random(1)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    found = totals()
+    heaviest = 0.0
+    for each in range(110):  # the table grows just before a hundred thousand
+        found.add(MAIN, [message(draw.getrandbits(61), at=NOON + each) for _ in range(1000)])
+        if each > 80:
+            weight = tracemalloc.get_traced_memory()[0] - before
+            heaviest = max(heaviest, weight / len(found))
+    tracemalloc.stop()
+
+    assert 50 < heaviest < 60
+
+
+def test_keys_are_numbered_in_the_order_of_their_coming_however_many() -> None:
+    draw = random.Random(3)
+    many = [draw.getrandbits(61) for _ in range(120_000)] + [each << 40 for each in range(1, 2000)]
+    keys = Keys()
+
+    assert {keys.place(key) for key in many} == {-1}
+    assert [keys.place(key) for key in many] == list(range(len(many)))
+    assert len(keys) == len(many)
