@@ -12,12 +12,10 @@ import argparse
 import json
 import os
 import resource
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC
-from pathlib import Path
 
 import msgspec
 
@@ -121,6 +119,8 @@ def first(root: str, processes: int) -> None:
     queue, fill = os.pipe()
     child = None
     if processes > 1:
+        import subprocess
+
         command = [sys.executable, "-m", "bench.scan_run", root, "--queue", str(queue)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[queue])
     for number in range(len(paths_below(root))):
@@ -142,13 +142,13 @@ def first(root: str, processes: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("directory")
     parser.add_argument("--processes", type=int, choices=(1, 2), default=1)
     parser.add_argument(
         "--queue", type=int, help="of the second process: where it takes files from"
     )
     options = parser.parse_args()
-    root = str(options.directory)
+    root = options.directory
     if options.queue is not None:
         second(root, options.queue)
     else:

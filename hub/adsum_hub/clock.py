@@ -16,6 +16,9 @@ LATE_MS = 30_000
 #: An estimate moves only when it is off by more than a glance can see: else every batch would
 #: shift every time on the page by a millisecond or two.
 SLACK_MS = 250
+#: Heartbeats an estimate rests on. Of more, one from before a clock was set back would count on for
+#: as long, and its sessions would look silent for the hour that it was set back.
+LATEST = 5
 #: A stamp farther off than this from what the clock there should show is no time at all. Nothing
 #: lies in a stream for a year.
 ABSURD_MS = 366 * 24 * 3_600_000
@@ -37,7 +40,7 @@ class HostClock:
     def __init__(self, offset_ms: int = 0, last_seen: int = 0) -> None:
         self.offset_ms = offset_ms
         self.last_seen = last_seen
-        self._differences: deque[int] = deque(maxlen=32)
+        self._differences: deque[int] = deque(maxlen=LATEST)
 
     def observe(self, stamp: int, now: int) -> None:
         """The host made this stamp at about `now` of the hub's clock."""

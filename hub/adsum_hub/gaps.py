@@ -1,4 +1,7 @@
-"""What of one machine will never come: the latest gaps, and which sessions they concern. Pure."""
+"""What of one machine will never come: the latest gaps, and which sessions they concern. Pure.
+
+Here a gap's `at` is the host's time; clients are told the hub's.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,12 @@ def with_gap(gaps: tuple[GapView, ...], gap: GapView) -> tuple[GapView, ...]:
     return (*gaps, gap)[-MOST_GAPS:]
 
 
-def is_concerned(facts: Facts, gaps: tuple[GapView, ...], offset_ms: int) -> bool:
+def is_concerned(facts: Facts, gaps: tuple[GapView, ...]) -> bool:
     """Whether something of this session may be missing: it was there before the newest gap.
 
-    offset_ms: the host's clock minus the hub's. A session counts from when its collector first knew
-    of it, since what is older it has read up, whole, from the transcript.
+    Both by the host's clock: hubs estimate its offset each for itself, and would not agree. A
+    session counts from when its collector first knew of it, since what is older it has read up,
+    whole, from the transcript.
     """
-    began = (facts.known or facts.born) - offset_ms
+    began = facts.known or facts.born
     return bool(gaps) and began < max(gap.at for gap in gaps)

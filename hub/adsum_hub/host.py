@@ -89,19 +89,19 @@ class Host:
         if admission.emptied:
             # What is in the new spool has been seen since: sessions that begin in it are whole.
             seen = (each.seen for each in batch.signals if not isinstance(each, Unread))
-            self._miss("lost", 0, min(seen, default=batch.sent_at), now)
+            self._miss("lost", 0, min(seen, default=batch.sent_at))
         if batch.gap is not None:
             # Number 1 alone says that a spool began anew; what that cost, nobody knows.
             is_mark = batch.first == batch.last == 1
             numbers = 0 if is_mark else batch.last - max(before, batch.first - 1)
-            self._miss(batch.gap.reason, numbers, batch.sent_at, now)
+            self._miss(batch.gap.reason, numbers, batch.sent_at)
         changed: set[str] = set()
         for signal in admission.signals:
             unused = self._fold(signal, changed)
             if unused is not None:
                 self.bad_signals += 1
                 self.set_aside += 1
-                self._miss("undecodable", 1, batch.sent_at, now)
+                self._miss("undecodable", 1, batch.sent_at)
                 text = host_troubles.bad_signal(self.bad_signals, unused.cause)
                 self.troubles.tell("signal", text, now)
         self.saved.change(changed)
@@ -122,13 +122,12 @@ class Host:
             changed.add(signal.session_id)
         return None
 
-    def _miss(self, reason: str, numbers: int, before: int, now: int) -> None:
+    def _miss(self, reason: str, numbers: int, before: int) -> None:
         """Numbers will not come. before: the host's time by which that had happened.
 
         Sessions that began later are whole, however long the news of it lay in the stream.
         """
-        gap = GapView(self.clock.sent_at(before, now), reason, numbers)
-        self.gaps = with_gap(self.gaps, gap)
+        self.gaps = with_gap(self.gaps, GapView(before, reason, numbers))
 
     def resolve(self, session_id: str, now: int) -> None:
         facts = self.facts.get(session_id)
@@ -207,7 +206,7 @@ class Host:
     def is_incomplete(self, session_id: str) -> bool:
         if session_id in self.saved.unreadable or session_id in self.saved.aside:
             return True  # what it did before could not be restored
-        return is_concerned(self.facts[session_id], self.gaps, self.clock.offset_ms)
+        return is_concerned(self.facts[session_id], self.gaps)
 
     def place(self) -> Place:
         return Place(self.id, self.label, self.reachability, self.clock.offset_ms)
@@ -229,7 +228,9 @@ class Host:
             witnesses=tuple(self._in_hub_time(each) for each in self.beat.witnesses)
             if self.beat
             else (),
-            gaps=self.gaps,
+            gaps=tuple(
+                msgspec.structs.replace(gap, at=self.clock.to_hub(gap.at)) for gap in self.gaps
+            ),
             set_aside=self.set_aside,
         )
 

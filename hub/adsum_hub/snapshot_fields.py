@@ -130,6 +130,6 @@ def _sensible(host: HostRecord) -> HostRecord:
         raise ValueError("times beyond the calendar")
     if host.incomplete and not host.gaps:
         # Written by a version that knew no more: concerned is whoever was there by then.
-        gap = GapView(host.last_seen, "unknown")
+        gap = GapView(host.last_seen + host.clock_offset_ms, "unknown")
         return msgspec.structs.replace(host, gaps=(gap,))
     return host

@@ -108,7 +108,7 @@ def test_a_gap_counts_only_the_numbers_that_were_not_there_yet():
 
     fleet.roster.apply(HOST, Batch("sp", 1, 9, "n", fleet.now + AHEAD, (), Gap("cap")), fleet.now)
 
-    assert fleet.roster.hosts[HOST].gaps == (GapView(fleet.now, "cap", 7),)
+    assert fleet.roster.hosts[HOST].view().gaps == (GapView(fleet.now, "cap", 7),)
 
 
 def test_a_gap_that_lay_in_the_stream_concerns_nobody_who_came_after_it():
@@ -130,7 +130,7 @@ def test_numbers_given_up_are_a_gap_with_their_count():
     fleet.roster.skip(HOST, batch, fleet.now)
 
     assert fleet.roster.apply(HOST, batch, fleet.now) == 0
-    assert fleet.roster.hosts[HOST].gaps == (GapView(fleet.now, "undecodable", 4),)
+    assert fleet.roster.hosts[HOST].view().gaps == (GapView(fleet.now, "undecodable", 4),)
     assert fleet.roster.counts["holes"] == 1
 
 

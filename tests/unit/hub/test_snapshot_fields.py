@@ -32,12 +32,15 @@ def test_a_header_is_read_whole():
 
 def test_one_that_an_older_version_wrote_has_neither_schema_nor_runs():
     older = {key: WHOLE[key] for key in (b"v", b"cur", b"applied")}
+    record = b'{"last_seen":5,"clock_offset_ms":%d,"incomplete":true}'
+    began = working().told().known
 
-    header = decode_header(older | {b"host": b'{"last_seen":5,"incomplete":true}'})
+    header = decode_header(older | {b"host": record % (began - 4)})
+    later = decode_header(older | {b"host": record % (began - 6)})
 
     assert (header.newer, header.runs, header.applied) == (0, {}, {"sp": 20})
-    assert is_concerned(working().told(), header.host.gaps, working().told().known - 4)
-    assert not is_concerned(working().told(), header.host.gaps, working().told().known - 6)
+    assert is_concerned(working().told(), header.host.gaps)
+    assert not is_concerned(working().told(), later.host.gaps)
 
 
 def test_one_of_a_newer_schema_is_read_and_marked():
