@@ -96,8 +96,10 @@ class Holes:
         return await self._reload(host)
 
     async def _reload(self, host: Host) -> bool:
+        judged = dict(host.applied)
         snapshot: Snapshot = await load_snapshot(self._redis, host.id)
-        if snapshot.problem is not None:
+        # Who has read on meanwhile is no more stuck than it is behind: what it shows would go back.
+        if snapshot.problem is not None or host.applied != judged:
             return False
         log.info("host %s: going on from what another hub has stored", host.id)
         self._roster.reload(host.id, snapshot, self._clock())

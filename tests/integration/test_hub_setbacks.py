@@ -297,6 +297,33 @@ async def test_a_reload_amid_what_was_read_goes_back_to_its_own_place_in_the_str
     await hub.stop()
 
 
+async def test_a_hub_that_reads_on_while_it_is_judged_stuck_keeps_what_it_shows(
+    collector, redis, redis_url
+):
+    other, hub = Hub(redis_url), Hub(redis_url)
+    await collector.join()
+    collector.happen(5)
+    for each in (other, hub):
+        await each.consumer._discovery.look()
+    await collector.publish(1, 3)
+    await other.consumer._read()
+    await other.saver.save_once()
+    await beat(collector, 5)
+    await hub.heartbeats.hear()  # a first look: behind
+    await collector.publish(4, 5)
+
+    async def read_on(command: str) -> None:
+        if command in {"HGETALL", "HSCAN"} and not hub.applied():
+            await hub.consumer._read()
+
+    before_each_command(hub.redis, read_on)
+    await hub.heartbeats.hear()  # a second one: as far behind, until it is about to reload
+
+    assert hub.applied() == 5
+    for each in (other, hub):
+        await each.stop()
+
+
 async def test_a_frozen_hub_that_thaws_shows_what_it_missed_and_undoes_nothing(
     tmp_path: Path, redis_url: str, collector, redis
 ):
