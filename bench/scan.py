@@ -116,7 +116,7 @@ def commands(projects: Path, program: Path) -> dict[str, list[str]]:
         "cat | wc -l": ["sh", "-c", files],
         "limit: readv + find": [sys.executable, "-c", LIMIT, str(projects)],
         "Adsum, 1 process": adsum,
-        "Adsum, 2 processes": [*adsum, "--processes", "2"],
+        "Adsum, 2 processes": [*adsum, "2"],
         "ccusage": [str(program), "claude", "daily", "--json", "--offline"],
         "ccusage, no prices": [
             *(str(program), "claude", "daily", "--json", "--offline", "--mode", "display")

@@ -51,7 +51,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     """Everything before `offset`, a line's start, has been read.
 
     before: checksum of the bytes that end there. begun: when the file was begun as far as its own
-    lines tell, ms; None as long as none does. care: how closely its lines are looked at.
+    lines tell, ms; None as long as none does. care: what is decoded besides lines that begin like an
+    assistant's: 0 those that end like one, 1 those that hold a mark of usage, 2 all.
     """
 
     dev: int = 0
@@ -127,30 +128,35 @@ class Scanner:
     def _take(self, go: _Go, searched: int, end: int) -> int:
         """Where the line begins that has no end yet; negative: see `_read`."""
         buffer, view, find = self._buffer, self._view, self._buffer.find
-        suspects, thorough, left_out = MARKED[go.care], go.care > 0, self._left_out
+        thorough, left_out = go.care > 0, self._left_out
         lines: list[memoryview] = []
         start, stop = 0, find(b"\n", searched, end)
         while stop >= 0:
             role = find(ROLE, start, start + HEAD_BYTES)
             said = 0 <= role < stop
-            if said and buffer[role + ROLE_BYTES] == ASSISTANT_INITIAL:
+            if (said and buffer[role + ROLE_BYTES] == ASSISTANT_INITIAL) or (
+                (thorough or not said) and self._suspects(go, start, stop)
+            ):
                 lines.append(view[start:stop])
+            elif left_out:
+                left_out -= 1
             else:
-                if go.begun is None and buffer.startswith(OWN, start, stop):
-                    go.begun = own_time(view[start:stop])
-                if (thorough or not said) and suspects(buffer, start, stop):
-                    lines.append(view[start:stop])
-                elif left_out:
-                    left_out -= 1
-                else:
-                    left_out = self._left_out = self._draw()
-                    if tells(view[start:stop]):
-                        return -1
+                left_out = self._left_out = self._draw()
+                if tells(view[start:stop]):
+                    return -1
             start = stop + 1
             stop = find(b"\n", start, end)
         self._left_out = left_out
         go.meter.take(lines)
         return start
+
+    def _suspects(self, go: _Go, start: int, stop: int) -> bool:
+        """Of a line that does not begin like an assistant's, whether it may be one all the same."""
+        if go.begun is None and self._buffer.startswith(OWN, start, stop):
+            go.begun = own_time(self._view[start:stop])
+        if go.care == 0:
+            return self._buffer.find(USAGE, max(start, stop - TAIL_BYTES), stop) >= 0
+        return go.care > 1 or self._buffer.find(USAGE, start, stop) >= 0
 
 
 class _Go:
@@ -188,22 +194,6 @@ class _Go:
 
 def _drawn() -> int:
     return int.from_bytes(os.urandom(2)) % (2 * SAMPLED)
-
-
-def _marked_near_its_end(buffer: bytearray, start: int, stop: int) -> bool:
-    return buffer.find(USAGE, max(start, stop - TAIL_BYTES), stop) >= 0
-
-
-def _marked(buffer: bytearray, start: int, stop: int) -> bool:
-    return buffer.find(USAGE, start, stop) >= 0
-
-
-def _any_line(_buffer: bytearray, _start: int, _stop: int) -> bool:
-    return True
-
-
-#: What makes a line be decoded, by how much care is taken.
-MARKED: Final = (_marked_near_its_end, _marked, _any_line)
 
 
 def _begin(descriptor: int, place: Place) -> tuple[Place, Counter[str]]:

@@ -51,11 +51,11 @@ def play(
     return report, root
 
 
-def _try(seed: int, words: argparse.Namespace) -> bool:
+def _try(seed: int, only: Sequence[str], words: argparse.Namespace) -> bool:
     """Whether it passed. In a process of its own if there are several at once."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     try:
-        report, _ = play(seed, words.seconds, words.keep, words.only)
+        report, _ = play(seed, words.seconds, words.keep, only)
     except Exception:  # noqa: BLE001 - a part that cannot be started ends one run, not the sweep
         traceback.print_exc()
         return False
@@ -66,7 +66,7 @@ def _try(seed: int, words: argparse.Namespace) -> bool:
     return report.passed
 
 
-def main() -> None:
+def _words() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos",
         description=__doc__,
@@ -77,19 +77,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="under faults, each")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT", choices=KINDS)
+    parser.add_argument("--each", action="store_true", help="every fault alone, with every seed")
     parser.add_argument("--results", type=Path, help="a line of JSON for each run goes here")
     parser.add_argument("--keep", type=Path, help="where evidence is moved to")
-    words = parser.parse_args()
-    seeds = range(words.first, words.first + words.seeds)
+    return parser.parse_args()
+
+
+def main() -> None:
+    words = _words()
+    mixes = [[name] for name in KINDS] if words.each else [words.only]
+    runs = [
+        (seed, only) for only in mixes for seed in range(words.first, words.first + words.seeds)
+    ]
+    seeds, faults = zip(*runs, strict=True)
     # Ended from outside, a run still ends its processes and unmounts its disk.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     if words.jobs == 1:
-        passed = [_try(seed, words) for seed in seeds]
+        passed = [_try(seed, only, words) for seed, only in runs]
     else:
         with ProcessPoolExecutor(words.jobs) as pool:
-            passed = list(pool.map(_try, seeds, itertools.repeat(words)))
-    failed = [seed for seed, ok in zip(seeds, passed, strict=True) if not ok]
-    print(f"{words.seeds - len(failed)} of {words.seeds} seeds passed; failed: {failed or 'none'}")
+            passed = list(pool.map(_try, seeds, faults, itertools.repeat(words)))
+    failed = [run for run, ok in zip(runs, passed, strict=True) if not ok]
+    names = ", ".join(f"{seed} {' '.join(only)}".strip() for seed, only in failed) or "none"
+    print(f"{len(runs) - len(failed)} of {len(runs)} runs passed; failed: {names}")
     sys.exit(bool(failed))
 
 

@@ -8,7 +8,7 @@ import functools
 import random
 import signal
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Conductor:
         self.told: dict[str, Views] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._loading: list[asyncio.Task[None]] = []
+        self._held: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def run(self) -> Report:
         started = time.monotonic()
@@ -132,12 +133,16 @@ class Conductor:
 
     async def _fault(self, scene: Scene, fault: Fault, began: float) -> None:
         await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
-        done = Done(fault.kind, fault.target, time.monotonic())
-        scene.faults.append(done)
-        act = KINDS[fault.kind].act
-        async with act(scene, fault.target, random.Random(fault.dice)):
-            await asyncio.sleep(fault.lasts)
-        done.ended = done.ended or time.monotonic()
+        kind = KINDS[fault.kind]
+        async with contextlib.AsyncExitStack() as held:
+            # On a slow machine the one before may still be waiting for its part to start.
+            for thing in sorted(each.format(fault.target) for each in kind.touches):
+                await held.enter_async_context(self._held[thing])
+            done = Done(fault.kind, fault.target, time.monotonic())
+            scene.faults.append(done)
+            async with kind.act(scene, fault.target, random.Random(fault.dice)):
+                await asyncio.sleep(fault.lasts)
+            done.ended = done.ended or time.monotonic()
 
     async def _heal(self, scene: Scene) -> float:
         """Nothing is left of any fault, even if one broke off. The moment from which that is so."""

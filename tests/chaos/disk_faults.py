@@ -86,8 +86,7 @@ async def state_restored(scene: Scene, target: str, dice: random.Random) -> Asyn
     """To what it was when the fault began."""
     machine = scene.machine(target)
     kept = machine.directory / f"before-{scene.number()}"
-    copied = time.monotonic()
-    _copy(machine, kept)
+    copied = _copy(machine, kept)
     yield
     await machine.part.kill()
     shutil.rmtree(machine.state / "spool")
@@ -104,11 +103,12 @@ def _lost(machine: Machine, since: float) -> None:
     machine.allowed.repeat_lines = machine.allowed.gap = True
 
 
-def _copy(machine: Machine, to: Path) -> None:
-    """As a snapshot of the disk: of one moment."""
+def _copy(machine: Machine, to: Path) -> float:
+    """As a snapshot of the disk: of one moment, which is returned. What is sent later is not in it."""
     machine.part.freeze()
     try:
         shutil.copytree(machine.state, to, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
+        return time.monotonic()
     finally:
         machine.part.thaw()
 

@@ -37,7 +37,7 @@ class Report(msgspec.Struct):
         events = ", ".join(f"{count} {what}" for what, count in sorted(self.events.items()))
         verdict = "passed" if self.passed else f"FAILED {self.kinds}"
         return (
-            f"seed {self.seed}: {verdict}; {events}; {sum(self.faults.values())} faults, "
+            f"seed {self.seed}{''.join(f', {each}' for each in self.only)}: {verdict}; {events}; {sum(self.faults.values())} faults, "
             f"live after {self.live_s:.1f} s, all after {self.settled_s:.1f} s"
         )
 

@@ -114,7 +114,9 @@ def _known_spans(
         for each in sent:
             # A line that is there was perhaps read a second time, from its file.
             if each.id in applied and each.host in allowed and each.source != "line":
-                known.setdefault(each.host, set()).update(allowed[each.host].losing(each))
+                # One that was under way when a span began may lie before it.
+                spans = (span for span in allowed[each.host].losing(each) if span[0] < each.at)
+                known.setdefault(each.host, set()).update(spans)
     return known
 
 

@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import stat
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,15 +223,23 @@ def test_a_broker_has_time_to_read_all_it_may_hold(state: Path, engine: Engine) 
     assert patience == [46.0, 286.0]
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """Not below tmp_path, which may be too long for a socket by itself."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
 async def test_a_path_too_long_for_a_socket_gets_a_short_private_folder(
     tmp_path: Path,
     engine: Engine,
     said: list[str],
     running: Running,
+    short: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     state = tmp_path / ("long" * 30)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "r"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     place = prepare(state)
     assert len(os.fsencode(place.socket)) <= SOCKET_PATH_MOST
     assert stat.S_IMODE(place.socket.parent.stat().st_mode) == 0o700

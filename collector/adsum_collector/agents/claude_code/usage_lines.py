@@ -31,6 +31,7 @@ OWN: Final = (b'{"type":"queue-operation"', b'{"type":"api-request')
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MS: Final = timedelta(milliseconds=1)
+DAY_MS: Final = 24 * 3600 * 1000
 #: As seconds it fits into four bytes.
 LAST: Final = 2**32 * 1000
 #: Ids are random but for their first letters, so what a prime leaves of them is as good as a hash
@@ -85,7 +86,8 @@ class Meter:
             message, request, usage = line.message, line.request, line.message.usage
             if line.type != "assistant" or line.error or message.model == NOBODY:
                 continue
-            at = (line.timestamp - EPOCH) // MS
+            since = line.timestamp - EPOCH
+            at = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
             if not 0 <= at < LAST:
                 self.faults[ODD] += 1
                 continue

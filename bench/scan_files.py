@@ -1,0 +1,131 @@
+"""What each process of a scan does: see `bench.scan_run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC
+
+import msgspec
+
+from adsum_collector.agents.usage import Record
+from adsum_collector.usage_scan import Scanner
+from adsum_collector.usage_totals import Source, Totals
+
+CLASSES = ("messages", "input", "output", "cache_read", "cache_5m", "cache_1h", "web_searches")
+NUMBER_BYTES = 4
+SIZE_BYTES = 4
+
+
+class Found(msgspec.Struct, array_like=True, gc=False):
+    session_id: str
+    begun: int
+    records: list[Record]
+    faults: dict[str, int]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Found).decode
+
+
+def paths_below(root: str) -> list[str]:
+    """The largest first, so that no process is left alone with one at the end."""
+    sizes: dict[str, int] = {}
+    for directory, _, names in os.walk(root):
+        for name in names:
+            if name.endswith(".jsonl"):
+                path = f"{directory}/{name}"
+                sizes[path] = os.stat(path).st_size  # noqa: PTH116 - a Path costs more than this
+    return sorted(sizes, key=lambda path: (-sizes[path], path))
+
+
+def scanned(root: str, paths: list[str], queue: int) -> Iterator[Found]:
+    """What the files of this process hold, a turn at a time."""
+    scanner = Scanner()
+    while number := os.read(queue, NUMBER_BYTES):
+        path = paths[int.from_bytes(number, "little")]
+        session_id = path[len(root) + 1 :].split("/")[1].removesuffix(".jsonl")
+        place, more = None, True
+        while more:
+            turn = scanner.scan(path, place)
+            place, more = turn.place, turn.more
+            yield Found(session_id, place.begun or 0, turn.records, turn.faults)
+
+
+def second(root: str, queue: int) -> None:
+    """Never waits for the first but at the end."""
+    out, waiting = sys.stdout.fileno(), bytearray()
+    os.set_blocking(out, False)
+    for found in scanned(root, paths_below(root), queue):
+        waiting += _framed(found)
+        try:
+            del waiting[: os.write(out, waiting)]
+        except BlockingIOError:
+            continue
+    waiting += _framed(Found("", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, [], {}))
+    os.set_blocking(out, True)
+    while waiting:
+        del waiting[: os.write(out, waiting)]
+
+
+def _framed(found: Found) -> bytes:
+    data = _encode(found)
+    return len(data).to_bytes(SIZE_BYTES, "little") + data
+
+
+class Inbox:
+    """What the second process hands over, as far as it has come."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._data = bytearray()
+
+    def taken(self, *, wait: bool = False) -> Iterator[Found]:
+        os.set_blocking(self._descriptor, wait)
+        while True:
+            end = SIZE_BYTES + int.from_bytes(self._data[:SIZE_BYTES], "little")
+            if len(self._data) >= end > SIZE_BYTES:
+                yield _decode(self._data[SIZE_BYTES:end])
+                del self._data[:end]
+                continue
+            try:
+                data = os.read(self._descriptor, 1 << 20)
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            self._data += data
+
+
+def first(root: str, queue: int, fill: int, pipe: int | None) -> None:
+    paths = paths_below(root)
+    for number in range(len(paths)):
+        os.write(fill, number.to_bytes(NUMBER_BYTES, "little"))
+    os.close(fill)
+    inbox = Inbox(pipe) if pipe is not None else None
+    totals, faults = Totals(UTC, lambda _model: None), Counter[str]()
+
+    def add(found: Found) -> int:
+        """The memory of the second process, which it tells last."""
+        if not found.session_id:
+            return found.begun
+        totals.add(Source(found.begun, found.session_id), found.records)
+        faults.update(found.faults)
+        return 0
+
+    told = 0
+    for found in scanned(root, paths, queue):
+        add(found)
+        for each in inbox.taken() if inbox else ():
+            told += add(each)
+    for each in inbox.taken(wait=True) if inbox else ():
+        told += add(each)
+    if inbox and not (told and os.wait()[1] == 0):
+        raise SystemExit("the second process failed")
+    sums = {name: sum(getattr(total, name) for total in totals) for name in CLASSES}
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + told
+    sys.stdout.write(json.dumps({"sums": sums, "faults": faults, "rss_kb": memory}))
