@@ -74,7 +74,8 @@ def decode_cursor(raw: bytes | None) -> Cursor | None:
 def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp) -> Cursor | None:
     """The file's cursor, even if the file was in another directory when it was kept.
 
-    The furthest of its own: one that was moved away and back left a cursor in both places.
+    The latest of its own: one that was moved away and back left a cursor in both places. Not the
+    furthest: a deleted file's number is soon given to another, and its cursor may lie further on.
     """
     name = "/" + key_of(path).rpartition("/")[2]
     named = [state[key] for key in state if key.endswith(name) and key.startswith(PREFIX)]
@@ -85,7 +86,7 @@ def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp) -> Cursor |
     ]
     fitting = [cursor for cursor in its if cursor.offset <= stamp.size]
     if fitting:
-        return max(fitting, key=lambda cursor: cursor.offset)
+        return max(fitting, key=lambda cursor: (cursor.at, cursor.offset))
     return decode_cursor(state.get(key_of(path)))
 
 

@@ -1,4 +1,4 @@
-"""A short sweep of chaos: seeds that together draw every fault, and one that nobody has chosen."""
+"""A short sweep of chaos: seeds that together draw every fault. `make chaos` plays others."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ def test_the_seeds_of_the_sweep_draw_every_fault() -> None:
 
 # Beyond the usual: a run that is not as promised waits for it to become so.
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("seed", [*SEEDS, "any"])
-def test_what_was_accepted_is_shown_once_and_in_order_whatever_happened(seed: int | str) -> None:
-    number = random.randrange(1_000_000) if seed == "any" else seed
-    words = ["--seeds", "1", "--first", str(number), "--seconds", str(SECONDS)]
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_accepted_is_shown_once_and_in_order_whatever_happened(seed: int) -> None:
+    words = ["--seeds", "1", "--first", str(seed), "--seconds", str(SECONDS)]
     run = subprocess.run(
         [sys.executable, "-m", "tests.chaos", *words],
         check=False,

@@ -108,11 +108,21 @@ def test_asking_the_agent_changes_none_of_its_files(fleet: Fleet) -> None:
     (machine,) = fleet.machines
     with Terminal(machine.home, MANUAL) as used:
         used.leave()
-    before = files_of(machine.home)
+    before = at_rest(machine.home)
 
     assert doctor(machine, fleet.hub_url)[1]["agents"]["result"] == "ok"
 
     assert files_of(machine.home) == before
+
+
+def at_rest(home: Home) -> dict[str, bytes]:
+    """The files once nobody has written them for a second: killed sessions write as they end."""
+    found, since = files_of(home), time.monotonic()
+    while time.monotonic() - since < 1.0:
+        time.sleep(0.1)
+        if (now := files_of(home)) != found:
+            found, since = now, time.monotonic()
+    return found
 
 
 def files_of(home: Home) -> dict[str, bytes]:

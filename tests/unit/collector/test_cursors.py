@@ -53,12 +53,20 @@ def test_a_path_that_is_no_text_has_a_key_that_is() -> None:
     assert key_of(path).endswith("/s1.jsonl")
 
 
-def test_of_a_file_that_moved_away_and_back_the_furthest_cursor_counts() -> None:
+def test_of_a_file_that_moved_away_and_back_the_latest_cursor_counts() -> None:
     old, new = cursor(), msgspec.structs.replace(cursor(), offset=15)
     kept = state(("/a/s1.jsonl", old), ("/b/s1.jsonl", new))
 
     assert find_cursor(kept, "/a/s1.jsonl", stamp()) == new
     assert find_cursor(kept, "/b/s1.jsonl", stamp()) == new
+
+
+def test_a_deleted_file_whose_number_was_given_again_does_not_hide_the_new_ones_cursor() -> None:
+    deleted = msgspec.structs.replace(cursor(), head="other", offset=18, at=1_000)
+    own = msgspec.structs.replace(cursor(), offset=15, at=2_000)
+    kept = state(("/b/s1.jsonl", deleted), ("/a/s1.jsonl", own))
+
+    assert find_cursor(kept, "/a/s1.jsonl", stamp()) == own
 
 
 def test_a_cursor_beyond_the_files_end_does_not_beat_its_own() -> None:
