@@ -114,6 +114,7 @@ async def test_the_details_close(open_page: OpenPage, way: str) -> None:
 async def test_closed_details_leave_no_step_in_the_history(open_page: OpenPage) -> None:
     page = await open_page(fleets.full(wall_ms()))
     await page.locator(".card .open").first.click()
+    await expect(page.locator(".sheet")).to_be_visible()
     await page.keyboard.press("Escape")
     await expect(page.locator(".sheet")).to_have_count(0)
     await page.wait_for_url(lambda url: "#" not in url)

@@ -22,7 +22,6 @@ def test_one_process_or_two_come_to_what_was_spent(processes: str, tmp_path: Pat
 
     assert told["sums"] == {"messages": truth.messages, **truth.sums}
     assert told["faults"] == {}
-    assert 10_000 < told["rss_kb"] < 200_000
 
 
 def test_a_history_is_like_real_ones_and_the_same_for_the_same_seed(tmp_path: Path) -> None:
