@@ -125,7 +125,6 @@ class Publisher:
                 if told := await self._arrival.settle(inbox):
                     self._problem.notice(told)
                 inbox = Inbox(client, self._arrival.host_id)
-            await inbox.enrol()
             # Before anything else that may be refused: it tells what was refused the last time.
             await self._write_beat(inbox)
             await self._place.find(inbox)
@@ -215,12 +214,13 @@ class Publisher:
             await self._place.look(inbox)
             self._look_due = now + LOOK_INTERVAL_S
         if now >= self._check_due:
-            await inbox.enrol()
             await self._place.check(inbox)
             self._check_due = now + CHECK_INTERVAL_S
 
     async def _write_beat(self, inbox: Inbox, *, stopping: bool = False) -> None:
         await inbox.beat(encode_beat(self._beat(self.sent, stopping)))
+        # Every time: after a FLUSHALL a hub that starts knows nobody but whom it finds in that set.
+        await inbox.enrol()
         self._beat_due = self._monotonic() + streams.BEAT_INTERVAL_MS / 1000
 
     @staticmethod

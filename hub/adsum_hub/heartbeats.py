@@ -62,7 +62,8 @@ class Heartbeats:
         now = self._clock()
         for number, host in enumerate(hosts):
             raw, ttl, stored = replies[3 * number : 3 * number + 3]
-            beat = self._read(host, raw)
+            # The broker may begin to refuse between the two: a password, LOADING, BUSY.
+            beat = self._read(host, ttl if isinstance(ttl, ResponseError) else raw)
             if beat is not None:
                 age = max(0, streams.BEAT_TTL_MS - int(ttl))
                 self._roster.hear(host.id, beat, age, now)

@@ -112,8 +112,12 @@ def wanted() -> bool:
     return task is None or not task.cancelling()
 
 
-def backoff(first_s: float = 0.1, most_s: float = 5.0) -> Iterator[float]:
-    """Seconds to wait before each further try: doubling, with full jitter."""
+def backoff(first_s: float = 0.1, most_s: float = 2.0) -> Iterator[float]:
+    """Seconds to wait before each further try: doubling, with full jitter.
+
+    The most is what a host may stay late after the broker is back; the tries of 1,000 collectors
+    are then 1,000 a second, which Redis does not notice.
+    """
     limit = first_s
     while True:
         yield random.uniform(0.0, limit)  # noqa: S311 - jitter, not a secret

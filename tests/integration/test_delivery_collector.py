@@ -119,6 +119,18 @@ async def test_nothing_leaves_the_spool_before_a_hub_has_stored_it(
     assert sum(len(batch.signals) for batch in again) == 40
 
 
+async def test_after_a_flush_a_host_is_found_again_with_its_next_heartbeat(
+    sender: Sender, client: redis.asyncio.Redis
+) -> None:
+    """A hub that starts just then knows nobody else."""
+    await sender.say(1)
+    await sender.all_sent()
+    await client.flushall()
+
+    await wait_until(lambda: client.exists(streams.beat(HOST)), timeout=5)
+    await wait_until(lambda: client.sismember(streams.HOSTS, HOST), timeout=1)
+
+
 async def test_what_a_hub_has_stored_leaves_the_spool_and_is_a_gap_when_wanted(
     sender: Sender,
     client: redis.asyncio.Redis,

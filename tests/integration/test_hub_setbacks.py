@@ -388,3 +388,25 @@ async def test_more_hosts_than_can_be_followed_are_counted(
 
     await wait_until(lambda: hub.roster.counts["hosts_left_out"] > 0)
     assert len(hub.roster.hosts) == 3
+
+
+async def test_a_heartbeat_whose_age_is_refused_is_told_and_ends_nothing(
+    collector, redis, redis_server
+):
+    """The broker may begin to refuse between two answers of one look."""
+    await redis.acl_setuser(
+        "narrow", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-pttl"]
+    )
+    await collector.join()
+    hub = Hub(f"redis://narrow@127.0.0.1:{redis_server.port}")
+    hub.start()
+
+    def told() -> str:
+        host = hub.roster.hosts.get(HOST)
+        return host.troubles.get("heartbeat", "") if host else ""
+
+    assert "pttl" in await wait_until(told)
+    await redis.acl_setuser("narrow", commands=["+pttl"])
+    await wait_until(lambda: hub.roster.hosts[HOST].beat)
+    assert not told()
+    await hub.stop()

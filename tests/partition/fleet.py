@@ -150,9 +150,13 @@ class Fleet:
                 ) == (self.agents[name].sent)
 
     def require_one_application(self) -> None:
-        """Of every signal, by hubs that have read all of the streams: none was folded twice."""
-        total = sum(self.last(name) for name in self.collectors)
-        assert {self.ask(hub, "/readyz")["counts"]["signals"] for hub in self.hubs} == {total}
+        """No hub has folded more than there was: none twice.
+
+        It may have folded less: a hub that lay behind goes on from what the other has stored.
+        """
+        folded = {hub: self.ask(hub, "/readyz")["counts"]["signals"] for hub in self.hubs}
+        total = sum(self.last(name) for name in self.collectors)  # of later: it can only be more
+        assert max(folded.values()) <= total, f"folded {folded} of {total}"
 
     def _told(self, hub: str, collector: AgentCollector, name: str) -> dict[str, list[int]]:
         sessions = self.agents[name].sent
