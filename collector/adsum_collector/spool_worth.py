@@ -180,10 +180,10 @@ def _claims(signal: s.KnownSignal) -> list[Claim]:
         case s.ChildChanged():
             return [((s.ChildChanged, of, signal.child_id), at)]
         case s.UsageTotalled():
-            tokens = signal.input_tokens + signal.output_tokens
-            tokens += signal.cache_read_tokens + signal.cache_write_tokens
-            key = (s.UsageTotalled, of, who, signal.source, signal.day, signal.model)
-            return [(key, (tokens, signal.cost_usd or 0.0))]
+            kind = (signal.day, signal.model, signal.fast, signal.geo, signal.long)
+            return [((s.UsageTotalled, of, *kind), 0)]  # fold takes the last that comes
+        case s.CostReported() | s.GaugesReported():
+            return [((type(signal), of, signal.source), at)]
         case s.MetaChanged():
             # a title of the registry counts for less than any other, so its source matters
             return [

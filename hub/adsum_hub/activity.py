@@ -18,6 +18,8 @@ SILENT: frozenset[type] = frozenset(
     {
         s.MetaChanged,
         s.UsageTotalled,
+        s.CostReported,
+        s.GaugesReported,
         s.ProcessSeen,
         s.StatusReported,
         s.ChildChanged,

@@ -8,7 +8,9 @@ from adsum_hub.parts import (
     Activity,
     Budget,
     Child,
+    Cost,
     Ended,
+    Gauges,
     Process,
     Request,
     Retry,
@@ -77,7 +79,9 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     budget_answered: int = 0
 
     meta: dict[str, tuple[int, str]] = {}
-    usage: dict[str, Usage] = {}
+    usage: dict[str, Usage] = {}  # by `usage_key`
+    costs: dict[str, Cost] = {}  # by who reported it
+    gauges: Gauges = Gauges()
     activity: tuple[Activity, ...] = ()
 
     @property

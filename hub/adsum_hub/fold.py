@@ -27,6 +27,8 @@ STEPS: dict[type, Step] = {
     s.ProcessGone: fold_session.process_gone,
     s.StatusReported: fold_session.status_reported,
     s.UsageTotalled: fold_session.usage_totalled,
+    s.CostReported: fold_session.cost_reported,
+    s.GaugesReported: fold_session.gauges_reported,
     s.MetaChanged: fold_session.meta_changed,
     s.Alive: fold_session.alive,
     s.UnknownSignal: fold_session.unknown,
@@ -52,7 +54,15 @@ STEPS: dict[type, Step] = {
 
 #: Signs of life and facts about the session, not of something happening in it.
 STILL: frozenset[type] = frozenset(
-    {s.Alive, s.MetaChanged, s.UsageTotalled, s.ProcessSeen, s.StatusReported}
+    {
+        s.Alive,
+        s.MetaChanged,
+        s.UsageTotalled,
+        s.CostReported,
+        s.GaugesReported,
+        s.ProcessSeen,
+        s.StatusReported,
+    }
 )
 
 EVIDENCE = {

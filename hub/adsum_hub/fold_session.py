@@ -7,7 +7,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
-from adsum_hub.parts import SAME_START, USAGE_MAX, Budget, Ended, Process, Retry, Status, Usage
+from adsum_hub.parts import (
+    SAME_START,
+    USAGE_MAX,
+    Budget,
+    Cost,
+    Ended,
+    Process,
+    Retry,
+    Status,
+    Usage,
+)
 from adsum_shared import signals as s
 
 Changes = dict[str, Any]
@@ -110,23 +120,47 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
 
 
 def usage_totalled(facts: Facts, signal: s.UsageTotalled) -> Changes:
-    """Cumulative absolutes, so the larger of two reports is the later one."""
-    key = f"{signal.day} {signal.model}"
-    held = facts.usage.get(key, Usage())
-    costs = [cost for cost in (held.cost_usd, signal.cost_usd) if cost is not None]
-    merged = Usage(
-        input_tokens=max(held.input_tokens, signal.input_tokens),
-        output_tokens=max(held.output_tokens, signal.output_tokens),
-        cache_read_tokens=max(held.cache_read_tokens, signal.cache_read_tokens),
-        cache_write_tokens=max(held.cache_write_tokens, signal.cache_write_tokens),
-        cost_usd=max(costs, default=None),
-    )
-    if merged == held:
+    """The later takes the earlier's place: they come in order, and a total may fall."""
+    key = usage_key(signal)
+    told = Usage(**{name: getattr(signal, name) for name in Usage.__struct_fields__})
+    if facts.usage.get(key, Usage()) == told:
         return {}
-    usage = {**facts.usage, key: merged}
+    usage = {**facts.usage, key: told}
+    if told == Usage():
+        del usage[key]
     if len(usage) > USAGE_MAX:
         del usage[min(usage)]  # keys begin with the day
     return {"usage": usage}
+
+
+def usage_key(signal: s.UsageTotalled) -> str:
+    """Sorts by day. See `parts.Usage`."""
+    marks = f"{'fast' * signal.fast},{signal.geo},{'long' * signal.long}"
+    return f"{signal.day} {marks} {signal.model}"
+
+
+def cost_reported(facts: Facts, signal: s.CostReported) -> Changes:
+    held = facts.costs.get(signal.source)
+    told = Cost(signal.at, signal.cost_usd, signal.models)
+    if held is not None and (told == held or told.at < held.at):
+        return {}
+    return {"costs": {**facts.costs, signal.source: told}}
+
+
+def gauges_reported(facts: Facts, signal: s.GaugesReported) -> Changes:
+    """Gauge by gauge, the last by event time."""
+    limits = None if signal.limits is None else tuple(signal.limits)
+    news = {
+        "context_tokens": signal.context_tokens,
+        "context_size": signal.context_size,
+        "limits": limits,
+    }
+    changes: dict[str, Any] = {}
+    for name, value in news.items():
+        held = getattr(facts.gauges, name)
+        if value is not None and (held is None or signal.at > held[0]):
+            changes[name] = (signal.at, value)
+    return {"gauges": replace(facts.gauges, **changes)} if changes else {}
 
 
 META = (
@@ -139,6 +173,12 @@ META = (
     "version",
     "transcript",
     "terminal",
+    "ai_title",
+    "worktree",
+    "pr",
+    "last_prompt",
+    "last_answer",
+    "forked_from",
 )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from adsum_shared.signals import ModelCost, RateLimit
+
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
 # closed one, because a finish is a witness of its own. Batches are applied once by number, so
@@ -189,11 +191,32 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """As `UsageTotalled`, whose day, model, fast, geo and long are its key."""
+
+    messages: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_usd: float | None = None
+    cache_5m_tokens: int = 0
+    cache_1h_tokens: int = 0
+    unsplit_tokens: int = 0
+    web_searches: int = 0
+
+
+class Cost(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What one witness reported last of the session's dollars; see `CostReported`."""
+
+    at: int
+    cost_usd: float
+    models: dict[str, ModelCost] | None = None
+
+
+class Gauges(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Each with when it was told; see `GaugesReported`."""
+
+    context_tokens: tuple[int, int] | None = None
+    context_size: tuple[int, int] | None = None
+    limits: tuple[int, tuple[RateLimit, ...]] | None = None
 
 
 class Activity(msgspec.Struct, frozen=True, array_like=True, gc=False):

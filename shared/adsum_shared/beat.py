@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from adsum_shared.state import HostWitness
+from adsum_shared.state import HostWitness, ScanProgress
 
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """at: host wall clock, ms. seq: highest number in the spool, sent: highest in the stream.
 
     fingerprint tells machines apart that share a copied state directory. stopping: a clean
-    shutdown, so the host may be called offline at once. witnesses: their times are host ms.
+    shutdown, so the host may be called offline at once. witnesses: their times are host ms. scan:
+    while the history is being read.
     """
 
     host_id: str
@@ -27,6 +28,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     stopping: bool = False
     problem: str | None = None
     witnesses: tuple[HostWitness, ...] = ()
+    scan: ScanProgress | None = None
 
 
 _decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)

@@ -214,21 +214,78 @@ class StatusReported(Signal, frozen=True, kw_only=True, tag="status.reported"):
 
 
 class UsageTotalled(Signal, frozen=True, kw_only=True, tag="usage.totalled"):
-    """Cumulative absolutes for one (day, model); never deltas."""
+    """All that a session has used up of one kind: of one day, model, speed, region, price step.
+
+    Cumulative absolutes, never deltas. A later one takes the place of an earlier one even if it
+    says less, for a message may turn out to be another session's. day: ISO date where the machine
+    is. long: prompts above the limit from which the model's prices are others. cache_5m_tokens,
+    cache_1h_tokens: written to be kept for so long; unsplit_tokens: of those for 5 minutes, what
+    may as well be for an hour.
+    """
 
     day: str
     model: str
+    fast: bool = False
+    geo: str = ""
+    long: bool = False
+    messages: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_5m_tokens: int = 0
+    cache_1h_tokens: int = 0
+    unsplit_tokens: int = 0
+    web_searches: int = 0
+
+
+class ModelCost(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What the agent counted of one model. cache_write_tokens: for whichever time."""
+
+    cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
-    cost_usd: float | None = None
+
+
+class CostReported(Signal, frozen=True, kw_only=True, tag="cost.reported"):
+    """What the agent itself says that its session has cost, from its begin.
+
+    models: what that is made of, where it says; a fork's includes what was spent before the fork.
+    """
+
+    cost_usd: float
+    models: dict[str, ModelCost] | None = None
+
+
+class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """name: the agent's, `five_hour`, `seven_day`. resets_at: ms of true time, 0 if not told."""
+
+    name: str
+    used_percent: float
+    resets_at: int = 0
+
+
+class GaugesReported(Signal, frozen=True, kw_only=True, tag="gauges.reported"):
+    """How full the context is and how much of the account's limits is used; None: not told.
+
+    context_tokens: of the last prompt, cached ones too. context_size: how many there may be.
+    """
+
+    context_tokens: int | None = None
+    context_size: int | None = None
+    limits: list[RateLimit] | None = None
 
 
 class MetaChanged(Signal, frozen=True, kw_only=True, tag="meta.changed"):
-    """Only the fields that are set have changed; the last by event time wins, field by field."""
+    """Only the fields that are set have changed; the last by event time wins, field by field.
+
+    title: given by a human; ai_title: made up by the agent. worktree: its name. pr: its address.
+    forked_from: the session whose messages it repeats at its begin.
+    """
 
     title: str | None = None
+    ai_title: str | None = None
     cwd: str | None = None
     project: str | None = None
     branch: str | None = None
@@ -237,6 +294,11 @@ class MetaChanged(Signal, frozen=True, kw_only=True, tag="meta.changed"):
     version: str | None = None
     transcript: str | None = None
     terminal: str | None = None
+    worktree: str | None = None
+    pr: str | None = None
+    last_prompt: str | None = None
+    last_answer: str | None = None
+    forked_from: str | None = None
 
 
 class Alive(Signal, frozen=True, kw_only=True, tag="alive"):
@@ -281,6 +343,8 @@ KnownSignal = (
     | RetryScheduled
     | StatusReported
     | UsageTotalled
+    | CostReported
+    | GaugesReported
     | MetaChanged
     | Alive
 )

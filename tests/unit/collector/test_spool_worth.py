@@ -43,7 +43,8 @@ def test_of_each_kind_the_only_one_stays(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind", sorted(s.KINDS - {"alive", "status.reported", "retry.scheduled", "child.changed",
-                              "meta.changed", "usage.totalled", "tool.started", "tool.finished"})
+                              "meta.changed", "usage.totalled", "cost.reported", "gauges.reported",
+                              "tool.started", "tool.finished"})
 )  # fmt: skip
 def test_of_these_kinds_all_stay(kind: str) -> None:
     required = {"pid": 1, "request_kind": "permission", "why": "answered", "child_id": "c"}
@@ -82,13 +83,16 @@ def test_of_two_titles_of_one_instant_the_one_that_fold_takes_stays() -> None:
     assert kept(signal(s.MetaChanged, 1, title="b"), signal(s.MetaChanged, 1, title="a")) == [0]
 
 
-def test_of_totals_the_largest_of_each_day_and_model_stays() -> None:
+def test_of_totals_the_last_of_each_day_and_model_stays() -> None:
     assert kept(
         signal(s.UsageTotalled, 1, day="d", model="m", input_tokens=5),
         signal(s.UsageTotalled, 2, day="d", model="m", input_tokens=9),
-        signal(s.UsageTotalled, 3, day="d", model="m", input_tokens=7),  # read again from the start
+        signal(
+            s.UsageTotalled, 3, day="d", model="m", input_tokens=7
+        ),  # two were another session's
         signal(s.UsageTotalled, 4, day="e", model="m", input_tokens=1),
-    ) == [1, 3]
+        signal(s.UsageTotalled, 5, day="e", model="m", long=True, input_tokens=1),
+    ) == [2, 3, 4]
 
 
 def test_a_call_that_is_over_goes_with_all_its_witnesses() -> None:

@@ -27,7 +27,7 @@ def test_a_repeated_signal_leaves_the_very_same_facts() -> None:
 def test_facts_survive_the_snapshot() -> None:
     story = working().start(1).ask(1.1, payload={"command": "x"}).finish(2).stop(3)
     story.tell(s.ProcessSeen, 0, pid=7, started=T0).status(3.1, "idle")
-    story.tell(s.UsageTotalled, 4, day="2026-11-21", model="m", cost_usd=0.5)
+    story.tell(s.UsageTotalled, 4, day="2026-11-21", model="m", input_tokens=5)
 
     facts = story.told()
     assert msgspec.json.decode(msgspec.json.encode(facts), type=Facts) == facts
@@ -113,13 +113,19 @@ def test_a_given_title_beats_the_first_prompt_and_that_the_registrys_name() -> N
     assert story.tell(s.MetaChanged, 0, title="Buttons").told().title == "Buttons"
 
 
-def test_usage_is_cumulative_and_never_shrinks() -> None:
+def test_a_later_total_takes_the_place_of_an_earlier_one() -> None:
     story = Story()
     for out in (10, 30, 20):
-        story.tell(s.UsageTotalled, out, day="d", model="m", output_tokens=out, cost_usd=out / 10)
+        story.tell(s.UsageTotalled, out, day="d", model="m", output_tokens=out)
+    story.tell(s.UsageTotalled, 1, day="d", model="m", fast=True, output_tokens=1)
 
-    assert story.told().usage["d m"].output_tokens == 30
-    assert story.told().usage["d m"].cost_usd == 3.0
+    assert [each.output_tokens for each in story.told().usage.values()] == [20, 1]
+
+
+def test_a_total_that_all_moved_away_from_goes() -> None:
+    story = Story().tell(s.UsageTotalled, 1, day="d", model="m", output_tokens=9)
+
+    assert story.tell(s.UsageTotalled, 2, day="d", model="m").told().usage == {}
 
 
 def test_a_session_start_alone_lists_no_session() -> None:
