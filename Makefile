@@ -3,7 +3,8 @@
 .PHONY: help up test check unit bench chaos lock claude-code system-deps clean
 
 BIN := .venv/bin
-# Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two.
+# Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two or three.
+WORKERS := $(shell [ "$$(getconf _NPROCESSORS_ONLN)" -gt 3 ] && echo 3 || echo 2)
 ALONE := tests/real_cli tests/mutants tests/partition tests/chaos
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 
@@ -24,7 +25,7 @@ test: .venv/.dev-stamp ## Everything CI runs: check, then all tests with coverag
 	@sh scripts/system-deps test
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 $(addprefix --ignore=,$(ALONE)) $(ARGS)
+	$(BIN)/coverage run -m pytest -n $(WORKERS) $(addprefix --ignore=,$(ALONE)) $(ARGS)
 	$(BIN)/coverage run -m pytest $(ALONE) $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'

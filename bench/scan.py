@@ -5,6 +5,8 @@
 A history is made up in a temporary directory, which goes afterwards. In every round each program
 runs once, on two cores, so that a slow moment hits them all; the page cache is warm. All must come
 to the same sums, and to those the history was made with. ccusage comes from npm, into .rig/.
+`As installed` is what the collector's process does: the sums also go into a ledger on the disk, and
+of each session it is found out what it was about; the others add up in memory.
 """
 
 from __future__ import annotations
@@ -117,6 +119,7 @@ def commands(projects: Path, program: Path) -> dict[str, list[str]]:
         "limit: readv + find": [sys.executable, "-c", LIMIT, str(projects)],
         "Adsum, 1 process": adsum,
         "Adsum, 2 processes": [*adsum, "2"],
+        "Adsum, as installed": [*adsum, str(projects.parent / "ledgers")],
         "ccusage": [str(program), "claude", "daily", "--json", "--offline"],
         "ccusage, no prices": [
             *(str(program), "claude", "daily", "--json", "--offline", "--mode", "display")

@@ -9,14 +9,23 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC
+from pathlib import Path
 
 import msgspec
 
+from adsum_collector.agent import claude_code
+from adsum_collector.agents.claude_code.usage_lines import chore_of
+from adsum_collector.agents.transcript import TranscriptFile
 from adsum_collector.agents.usage import Record
-from adsum_collector.usage_scan import Scanner
-from adsum_collector.usage_totals import Source, Totals
+from adsum_collector.cursors import Stamp
+from adsum_collector.usage_kept import Turn
+from adsum_collector.usage_ledger import Ledger
+from adsum_collector.usage_reading import BATCH_RECORDS, Errand, Reading, shipped_limit
+from adsum_collector.usage_scan import Place, Scanned, Scanner
 
 CLASSES = ("messages", "input", "output", "cache_read", "cache_5m", "cache_1h", "web_searches")
+#: The made-up history lies in the past of anybody who reads it then, ms.
+LATEST = 2_000_000_000_000
 NUMBER_BYTES = 4
 SIZE_BYTES = 4
 
@@ -107,13 +116,13 @@ def first(root: str, queue: int, fill: int, pipe: int | None) -> None:
         os.write(fill, number.to_bytes(NUMBER_BYTES, "little"))
     os.close(fill)
     inbox = Inbox(pipe) if pipe is not None else None
-    totals, faults = Totals(UTC, lambda _model: None), Counter[str]()
+    added, faults = _Added(), Counter[str]()
 
     def add(found: Found) -> int:
         """The memory of the second process, which it tells last."""
         if not found.session_id:
             return found.begun
-        totals.add(Source(found.begun, found.session_id), found.records)
+        added.add(found)
         faults.update(found.faults)
         return 0
 
@@ -126,6 +135,56 @@ def first(root: str, queue: int, fill: int, pipe: int | None) -> None:
         told += add(each)
     if inbox and not (told and os.wait()[1] == 0):
         raise SystemExit("the second process failed")
-    sums = {name: sum(getattr(total, name) for total in totals) for name in CLASSES}
+    _report(added.ledger(), faults, told)
+
+
+class _Added:
+    """A ledger in memory, filled in batches."""
+
+    def __init__(self) -> None:
+        self._ledger = Ledger.in_memory(lambda _model: None, UTC)
+        self._turns: list[Turn] = []
+        self._records = 0
+
+    def add(self, found: Found) -> None:
+        # nobody asks this ledger which file it was
+        whose, stamp = TranscriptFile(found.session_id), Stamp(0, 0, 0, 0)
+        place = Place(begun=found.begun or None)
+        self._turns.append(
+            Turn("", whose, stamp, Scanned(found.records, place, more=False, faults={}))
+        )
+        self._records += len(found.records)
+        if self._records >= BATCH_RECORDS:
+            self.ledger()
+
+    def ledger(self) -> Ledger:
+        self._ledger.take(self._turns, LATEST)
+        self._turns, self._records = [], 0
+        return self._ledger
+
+
+def as_installed(root: str, directory: str) -> None:
+    """What the worker does, with the prices' limits and the ledger on the disk."""
+    state = Path(directory) / str(os.getpid())
+    state.mkdir(parents=True)
+    ledger = Ledger.open(state, shipped_limit, UTC)
+    file_of = claude_code().transcripts
+    errands = []
+    for path in paths_below(root):
+        whose = file_of.file_of(path[len(root) + 1 :]) or chore_of(path)
+        if whose is not None:
+            errands.append(Errand(os.fsencode(path), whose, past=whose.agent_id is None))
+    faults = Counter[str]()
+    for batch in Reading(ledger, file_of.history, lambda: LATEST).read(errands):
+        faults.update(batch.faults)
+    _report(ledger, faults, 0)
+    ledger.close()
+
+
+def _report(ledger: Ledger, faults: Counter[str], told: int) -> None:
+    sums = dict.fromkeys(CLASSES, 0)
+    for total in ledger:
+        for name in CLASSES:
+            sums[name] += getattr(total, name)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + told
     sys.stdout.write(json.dumps({"sums": sums, "faults": faults, "rss_kb": memory}))

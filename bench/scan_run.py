@@ -1,9 +1,11 @@
 """Adsum's scan of a directory of transcripts, alone or with a second process, as JSON of its sums.
 
-    python -m bench.scan_run DIRECTORY [1 | 2]
+    python -m bench.scan_run DIRECTORY [1 | 2 | LEDGER]
 
 Both take files from one queue, a pipe of their numbers. The second hands its records over as it
-goes; the first, which adds everything up, takes them in between two files of its own.
+goes; the first, which adds everything up, takes them in between two files of its own. With the
+path of a directory it is one process as it is installed: with a ledger there, on the disk, and with
+what each session was about.
 """
 
 from __future__ import annotations
@@ -15,6 +17,11 @@ SECOND = "from bench.scan_files import second; second({root!r}, {queue})"
 
 
 def main(root: str, processes: str = "1") -> None:
+    if processes not in {"1", "2"}:
+        from bench.scan_files import as_installed
+
+        as_installed(root, processes)
+        return
     queue, fill = os.pipe()
     inbox = None
     if processes == "2":

@@ -20,11 +20,13 @@ from adsum_shared.state import (
     ActivityEntry,
     AgentState,
     Group,
+    History,
     HostView,
     HubTrouble,
     Reachability,
     SessionView,
 )
+from adsum_shared.usage import UsageReport, UsageRow, UsageView
 
 NOW = 1_764_000_000_000
 
@@ -61,6 +63,12 @@ def host(label: str = "laptop", reachability: Reachability = "live", **more: Any
     return HostView(f"{label}-id", label, reachability, NOW - 240_000, sessions=1, **more)
 
 
+def report(by: Any = "day", *rows: UsageRow, total: UsageView | None = None) -> UsageReport:
+    """total: of one row it is that row's."""
+    whole = total or (rows[0].usage if rows else UsageView())
+    return UsageReport(1, NOW, "2025-11-18", "2025-11-24", by, list(rows), whole, [])
+
+
 class StandIn:
     """Answers REST from `sessions` and `hosts`; `tell` sends changes to every watcher."""
 
@@ -68,6 +76,10 @@ class StandIn:
         self.sessions: list[SessionView] = []
         self.hosts: list[HostView] = [host()]
         self.activity: list[ActivityEntry] = []
+        self.usage = report()
+        self.usage_csv = b""
+        self.csv_kind = "text/csv; charset=utf-8"
+        self.over: list[SessionView] = []
         self.asked: list[str] = []
         self.refusal: int | None = None
         self.problem: str | None = None
@@ -130,6 +142,13 @@ class StandIn:
         for watcher in list(self.watchers):
             await watcher.send(msgspec.json.encode(message).decode())
 
+    def _history(self, query: dict[str, str]) -> History:
+        wanted = query.get("q", "")
+        found = [one for one in self.over if wanted in f"{one.title}\n{one.session_id}"]
+        start = int(query["offset"])
+        page = found[start : start + min(self.page_most, int(query["limit"]))]
+        return History(1, NOW, len(found), page)
+
     def _readiness(self) -> dict[str, Any]:
         return {"ready": self.problem is None, "lag_ms": 5, "problem": self.problem}
 
@@ -156,8 +175,17 @@ class StandIn:
             start = int(query["offset"])
             page = found[start : start + min(self.page_most, int(query["limit"]))]
             return _json(200, {**head, "total": len(found), "sessions": page})
+        if path == "/api/v1/usage":
+            csv = _answer(200, self.csv_kind, self.usage_csv)
+            return csv if query.get("format") == "csv" else _json(200, self.usage)
+        if path == "/api/v1/history":
+            return _json(200, self._history(query))
+        return self._session(path)
+
+    def _session(self, path: str) -> Response:
+        head = {"schema": 1, "now": NOW, "trouble": self.trouble}
         name = unquote(path.removeprefix("/api/v1/sessions/"))
-        for one in self.sessions:
+        for one in (*self.sessions, *self.over):
             if one.id == name:
                 return _json(200, one)
             if f"{one.id}/activity" == name:
@@ -166,8 +194,11 @@ class StandIn:
 
 
 def _json(status: int, body: Any) -> Response:
-    raw = msgspec.json.encode(body)
-    headers = Headers({"Content-Type": "application/json", "Content-Length": str(len(raw))})
+    return _answer(status, "application/json", msgspec.json.encode(body))
+
+
+def _answer(status: int, kind: str, raw: bytes) -> Response:
+    headers = Headers({"Content-Type": kind, "Content-Length": str(len(raw))})
     return Response(status, HTTPStatus(status).phrase, headers, raw)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from adsum_collector.agent import Transcripts
-from adsum_collector.agents.transcript import Lines, Private, TranscriptFile
-from adsum_shared.signals import Alive, AnySignal, MetaChanged
+from adsum_collector.agents.transcript import Lines, Past, Private, TranscriptFile
+from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, MetaChanged
 
 
 def line(note: str | int, **fields: Any) -> bytes:
-    """kind: `alive` by default, `meta`, or `silent`, which says nothing."""
+    """kind: `alive` by default, `meta`, `cost`, `gauges`, or `silent`, which says nothing."""
     return json.dumps({"note": str(note)} | fields).encode() + b"\n"
 
 
@@ -57,7 +57,17 @@ def read(
             signals.append(Alive(**common, source="transcript", agent_id=file.agent_id, note=note))
         elif fields["kind"] == "meta":
             signals.append(MetaChanged(**common, source="transcript", title=fields["note"]))
+        elif fields["kind"] == "cost":
+            signals.append(CostReported(**common, cost_usd=float(fields["note"])))
+        elif fields["kind"] == "gauges":
+            signals.append(GaugesReported(**common, context_tokens=int(fields["note"])))
     return Lines(signals, str(int(context or 0) + len(lines)), faults)
 
 
-STAND_IN = Transcripts(file_of, read)
+def history(_head: Sequence[bytes], tail: Sequence[bytes], _whose: TranscriptFile) -> Past | None:
+    """The last note is the title."""
+    notes = [json.loads(raw)["note"] for raw in tail]
+    return Past(title=notes[-1]) if notes else None
+
+
+STAND_IN = Transcripts(file_of, read, history)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adsum.client import fetch, hub_url
+from adsum.client import fetch, hub_url, no_hub
 from adsum.console import advice, open_console, own_up
 from adsum.outcome import CommandError, Exit
 from adsum.select import Filter, exit_code, order
@@ -68,10 +68,7 @@ def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
         offset = str(len(answer["sessions"])) if answer else "0"
         page = fetch(url, "/api/v1/sessions", {**query, "limit": str(PAGE), "offset": offset})
         if not isinstance(page, dict) or "sessions" not in page:
-            raise CommandError(
-                f"{url} answers, but not as a hub of Adsum. Correct --hub or ADSUM_HUB_URL.",
-                Exit.UNREACHABLE,
-            )
+            raise no_hub(url)
         if answer:
             page["sessions"] = answer["sessions"] + page["sessions"]
         if answer and len(page["sessions"]) == len(answer["sessions"]):

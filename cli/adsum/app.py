@@ -13,6 +13,7 @@ import typer
 from adsum.collector import collector_app
 from adsum.options import AsJson, HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
+from adsum.reports import reports_app
 
 app = typer.Typer(
     name="adsum",
@@ -24,6 +25,7 @@ app = typer.Typer(
 hooks_app = typer.Typer(help="Claude Code's hooks, which report to Adsum.", no_args_is_help=True)
 app.add_typer(hooks_app, name="hooks")
 app.add_typer(collector_app, name="collector")
+app.add_typer(reports_app)
 
 Scope = Annotated[str, typer.Option(help="user: all your sessions; project: this repository's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the diff, change nothing.")]
@@ -113,6 +115,8 @@ def agents(
     ] = False,
 ) -> None:
     """Every session, those who need you first.
+
+    With its cost, tokens and context from 130 columns on: ~ is computed from prices, ≥ at least.
 
     Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
     10 someone needs you (with --exit-status).

@@ -37,19 +37,35 @@ def hub_url(flag: str | None, state_dir: Path | None) -> str:
 
 def fetch(url: str, path: str, query: Mapping[str, str] | None = None) -> Any:
     """The decoded JSON of GET `path`. Raises CommandError with the exit code that fits."""
+    status, _, body = _ask(url, path, query, "application/json")
+    return _decoded(url, status, body)
+
+
+def fetch_csv(url: str, path: str, query: Mapping[str, str]) -> bytes:
+    """The body of GET `path` as it comes: what is safe to open as a table the hub sees to."""
+    status, kind, body = _ask(url, path, query, "text/csv")
+    if status == 200 and kind.startswith("text/csv"):
+        return body
+    _decoded(url, status, body)  # says why, unless it is an answer to another question
+    raise no_hub(url)
+
+
+def _ask(
+    url: str, path: str, query: Mapping[str, str] | None, accept: str
+) -> tuple[int, str, bytes]:
+    """Status, content type and body."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
     target = parts.path + path + (f"?{urlencode(query)}" if query else "")
     try:
-        connection.request("GET", target, headers={"Accept": "application/json"})
+        connection.request("GET", target, headers={"Accept": accept})
         response = connection.getresponse()
-        body = response.read()
+        return response.status, response.headers.get("Content-Type", ""), response.read()
     except (OSError, http.client.HTTPException) as error:
         raise unreachable(url, error) from error
     finally:
         connection.close()
-    return _decoded(url, response.status, body)
 
 
 def unreachable(url: str, error: Exception) -> CommandError:
@@ -73,12 +89,25 @@ def _decoded(url: str, status: int, body: bytes) -> Any:
         why, step = said.get("error", "it gives no reason"), said.get("next", "")
         raise CommandError(f"The hub at {url} refuses: {why} {step}".rstrip(), Exit.AUTH)
     if "error" in said:
-        raise CommandError(f"{said['error']} {said.get('next', '')}".rstrip())
+        code = Exit.USAGE if status == 400 else Exit.ERROR
+        raise CommandError(f"{said['error']} {said.get('next', '')}".rstrip(), code)
     if status == 422:
-        raise CommandError(f"The hub does not understand the question: {said.get('detail')}")
-    raise CommandError(
-        f"{url} answers, but not as a hub of Adsum (HTTP {status}). Correct --hub or "
-        "ADSUM_HUB_URL.",
+        why = _misunderstood(said.get("detail"))
+        raise CommandError(f"The hub does not understand the question: {why}", Exit.USAGE)
+    raise no_hub(url, f" (HTTP {status})")
+
+
+def _misunderstood(detail: Any) -> str:
+    """As FastAPI tells it: a list of what is wrong with which parameter."""
+    if not isinstance(detail, list):
+        return str(detail)
+    told = [each for each in detail if isinstance(each, dict) and each.get("loc")]
+    return "; ".join(f"{each['loc'][-1]}: {each.get('msg')}" for each in told) or str(detail)
+
+
+def no_hub(url: str, why: str = "") -> CommandError:
+    return CommandError(
+        f"{url} answers, but not as a hub of Adsum{why}. Correct --hub or ADSUM_HUB_URL.",
         Exit.UNREACHABLE,
     )
 

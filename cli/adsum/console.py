@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
 
 
 def open_console() -> Console:
-    """Standard output. Nobody watches a pipe, so nothing is cut there to fit a width."""
+    """Standard output. Nobody watches a pipe, so nothing is cut there to fit a width.
+
+    What a terminal without Unicode cannot show it shows as `?`.
+    """
     from rich.console import Console
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     return Console(
         highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _piped()
     )
@@ -52,5 +58,5 @@ def advice(*, filtered: bool, hosts: Sequence[HostView]) -> str:
         return "No machine has reported yet. On this one: adsum up"
     return (
         "No sessions yet. Start `claude` in a terminal and it appears here; if it does not: "
-        "adsum hooks verify"
+        "adsum hooks verify. Those that are over: adsum history"
     )

@@ -8,15 +8,24 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from adsum.render import age, clean, witness_word
-from adsum.words import missing_of
+from adsum.amounts import PRICES, cost, percent, short
+from adsum.render import PLAIN_ICONS, age, clean, witness_word
+from adsum.words import missing_of, moment
 from adsum_shared.state import ActivityEntry, ChildView, GapView, RequestView, SessionView
+from adsum_shared.usage import UsageView
 
 #: Children that have finished are of less interest, and a long session has had many.
 FINISHED_MOST = 10
 
 #: States of a session whose process has gone, and its children with it.
 ENDED = ("session_ended", "suspended")
+
+TEXT_MOST = 400
+COST_SOURCES = {
+    "reported": "as the agent says",
+    "computed": "computed from prices",
+    "mixed": "part as the agent says, part computed from prices",
+}
 
 PROBLEMS = {
     "missing": "its hooks do not come (out of the settings, or switched off), so a permission shows late",
@@ -42,17 +51,27 @@ def _lines(
     host = clean(view.host) + ("" if view.reachability == "live" else f" ({view.reachability})")
     label = f"{icon} {clean(state.label)} ({clean(state.state)})"
     yield "state", f"{label}, for {age(now - state.since)}"
+    if view.display is not None:
+        said = [view.display.label, *(chip.text for chip in view.display.chips)]
+        yield "shown as", clean(", ".join(word for word in said if word))
     yield "because of", f"{state.source}, confidence {state.confidence:.0%}"
     yield "title", clean(view.title)
+    yield "last prompt", cut(view.last_prompt)
+    yield "last answer", cut(view.last_answer)
     yield "host", host
     yield "project", clean(view.project)
     yield "directory", clean(view.cwd)
+    yield "worktree", clean(view.worktree)
     yield "branch", clean(view.branch)
+    yield "PR", clean(view.pr)
+    yield "forked from", clean(view.forked_from)
     yield "model", clean(view.model)
     yield "mode", clean(view.mode)
     yield "process", str(view.pid or "")
-    yield "started", f"{age(now - view.started_at)} ago" if view.started_at else ""
+    yield "started", ago(view.started_at, now)
+    yield "ended", ago(view.ended_at, now)
     yield "last news", f"{age(now - view.updated_at)} ago"
+    yield from _used_up(view, plain=icon in PLAIN_ICONS.values())
     heard = [each for each in view.witnesses if each.heard_at]
     ages = [f"{witness_word(each.name)} {age(now - each.heard_at)}" for each in heard]
     yield "heard", f"{', '.join(ages)} ago" if ages else ""
@@ -68,6 +87,45 @@ def _lines(
     if view.incomplete:
         for told in missing_of(view, gaps, now):
             yield "missing", clean(told)
+
+
+def cut(text: str | None) -> str:
+    said = clean(text)
+    return said if len(said) <= TEXT_MOST else f"{said[: TEXT_MOST - 1].rstrip()}…"
+
+
+def ago(at: int | None, now: int) -> str:
+    return f"{age(now - at)} ago ({moment(at, now)})" if at else ""
+
+
+def _used_up(view: SessionView, *, plain: bool) -> Iterator[tuple[str, str]]:
+    if view.usage is not None:
+        yield "tokens", _token_words(view.usage)
+        yield "cost", cost_words(view.usage, clean(view.model), plain=plain)
+    if view.context is not None:
+        tokens, size = view.context.tokens, view.context.size
+        of = f" of {short(size)} ({percent(tokens, size)})" if size else ""
+        yield "context", f"{short(tokens)}{of}"
+
+
+def _token_words(usage: UsageView) -> str:
+    said = [f"{short(usage.input_tokens)} in", f"{short(usage.output_tokens)} out"]
+    said.append(f"cache {short(usage.cache_read_tokens)} read")
+    said.append(f"{short(usage.cache_write_tokens)} written")
+    if usage.web_searches:
+        said.append(f"{usage.web_searches:,} web searches")
+    return ", ".join(said)
+
+
+def cost_words(usage: UsageView, model: str, *, plain: bool) -> str:
+    """Whose word it is, and what to do about tokens without a price."""
+    said = [cost(usage, plain=plain)]
+    if usage.cost_usd is not None:
+        said.append(COST_SOURCES.get(usage.cost_source, clean(usage.cost_source)))
+    if usage.unpriced_tokens:
+        of = f" of {model}" if model and usage.cost_usd is None else ""
+        said.append(f"{short(usage.unpriced_tokens)} tokens{of} have no price. {PRICES}")
+    return ", ".join(said)
 
 
 def asked(request: RequestView, now: int) -> str:

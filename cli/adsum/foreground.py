@@ -20,11 +20,22 @@ from adsum_shared.settings import AdsumSettings
 
 def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
     from adsum_hub.app import PortTakenError, StateDirError, run_hub
+    from adsum_hub.domains.choice import DomainsError
     from adsum_hub.doors import PublicAddressError
+    from adsum_hub.notify.config import NotifyConfigError
+    from adsum_hub.notify.vapid import PushKeyError
     from adsum_hub.settings import HubSettings
 
     settings = _with_broker(HubSettings, state_dir, redis_url)
-    _run(lambda: run_hub(settings), settings, (PortTakenError, PublicAddressError, StateDirError))
+    told = (
+        DomainsError,
+        NotifyConfigError,
+        PortTakenError,
+        PublicAddressError,
+        PushKeyError,
+        StateDirError,
+    )
+    _run(lambda: run_hub(settings), settings, told)
 
 
 def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:

@@ -8,14 +8,20 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from adsum.render import age, clean, witness_word
+from adsum.amounts import limit_words, octets, percent, span
+from adsum.render import ICONS, age, clean, icons_for, witness_word
 from adsum.words import GAPS_SHOWN, gap_sentence, moment
 from adsum_shared.state import HostView
+from adsum_shared.usage import ScanProgress
 
 COLUMNS = ("HOST", "STATE", "SESSIONS", "SEEN")
 GUTTER = 2
 INDENT = 2
 CLOCK_MOST_MS = 5_000
+BAR_CELLS = 16
+BAR, PLAIN_BAR = ("█", "░"), ("#", "-")
+#: Of a rate limit: from here on it is worth a colour.
+NEARLY_USED_UP = 80
 
 
 def host_table(hosts: Sequence[HostView], now: int, console: Console) -> RenderableType:
@@ -34,7 +40,7 @@ def host_table(hosts: Sequence[HostView], now: int, console: Console) -> Rendera
         drawn.append(_line(row, widths, "" if host.reachability == "live" else "dim"))
         drawn += [
             Padding(Text(note, style), (0, 0, 0, INDENT), expand=False)
-            for note, style in notes(host, now)
+            for note, style in notes(host, now, plain=icons_for(console) is not ICONS)
         ]
     return Group(*drawn)
 
@@ -55,8 +61,11 @@ def _line(cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
     return line
 
 
-def notes(host: HostView, now: int) -> Iterator[tuple[str, str]]:
-    """(sentence, style), worst first; the machine's own, then a line for each witness worth one."""
+def notes(host: HostView, now: int, *, plain: bool = False) -> Iterator[tuple[str, str]]:
+    """(sentence, style), worst first; the machine's own, then a line for each witness worth one.
+
+    plain: for a terminal without Unicode.
+    """
     if host.problem:
         yield clean(host.problem), "yellow"
     if host.reachability != "live":
@@ -75,8 +84,35 @@ def notes(host: HostView, now: int) -> Iterator[tuple[str, str]]:
     if abs(host.clock_offset_ms) > CLOCK_MOST_MS:
         ahead = "ahead" if host.clock_offset_ms > 0 else "behind"
         yield f"its clock is {age(abs(host.clock_offset_ms))} {ahead}", "yellow"
+    yield from _usage_notes(host, now, plain=plain)
     for note in _witness_notes(host):
         yield note, ""
+
+
+def _usage_notes(host: HostView, now: int, *, plain: bool) -> Iterator[tuple[str, str]]:
+    if host.scan is not None:
+        yield scan_words(host.scan, plain=plain), ""
+    if host.limits:
+        full = any(limit.used_percent >= NEARLY_USED_UP for limit in host.limits)
+        told = "; ".join(limit_words(host.limits, now))
+        yield clean(f"rate limits used: {told}"), "yellow" if full else ""
+
+
+def scan_words(scan: ScanProgress, *, plain: bool) -> str:
+    """A bar by bytes, since files differ in size; what matters least stands last, where it wraps."""
+    if scan.bytes <= 0:
+        return "looks for its history"
+    part = min(1.0, max(0.0, scan.bytes_done / scan.bytes))
+    done, still = PLAIN_BAR if plain else BAR
+    cells = int(part * BAR_CELLS)
+    said = [f"reads its history {done * cells}{still * (BAR_CELLS - cells)} {percent(part, 1)}"]
+    if scan.left_s is not None:
+        said.append(f"{span(scan.left_s * 1000)} left")
+    said.append(f"{octets(scan.bytes_done)} of {octets(scan.bytes)}")
+    if scan.bytes_per_s > 0:
+        said.append(f"{octets(scan.bytes_per_s)}/s")
+    said.append(f"{scan.files_done:,} of {scan.files:,} files")
+    return ", ".join(said)
 
 
 def _signals(count: int) -> str:

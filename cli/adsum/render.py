@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from adsum.amounts import NONE, context, cost, short, tokens_of
 from adsum_shared.state import Group, HostView, SessionView
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
 #: Group, not state: a state nobody has heard of still gets its icon and colour.
 ICONS = {Group.NEEDS_YOU: "▲", Group.AUTONOMOUS: "●", Group.DELIVERED: "✓"}
@@ -25,6 +26,12 @@ COLUMNS = ("STATE", "TITLE", "PROJECT", "HOST", "ID", "FOR")
 LIMITS = (24, 400, 11, 10, 6, 7)
 WIDE = 110
 WIDE_LIMITS = (44, 400, 24, 24, 8, 7)
+#: From which width on what a session used up has room too: by width alone, so that no column
+#: comes and goes while somebody watches.
+FULL = 130
+FULL_COLUMNS = ("STATE", "TITLE", "PROJECT", "HOST", "ID", "COST", "TOKENS", "CTX", "FOR")
+FULL_LIMITS = (32, 400, 18, 16, 8, 10, 6, 5, 7)
+NUMBERS = ("COST", "TOKENS", "CTX", "FOR")
 
 # Titles and labels come from agents: control characters could move the cursor or worse.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
@@ -46,14 +53,16 @@ def age(ms: int) -> str:
 
 def session_table(views: Sequence[SessionView], now: int, console: Console) -> Table:
     """Never wider than the console; what does not fit is cut with an ellipsis."""
-    rows = [_row(view, now, icons_for(console)) for view in views]
+    columns = FULL_COLUMNS if console.width >= FULL else COLUMNS
+    cells = [_row(view, now, icons_for(console)) for view in views]
+    rows = [[row[name] for name in columns] for row in cells]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    widths = _widths(rows, console.width)
-    for name, width in zip(COLUMNS, widths, strict=True):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", width=width)
-    table.columns[-1].justify = "right"
+    widths = _widths(columns, rows, console.width)
+    for name, width in zip(columns, widths, strict=True):
+        justify: JustifyMethod = "right" if name in NUMBERS else "left"
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
     for view, row in zip(views, rows, strict=True):
-        row[COLUMNS.index("ID")].truncate(widths[COLUMNS.index("ID")])
+        row[columns.index("ID")].truncate(widths[columns.index("ID")])
         table.add_row(*row, style="dim" if view.reachability != "live" else "")
     return table
 
@@ -68,26 +77,35 @@ def icons_for(console: Console) -> dict[Group, str]:
     return ICONS if console.encoding.startswith("utf") else PLAIN_ICONS
 
 
-def _row(view: SessionView, now: int, icons: dict[Group, str]) -> list[Text]:
+def _shown(view: SessionView) -> str:
+    """A domain's words, else the state's own."""
+    display = view.display and clean(view.display.label)
+    return display or clean(view.state.label) or clean(view.state.state)
+
+
+def _row(view: SessionView, now: int, icons: dict[Group, str]) -> dict[str, Text]:
     state, group = view.state, view.state.group
     colour = "red" if state.state == "error" else COLOURS[group]
     icon = icons[group]
     if state.state == "session_ended":
         icon = CLOSED if icons is ICONS else PLAIN_CLOSED
-    label = f"{icon} {clean(state.label) or clean(state.state)}"
+    label = f"{icon} {_shown(view)}"
     live = view.reachability == "live"
     title = Text(clean(view.title) or clean(view.cwd) or "(untitled)")
     if hook_problem(view):
         title = Text.assemble((UNWELL if icons is ICONS else PLAIN_UNWELL, "red"), " ", title)
-    return [
-        Text(label, style=f"bold {colour}" if view.unread else colour),
-        title,
-        Text(clean(view.project)),
-        Text(clean(view.host)),
-        Text(clean(view.session_id)),
+    return {
+        "STATE": Text(label, style=f"bold {colour}" if view.unread else colour),
+        "TITLE": title,
+        "PROJECT": Text(clean(view.project)),
+        "HOST": Text(clean(view.host)),
+        "ID": Text(clean(view.session_id)),
+        "COST": Text(cost(view.usage, plain=icons is not ICONS)),
+        "TOKENS": Text(short(tokens_of(view.usage)) if view.usage else NONE),
+        "CTX": Text(context(view.context)),
         # How long it has been so is not known of a host that does not report.
-        Text(age(now - state.since) if live else view.reachability),
-    ]
+        "FOR": Text(age(now - state.since) if live else view.reachability),
+    }
 
 
 def hook_problem(view: SessionView) -> str | None:
@@ -97,15 +115,17 @@ def hook_problem(view: SessionView) -> str | None:
     return next((clean(each.problem) for each in view.witnesses if each.problem), None)
 
 
-def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
     """Each column as wide as its text, up to its limit; the title takes what is left."""
-    limits = WIDE_LIMITS if room >= WIDE else LIMITS
+    limits: Sequence[int] = WIDE_LIMITS if room >= WIDE else LIMITS
+    if columns is FULL_COLUMNS:
+        limits = FULL_LIMITS
     widths = [
         min(limit, max([len(name), *(row[index].cell_len for row in rows)]))
-        for index, (name, limit) in enumerate(zip(COLUMNS, limits, strict=True))
+        for index, (name, limit) in enumerate(zip(columns, limits, strict=True))
     ]
-    title = COLUMNS.index("TITLE")
-    others = sum(widths) - widths[title] + 2 * len(COLUMNS)
+    title = columns.index("TITLE")
+    others = sum(widths) - widths[title] + 2 * len(columns)
     widths[title] = max(5, min(widths[title], room - others))
     return widths
 

@@ -51,7 +51,8 @@ def order(views: Iterable[SessionView]) -> list[SessionView]:
     def key(view: SessionView) -> tuple[bool, int, int, int]:
         offline = view.reachability == "offline"
         if view.state.group is Group.NEEDS_YOU:
-            return offline, 0, view.urgency or 0, view.state.since
+            hint = view.display and view.display.urgency_hint
+            return offline, 0, hint or view.urgency or 0, view.state.since
         return offline, 1 if view.state.group is Group.AUTONOMOUS else 2, 0, -view.updated_at
 
     return sorted(views, key=key)

@@ -12,6 +12,7 @@ import msgspec
 from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
 from adsum.console import open_console, own_up
+from adsum.history import Search, fetch_history
 from adsum.outcome import CommandError
 from adsum.render import clean, icons_for
 from adsum.words import as_of, trouble_in
@@ -20,6 +21,12 @@ from adsum_shared.state import ActivityEntry, GapView, HostView, SessionView
 CANDIDATES_MOST = 10
 ACTIVITY_SHOWN = 15
 ACTIVITY_MOST = 100
+#: Of sessions that are over, which a search for an id may find by other words too.
+HISTORY_MOST = 5000
+
+
+class UnknownSessionError(CommandError):
+    """No session's id starts so."""
 
 
 def show_session(
@@ -34,7 +41,7 @@ def show_session(
     url = hub_url(hub, state_dir)
     listing = fetch_sessions(url, {})
     views = msgspec.convert(listing["sessions"], list[SessionView])
-    path = f"/api/v1/sessions/{quote(named(views, wanted).id)}"
+    path = f"/api/v1/sessions/{quote(_found(url, views, wanted).id)}"
     session, done = fetch(url, path), fetch(url, f"{path}/activity")
     if activity is None:
         activity = ACTIVITY_MOST if as_json else ACTIVITY_SHOWN
@@ -48,6 +55,17 @@ def show_session(
     _print(view, entries, as_of(done["now"], trouble), _gaps(url, view) if view.incomplete else ())
     if trouble is not None:
         own_up(trouble, done["now"])
+
+
+def _found(url: str, views: Sequence[SessionView], wanted: str) -> SessionView:
+    """Of those that live; else of those that are over. Raises CommandError."""
+    try:
+        return named(views, wanted)
+    except UnknownSessionError:
+        # The hub searches ids without their host, and more than ids.
+        text = wanted.rpartition(":")[2] or wanted
+        over = fetch_history(url, Search(text, limit=HISTORY_MOST))
+        return named(msgspec.convert(over["sessions"], list[SessionView]), wanted)
 
 
 def _gaps(url: str, view: SessionView) -> tuple[GapView, ...]:
@@ -79,7 +97,10 @@ def named(views: Sequence[SessionView], wanted: str) -> SessionView:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise CommandError(f"No session's id starts with {wanted!r}. All of them: adsum agents")
+        raise UnknownSessionError(
+            f"No session's id starts with {wanted!r}. All of them: adsum agents, and those that "
+            "are over: adsum history"
+        )
     lines = [
         f"  {view.id}  {clean(view.title) or '(untitled)'}  ({clean(view.host)})"
         for view in found[:CANDIDATES_MOST]

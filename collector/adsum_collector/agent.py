@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from adsum_collector.agents.transcript import Lines, Private, TranscriptFile
+from adsum_collector.agents.transcript import Lines, Past, Private, TranscriptFile
 from adsum_shared.signals import AnySignal
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -19,10 +19,13 @@ class Transcripts(NamedTuple):
     read: (whole lines, whose file, context of the lines before or "", ms now, content of the file
     `NAME.meta.json` beside a subagent's or None, what of a struct may be kept in the context)
     -> Lines. Pure and total: nothing raises.
+    history: (whole lines of a main file's head, and of its tail, which may be the same ones, whose)
+    -> what they tell of the session as a whole; None if nothing. Pure and total as well.
     """
 
     file_of: Callable[[str], TranscriptFile | None]
     read: Callable[[Sequence[bytes], TranscriptFile, str, int, bytes | None, Private], Lines]
+    history: Callable[[Sequence[bytes], Sequence[bytes], TranscriptFile], Past | None]
 
 
 class Agent(NamedTuple):
@@ -40,6 +43,7 @@ class Agent(NamedTuple):
 def claude_code() -> Agent:
     from adsum_collector.agents.claude_code import (
         decode_hook,
+        history,
         signals_from_hook,
         signals_from_lines,
         signals_from_registry,
@@ -50,6 +54,6 @@ def claude_code() -> Agent:
     return Agent(
         hook=lambda body, seen: signals_from_hook(decode_hook(body), seen),
         registry=signals_from_registry,
-        transcripts=Transcripts(transcript_file, signals_from_lines),
+        transcripts=Transcripts(transcript_file, signals_from_lines, history),
         statusline=signals_from_statusline,
     )

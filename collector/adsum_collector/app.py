@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
@@ -23,22 +20,22 @@ from adsum_collector.facts import Witnesses, facts, problem_of
 from adsum_collector.health import HookFiles
 from adsum_collector.identity import Identity, load_identity
 from adsum_collector.intake import Intake
-from adsum_collector.local_socket import FILE as SOCKET_FILE
-from adsum_collector.local_socket import LocalSocket, listen
+from adsum_collector.local_socket import LocalSocket
 from adsum_collector.lock import hold_lock
+from adsum_collector.opening import open_sockets, open_spool
 from adsum_collector.peer import tcp_peer_uid, unix_peer_uid
 from adsum_collector.processes import ProcessTable, watched, watched_in
 from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
 from adsum_collector.server import Server, server_config
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.sockets import listen_http, passed_sockets
 from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import limits_of
 from adsum_collector.spool_status import SpoolStatus
 from adsum_collector.tailer import Tailer
 from adsum_collector.ticks import Ticks
 from adsum_collector.token import token_of
+from adsum_collector.usage_reading import shipped_limit
+from adsum_collector.usage_witness import UsageWitness
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
@@ -58,9 +55,9 @@ async def run_collector(settings: CollectorSettings, agent: Agent | None = None)
     # The doors first: what comes while the spool is still being checked waits and is not refused.
     with (
         hold_lock(settings.state_dir, settings.collector_port),
-        _open_sockets(settings) as (http, unix),
+        open_sockets(settings) as (http, unix),
     ):
-        async with _open_spool(settings) as spool:
+        async with open_spool(settings) as spool:
             port = http.getsockname()[1]
             collector = Collector(settings, identity, spool, agent or claude_code(), url, port)
             address = address_of(url)
@@ -113,13 +110,24 @@ class Collector:
         self._tailer = tailer = Tailer(
             intake,
             agent.transcripts,
-            directories=[directory / "projects" for directory in settings.claude_dirs],
+            directories=settings.transcript_dirs,
             state=lambda: spool.state,
             watched=in_life,
             settled=watch.settled,
             now=now_ms,
         )
         ticks = Ticks(agent.statusline)
+        self._usage = UsageWitness(
+            intake,
+            agent.transcripts.history,
+            directory=settings.state_dir,
+            lives=tailer.lives,
+            # before the first stream there was none that could have been lost
+            reader=lambda: f"{spool.spool_id} {max(spool.incarnation, 1)}",
+            now=now_ms,
+            limit=shipped_limit,
+        )
+        tailer.observe = self._usage.noticed
         self._parts = Witnesses(
             receiver=Receiver(
                 intake,
@@ -143,6 +151,7 @@ class Collector:
             watch=watch,
             tailer=tailer,
             statusline=ticks,
+            usage=self._usage,
             hooks=HookFiles(
                 [directory / "settings.json" for directory in settings.claude_dirs], port, now_ms()
             ),
@@ -170,6 +179,7 @@ class Collector:
                 tasks.create_task(self._parts.local.serve(unix), name="local socket"),
                 tasks.create_task(self._parts.watch.run(), name="watch"),
                 tasks.create_task(self._tailer.run(), name="tailer"),
+                tasks.create_task(self._usage.run(), name="usage"),
             ]
             publishing = tasks.create_task(self._publisher.run(), name="publisher")
             await server.serve(sockets=[http])
@@ -205,6 +215,7 @@ class Collector:
             stopping=stopping,
             problem=problem_of(self._spool, self._publisher),
             witnesses=self._parts.health(now_ms()),
+            scan=self._usage.progress,
         )
 
 
@@ -222,23 +233,3 @@ def _require_url(url: str | None) -> str:
     except RedisUrlError as error:
         raise StartError(str(error)) from None
     return url
-
-
-@contextlib.contextmanager
-def _open_sockets(settings: CollectorSettings) -> Iterator[tuple[socket.socket, socket.socket]]:
-    passed = {each.family: each for each in passed_sockets(os.environ)}
-    http = passed.get(socket.AF_INET) or listen_http(settings.collector_port)
-    with http:
-        unix = passed.get(socket.AF_UNIX) or listen(settings.state_dir / SOCKET_FILE)
-        with unix:
-            yield http, unix
-
-
-@contextlib.asynccontextmanager
-async def _open_spool(settings: CollectorSettings) -> AsyncIterator[Spool]:
-    limits = limits_of(settings.spool_cap_mb << 20, settings.spool_retention_h * 3600)
-    spool = await Spool.open(settings.state_dir / "spool", limits)
-    try:
-        yield spool
-    finally:
-        await spool.close()

@@ -13,6 +13,7 @@ from adsum_collector.receiver import Receiver
 from adsum_collector.spool import Spool
 from adsum_collector.tailer import Tailer
 from adsum_collector.ticks import Ticks
+from adsum_collector.usage_witness import UsageWitness
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.state import HostWitness
@@ -28,6 +29,7 @@ class Witnesses:
     hooks: HookFiles
     tailer: Tailer
     statusline: Ticks
+    usage: UsageWitness
 
     def health(self, now: int) -> tuple[HostWitness, ...]:
         """now: ms. The registry and the process table are read every second, so they are fresh."""
@@ -41,6 +43,7 @@ class Witnesses:
             witness("registry", now if watch.files else 0, watch.counts),
             witness("process", now),
             witness("statusline", statusline.heard_at, statusline.outcomes),
+            self.usage.witness(),
         )
 
 

@@ -43,6 +43,15 @@ class CollectorSettings(AdsumSettings):
         default="redacted", description="What may leave this machine."
     )
 
+    @property
+    def transcript_dirs(self) -> tuple[Path, ...]:
+        """Also where some releases kept their transcripts, if nobody says where they are."""
+        xdg = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "claude"
+        told = "claude_dirs" in self.model_fields_set or os.environ.get("CLAUDE_CONFIG_DIR")
+        also = () if told or not (xdg / "projects").is_dir() else (xdg,)
+        dirs = dict.fromkeys((*self.claude_dirs, *also))
+        return tuple(directory / "projects" for directory in dirs)
+
     @field_validator("claude_dirs", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:

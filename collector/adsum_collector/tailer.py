@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from adsum_collector.agent import Transcripts
+from adsum_collector.agents.transcript import TranscriptFile
 from adsum_collector.cursors import Stamp, outdated
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.followed import File, Followed
 from adsum_collector.intake import Intake
 from adsum_collector.processes import Process
-from adsum_collector.transcript_files import SUFFIX, look_at
+from adsum_collector.transcript_files import SUFFIX, look_at, mains_of, newest_first
 from adsum_collector.transcript_reader import FileThreads, TranscriptReader
 from adsum_shared.signals import AnySignal, MetaChanged
 
@@ -27,6 +28,11 @@ ROUND_S = 2.0
 WALK_S = 30.0
 WALK_SHARE = 2000
 PRUNE_S = 3600.0
+#: Called with every file that is noticed, whose it is if it is somebody's, and how it is now; None:
+#: it is gone.
+Observe = Callable[[str, TranscriptFile | None, Stamp | None], None]
+#: How long the first walk waits while the files of living sessions are read; they may be far behind.
+LIVING_S = 1.0
 
 
 class Tailer:
@@ -57,6 +63,7 @@ class Tailer:
         self._events = file_events(directories, lambda name: name.endswith(SUFFIX), recursive=True)
         self._threads = FileThreads()
         self.faults: Counter[str] = Counter()
+        self.observe: Observe = _unobserved
         self._reader = TranscriptReader(
             intake, transcripts, state=state, now=now, threads=self._threads, faults=self.faults
         )
@@ -77,6 +84,9 @@ class Tailer:
         """When a line was read last, ms; 0 if none was."""
         return self._reader.read_at
 
+    def lives(self, session_id: str) -> bool:
+        return self._known.lives(session_id)
+
     def heard(self, signals: Sequence[AnySignal]) -> None:
         """What a hook said, once it is answered: its session's files may have grown."""
         for signal in signals:
@@ -95,6 +105,7 @@ class Tailer:
     async def run(self) -> None:
         await self._settled.wait()
         try:
+            await self._read_living()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow(), name="transcript events")
                 tasks.create_task(self._go_round(), name="transcript rounds")
@@ -102,6 +113,16 @@ class Tailer:
                     await self._step()
         finally:
             self._threads.close()
+
+    async def _read_living(self) -> None:
+        """Who has a process is shown first, however much history there is to be walked over."""
+        self._known.watch(self._watched().keys())
+        told = await self._threads.run(mains_of, self._roots, list(self._watched()))
+        self._notice(newest_first(told))
+        loop = asyncio.get_running_loop()
+        enough = loop.time() + LIVING_S
+        while self._due and loop.time() < enough:
+            await self._read_next()
 
     def _look_at_session(self, session_id: str, looks: int) -> None:
         self._look_soon(self._known.places(session_id))
@@ -123,10 +144,7 @@ class Tailer:
             self._absent -= {path for path in ready if path not in told or told[path] is not None}
             self._notice(told)
         if self._due:
-            path = next(iter(self._due))
-            del self._due[path]
-            if file := self._known.files.get(path):
-                await self._read(file)
+            await self._read_next()
         elif not self._ready:
             self._wake.clear()
             await self._wake.wait()
@@ -141,6 +159,9 @@ class Tailer:
         walk_at = prune_at = loop.time()
         while True:
             self._known.watch(self._watched().keys())
+            places = map(self._known.places, self._known.recent(self._now()))
+            if soon := self._absent.union(*places):
+                self._look_soon(soon)
             began = loop.time()
             if began >= walk_at:
                 present = await self._walk()
@@ -148,9 +169,6 @@ class Tailer:
                 if began >= prune_at:
                     await self._prune(present)
                     prune_at = began + PRUNE_S
-            places = map(self._known.places, self._known.recent(self._now()))
-            if soon := self._absent.union(*places):
-                self._look_soon(soon)
             self._look_at_unread()
             await asyncio.sleep(ROUND_S)
 
@@ -160,7 +178,7 @@ class Tailer:
         self._absent = {root for root in self._roots if root in told}
         for path in self._known.files.keys() - found:
             told.setdefault(path, None)
-        self._notice(told)
+        self._notice(newest_first(told))
         return None if self._absent else found
 
     def _enter(self, directory: str) -> None:
@@ -178,9 +196,11 @@ class Tailer:
         now = self._now()
         for path, stamp in told.items():
             if stamp is None:
+                self.observe(path, None, None)
                 self._known.forget(path)
                 continue
             file = self._known.notice(path, stamp, now)
+            self.observe(path, file.whose if file is not None else None, stamp)
             if file is None:
                 continue
             if file.read != stamp:
@@ -201,6 +221,12 @@ class Tailer:
                 self._due[path] = None
                 self._wake.set()
 
+    async def _read_next(self) -> None:
+        path = next(iter(self._due))
+        del self._due[path]
+        if file := self._known.files.get(path):
+            await self._read(file)
+
     async def _read(self, file: File) -> None:
         muted = not self._known.lives(file.whose.session_id)
         try:
@@ -217,3 +243,7 @@ class Tailer:
             await self._intake.accept([], state=changes)
         except SpoolUnavailable:
             self.faults["not accepted"] += 1
+
+
+def _unobserved(_path: str, _whose: TranscriptFile | None, _stamp: Stamp | None) -> None:
+    """Nobody asks."""

@@ -10,11 +10,16 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from adsum_collector.agent import Adapt
-from adsum_shared.signals import Alive, AnySignal
+from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported
 
 #: Between two ticks of a session that say the same. A status line is drawn several times a second
 #: while its session works.
 PAUSE_MS = 10_000
+#: Between two tellings of what a session has cost and how full its context is: they change with
+#: every answer, and those of its subagents.
+COUNT_PAUSE_MS = 2_000
+COUNTS = (CostReported, GaugesReported)
+Counts = dict[type[AnySignal], AnySignal]
 MOST_SESSIONS = 256
 
 
@@ -32,8 +37,12 @@ class _Outcome(msgspec.Struct):
 
 
 class _Last(NamedTuple):
+    """said: without what counts, told: of what counts, by kind; both without their times."""
+
     at: int
     said: list[AnySignal]
+    counted_at: int
+    told: Counts
 
 
 def is_statusline(line: bytes) -> bool:
@@ -46,6 +55,7 @@ class Ticks:
     def __init__(self, adapt: Adapt) -> None:
         self._adapt = adapt
         self._last: OrderedDict[str, _Last] = OrderedDict()
+        self._held: dict[str, Counts] = {}
         self.heard_at = 0
         self.outcomes: Counter[str] = Counter()
 
@@ -66,20 +76,61 @@ class Ticks:
         self.heard_at = at
         if not signals:
             return []
-        said = [msgspec.structs.replace(signal, at=0, seen=0) for signal in signals]
         session_id = signals[0].session_id
-        last = self._last.get(session_id)
-        repeats = last is not None and last.said == said
-        if last is not None and repeats and 0 <= at - last.at < PAUSE_MS:
-            return []
-        self._last[session_id] = _Last(at, said)
+        counts = {type(signal): signal for signal in signals if isinstance(signal, COUNTS)}
+        others = [signal for signal in signals if not isinstance(signal, COUNTS)]
+        news = self._unsaid(session_id, others, at)
+        self._held[session_id] = self._held.get(session_id, {}) | counts
         self._last.move_to_end(session_id)
         if len(self._last) > MOST_SESSIONS:
-            self._last.popitem(last=False)
+            gone, _ = self._last.popitem(last=False)
+            self._held.pop(gone, None)
+        return [*news, *self._counted(at)]
+
+    def _unsaid(
+        self, session_id: str, signals: Sequence[AnySignal], at: int
+    ) -> Sequence[AnySignal]:
+        said = [_timeless(signal) for signal in signals]
+        last = self._last.get(session_id)
+        if last is None:
+            self._last[session_id] = _Last(at, said, at - COUNT_PAUSE_MS, {})
+            return signals
+        repeats = last.said == said
+        if repeats and 0 <= at - last.at < PAUSE_MS:
+            return []
+        self._last[session_id] = last._replace(at=at, said=said)
         return [s for s in signals if isinstance(s, Alive)] if repeats else signals
+
+    def _counted(self, now: int) -> list[AnySignal]:
+        """What has changed of any session, and was not told so shortly before.
+
+        What is held back is told with the next tick, whosever it is: without a clock of its own,
+        the last of a burst may wait for that. Transcripts tell the same as soon as they are read.
+        """
+        news: list[AnySignal] = []
+        for session_id, counts in list(self._held.items()):
+            last = self._last[session_id]
+            changed = {
+                kind: count
+                for kind, count in counts.items()
+                if last.told.get(kind) != _timeless(count)
+            }
+            if changed and 0 <= now - last.counted_at < COUNT_PAUSE_MS:
+                continue
+            del self._held[session_id]
+            if changed:
+                told = {kind: _timeless(count) for kind, count in changed.items()}
+                self._last[session_id] = last._replace(counted_at=now, told=last.told | told)
+                news += changed.values()
+        return news
 
     def forget(self, signals: Sequence[AnySignal]) -> None:
         """They could not be kept: the next tick says it again."""
         self.outcomes["not kept"] += 1
         for signal in signals:
             self._last.pop(signal.session_id, None)
+            self._held.pop(signal.session_id, None)
+
+
+def _timeless(signal: AnySignal) -> AnySignal:
+    return msgspec.structs.replace(signal, at=0, seen=0)

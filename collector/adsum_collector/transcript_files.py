@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat as modes
@@ -64,6 +65,31 @@ def look_at(
             found.add(path)
             told[path] = Stamp.of(stat)
     return told, found
+
+
+def mains_of(roots: Iterable[str], sessions: Iterable[str]) -> dict[str, Stamp | None]:
+    """Stamps of these sessions' main files alone, which takes no walk over all that there is."""
+    told: dict[str, Stamp | None] = {}
+    names = [f"{session}{SUFFIX}" for session in sessions if not {"/", "\0"} & set(session)]
+    for root in roots:
+        try:
+            with os.scandir(root) as entries:
+                directories = [entry.path for entry in entries]
+        except OSError:
+            continue
+        for directory in directories:
+            for name in names:
+                path = f"{directory}/{name}"
+                with contextlib.suppress(OSError):
+                    told[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - as above
+    return told
+
+
+def newest_first(told: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
+    """What nobody finds any more comes last."""
+    return dict(
+        sorted(told.items(), key=lambda item: item[1].mtime_ns if item[1] else 0, reverse=True)
+    )
 
 
 def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]:

@@ -18,10 +18,13 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.followed import File
 from adsum_collector.intake import Intake
 from adsum_collector.transcript_files import Chunk, read_chunk
-from adsum_shared.signals import AnySignal, MetaChanged, SessionEnded, UsageTotalled
+from adsum_shared.signals import AnySignal, CostReported, MetaChanged, SessionEnded, UsageTotalled
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: What is worth telling of a session that is over. Not its gauges: nobody waits for them any more.
+LASTING = (CostReported, MetaChanged, UsageTotalled)
 
 
 class FileThreads:
@@ -106,7 +109,7 @@ class TranscriptReader:
         signals, owing = said.signals, False
         if muted:
             owing = cursor.owing or bool(chunk.lines)
-            signals = [each for each in signals if isinstance(each, MetaChanged | UsageTotalled)]
+            signals = [each for each in signals if isinstance(each, LASTING)]
             if owing and not chunk.more:
                 signals.append(_ended(file, said.signals, chunk.stamp, now))
                 owing = False

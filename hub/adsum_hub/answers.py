@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 
-from adsum_shared.state import ActivityEntry, HostView, HubTrouble, SessionView, Summary
+from adsum_hub.notify_answers import (
+    Notify,
+    NotifyTest,
+    NotifyTestAsked,
+    PushEndpoint,
+    PushSubscription,
+    Subscribed,
+)
+from adsum_shared.state import ActivityEntry, History, HostView, HubTrouble, SessionView, Summary
+from adsum_shared.usage import UsageReport
 
 SCHEMA = 1
 
@@ -66,7 +76,23 @@ def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-_TYPES = (Sessions, SessionView, Activity, Hosts, Summary, Problem, Readiness)
+_TYPES = (
+    Sessions,
+    SessionView,
+    Activity,
+    Hosts,
+    Summary,
+    Problem,
+    Readiness,
+    UsageReport,
+    History,
+    Notify,
+    NotifyTest,
+    NotifyTestAsked,
+    PushEndpoint,
+    PushSubscription,
+    Subscribed,
+)
 _SCHEMAS, _COMPONENTS = msgspec.json.schema_components(
     _TYPES, ref_template="#/components/schemas/{name}"
 )
@@ -74,7 +100,7 @@ _REF: dict[type, dict[str, Any]] = dict(zip(_TYPES, _SCHEMAS, strict=True))
 
 
 def answers_of(
-    kind: type, *, also: dict[int, str] | None = None
+    kind: type, *, also: dict[int, str] | None = None, csv: bool = False
 ) -> dict[int | str, dict[str, Any]]:
     def content(of: type) -> dict[str, Any]:
         return {"application/json": {"schema": _REF[of]}}
@@ -82,9 +108,23 @@ def answers_of(
     answers: dict[int | str, dict[str, Any]] = {
         200: {"description": "OK", "content": content(kind)}
     }
+    if csv:
+        answers[200]["content"]["text/csv"] = {"schema": {"type": "string"}}
     for status, why in (also or {}).items():
         answers[status] = {"description": why, "content": content(Problem)}
     return answers
+
+
+def explain(app: FastAPI) -> None:
+    """Have parameters that cannot be told of as every other error is."""
+
+    async def refuse(_: Request, error: Exception) -> Response:
+        wrong = error.errors() if isinstance(error, RequestValidationError) else []
+        said = "; ".join(f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in wrong)
+        problem = Problem(f"A parameter cannot be used. {said[:500]}.", "See /openapi.json.")
+        return as_json(problem, 422)
+
+    app.add_exception_handler(RequestValidationError, refuse)
 
 
 def describe(app: FastAPI) -> None:

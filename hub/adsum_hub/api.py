@@ -97,16 +97,19 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         response_class=Response,
     )
     async def session(session_id: str) -> Response:
-        view = roster.views.get(session_id)
+        view, found = roster.views.get(session_id), roster.find(session_id)
+        if view is None and found is not None:
+            view = roster.accounts.past_view(*found, clock())
         return _no_session(session_id) if view is None else as_json(view)
 
     @router.get("/hosts", responses=answers_of(Hosts), response_class=Response)
     async def hosts() -> Response:
-        return as_json(Hosts(SCHEMA, clock(), _by_label(roster.all_hosts()), broadcast.trouble))
+        now = clock()
+        return as_json(Hosts(SCHEMA, now, _by_label(roster.all_hosts(now)), broadcast.trouble))
 
     @router.get("/summary", responses=answers_of(Summary), response_class=Response)
     async def summary() -> Response:
-        return as_json(roster.summary())
+        return as_json(roster.summary(clock()))
 
     return router
 

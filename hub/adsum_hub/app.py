@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -20,21 +20,31 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from adsum_hub.answers import describe
+from adsum_hub.accounts import Accounts, local_day
+from adsum_hub.answers import describe, explain
 from adsum_hub.api import api_router
 from adsum_hub.broadcast import Broadcast
+from adsum_hub.budget import read_budgets
 from adsum_hub.clock import Clock
 from adsum_hub.consumer import BLOCK_MS, Consumer
+from adsum_hub.domains.show import open_domains
 from adsum_hub.doors import Doors, known_hosts, require_loopback
 from adsum_hub.heartbeats import Heartbeats
 from adsum_hub.link import Link
 from adsum_hub.live import Connection, live_router
+from adsum_hub.notify.notifications import Notifications, told_by
+from adsum_hub.notify.opening import notifying
+from adsum_hub.notify.routes import notify_router
+from adsum_hub.overspent import Overspent
+from adsum_hub.prices import Wanted, complete_book, open_book
 from adsum_hub.readiness import health_router
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
 from adsum_hub.settings import HubSettings
+from adsum_hub.spending import Spending
 from adsum_hub.timekeeper import Timekeeper
 from adsum_hub.trouble import Writes
+from adsum_hub.usage_api import usage_router
 from adsum_shared import __version__
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 
@@ -60,12 +70,22 @@ def steady_clock() -> Clock:
 
 
 def build_app(
-    roster: Roster, broadcast: Broadcast, link: Link, clock: Clock, hosts: frozenset[str]
+    roster: Roster,
+    broadcast: Broadcast,
+    link: Link,
+    clock: Clock,
+    hosts: frozenset[str],
+    notes: Callable[[], list[str]] = list,
+    notifications: Notifications | None = None,
 ) -> ASGIApp:
+    """notes: what keeps all dollars from being right."""
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(api_router(roster, broadcast, clock))
+    app.include_router(usage_router(roster, clock, notes))
     app.include_router(health_router(roster, broadcast, link, clock))
     app.include_router(live_router(broadcast))
+    if notifications is not None:
+        app.include_router(notify_router(notifications))
     app.mount("/static", StaticFiles(directory=WEB))
 
     @app.get("/", include_in_schema=False)
@@ -73,6 +93,7 @@ def build_app(
         return FileResponse(WEB / "index.html")
 
     describe(app)
+    explain(app)
     return Doors(app, hosts)
 
 
@@ -102,7 +123,13 @@ async def run_hub(settings: HubSettings) -> None:
     # often as Python does by default stops the loop for up to 0.7 s at 100,000 sessions.
     gc.set_threshold(10_000, 50, 1000)
     clock = steady_clock()
-    roster, link = Roster(), Link(address_of(settings.redis_url))
+    wanted = Wanted()
+    prices = open_book(settings.price_file, wanted)
+    spending = Spending(prices.book, local_day)
+    overspent = Overspent(read_budgets(settings.budgets), spending)
+    domains = open_domains(settings.domains, time.perf_counter)
+    roster = Roster(Accounts(spending, overspent), domains)
+    link = Link(address_of(settings.redis_url))
     broadcast = Broadcast(roster, clock)
     broadcast.restoring = True
     async with contextlib.AsyncExitStack() as stack:
@@ -124,7 +151,11 @@ async def run_hub(settings: HubSettings) -> None:
             greet=heartbeats.hear,
         )
         hosts = known_hosts(port, settings.hub_hosts)
-        app = build_app(roster, broadcast, link, clock, hosts)
+        notes = [prices.problem] if prices.problem is not None else []
+        notifications = await stack.enter_async_context(
+            notifying(told_by(settings), settings.redis_url, roster, broadcast, clock)
+        )
+        app = build_app(roster, broadcast, link, clock, hosts, lambda: notes, notifications)
         server = uvicorn.Server(_server_config(app))
         saver, writes = Saver(roster, redis, link), Writes(redis, link.address, clock)
         vital = {
@@ -132,7 +163,11 @@ async def run_hub(settings: HubSettings) -> None:
             "heartbeats": heartbeats.listen(),
             "snapshots": saver.run(),
             "writes": writes.watch(),
-            "timekeeper": Timekeeper(roster, broadcast, link, writes, clock).run(),
+            "notifications": notifications.run(),
+            "prices": complete_book(wanted, settings.price_file, roster.reprice),
+            "timekeeper": Timekeeper(
+                roster, broadcast, link, writes, clock, lasting=prices.problem
+            ).run(),
         }
         await _supervise(server, bound, vital)
         try:

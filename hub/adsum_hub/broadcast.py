@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
+from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
 from adsum_hub.ring import Delta, Ring, Views, parts
-from adsum_hub.roster import Changes, Roster
+from adsum_hub.roster import Roster
 from adsum_shared.state import HubTrouble
 
 TICK_S = 0.05
@@ -62,6 +63,8 @@ class Broadcast:
         self.restoring = False
         #: set by every flush: deadlines may have moved
         self.flushed = asyncio.Event()
+        #: told of every change at once, so they only note it
+        self.listeners: list[Callable[[Changes], None]] = []
         self._roster = roster
         self._clock = clock
         self._ring = Ring()
@@ -98,6 +101,8 @@ class Broadcast:
             self._wake()
         if not changes:
             return
+        for heard in self.listeners:
+            heard(changes)
         self._spend()
         self.offset += 1
         if self._told or not self.restoring:
@@ -156,7 +161,7 @@ class Broadcast:
         if kept is None or not fresh or stale or kept.trouble != self.trouble:
             body = {
                 "sessions": list(self._roster.views.values()),
-                "hosts": list(self._roster.all_hosts()),
+                "hosts": list(self._roster.all_hosts(now)),
             }
             message = self._message("snapshot", body | self._owning_up())
             kept = self._snapshot = Snapshot(self.offset, now, self.trouble, message)

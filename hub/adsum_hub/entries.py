@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from adsum_hub.usage_bounds import wrong_with
 from adsum_shared.envelope import Batch, DecodeError, Unread, decode_batch
 from adsum_shared.signals import AnySignal, Signal, UnknownSignal
 from adsum_shared.streams import MOST_ID
@@ -58,7 +59,8 @@ def _screened(signal: AnySignal | Unread) -> AnySignal | Unread:
         number = getattr(signal, name)
         if number is not None and abs(number) > MOST_MS:
             return Unread(f"{name} is {str(number)[:40]}")
-    return signal
+    wrong = wrong_with(signal)
+    return signal if wrong is None else Unread(wrong)
 
 
 def _numbers_of(kind: Any) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from adsum_hub.parts import (
     Turn,
     Usage,
 )
+from adsum_hub.trail import Trail
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     drained: int = 0  # latest Stop that listed what still runs: what it left out does not
     killed: int = 0  # latest word that every subagent was killed
     first_prompt: tuple[int, str] | None = None
+    last_prompt: tuple[int, str] | None = None
 
     start: tuple[int, str] | None = None  # latest session.started: when, reason
     born: int = 0  # earliest witness of the session at all
@@ -70,6 +72,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     process_at: int = 0
     statusline_at: int = 0
     moved: int = 0  # latest signal that means more than "alive"
+    witnessed: bool = False  # by a signal that no reading of history gives
     doubled: int = 0  # latest time that one call's hook was delivered twice
 
     dismissed: int = 0
@@ -81,6 +84,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     meta: dict[str, tuple[int, str]] = {}
     usage: dict[str, Usage] = {}  # by `usage_key`
     costs: dict[str, Cost] = {}  # by who reported it
+    trail: Trail = {}  # by day
+    used_at: int = 0  # latest report of usage that changed it
     gauges: Gauges = Gauges()
     activity: tuple[Activity, ...] = ()
 
@@ -119,8 +124,11 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
         A SessionStart alone is not enough: a resume can announce an id that never lives, and the
         registry can name such a phantom for a tenth of a second. So the registry's word counts
         only as long as the registry stands by it. A pid that only the SessionStart hook names
-        proves the process, not the session: the phantom has the same one.
+        proves the process, not the session: the phantom has the same one. And what nobody saw
+        alive is history.
         """
+        if not self.lived:
+            return False
         if self.worked:
             return True
         if self.ended is not None:
@@ -128,6 +136,33 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.named:
             return self.left is None or self.named > self.left.at
         return self.process is not None and self.process_at > 0
+
+    @property
+    def lived(self) -> bool:
+        """Some witness saw it alive; else it is history that was read up from its files.
+
+        Of a session without a process its transcript tells only what it used, what it was about
+        and that it is over. Each of the other witnesses speaks of what is there now.
+        """
+        saved_before = self.hook_at or self.registry_at or self.process or self.turns or self.tools
+        return self.witnessed or bool(saved_before)  # by a version that did not look for it
+
+    @property
+    def past(self) -> bool:
+        """Whether it belongs to history, and there is anything to tell of it."""
+        known = self.usage or self.costs or self.meta or self.closing or self.ended
+        return bool(known) and not self.lived
+
+    @property
+    def answered_at(self) -> int:
+        """When a human last wrote something to it, or answered for its budget."""
+        return max(self.typed_at, self.queued, self.budget_answered)
+
+    @property
+    def ended_at(self) -> int:
+        """The latest word of an end; of one that nobody told of, the last that was heard."""
+        ends = [end.at for end in (self.ended, self.left, self.closing) if end is not None]
+        return max(ends, default=0) or self.updated_at or self.born
 
     @property
     def unread(self) -> bool:
@@ -158,40 +193,40 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def title(self) -> str | None:
-        """A name somebody gave, else the first prompt, else the registry's made-up name."""
-        given = self._meta("title")
+        """A name somebody gave, the agent's own, the first prompt, the registry's made-up name."""
+        given = self.about("title") or self.about("ai_title")
         if given is None and self.first_prompt is not None:
             return self.first_prompt[1]
-        return given or self._meta("name")
-
-    @property
-    def cwd(self) -> str | None:
-        return self._meta("cwd")
+        return given or self.about("name")
 
     @property
     def project(self) -> str | None:
-        return self._meta("project")
+        return self.about("project")
+
+    cwd = property(lambda self: self.about("cwd"))
+    branch = property(lambda self: self.about("branch"))
+    model = property(lambda self: self.about("model"))
+    mode = property(lambda self: self.about("mode"))
 
     @property
-    def branch(self) -> str | None:
-        return self._meta("branch")
+    def latest_prompt(self) -> str | None:
+        """What a human typed last: by whichever witness told of it later."""
+        told = [each for each in (self.meta.get("last_prompt"), self.last_prompt) if each]
+        return max(told)[1] if told else None
 
     @property
-    def model(self) -> str | None:
-        return self._meta("model")
-
-    @property
-    def mode(self) -> str | None:
-        return self._meta("mode")
-
-    @property
-    def version(self) -> str | None:
-        return self._meta("version")
+    def last_answer(self) -> str | None:
+        turns = [turn for turn in self.turns.values() if turn.last_message]
+        said = max(turns, key=lambda turn: turn.said, default=None)
+        told = [self.meta["last_answer"]] if "last_answer" in self.meta else []
+        if said is not None:
+            told.append((said.said, said.last_message or ""))
+        return max(told)[1] if told else None
 
     @property
     def pid(self) -> int | None:
         return self.process.pid if self.process else None
 
-    def _meta(self, name: str) -> str | None:
+    def about(self, name: str) -> str | None:
         held = self.meta.get(name)
-        return held[1] if held else None
+        return (held[1] or None) if held else None  # an empty text: no more

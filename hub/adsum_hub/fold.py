@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_hub import fold_children, fold_session, fold_work
+from adsum_hub import fold_children, fold_session, fold_usage, fold_work
 from adsum_hub.activity import note
 from adsum_hub.facts import Facts
 from adsum_shared import signals as s
@@ -26,9 +26,9 @@ STEPS: dict[type, Step] = {
     s.ProcessSeen: fold_session.process_seen,
     s.ProcessGone: fold_session.process_gone,
     s.StatusReported: fold_session.status_reported,
-    s.UsageTotalled: fold_session.usage_totalled,
-    s.CostReported: fold_session.cost_reported,
-    s.GaugesReported: fold_session.gauges_reported,
+    s.UsageTotalled: fold_usage.usage_totalled,
+    s.CostReported: fold_usage.cost_reported,
+    s.GaugesReported: fold_usage.gauges_reported,
     s.MetaChanged: fold_session.meta_changed,
     s.Alive: fold_session.alive,
     s.UnknownSignal: fold_session.unknown,
@@ -65,6 +65,13 @@ STILL: frozenset[type] = frozenset(
     }
 )
 
+#: What is told of a session from its files, whether it lives or not.
+OF_HISTORY: frozenset[type] = frozenset(
+    {s.UsageTotalled, s.CostReported, s.GaugesReported, s.SessionEnded}
+)
+#: A line that is read so soon after it was written was written by a living session. ms.
+FRESH = 10_000
+
 EVIDENCE = {
     "hook": "hook_at",
     "transcript": "transcript_at",
@@ -92,14 +99,8 @@ def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> Non
     """When it was heard, by whom; and what its prompt id and agent id alone say."""
     if isinstance(signal, s.UnknownSignal):
         return
+    _first_and_last(facts, signal, changes)
     at = signal.at
-    if at > facts.moved and type(signal) not in STILL:
-        changes["moved"] = at
-    if not facts.born or at < facts.born:
-        changes["born"] = at
-        changes["agent"] = signal.agent
-    if not facts.known or signal.seen < facts.known:
-        changes["known"] = signal.seen
     field = EVIDENCE.get(signal.source)
     if field is not None and at > getattr(facts, field):
         changes[field] = at
@@ -116,3 +117,24 @@ def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> Non
         held = children.get(child)
         if held is not None and at > held.last:
             changes["children"] = {**children, child: replace(held, last=at)}
+
+
+def _first_and_last(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> None:
+    at = signal.at
+    if not facts.witnessed and not _is_of_history(signal):
+        changes["witnessed"] = True
+    if at > facts.moved and type(signal) not in STILL:
+        changes["moved"] = at
+    if not facts.born or at < facts.born:
+        changes["born"] = at
+        changes["agent"] = signal.agent
+    if not facts.known or signal.seen < facts.known:
+        changes["known"] = signal.seen
+
+
+def _is_of_history(signal: s.KnownSignal) -> bool:
+    if signal.source != "transcript":
+        return False
+    if isinstance(signal, s.MetaChanged):
+        return signal.forked_from is not None or signal.seen - signal.at > FRESH
+    return type(signal) in OF_HISTORY

@@ -9,14 +9,11 @@ from msgspec.structs import replace
 from adsum_hub.facts import Facts
 from adsum_hub.parts import (
     SAME_START,
-    USAGE_MAX,
     Budget,
-    Cost,
     Ended,
     Process,
     Retry,
     Status,
-    Usage,
 )
 from adsum_shared import signals as s
 
@@ -117,50 +114,6 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
     )
     return changes
-
-
-def usage_totalled(facts: Facts, signal: s.UsageTotalled) -> Changes:
-    """The later takes the earlier's place: they come in order, and a total may fall."""
-    key = usage_key(signal)
-    told = Usage(**{name: getattr(signal, name) for name in Usage.__struct_fields__})
-    if facts.usage.get(key, Usage()) == told:
-        return {}
-    usage = {**facts.usage, key: told}
-    if told == Usage():
-        del usage[key]
-    if len(usage) > USAGE_MAX:
-        del usage[min(usage)]  # keys begin with the day
-    return {"usage": usage}
-
-
-def usage_key(signal: s.UsageTotalled) -> str:
-    """Sorts by day. See `parts.Usage`."""
-    marks = f"{'fast' * signal.fast},{signal.geo},{'long' * signal.long}"
-    return f"{signal.day} {marks} {signal.model}"
-
-
-def cost_reported(facts: Facts, signal: s.CostReported) -> Changes:
-    held = facts.costs.get(signal.source)
-    told = Cost(signal.at, signal.cost_usd, signal.models)
-    if held is not None and (told == held or told.at < held.at):
-        return {}
-    return {"costs": {**facts.costs, signal.source: told}}
-
-
-def gauges_reported(facts: Facts, signal: s.GaugesReported) -> Changes:
-    """Gauge by gauge, the last by event time."""
-    limits = None if signal.limits is None else tuple(signal.limits)
-    news = {
-        "context_tokens": signal.context_tokens,
-        "context_size": signal.context_size,
-        "limits": limits,
-    }
-    changes: dict[str, Any] = {}
-    for name, value in news.items():
-        held = getattr(facts.gauges, name)
-        if value is not None and (held is None or signal.at > held[0]):
-            changes[name] = (signal.at, value)
-    return {"gauges": replace(facts.gauges, **changes)} if changes else {}
 
 
 META = (

@@ -46,10 +46,13 @@ def prompt_submitted(facts: Facts, signal: s.PromptSubmitted) -> Changes:
     changes: Changes = {}
     key = signal.prompt_id or ""
     turn = facts.turns.get(key) or Turn(signal.at)
-    if signal.origin == "typed" and signal.text:
+    if signal.origin != "system" and signal.text:
         title = (signal.at, first_line(signal.text)[:TITLE_MAX])
-        if title[1] and (facts.first_prompt is None or title < facts.first_prompt):
+        is_first = facts.first_prompt is None or title < facts.first_prompt
+        if title[1] and is_first and signal.origin == "typed":
             changes["first_prompt"] = title
+        if title[1] and (facts.last_prompt is None or title > facts.last_prompt):
+            changes["last_prompt"] = title
     hooked = signal.source == "hook"
     # A prompt typed while a turn runs is hooked at once, under the id of the turn that runs: it
     # opens nothing yet. (Rejected: counting prompts against Stops, which such prompts break.)

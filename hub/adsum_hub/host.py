@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from adsum_hub import host_troubles
 from adsum_hub.clock import HostClock, reachability
@@ -11,18 +11,21 @@ from adsum_hub.fold import fold
 from adsum_hub.gaps import is_concerned, with_gap
 from adsum_hub.health import missing_from
 from adsum_hub.host_troubles import Troubles
+from adsum_hub.parts import Budget
 from adsum_hub.resolve import next_deadline, resolve
 from adsum_hub.saved import Saved
 from adsum_hub.sequence import Admission, Runs, advance
 from adsum_hub.snapshot_fields import HostRecord, Snapshot
-from adsum_hub.views import Place
+from adsum_hub.views import Place, in_hub_time, limits_that_hold
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Unread
-from adsum_shared.signals import AnySignal
-from adsum_shared.state import AgentState, GapView, Group, HostView, HostWitness, Reachability
+from adsum_shared.signals import AnySignal, RateLimit
+from adsum_shared.state import AgentState, GapView, HostView, Reachability
 
 #: How long a delivered session stays in the list after its last sign of life.
 KEEP_DELIVERED_MS = 7 * 24 * 3_600_000
+#: What an account's limits were, and when they were told.
+Limits = tuple[int, tuple[RateLimit, ...]]
 
 
 class Host:
@@ -31,7 +34,7 @@ class Host:
     read_at: when an entry of its stream was last read. set_aside: entries and signals left out
     since this hub started, and sessions whose saved facts were.
 
-    states holds materialised sessions only.
+    states holds materialised sessions only, past those of history.
     """
 
     def __init__(self, host_id: str, snapshot: Snapshot, now: int = 0) -> None:
@@ -45,13 +48,19 @@ class Host:
         self.bad_entries = self.bad_signals = self.strangers = 0
         self.read_at = now
         self.states: dict[str, AgentState] = {}
+        #: sessions of history, and how many of them are kept no longer
+        self.past: dict[str, None] = {}
+        self.dropped = 0
+        #: sessions over a budget
+        self.over: dict[str, Budget] = {}
+        self.limits: Limits | None = None
         self.reachability: Reachability = "offline"
         self.saved = Saved()
         self.adopt(snapshot, now)
 
     def adopt(self, snapshot: Snapshot, now: int) -> set[str]:
         """Take a stored snapshot as the truth. Returns the sessions it holds or has dropped."""
-        before = set(self.states)
+        before = self.states.keys() | self.past.keys()
         unreadable = set(snapshot.unreadable) - self.saved.unreadable
         self.saved.adopt(snapshot)
         self.cursor = snapshot.cursor
@@ -62,6 +71,7 @@ class Host:
         self.gaps = snapshot.host.gaps
         self.clock = HostClock(snapshot.host.clock_offset_ms, snapshot.host.last_seen)
         self.states = {key: state for key, state in self.states.items() if key in self.facts}
+        self.past = {key: None for key in self.past if key in self.facts}
         self._tell_of(snapshot, now)
         if unreadable:
             self.set_aside += len(unreadable)
@@ -131,10 +141,22 @@ class Host:
 
     def resolve(self, session_id: str, now: int) -> None:
         facts = self.facts.get(session_id)
+        if facts is not None and facts.past:
+            self.past[session_id] = None
+        else:
+            self.past.pop(session_id, None)
         if facts is None or not facts.materialised:
             self.states.pop(session_id, None)
-        else:
-            self.states[session_id] = resolve(facts, self.clock.host_now(now))
+            return
+        told = facts.gauges.limits
+        if told is not None and (self.limits is None or told[0] > self.limits[0]):
+            self.limits = told
+        self.states[session_id] = resolve(self._budgeted(facts), self.clock.host_now(now))
+
+    def _budgeted(self, facts: Facts) -> Facts:
+        """With what this hub, as any other, finds of its budget."""
+        over = self.over.get(facts.session_id)
+        return facts if over is None else replace(facts, budget=over)
 
     def next_deadline(self, session_id: str, since: int) -> int | None:
         """When what was resolved at `since` changes by itself.
@@ -143,7 +165,8 @@ class Host:
         """
         if session_id not in self.states or self.reachability != "live":
             return None
-        facts, host_since = self.facts[session_id], self.clock.host_now(since)
+        facts = self._budgeted(self.facts[session_id])
+        host_since = self.clock.host_now(since)
         missing = missing_from(facts)
         times = [
             next_deadline(facts, host_since),
@@ -166,21 +189,6 @@ class Host:
         changed = reached != self.reachability
         self.reachability = reached
         return changed
-
-    def expire(self, now: int) -> set[str]:
-        """Drop delivered sessions of which nothing has been heard for a week."""
-        oldest = self.clock.host_now(now) - KEEP_DELIVERED_MS
-        old = {
-            key
-            for key, facts in self.facts.items()
-            if facts.updated_at < oldest
-            and (key not in self.states or self.states[key].group is Group.DELIVERED)
-        }
-        for key in old:
-            del self.facts[key]
-            self.states.pop(key, None)
-        self.saved.drop(old)
-        return old
 
     def header(self) -> Snapshot:
         record = HostRecord(
@@ -211,8 +219,10 @@ class Host:
     def place(self) -> Place:
         return Place(self.id, self.label, self.reachability, self.clock.offset_ms)
 
-    def view(self) -> HostView:
+    def view(self, now: int = 0) -> HostView:
+        """now: the hub's clock, for limits that have been reset since."""
         applied = self.applied.get(self.beat.spool_id, 0) if self.beat else 0
+        limits = self.limits[1] if self.limits else ()
         return HostView(
             id=self.id,
             label=self.label,
@@ -225,15 +235,10 @@ class Host:
             backlog=max(0, self.beat.seq - applied) if self.beat else 0,
             applied=applied,
             problem=self.troubles.sentences(self.problem),
-            witnesses=tuple(self._in_hub_time(each) for each in self.beat.witnesses)
-            if self.beat
-            else (),
-            gaps=tuple(
-                msgspec.structs.replace(gap, at=self.clock.to_hub(gap.at)) for gap in self.gaps
-            ),
+            witnesses=in_hub_time(self.beat.witnesses, self.clock.offset_ms) if self.beat else (),
+            gaps=tuple(replace(gap, at=self.clock.to_hub(gap.at)) for gap in self.gaps),
             set_aside=self.set_aside,
+            limits=limits_that_hold(limits, now),
+            # Nobody knows how far a machine has got that is not heard.
+            scan=self.beat.scan if self.beat and self.reachability == "live" else None,
         )
-
-    def _in_hub_time(self, witness: HostWitness) -> HostWitness:
-        heard_at = self.clock.to_hub(witness.heard_at) if witness.heard_at else 0
-        return msgspec.structs.replace(witness, heard_at=heard_at)

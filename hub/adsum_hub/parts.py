@@ -19,7 +19,7 @@ CHILDREN_MAX = 48
 TASKS_MAX = 64
 TURNS_MAX = 12
 RELEASED_MAX = 16
-USAGE_MAX = 64
+USAGE_MAX = 1024  # a year's days with several models each: none may be lost from the sums
 ACTIVITY_MAX = 100
 
 #: Hooks are stamped on arrival, up to this late (measured); ms.
@@ -227,6 +227,9 @@ class Activity(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Told that it is exceeded, or found so by the hub. at: since when. name: which one."""
+
     at: int
     spent: float | None = None
     limit: float | None = None
+    name: str | None = None

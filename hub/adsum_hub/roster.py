@@ -8,12 +8,19 @@ from collections.abc import Iterable
 import msgspec
 
 from adsum_hub import host_troubles
+from adsum_hub.accounts import Accounts
 from adsum_hub.activity import entries
 from adsum_hub.alarms import Alarms, Key
+from adsum_hub.changes import Changes
+from adsum_hub.domains.show import Domains
+from adsum_hub.expiry import expire
+from adsum_hub.facts import Facts
 from adsum_hub.host import Host
+from adsum_hub.lull import Lull
 from adsum_hub.sequence import Admission, admit
 from adsum_hub.snapshot_fields import Snapshot
-from adsum_hub.views import same_host, session_view, summarise, view_id
+from adsum_hub.usage import Prices
+from adsum_hub.views import only_ticks, same_host, summarise, view_id
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, DecodeError, Gap
 from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
@@ -23,23 +30,12 @@ from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
 SLICE = 200
 
 
-class Changes(msgspec.Struct, frozen=True):
-    """more: there is more to tell; ask again soon."""
-
-    sessions: tuple[SessionView, ...] = ()
-    gone: tuple[str, ...] = ()
-    hosts: tuple[HostView, ...] = ()
-    gone_hosts: tuple[str, ...] = ()
-    more: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.sessions or self.gone or self.hosts or self.gone_hosts)
-
-
 class Roster:
     """Not thread-safe; lives on the hub's event loop. `now` is always the hub's clock in ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Accounts | None = None, domains: Domains | None = None) -> None:
+        self.accounts = accounts or Accounts()
+        self.domains = domains or Domains()
         self.hosts: dict[str, Host] = {}
         self.views: dict[str, SessionView] = {}
         self.host_views: dict[str, HostView] = {}
@@ -50,6 +46,7 @@ class Roster:
         #: to resolve, and to tell anew although the state is the same; the latest are taken first
         self._unresolved: dict[Key, None] = {}
         self._stale: dict[Key, None] = {}
+        self._lull = Lull()
 
     def add(self, host_id: str, snapshot: Snapshot, now: int) -> Host:
         host = self.hosts[host_id] = Host(host_id, snapshot, now)
@@ -134,14 +131,27 @@ class Roster:
             if host.reach(now):
                 self._revive(host)
         self._unresolved |= dict.fromkeys(self._alarms.ring(now))
+        self._stale |= dict.fromkeys(self._lull.due(now))
+        if len(self._unresolved) < SLICE:  # else sums are halves, after a start for instance
+            self._unresolved |= dict.fromkeys(self.accounts.look(self.hosts.values(), now))
 
     def expire(self, now: int) -> None:
         for host in self.hosts.values():
-            self._stale |= {(host.id, key): None for key in host.expire(now)}
+            dropped = host.dropped
+            for key in expire(host, now):
+                self.accounts.spending.update((host.id, key), host.facts.get(key))
+                self._stale[host.id, key] = None
+            self.counts["history_dropped"] += host.dropped - dropped
+
+    def reprice(self, prices: Prices) -> None:
+        """Other prices hold, so all dollars may be others."""
+        self.accounts.spending.reprice(prices)
+        for host in self.hosts.values():
+            self._stale |= {(host.id, key): None for key in host.states}
 
     def _revive(self, host: Host) -> None:
         """Its clock stands or runs again: every timer and every view of it is to be redone."""
-        self._unresolved |= {(host.id, key): None for key in host.facts}
+        self._unresolved |= {(host.id, key): None for key in host.states}
         self._stale |= {(host.id, key): None for key in host.states}
 
     def next_deadline(self, now: int) -> int | None:
@@ -153,7 +163,8 @@ class Roster:
         # What has not even been told yet goes first.
         busy = bool(self._unresolved or self._stale)
         self._alarms.set(self._deadline_of, now, SLICE // 10 if busy else SLICE)
-        return self._alarms.next(now)
+        due = (self._alarms.next(now), self._lull.next())
+        return min((at for at in due if at is not None), default=None)
 
     def _deadline_of(self, key: Key, since: int) -> int | None:
         host = self.hosts.get(key[0])
@@ -166,11 +177,12 @@ class Roster:
             host = self.hosts.get(key[0])
             if host is not None:
                 host.resolve(key[1], now)
+                self.accounts.spending.update(key, host.facts.get(key[1]))
                 self._alarms.resolved(key, now)
             self._stale.pop(key, None)
             self._stale[key] = None
         sessions, gone = self._session_changes(now)
-        hosts, gone_hosts = self._host_changes()
+        hosts, gone_hosts = self._host_changes(now)
         more = bool(self._unresolved or self._stale)
         changes = Changes(sessions, gone, hosts, gone_hosts, more)
         self.revision += bool(changes)
@@ -187,19 +199,24 @@ class Roster:
             if host is None or state is None:
                 if self.views.pop(view_key, None) is not None:
                     gone.append(view_key)
+                    self._lull.forget((host_id, key))
                 continue
-            facts, host_now = host.facts[key], host.clock.host_now(now)
-            lacks = host.is_incomplete(key)
-            view = session_view(host.place(), key, facts, state, host_now, incomplete=lacks)
-            if self.views.get(view_key) != view:
-                self.views[view_key] = view
-                changed.append(view)
+            view, before = self.accounts.view(host, key, state, now), self.views.get(view_key)
+            view = self.domains.shown(view, before, host.facts[key])
+            if before == view:
+                continue
+            ticks = before is not None and only_ticks(before, view)
+            if ticks and self._lull.holds((host_id, key), now):
+                continue
+            self._lull.told((host_id, key), now)
+            self.views[view_key] = view
+            changed.append(view)
         return tuple(changed), tuple(gone)
 
-    def _host_changes(self) -> tuple[tuple[HostView, ...], tuple[str, ...]]:
+    def _host_changes(self, now: int) -> tuple[tuple[HostView, ...], tuple[str, ...]]:
         changed: list[HostView] = []
         for host in self.hosts.values():
-            view = host.view()
+            view = host.view(now)
             before = self.host_views.get(host.id)
             if before is None or not same_host(before, view):
                 changed.append(view)
@@ -209,15 +226,22 @@ class Roster:
             del self.host_views[host_id]
         return tuple(changed), gone
 
+    def find(self, key: str) -> tuple[Host, Facts] | None:
+        """By its view's id: of a session that is listed, or of history."""
+        host_id, _, session_id = key.partition(":")
+        host = self.hosts.get(host_id)
+        if host is None or not (key in self.views or session_id in host.past):
+            return None
+        facts = host.facts.get(session_id)
+        return None if facts is None else (host, facts)
+
     def activity(self, key: str) -> list[ActivityEntry] | None:
-        """What the session of this view's id did last, newest last; None if it is not listed."""
-        view = self.views.get(key)
-        host = self.hosts.get(view.host_id) if view is not None else None
-        facts = host.facts.get(view.session_id) if view is not None and host is not None else None
-        return None if facts is None or host is None else entries(facts, host.clock.offset_ms)
+        """What it did last, newest last; None if there is no such session."""
+        found = self.find(key)
+        return None if found is None else entries(found[1], found[0].clock.offset_ms)
 
-    def summary(self) -> Summary:
-        return summarise(self.views.values())
+    def summary(self, now: int = 0) -> Summary:
+        return summarise(self.views.values(), *self.accounts.today(now))
 
-    def all_hosts(self) -> Iterable[HostView]:
-        return (host.view() for host in self.hosts.values())
+    def all_hosts(self, now: int = 0) -> Iterable[HostView]:
+        return (host.view(now) for host in self.hosts.values())

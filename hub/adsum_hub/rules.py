@@ -7,7 +7,7 @@ from collections.abc import Callable
 from adsum_hub.facts import Facts
 from adsum_hub.life import over_for_good
 from adsum_hub.limits import LIMITS, Limits
-from adsum_hub.parts import Request
+from adsum_hub.parts import Budget, Request
 from adsum_hub.questions import STATE_OF
 from adsum_hub.reading import Reading, read, state, survey
 from adsum_hub.resting import closed_turn, no_turn
@@ -48,12 +48,18 @@ def asks_a_human(reading: Reading) -> AgentState | None:
         if nameless is not None:
             return nameless
     budget = reading.facts.budget
-    if budget is not None and budget.at > reading.facts.budget_answered:
-        spent = "?" if budget.spent is None else f"{budget.spent:g}"
-        limit = "?" if budget.limit is None else f"{budget.limit:g}"
-        label = f"Over budget: {spent} of {limit}"
-        return state("budget_exceeded", label, budget.at, confidence=1.0, source="hub")
+    if budget is not None and budget.at >= reading.facts.answered_at:
+        return over_budget(budget)
     return None
+
+
+def over_budget(budget: Budget) -> AgentState:
+    """Until a human answers: whoever types a prompt has been told, and lets it go on."""
+    spent = "?" if budget.spent is None else f"${budget.spent:,.2f}"
+    limit = "?" if budget.limit is None else f"${budget.limit:,.2f}"
+    which = f" ({budget.name})" if budget.name else ""
+    label = f"Over budget: {spent} of {limit}{which}"
+    return state("budget_exceeded", label, budget.at, confidence=1.0, source="hub")
 
 
 def request_state(request: Request) -> AgentState:

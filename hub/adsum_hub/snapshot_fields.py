@@ -9,6 +9,8 @@ import msgspec
 
 from adsum_hub.entries import MOST_MS, is_cursor
 from adsum_hub.facts import Facts
+from adsum_hub.fold_usage import is_usage_key
+from adsum_hub.past import packed
 from adsum_hub.sequence import Runs
 from adsum_shared import streams
 from adsum_shared.state import GapView
@@ -103,9 +105,14 @@ def decode_header(fields: Mapping[bytes, bytes]) -> Snapshot:
 def decode_facts(value: bytes) -> Facts | None:
     """None for what is none."""
     try:
-        return _facts.decode(value)
+        facts = _facts.decode(value)
     except (ValueError, RecursionError):
         return None
+    if not all(map(is_usage_key, facts.usage)):
+        # Whoever told of it so tells it again under the key of today.
+        usage = {key: used for key, used in facts.usage.items() if is_usage_key(key)}
+        facts = msgspec.structs.replace(facts, usage=usage)
+    return packed(facts) if facts.past else facts
 
 
 def session_of(field: bytes, prefix: str) -> str | None:

@@ -12,6 +12,7 @@ from adsum_hub.link import Link
 from adsum_hub.roster import Roster
 from adsum_hub.trouble import PATIENCE_MS, Writes, is_blind, trouble_of
 from adsum_shared.connect import wanted
+from adsum_shared.state import HubTrouble
 
 EXPIRE_MS = 60_000
 #: After Redis is back, collectors take this long at most to find that out and say so.
@@ -22,14 +23,23 @@ class Timekeeper:
     """Tells everyone as well what keeps the list from being true."""
 
     def __init__(
-        self, roster: Roster, broadcast: Broadcast, link: Link, writes: Writes, clock: Clock
+        self,
+        roster: Roster,
+        broadcast: Broadcast,
+        link: Link,
+        writes: Writes,
+        clock: Clock,
+        *,
+        lasting: str | None = None,
     ) -> None:
+        """lasting: what was wrong at the start and stays so, for people."""
         self._roster = roster
         self._broadcast = broadcast
         self._link = link
         self._writes = writes
         self._clock = clock
         self._started = clock()
+        self._lasting = HubTrouble(lasting, self._started) if lasting is not None else None
         self._expire_at = 0
         self._deaf_since: int | None = None
         self._returned_at = 0
@@ -55,7 +65,7 @@ class Timekeeper:
                 self._expire_at = now + EXPIRE_MS
         trouble = trouble_of(self._link, self._writes, now, self._started)
         if trouble is None or now - trouble.since >= PATIENCE_MS:
-            self._broadcast.own_up(trouble)
+            self._broadcast.own_up(trouble or self._lasting)
         self._broadcast.tell()
         # A deadline that has come while nobody is heard stays there until somebody is.
         due = self._roster.next_deadline(self._clock()) if hears else None

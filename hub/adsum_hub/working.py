@@ -83,7 +83,7 @@ def recovers(reading: Reading) -> AgentState | None:
     tool = failed_tool(reading.facts, reading.stand)
     if tool is None:
         return None
-    context = {"tool": tool.tool, "error": tool.error}
+    context = {"tool": tool.tool, "summary": tool.summary, "error": tool.error}
     if reading.now < tool.finished + reading.limits.error_grace:
         label = f"{tool.tool} failed, recovering"
         return state(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from adsum_shared.state import HostWitness, ScanProgress
+from adsum_shared.state import HostWitness
+from adsum_shared.usage import ScanProgress
 
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):

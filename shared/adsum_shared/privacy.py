@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from adsum_shared.redact import digest, redact_text, redacted
-from adsum_shared.signals import PromptSubmitted, ToolFinished, TurnEnded, TurnFailed
+from adsum_shared.signals import MetaChanged, PromptSubmitted, ToolFinished, TurnEnded, TurnFailed
 
 T = TypeVar("T")
 Level = Literal["metadata", "redacted", "full"]
@@ -28,6 +28,7 @@ _NAMES = frozenset(
         "request_id",
         "child_id",
         "task_id",
+        "forked_from",
         "digest",
         "v",
     }
@@ -38,6 +39,9 @@ _TEXTS = frozenset(
         "text",
         "summary",
         "title",
+        "ai_title",
+        "last_prompt",
+        "last_answer",
         "payload",
         "suggestions",
         "last_message",
@@ -49,9 +53,12 @@ _TEXTS = frozenset(
 )
 #: What the level `metadata` lets out of any other text: one word, as names and states are. A model
 #: may have brackets.
-_WORD = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,64}")
+_WORD = re.compile(r"[A-Za-z0-9_.:\[\]-]{0,64}")
+#: Models may have more, as `claude-x@20270101` or `vendor/model`. Not an `arn:`, which names an account.
+_MODEL = re.compile(r"(?!arn:)[A-Za-z0-9_.:@/\[\]-]{1,64}")
 #: The registry says in two words what a session waits for.
 _WORDS = re.compile(r"[A-Za-z-]{1,32} [A-Za-z-]{1,32}")
+_NUMBERS = frozenset({int, bool, float})
 PROMPT_MAX = 120
 MESSAGE_MAX = 200
 ERROR_MAX = 160
@@ -70,10 +77,12 @@ def _struct(value: T, salt: str, *, terse: bool) -> T:
     # getattr: the type says which fields there are, only the value says what is in them
     for name in value.__struct_fields__:  # type: ignore[attr-defined]
         old = getattr(value, name)
-        if old is None or old.__class__ is int or old.__class__ is bool:
+        if old is None or old.__class__ in _NUMBERS:
             continue
         if isinstance(old, list) and old and all(isinstance(each, msgspec.Struct) for each in old):
             new: Any = [_struct(each, salt, terse=terse) for each in old]
+        elif name == "models":
+            new = {_model(key, salt) if terse else redact_text(key, salt): old[key] for key in old}
         else:
             shown = _terse if terse else _readable
             new = shown(value, name, old, salt)
@@ -94,6 +103,8 @@ def _readable(value: object, name: str, old: Any, salt: str) -> Any:
 def _terse(value: Any, name: str, old: Any, salt: str) -> Any:
     if not isinstance(old, str) and name not in _TEXTS:
         return {} if isinstance(old, Mapping) else old
+    if name == "model":
+        return _model(old, salt)
     # a failed turn's error is one of a few words; a failed tool's is what it printed
     printed = name == "error" and isinstance(value, ToolFinished)
     if name not in _TEXTS and not printed:
@@ -104,6 +115,13 @@ def _terse(value: Any, name: str, old: Any, salt: str) -> Any:
         if name in _NAMES:
             return digest(old, salt, size=16)
     return _default(value.__class__, name)
+
+
+def _model(name: str, salt: str) -> str:
+    """One that is no word is still another than the next: what they have used up is not mixed."""
+    if _MODEL.fullmatch(name) and redact_text(name, salt) == name:
+        return name
+    return digest(name, salt, size=16)
 
 
 @cache
@@ -126,6 +144,11 @@ def _last_line(text: str, limit: int) -> str | None:
 
 _CUTS: dict[tuple[type, str], Callable[[str], str | None]] = {
     (PromptSubmitted, "text"): lambda text: _first_line(text, PROMPT_MAX),
+    # a first prompt may stand for a title
+    (MetaChanged, "title"): lambda text: _first_line(text, PROMPT_MAX),
+    (MetaChanged, "ai_title"): lambda text: _first_line(text, PROMPT_MAX),
+    (MetaChanged, "last_prompt"): lambda text: _first_line(text, PROMPT_MAX),
+    (MetaChanged, "last_answer"): lambda text: _last_line(text, MESSAGE_MAX),
     (TurnEnded, "last_message"): lambda text: _last_line(text, MESSAGE_MAX),
     (ToolFinished, "error"): lambda text: _first_line(text, ERROR_MAX),
     (TurnFailed, "message"): lambda text: _first_line(text, ERROR_MAX),

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from adsum_shared.display import DisplayView
+from adsum_shared.usage import ContextView, RateLimitView, ScanProgress, UsageView
+
 
 class Group(StrEnum):
     """The operator's three questions. Closed: a new state joins one of these, never a fourth."""
@@ -126,49 +129,6 @@ class ChildView(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str | None = None
 
 
-class UsageView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was used up. cache_write_tokens: for five minutes and for an hour.
-
-    cost_usd: None if there are tokens and none of them has a price. cost_source: `reported` by the
-    agent itself; `computed` from prices; `mixed`. unpriced_tokens: not part of cost_usd.
-    """
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    web_searches: int = 0
-    cost_usd: float | None = None
-    cost_source: Literal["reported", "computed", "mixed"] = "computed"
-    unpriced_tokens: int = 0
-
-
-class ContextView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How full the context is. size: None where nobody says."""
-
-    tokens: int
-    size: int | None = None
-
-
-class RateLimitView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """name: `five_hour`, `seven_day`. resets_at: hub clock, ms; 0 = not told."""
-
-    name: str
-    used_percent: float
-    resets_at: int = 0
-
-
-class ScanProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A machine's reading of its history. left_s: how long it will go on; None = not known yet."""
-
-    files: int
-    files_done: int
-    bytes: int
-    bytes_done: int
-    bytes_per_s: int = 0
-    left_s: float | None = None
-
-
 class SessionView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session as every client sees it. All times: milliseconds of the *hub's* clock.
 
@@ -206,6 +166,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True):
     ended_at: int | None = None
     usage: UsageView | None = None
     context: ContextView | None = None
+    display: DisplayView | None = None
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -269,31 +230,6 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     unread_count: int = 0
     total_cost_today_usd: float | None = None
     total_tokens_today: int | None = None
-
-
-class UsageRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a usage report. key: the day, host id, project, model or session's view id.
-
-    label: what a person knows it by.
-    """
-
-    key: str
-    label: str
-    usage: UsageView
-    sessions: int = 0
-
-
-class UsageReport(msgspec.Struct, frozen=True):
-    """since, until: ISO dates, both included. by: what a row stands for. notes: for people."""
-
-    schema: int
-    now: int
-    since: str
-    until: str
-    by: Literal["day", "host", "project", "model", "session"]
-    rows: list[UsageRow]
-    total: UsageView
-    notes: list[str]
 
 
 class History(msgspec.Struct, frozen=True):

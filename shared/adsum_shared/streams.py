@@ -35,6 +35,22 @@ def want(host_id: str) -> str:
     return f"adsum:{{{host_id}}}:want"
 
 
+#: Hash of the browsers that asked for pushes, id -> JSON, at most some hundred; a field lives until
+#: its browser, or the push service, ends it. It holds no secret of ours: the key that a push is
+#: signed with is on the hubs' disks, and one without the other pushes nothing.
+NOTIFY_SUBSCRIPTIONS = "adsum:notify:subscriptions"
+
+
+def notify_mark(mark: str) -> str:
+    """String: a hub's nonce for NOTIFY_CLAIM_MS, while it tells a case; then `told`, NOTIFY_KEEP_MS."""
+    return f"adsum:notify:mark:{mark}"
+
+
+def notify_rule(rule: str) -> str:
+    """String, ms: since when there is such a rule; renewed by hubs, expires after NOTIFY_KEEP_MS."""
+    return f"adsum:notify:rule:{rule}"
+
+
 def host_of(inbox_key: str) -> str:
     """The inverse of `inbox`."""
     return inbox_key[len("adsum:{") : -len("}:in")]
@@ -43,6 +59,9 @@ def host_of(inbox_key: str) -> str:
 BEAT_INTERVAL_MS = 2_000
 BEAT_TTL_MS = 10_000
 WANT_TTL_MS = 2_000
+#: Longer than it takes to tell of a case; and than anything that stands so long is told of.
+NOTIFY_CLAIM_MS = 60_000
+NOTIFY_KEEP_MS = 8 * 24 * 3_600_000
 
 #: Beyond this either half of an entry's id is poison: nobody could write after it for long, and
 #: numbers of scripts and browsers end here. A hub deletes such a stream; a collector that meets a

@@ -19,7 +19,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from adsum_shared.state import ActivityEntry, HostView, HubTrouble, SessionView
+from adsum_shared.state import ActivityEntry, History, HostView, HubTrouble, SessionView, Summary
+from adsum_shared.usage import UsageReport
 
 WEB = Path(__file__).parents[2] / "hub" / "adsum_hub" / "web"
 POLICY = (
@@ -75,9 +76,23 @@ class StandIn:
         self.activity: dict[str, list[ActivityEntry]] = {}
         self.asked: list[str] = []
         self.hosts_asked = 0
+        self.summary = Summary()
+        #: by what its rows stand for
+        self.reports: dict[str, UsageReport] = {}
+        #: those that are over, the latest first; searched for: `sought`
+        self.past: list[SessionView] = []
+        self.sought: list[tuple[str, int]] = []
         self.fails_with: int | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
+        #: what is asked for, such as "host 7", and answered only once that is set
+        self.release()
+        self.held: dict[str, asyncio.Event] = {}
+
+    def release(self) -> None:
+        """Answers that a failed test left held would keep the stand-in from its end."""
+        for event in getattr(self, "held", {}).values():
+            event.set()
 
     def message(self, kind: str, **body: Any) -> dict[str, Any]:
         return {
@@ -151,10 +166,42 @@ class StandIn:
         await self.may_answer.wait()
         if self.fails_with is not None:
             return Response("no JSON", self.fails_with, {"Cache-Control": "no-cache"})
-        if name not in self.sessions:
-            return _json({"error": "There is no such session.", "next": "List them."}, 404)
+        if name not in {*self.sessions, *(view.id for view in self.past)}:
+            return self.unknown()
         entries = self.activity.get(name, [])
         return _json({"schema": 1, "now": self.now(), "entries": entries})
+
+    def unknown(self) -> Response:
+        return _json({"error": "There is no such session.", "next": "List them."}, 404)
+
+    async def tell_session(self, request: Request) -> Response:
+        name = request.path_params["id"]
+        known = {**{view.id: view for view in self.past}, **self.sessions}
+        return _json(known[name]) if name in known else self.unknown()
+
+    async def tell_summary(self, _: Request) -> Response:
+        return _json(self.summary)
+
+    async def tell_usage(self, request: Request) -> Response:
+        by, days = request.query_params["by"], request.query_params["days"]
+        self.asked.append(f"{by} {days}")
+        await self.held.get(f"{by} {days}", self.may_answer).wait()
+        if self.fails_with is not None:
+            return Response("no JSON", self.fails_with, {"Cache-Control": "no-cache"})
+        if request.query_params.get("format") == "csv":
+            headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
+            return Response("key,label\n", 200, headers, "text/csv")
+        return _json(self.reports[by])
+
+    async def tell_history(self, request: Request) -> Response:
+        wanted, offset = request.query_params["q"], int(request.query_params["offset"])
+        self.sought.append((wanted, offset))
+        await self.held.get(wanted, self.may_answer).wait()
+        if self.fails_with is not None:
+            return Response("no JSON", self.fails_with, {"Cache-Control": "no-cache"})
+        found = [view for view in self.past if wanted.lower() in (view.title or "").lower()]
+        page = found[offset : offset + int(request.query_params["limit"])]
+        return _json(History(1, self.now(), len(found), page))
 
     async def tell_hosts(self, _: Request) -> Response:
         self.hosts_asked += 1
@@ -167,7 +214,11 @@ class StandIn:
         routes = [
             Route("/", index),
             Route("/api/v1/sessions/{id:path}/activity", self.tell_activity),
+            Route("/api/v1/sessions/{id:path}", self.tell_session),
             Route("/api/v1/hosts", self.tell_hosts),
+            Route("/api/v1/summary", self.tell_summary),
+            Route("/api/v1/usage", self.tell_usage),
+            Route("/api/v1/history", self.tell_history),
             WebSocketRoute("/ws", self.live),
             Mount("/static", StaticFiles(directory=WEB)),
         ]
@@ -201,6 +252,8 @@ class Serving:
 
     async def __aexit__(self, *_: object) -> None:
         self.standin.may_greet.set()
+        self.standin.may_answer.set()
+        self.standin.release()
         await self.standin.cut()
         self.server.should_exit = True
         await self.task

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 REFUND = "beta:payments-1"
 HIDE = "Object.defineProperty(document, 'visibilityState', {value: '%s', configurable: true});"
+NOT_FOUND = "Failed to load resource: the server responded with a status of 404"
 TELL = "document.dispatchEvent(new Event('visibilitychange'))"
 
 
@@ -151,15 +152,20 @@ async def test_a_link_opens_the_details_and_they_survive_a_reload(
     assert page.url == hub.url + "/"
 
 
-async def test_a_link_to_nobody_says_so(open_page: OpenPage, hub: StandIn) -> None:
+async def test_a_link_to_nobody_says_so(
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str]
+) -> None:
+    expected_faults.append(NOT_FOUND)
     page = await open_page(fleets.full(wall_ms()), path="/#session=alpha:nobody", ready=".sheet")
-    assert "There is no session alpha:nobody on the roll" in await page.inner_text(".sheet")
+    said = "There is no session alpha:nobody on the roll"
+    await expect(page.locator(".sheet")).to_contain_text(said)
     assert hub.asked == []
 
 
 async def test_a_session_that_leaves_while_it_is_read_says_so(
-    open_page: OpenPage, hub: StandIn
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str]
 ) -> None:
+    expected_faults.append(NOT_FOUND)
     page = await open_page(fleets.full(wall_ms()), path=f"/#session={REFUND}", ready=".sheet")
     await hub.change(gone=(REFUND,))
     await expect(page.locator(".sheet")).to_contain_text("There is no session")
@@ -284,7 +290,7 @@ async def test_while_it_is_fetched_the_page_says_so(open_page: OpenPage, hub: St
 async def test_a_session_the_hub_keeps_no_record_of_is_no_fault(
     open_page: OpenPage, hub: StandIn, expected_faults: list[str]
 ) -> None:
-    expected_faults.append("Failed to load resource: the server responded with a status of 404")
+    expected_faults.append(NOT_FOUND)
     hub.load([fleets.session("a", "thinking", "…", now=wall_ms())], [])
     hub.fails_with = 404
     page = await open_page(path="/#session=alpha:a", ready=".sheet")

@@ -15,8 +15,9 @@ from scripts.wire import FILE, declarations
 from tests.browser.standin import WEB
 
 VENDOR = Path(__file__).parents[2] / "scripts" / "vendor.py"
-#: What a browser loads, gzipped; charts will come on top, loaded when they are looked at.
-BUDGET = 92_000
+#: What a browser loads, gzipped, 30 kB of it the font; charts will come on top, loaded when they
+#: are looked at.
+BUDGET = 108_000
 
 
 def check(web: Path) -> subprocess.CompletedProcess[str]:
@@ -66,7 +67,7 @@ def test_every_icon_that_is_named_is_in_the_sprite() -> None:
     source = "\n".join(
         path.read_text() for path in WEB.glob("**/*.js") if "vendor" not in str(path)
     )
-    named = set(re.findall(r'icon: "([a-z-]+)"|name="([a-z-]+)"', source))
+    named = set(re.findall(r'icon: "([a-z-]+)"|Icon\} name="([a-z-]+)"', source))
     states = re.search(r"STATE_ICON = \{(.*?)\}", source, re.DOTALL)
     assert states is not None
     icons = {a or b for a, b in named} | set(re.findall(r': "([a-z-]+)"', states[1]))

@@ -57,8 +57,14 @@ async def test_a_fleet_is_shown_accessibly(
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("who", ["alpha:web-2", "alpha:search-ranking", "gamma:gone-1", "nobody"])
 async def test_details_are_shown_accessibly(
-    open_page: OpenPage, hub: StandIn, who: str, size: str, scheme: str
+    open_page: OpenPage,
+    hub: StandIn,
+    expected_faults: list[str],
+    who: str,
+    size: str,
+    scheme: str,
 ) -> None:
+    expected_faults.extend(["Failed to load resource"] if who == "nobody" else [])
     hub.load(*fleets.broken(wall_ms()))
     hub.activity[who] = fleets.activity(wall_ms(), 100)
     page = await open_page(

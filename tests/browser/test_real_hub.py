@@ -11,6 +11,7 @@ import pytest_asyncio
 import uvicorn
 from playwright.async_api import BrowserContext, Page, expect
 
+from adsum_hub.accounts import local_day
 from adsum_hub.app import build_app, listen
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.doors import known_hosts
@@ -21,6 +22,7 @@ from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.state import HostWitness, HubTrouble
+from adsum_shared.usage import ScanProgress
 from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
 from tests.support import wait_until
 
@@ -43,9 +45,11 @@ class RealHub:
         )
         self.told = 0
 
-    def hear(self, *witnesses: HostWitness) -> None:
+    def hear(self, *witnesses: HostWitness, scan: ScanProgress | None = None) -> None:
         now = wall_ms()
-        beat = Beat("box", "box", now, "n", "spool", self.told, self.told, witnesses=witnesses)
+        beat = Beat(
+            "box", "box", now, "n", "spool", self.told, self.told, witnesses=witnesses, scan=scan
+        )
         self.roster.hear("box", beat, 0, now)
         self.broadcast.flush()
 
@@ -182,3 +186,53 @@ async def test_what_a_machine_lost_is_told_of_it_and_of_its_sessions(
 
     await page.locator(".host-head").click()
     await expect(page.locator(".host-lost")).to_have_text(lost)
+
+
+async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, page: Page) -> None:
+    at = wall_ms() - 60_000
+    day = local_day(wall_ms())
+    live = {"session_id": "a", "at": at, "seen": at}
+    past = {"session_id": "b", "at": at - 86_400_000, "seen": at, "source": "transcript"}
+    kinds = {"day": day, "model": "claude-opus-4-1", "messages": 3}
+    limits = [s.RateLimit("five_hour", 91.0, at + 3_600_000)]
+    real.hear(scan=ScanProgress(10, 5, 1_000_000, 500_000, 1000, 500.0))
+    real.tell(
+        s.PromptSubmitted(prompt_id="p1", text="go", **live),
+        s.MetaChanged(title="Live", forked_from="b", pr="https://example.com/1", **live),
+        s.UsageTotalled(input_tokens=2000, output_tokens=500, **kinds, **live),
+        s.GaugesReported(context_tokens=190_000, context_size=200_000, limits=limits, **live),
+        s.UsageTotalled(input_tokens=1000, cache_read_tokens=9000, **kinds, **past),
+        s.MetaChanged(title="Long over", last_prompt="Once upon a time", **past),
+        s.SessionEnded(reason="process", **past),
+    )
+    await page.goto(real.url)
+    await expect(page.locator(".card .spent")).to_have_text("unpriced \u00b7 2.5K tokens")
+    await expect(page.locator(".gauge")).to_contain_text("95 % context")
+    await expect(page.locator(".limit-short")).to_contain_text("5h 91 %")
+    await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "50")
+    today = page.locator(".tool").first
+    await expect(today).to_have_attribute("title", re.compile("12,500 tokens"))
+
+    await today.click()
+    await expect(page.locator(".report-total")).to_contain_text("12.5K")
+    for by in ("Machine", "Project", "Model", "Session"):
+        await page.get_by_role("radio", name=by).click()
+        await expect(page.get_by_role("columnheader").first).to_have_text(by)
+    await page.get_by_role("button", name="Long over").click()
+    await expect(page.get_by_role("dialog", name="Long over")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Escape")
+
+    await page.get_by_role("button", name="History").click()
+    await page.keyboard.type("over long")
+    await expect(page.locator(".result")).to_have_count(1)
+    await page.locator(".result").click()
+    sheet = page.get_by_role("dialog", name="Long over")
+    await expect(sheet.locator("[data-part=usage]")).to_contain_text("9,000")
+    await expect(sheet.locator("[data-part=words]")).to_contain_text("Once upon a time")
+    await expect(sheet.locator("[data-part=activity]")).to_contain_text("Nothing of what it did")
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Escape")
+
+    real.hear()
+    await expect(page.get_by_role("progressbar")).to_have_count(0)

@@ -108,7 +108,8 @@ async def test_the_heartbeat_says_how_each_witness_is_heard(
 
     hook = await wait_until(heard)
 
-    assert before.keys() == {"hook", "shim", "transcript", "registry", "process", "statusline"}
+    names = {"hook", "shim", "transcript", "registry", "process", "statusline", "usage"}
+    assert before.keys() == names
     assert before["hook"] == "silent"
     assert (hook.name, hook.state) == ("hook", "ok")
     assert abs(hook.heard_at - time.time() * 1000) < 5_000

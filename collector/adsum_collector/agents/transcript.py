@@ -33,3 +33,27 @@ class Lines(msgspec.Struct, frozen=True):
     signals: list[AnySignal]
     context: str
     faults: dict[str, int] = {}
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What the head and the tail of a session's main file tell of it; None or 0 is not told.
+
+    title: given by a human. started, ended: the first and the last time its lines bear, ms. A fork
+    begins with copies of its parent's lines and their times.
+    """
+
+    title: str | None = None
+    ai_title: str | None = None
+    first_prompt: str | None = None
+    cwd: str | None = None
+    project: str | None = None
+    branch: str | None = None
+    worktree: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    version: str | None = None
+    pr: str | None = None
+    last_prompt: str | None = None
+    last_answer: str | None = None
+    started: int = 0
+    ended: int = 0

@@ -1,6 +1,7 @@
 // @ts-check
 /** What one session did last: fetched when its details open, and again as it goes on. */
 import { effect, signal } from "./vendor/signals-core.js";
+import { askHub, listIn } from "./fetching.js";
 import { linkState } from "./link.js";
 
 /** @import { ActivityEntry, SessionView } from "./wire.js" */
@@ -17,7 +18,6 @@ import { linkState } from "./link.js";
 
 /** A busy session changes many times a second; nobody reads that fast. */
 const WAIT_MS = 1000;
-const PATIENCE_MS = 10_000;
 
 /**
  * @param {string} id
@@ -86,19 +86,10 @@ export function followActivity(id, view) {
  * @returns {Promise<Activity>}
  */
 async function fetchActivity(id, held, stopped) {
-  const failed = (/** @type {string} */ why) => ({ phase: /** @type {const} */ ("failed"), entries: held, why });
-  const signal = AbortSignal.any([stopped, AbortSignal.timeout(PATIENCE_MS)]);
-  try {
-    const answer = await fetch(`/api/v1/sessions/${encodeURIComponent(id)}/activity`, { signal });
-    if (answer.status === 404) return { phase: "left", entries: [] };
-    if (!answer.ok) return failed(`The hub answered with status ${answer.status}.`);
-    /** @type {{entries?: ActivityEntry[]}} */
-    const { entries } = await answer.json();
-    if (!Array.isArray(entries)) return failed("The hub answered something else than a list.");
-    return { phase: "shown", entries: entries.reverse() };
-  } catch (error) {
-    const name = error instanceof Error ? error.name : "";
-    if (name === "TimeoutError") return failed("The hub took too long to answer.");
-    return failed(name === "SyntaxError" ? "The hub's answer could not be read." : "The hub could not be reached.");
-  }
+  const { body, status, why } = await askHub(`/api/v1/sessions/${encodeURIComponent(id)}/activity`, stopped);
+  if (status === 404) return { phase: "left", entries: [] };
+  if (why) return { phase: "failed", entries: held, why };
+  const entries = listIn(body, "entries");
+  if (!entries) return { phase: "failed", entries: held, why: "The hub answered something else than a list." };
+  return { phase: "shown", entries: entries.reverse() };
 }

@@ -7,6 +7,7 @@ import { showAttention } from "./attention.js";
 import { runClock, setHubTime } from "./clock.js";
 import { linkState, openLink, trouble } from "./link.js";
 import { applyDeltas, applySnapshot } from "./roster.js";
+import { watchToday } from "./today.js";
 import { Page } from "./views/page.js";
 
 /** @import { Message } from "./messages.js" */
@@ -28,3 +29,4 @@ effect(() => {
 });
 render(h(Page, {}), /** @type {HTMLElement} */ (document.getElementById("app")));
 openLink(hear);
+watchToday();

@@ -28,7 +28,7 @@ const CLOCK_OFF_MS = 5000;
  */
 export function rankOf(session, arrived) {
   return session.state.group === "needs_you"
-    ? { id: session.id, urgency: session.urgency ?? UNKNOWN_URGENCY, time: session.state.since }
+    ? { id: session.id, urgency: session.display?.urgency_hint ?? session.urgency ?? UNKNOWN_URGENCY, time: session.state.since }
     : { id: session.id, urgency: 0, time: -arrived };
 }
 
@@ -65,7 +65,7 @@ export function byTrouble(a, b) {
 export function matches(session, query) {
   const text = [
     session.title, session.project, session.host, session.branch, session.model, session.cwd,
-    session.session_id, session.state.state, session.state.label, session.agent,
+    session.session_id, session.state.state, session.state.label, session.display?.label, session.agent,
   ].join("\n").toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }

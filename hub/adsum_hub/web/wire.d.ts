@@ -32,6 +32,15 @@ export interface SessionView {
   children?: ChildView[];
   witnesses?: WitnessView[];
   incomplete?: boolean;
+  worktree?: string | null;
+  pr?: string | null;
+  last_prompt?: string | null;
+  last_answer?: string | null;
+  forked_from?: string | null;
+  ended_at?: number | null;
+  usage?: UsageView | null;
+  context?: ContextView | null;
+  display?: DisplayView | null;
 }
 
 /** What a session is doing, and why we believe it.
@@ -78,8 +87,48 @@ export interface WitnessView {
   problem?: string | null;
 }
 
+/** What was used up. cache_write_tokens: for five minutes and for an hour.
+ *
+ *  cost_usd: None if there are tokens and none of them has a price. cost_source: `reported` by the
+ *  agent itself; `computed` from prices; `mixed`. unpriced_tokens: not part of cost_usd. */
+export interface UsageView {
+  input_tokens?: number;
+  output_tokens?: number;
+  cache_read_tokens?: number;
+  cache_write_tokens?: number;
+  web_searches?: number;
+  cost_usd?: number | null;
+  cost_source?: "computed" | "mixed" | "reported";
+  unpriced_tokens?: number;
+}
+
+/** How full the context is. size: None where nobody says. */
+export interface ContextView {
+  tokens: number;
+  size?: number | null;
+}
+
+/** How domains would show a session; what is absent stays as state and group have it.
+ *
+ *  icon: by name; unknown ones change nothing. urgency_hint: sorts it instead of urgency, where
+ *  there is one; 1 is attended to first. domains: whose word this is. */
+export interface DisplayView {
+  label?: string | null;
+  icon?: string | null;
+  urgency_hint?: number | null;
+  chips?: Chip[];
+  domains?: string[];
+}
+
+/** A few words beside the label. tone: `plain`, `good`, `warning` or `bad`. */
+export interface Chip {
+  text: string;
+  tone?: "bad" | "good" | "plain" | "warning";
+}
+
 /** One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.
  *
+ *  limits: of its user's account, as its sessions told last. scan: while it reads its history.
  *  backlog: signals on its disk which this hub has not applied. problem: sentences for people.
  *  gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
  *  this hub started. */
@@ -98,6 +147,8 @@ export interface HostView {
   witnesses?: HostWitness[];
   gaps?: GapView[];
   set_aside?: number;
+  limits?: RateLimitView[];
+  scan?: ScanProgress | null;
 }
 
 /** One witness of one machine.
@@ -123,6 +174,23 @@ export interface GapView {
   numbers?: number;
 }
 
+/** name: `five_hour`, `seven_day`. resets_at: hub clock, ms; 0 = not told. */
+export interface RateLimitView {
+  name: string;
+  used_percent: number;
+  resets_at?: number;
+}
+
+/** A machine's reading of its history. left_s: how long it will go on; None = not known yet. */
+export interface ScanProgress {
+  files: number;
+  files_done: number;
+  bytes: number;
+  bytes_done: number;
+  bytes_per_s?: number;
+  left_s?: number | null;
+}
+
 /** One of the last hundred things a session did. kind: the signal's. at: hub clock, ms. */
 export interface ActivityEntry {
   at: number;
@@ -139,4 +207,45 @@ export interface HubTrouble {
   problem: string;
   since: number;
   blind?: boolean;
+}
+
+/** Counts over live hosts only: an offline host's sessions are nobody's present work. */
+export interface Summary {
+  needsYouCount?: number;
+  autonomousCount?: number;
+  deliveredCount?: number;
+  offlineCount?: number;
+  unreadCount?: number;
+  totalCostTodayUsd?: number | null;
+  totalTokensToday?: number | null;
+}
+
+/** since, until: ISO dates, both included. by: what a row stands for. notes: for people. */
+export interface UsageReport {
+  schema: number;
+  now: number;
+  since: string;
+  until: string;
+  by: "day" | "host" | "model" | "project" | "session";
+  rows: UsageRow[];
+  total: UsageView;
+  notes: string[];
+}
+
+/** One line of a usage report. key: the day, host id, project, model or session's view id.
+ *
+ *  label: what a person knows it by. */
+export interface UsageRow {
+  key: string;
+  label: string;
+  usage: UsageView;
+  sessions?: number;
+}
+
+/** Sessions that are over, the latest first. total counts what matches, before limit and offset. */
+export interface History {
+  schema: number;
+  now: number;
+  total: number;
+  sessions: SessionView[];
 }

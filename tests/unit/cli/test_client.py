@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.client import DEFAULT_URL, hub_url
+from adsum.client import DEFAULT_URL, _decoded, hub_url
 from adsum.config import UpSettings, read_settings
 from adsum.outcome import CommandError, Exit
 
@@ -54,6 +54,26 @@ def test_what_is_no_address_is_a_usage_error(url: str, tmp_path: Path) -> None:
         return
     with pytest.raises(CommandError, match="ADSUM_HUB_URL") as wrong:
         hub_url(url, tmp_path)
+    assert wrong.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (
+            422,
+            b'{"detail": [{"loc": ["query", "days"], "msg": "Too many."}, {"loc": ["query", "by"], '
+            b'"msg": "No."}]}',
+            "does not understand the question: days: Too many.; by: No.",
+        ),
+        (422, b'{"detail": "odd"}', "does not understand the question: odd"),
+        (422, b'{"detail": [3]}', r"does not understand the question: \[3\]"),
+        (400, b'{"error": "No such day.", "next": "Ask anew."}', "No such day. Ask anew."),
+    ],
+)
+def test_a_question_the_hub_refuses_is_a_usage_error(status: int, body: bytes, words: str) -> None:
+    with pytest.raises(CommandError, match=words) as wrong:
+        _decoded("http://h", status, body)
     assert wrong.value.code is Exit.USAGE
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from adsum.details import FINISHED_MOST, activity_table, facts_table, family_tree
+from adsum.details import FINISHED_MOST, TEXT_MOST, activity_table, facts_table, family_tree
 from adsum_shared.state import ActivityEntry, ChildView, Group, RequestView, WitnessView
+from adsum_shared.usage import ContextView, UsageView
 from tests.hubs import NOW, session
 
 SHELL = ChildView("b1", "shell", "running", NOW - 125_000, None, None, "npm run dev")
@@ -42,6 +44,68 @@ def test_a_problem_is_explained_with_the_next_step_and_where(problem: str, words
     text = " ".join(" ".join(text_of(facts_table(sick, NOW, "●"))).split())
     assert words in text
     assert "On laptop: adsum doctor" in text
+
+
+def facts_of(**more: Any) -> dict[str, str]:
+    """Name -> value, whatever the lines."""
+    lines = text_of(facts_table(session("a", **more), NOW, "●"), 400)
+    return {name.strip(): value for line in lines for name, _, value in [line.partition("  ")]}
+
+
+def test_what_a_session_used_up_is_told_with_whose_word_it_is() -> None:
+    usage = UsageView(1_234_567, 345_678, 98_765_432, 7_654_321, 3, 1.5, "reported")
+    facts = facts_of(usage=usage, context=ContextView(84_211, 200_000))
+    assert facts["tokens"].strip() == (
+        "1.2M in, 346k out, cache 98.8M read, 7.7M written, 3 web searches"
+    )
+    assert facts["cost"].strip() == "$1.50, as the agent says"
+    assert facts["context"].strip() == "84.2k of 200k (42%)"
+    assert facts_of(context=ContextView(84_211))["context"].strip() == "84.2k"
+
+
+@pytest.mark.parametrize(
+    ("usage", "words"),
+    [
+        (UsageView(1, cost_usd=1.5), "~$1.50, computed from prices"),
+        (
+            UsageView(1, cost_usd=1.5, cost_source="mixed"),
+            "~$1.50, part as the agent says, part computed from prices",
+        ),
+        (
+            UsageView(1, cost_usd=1.5, unpriced_tokens=900),
+            "≥$1.50, computed from prices, 900 tokens have no price. Add it: prices.toml",
+        ),
+        (
+            UsageView(900, unpriced_tokens=900),
+            "unpriced, 900 tokens of acme-1 have no price. Add it: prices.toml",
+        ),
+    ],
+)
+def test_a_cost_says_where_it_is_from_and_what_it_lacks(usage: UsageView, words: str) -> None:
+    assert facts_of(usage=usage, model="acme-1")["cost"].strip().startswith(words)
+
+
+def test_a_session_that_is_over_says_when_and_what_it_was_about() -> None:
+    facts = facts_of(
+        ended_at=NOW - 3 * 3_600_000,
+        worktree="/src/wt",
+        pr="https://example.org/pull/1",
+        last_prompt="Fix\x1b[2J it " + "please " * 99,
+        last_answer="Done.",
+        forked_from="0a1b",
+    )
+    assert facts["ended"].strip().startswith("3h ago (")
+    assert facts["worktree"].strip() == "/src/wt"
+    assert facts["PR"].strip() == "https://example.org/pull/1"
+    assert facts["last answer"].strip() == "Done."
+    assert facts["forked from"].strip() == "0a1b"
+    prompt = " ".join(text_of(facts_table(session("a", last_prompt="x " * 999), NOW, "●")))
+    assert "…" in prompt
+    assert prompt.count("x ") <= TEXT_MOST
+
+
+def test_what_is_not_known_has_no_line() -> None:
+    assert not {"tokens", "cost", "context", "ended", "PR", "worktree"} & set(facts_of())
 
 
 def test_children_are_a_tree_with_kind_description_status_and_age() -> None:

@@ -8,8 +8,9 @@ import time
 import pytest
 from rich.console import Console
 
-from adsum.machines import host_table
+from adsum.machines import BAR_CELLS, host_table, notes
 from adsum_shared.state import GapView, HostView, HostWitness, Reachability
+from adsum_shared.usage import RateLimitView, ScanProgress
 
 NOW = int(time.mktime((2026, 11, 21, 15, 0, 0, 0, 0, -1)) * 1000)
 MINUTE = 60_000
@@ -132,6 +133,47 @@ def test_what_the_hub_says_of_a_backlog_is_not_said_twice() -> None:
 def test_a_clock_within_five_seconds_is_no_news() -> None:
     assert "clock" not in told(host(clock_offset_ms=5_000))
     assert "its clock is 6s ahead" in told(host(clock_offset_ms=6_000))
+
+
+SCAN = ScanProgress(3_000, 1_234, 7_400_000_000, 3_100_000_000, 210_000_000, 80.4)
+LIMITS = (
+    RateLimitView("five_hour", 42.4, NOW + 130 * MINUTE),
+    RateLimitView("seven_day", 10, NOW + 70 * 60 * MINUTE),
+)
+
+
+def test_a_machine_that_reads_its_history_has_a_bar() -> None:
+    assert [line.rstrip() for line in lines_of(host(scan=SCAN))[2:]] == [
+        "  reads its history ██████░░░░░░░░░░ 42%, 1m left, 3.1 GB of 7.4 GB, 210 MB/s,",
+        "  1,234 of 3,000 files",
+    ]
+    (bar,) = [note for note, _ in notes(host(scan=SCAN), NOW, plain=True)]
+    assert bar.startswith("reads its history ######---------- 42%, ")
+
+
+@pytest.mark.parametrize(
+    ("scan", "words"),
+    [
+        (ScanProgress(0, 0, 0, 0), "looks for its history"),
+        (ScanProgress(1, 0, 5, 0), "░░ 0%, 0 B of 5 B, 0 of 1 files"),
+        (ScanProgress(1, 9, 5, 50), "██ 100%, 50 B of 5 B, 9 of 1 files"),
+        (ScanProgress(1, 0, 5, -5), "░░ 0%, 0 B of 5 B, 0 of 1 files"),
+    ],
+)
+def test_a_bar_stays_within_its_bounds(scan: ScanProgress, words: str) -> None:
+    (row,) = lines_of(host(scan=scan))[2:]
+    assert row.endswith(words)
+    assert row.count("█") + row.count("░") in (0, BAR_CELLS)
+
+
+def test_rate_limits_are_one_line_in_yellow_when_nearly_used_up() -> None:
+    (line,) = notes(host(limits=LIMITS), NOW)
+    said = "rate limits used: 5h 42%, resets in 2h 10m; 7d 10%, resets in 2d 22h"
+    assert line == (said, "")
+    full = (*LIMITS, RateLimitView("\x1b[2Jodd", 80))
+    ((told, style),) = notes(host(limits=full), NOW)
+    assert style == "yellow"
+    assert told == f"{said};  [2Jodd 80%"
 
 
 def test_nothing_a_machine_says_steers_the_terminal() -> None:

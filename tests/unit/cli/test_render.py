@@ -19,6 +19,7 @@ from adsum_shared.state import (
     SessionView,
     WitnessView,
 )
+from adsum_shared.usage import ContextView, UsageView
 
 NOW = 1_000_000_000
 
@@ -79,6 +80,37 @@ def test_a_row_says_state_title_project_host_id_and_age() -> None:
     row = table_text(view()).splitlines()[1].split()
     words = "▲ Needs permission: Bash Fix the build adsum laptop 012345 1m"
     assert row == words.split()
+
+
+USED = msgspec.structs.replace(
+    view(),
+    usage=UsageView(1_000, 200, 90_000, 8_800, 0, 1.234, "computed"),
+    context=ContextView(84_000, 200_000),
+)
+
+
+def test_a_wide_terminal_has_room_for_what_a_session_used_up() -> None:
+    head, used, unknown = table_text(USED, view(), width=130).splitlines()
+    assert head.split()[4:] == ["ID", "COST", "TOKENS", "CTX", "FOR"]
+    assert used.split()[-5:] == ["01234567", "~$1.23", "100k", "42%", "1m"]
+    assert unknown.split()[-5:] == ["01234567", "-", "-", "-", "1m"]
+
+
+@pytest.mark.parametrize("width", [80, 129])
+def test_a_terminal_that_is_not_wide_does_without_it(width: int) -> None:
+    """By its width alone: no column may come and go while somebody watches."""
+    assert "COST" not in table_text(USED, width=width)
+    assert "COST" in table_text(view(), width=130)
+
+
+def test_absurd_amounts_leave_a_row_one_line() -> None:
+    absurd = msgspec.structs.replace(
+        LONG, usage=UsageView(10**30, cost_usd=1e300), context=ContextView(10**30, 1)
+    )
+    lines = table_text(absurd, LONG, USED, width=130).splitlines()
+    assert len(lines) == 4
+    assert all(Console().measure(line).maximum <= 130 for line in lines)
+    assert lines[1].split()[-4:] == ["~$>999P", ">999P", "999%", "1m"]
 
 
 def test_a_terminal_without_unicode_gets_other_icons() -> None:

@@ -17,6 +17,7 @@ from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFile, HookFiles, hoo
 from adsum_collector.hook_events import Target
 from adsum_collector.install import install_hooks, remove_hooks
 from adsum_shared.beat import Beat, encode_beat
+from adsum_shared.state import HostWitness
 
 START = 1_700_000_000_000
 PORT = 47892
@@ -249,6 +250,7 @@ def parts(path: Path, **more: Any) -> Witnesses:
         "watch": SimpleNamespace(files=0, counts=Counter()),
         "tailer": SimpleNamespace(read_at=0, faults=Counter()),
         "statusline": SimpleNamespace(heard_at=0, outcomes=Counter()),
+        "usage": SimpleNamespace(witness=lambda: HostWitness("usage")),
         "hooks": HookFiles([path], PORT, START),
     }
     return Witnesses(**(parts | more))
@@ -262,6 +264,7 @@ def test_every_witness_of_the_machine_is_named_also_before_it_was_heard(path: Pa
         ("registry", "silent"),
         ("process", "ok"),
         ("statusline", "silent"),
+        ("usage", "silent"),
     ]
 
 

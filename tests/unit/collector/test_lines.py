@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,38 +12,11 @@ from hypothesis import strategies as st
 from adsum_collector.agents.claude_code import signals_from_lines, transcript_file
 from adsum_collector.agents.transcript import Lines, TranscriptFile
 from adsum_shared import signals as s
+from tests.claude_lines import AT, SESSION, assistant, line, text, use, user
 
-SESSION = "5366e4d5-cdda-4e20-a380-36e5f33b4fa1"
 MAIN = TranscriptFile(SESSION)
 SUB = TranscriptFile(SESSION, "a1")
-AT = 1_795_303_809_605
 SEEN = AT + 200
-
-
-def stamp(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
-
-
-def line(kind: str, at: int | None = AT, **fields: Any) -> bytes:
-    when = {} if at is None else {"timestamp": stamp(at)}
-    return json.dumps({"type": kind, "sessionId": SESSION, **when, **fields}).encode()
-
-
-def user(content: Any, **fields: Any) -> bytes:
-    return line("user", message={"role": "user", "content": content}, **fields)
-
-
-def assistant(*blocks: dict[str, Any], stop: str | None = None, **fields: Any) -> bytes:
-    message = {"role": "assistant", "content": list(blocks), "stop_reason": stop}
-    return line("assistant", message=message, **fields)
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def use(name: str, tool_use_id: str = "t1", **given: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": tool_use_id, "name": name, "input": given}
 
 
 def result(content: Any = "ok", tool_use_id: str = "t1", **more: Any) -> list[dict[str, Any]]:
@@ -384,40 +356,6 @@ def test_a_cleared_session_goes_on_under_another_name() -> None:
     assert said(line("continued-in", continuedInSessionId="T"))[0].reason == "clear"
 
 
-# -- what is said of the session -----------------------------------------------------------------
-
-
-def meta(*raw: bytes) -> list[s.MetaChanged]:
-    return [x for x in read(*raw).signals if isinstance(x, s.MetaChanged)]
-
-
-def test_surroundings_are_told_once_and_again_when_they_change() -> None:
-    here = {"cwd": "/home/x/shop", "gitBranch": "main", "version": "2.1.330"}
-    there = {**here, "gitBranch": "fix"}
-    first, second = meta(user("a", **here), user("b", **here), user("c", **there))
-    assert (first.cwd, first.project, first.branch) == ("/home/x/shop", "shop", "main")
-    assert (second.branch, second.cwd) == ("fix", None)
-
-
-def test_a_directory_that_is_no_repository_has_no_branch() -> None:
-    (told,) = meta(user("a", cwd="/tmp/x", gitBranch="HEAD"))
-    assert told.branch is None
-
-
-def test_a_model_that_the_cli_made_up_is_no_model() -> None:
-    message = {"role": "assistant", "model": "<synthetic>", "content": []}
-    assert meta(line("assistant", message=message)) == []
-
-
-def test_a_title_somebody_gave_beats_one_the_model_gave() -> None:
-    custom, ai = (
-        line("custom-title", at=None, customTitle="Mine"),
-        line("ai-title", at=None, aiTitle="Its"),
-    )
-    assert [x.title for x in meta(custom, ai)] == ["Mine"]
-    assert [x.title for x in meta(ai, custom)] == ["Its", "Mine"]
-
-
 # -- bad input -----------------------------------------------------------------------------------
 
 
@@ -427,12 +365,12 @@ def test_a_title_somebody_gave_beats_one_the_model_gave() -> None:
 def test_a_line_that_is_no_json_is_counted_and_the_next_one_read(raw: bytes) -> None:
     found = read(raw, user("go on"))
     assert found.faults == {"no JSON": 1}
-    assert len(found.signals) == 1
+    assert [type(each) for each in found.signals] == [s.PromptSubmitted, s.MetaChanged]
 
 
 def test_broken_utf8_costs_only_the_broken_letter() -> None:
     found = read(user("caf\u00e9").replace(b"\\u00e9", b"\xe9"), b"\xff\xfe")
-    (prompt,) = found.signals
+    prompt = found.signals[0]
     assert isinstance(prompt, s.PromptSubmitted)
     assert prompt.text == "caf\ufffd"
     assert found.faults == {"not UTF-8": 2, "no JSON": 1}
@@ -465,7 +403,8 @@ def test_a_line_without_a_time_is_as_old_as_the_one_before(bad: Any) -> None:
 
 
 def test_a_context_of_another_version_begins_anew() -> None:
-    assert len(signals_from_lines([user("x")], MAIN, '{"calls": 7}', SEEN, None).signals) == 1
+    found = signals_from_lines([user("x")], MAIN, '{"calls": 7}', SEEN, None)
+    assert isinstance(found.signals[0], s.PromptSubmitted)
 
 
 _ODD = (
@@ -489,15 +428,27 @@ _FIELDS = {
     *("subtype", "message", "content", "toolUseResult", "timestamp", "promptId", "isMeta"),
     *("attachment", "operation", "compactMetadata", "retryInMs", "retryAttempt", "aiTitle"),
     *("entrypoint", "cwd", "error", "customTitle", "permissionMode", "promptSource"),
+    *("totalCostUSD", "modelUsage", "prUrl", "worktreeSession"),
 }
-_TYPES = ("user", "assistant", "system", "attachment", "queue-operation", "ai-title", "cost-state")
+_TYPES = (
+    *("user", "assistant", "system", "attachment", "queue-operation", "ai-title", "cost-state"),
+    *("pr-link", "worktree-state", "custom-title"),
+)
 _SUBTYPES = ("api_error", "compact_boundary", "turn_duration", "agents_killed")
 _block = st.fixed_dictionaries(
     {"type": st.sampled_from(["text", "tool_use", "tool_result", "thinking"])},
     optional=dict.fromkeys(("text", "id", "name", "input", "tool_use_id", "is_error"), _odd),
 )
+_usage = st.dictionaries(
+    st.sampled_from(["input_tokens", "cache_read_input_tokens"]), _odd | st.integers()
+)
 _message = st.fixed_dictionaries(
-    {}, optional={"content": st.lists(_block, max_size=3) | _odd, "model": _odd}
+    {},
+    optional={
+        "content": st.lists(_block, max_size=3) | _odd,
+        "model": _odd,
+        "usage": _odd | _usage,
+    },
 )
 _line = st.fixed_dictionaries(
     {"type": st.sampled_from(_TYPES), "message": _message},

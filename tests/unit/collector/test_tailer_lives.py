@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import adsum_collector.tailer as tailer_module
-from adsum_shared.signals import MetaChanged, SessionEnded
+from adsum_collector import transcript_files
+from adsum_collector.transcript_reader import TranscriptReader
+from adsum_shared.signals import CostReported, MetaChanged, SessionEnded
 from tests.support import wait_until
 from tests.tailers import DAY_S, Rig, age, open_rig
 from tests.transcripts import append, line
@@ -178,3 +182,73 @@ async def test_of_a_living_sessions_big_file_only_the_tail_is_read(rig: Rig) -> 
     await wait_until(lambda: rig.notes()[-1:] == ["1999"])
 
     assert 200 < len(rig.notes()) < 270
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Until it is set, no walk over the files comes to an end."""
+    walks = threading.Event()
+
+    def look_at(*args: Any) -> Any:
+        walks.wait(20)
+        return transcript_files.look_at(*args)
+
+    monkeypatch.setattr(tailer_module, "look_at", look_at)
+    yield walks
+    walks.set()
+
+
+async def test_who_has_a_process_is_read_before_any_walk_newest_first(
+    rig: Rig, walks: threading.Event
+) -> None:
+    for number, session in enumerate(["old", "new", "middle"]):
+        append(rig.main(session, project=f"p{number}"), line(session))
+        await rig.give_process(session)
+    append(rig.main("nobody"), line("nobody"))
+    for seconds, path in ((900, rig.main("old", "p0")), (500, rig.main("middle", "p2"))):
+        age(path, seconds)
+    rig.start()
+
+    await wait_until(lambda: len(rig.notes()) == 3)
+    assert rig.notes() == ["new", "middle", "old"]
+    walks.set()
+    await wait_until(lambda: "nobody" in rig.notes())
+
+
+async def test_one_that_never_ends_does_not_hold_up_the_first_walk(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = TranscriptReader.read
+
+    async def endless(self: TranscriptReader, file: Any, stamp: Any, *, muted: bool) -> bool:
+        return await read(self, file, stamp, muted=muted) or file.path == str(rig.main())
+
+    monkeypatch.setattr(TranscriptReader, "read", endless)
+    monkeypatch.setattr(tailer_module, "LIVING_S", 0.1)
+    append(rig.main(), line("one"))
+    await rig.give_process()
+    rig.start()
+    append(rig.main("s2"), line("two"))
+
+    await wait_until(lambda: sorted(rig.notes()) == ["one", "two"])
+
+
+async def test_what_a_session_cost_is_told_when_it_is_over_and_its_gauges_are_not(rig: Rig) -> None:
+    append(rig.main(), line(7, kind="cost"), line(7, kind="gauges"), line("one"))
+    age(rig.main(), 600)
+    rig.start()
+    await wait_until(lambda: rig.of(SessionEnded))
+
+    assert [type(each) for each in rig.intake.taken] == [CostReported, SessionEnded]
+
+
+@pytest.mark.parametrize("odd", ["../p/s1", "a\0b", "x" * 5000, ""])
+async def test_a_session_whose_name_is_no_files_has_none(rig: Rig, odd: str) -> None:
+    append(rig.main(), line("one"))
+    age(rig.main(), 600)
+    await rig.give_process(odd)
+    rig.start()
+
+    (ended,) = await wait_until(lambda: rig.of(SessionEnded))
+    assert ended.session_id == "s1"
+    assert rig.notes() == []

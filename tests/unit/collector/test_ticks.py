@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adsum_collector.agents.claude_code import signals_from_statusline
+from adsum_collector.agents.claude_code.statusline import LIMITS_MAX
 from adsum_collector.ticks import MOST_SESSIONS, Ticks
-from adsum_shared.signals import Alive, MetaChanged
+from adsum_shared.signals import Alive, CostReported, GaugesReported, MetaChanged, RateLimit
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 BODY: dict[str, Any] = {
@@ -23,7 +24,24 @@ BODY: dict[str, Any] = {
     "model": {"id": "claude-opus-5-5", "display_name": "Opus 5.5"},
     "workspace": {"current_dir": "/home/dev/parser", "project_dir": "/home/dev"},
     "version": "2.1.330",
-    "cost": {"total_cost_usd": 1},
+    "cost": {"total_cost_usd": 1, "total_duration_ms": 681},
+    "context_window": {
+        "total_input_tokens": 5500,
+        "context_window_size": 200_000,
+        "current_usage": {
+            "input_tokens": 1200,
+            "output_tokens": 40,
+            "cache_creation_input_tokens": 300,
+            "cache_read_input_tokens": 4000,
+        },
+        "used_percentage": 1,
+    },
+    "rate_limits": {
+        "five_hour": {"used_percentage": 23.5, "resets_at": 1_795_304_111},
+        "spend_limit": {"used_percentage": 7},
+    },
+    "worktree": {"name": "fix-1", "path": "/home/dev/parser"},
+    "pr": {"number": 7, "url": "https://example.org/pull/7"},
 }
 ALIVE = Alive(session_id="s1", at=7, seen=7, source="statusline", event="tick")
 META = MetaChanged(
@@ -31,12 +49,24 @@ META = MetaChanged(
     at=7,
     seen=7,
     source="statusline",
-    title="Fix the",
+    ai_title="Fix the",
     cwd="/home/dev/parser",
     project="parser",
     model="claude-opus-5-5",
     version="2.1.330",
     transcript="/home/dev/.claude/projects/p/s1.jsonl",
+    worktree="fix-1",
+    pr="https://example.org/pull/7",
+)
+COST = CostReported(session_id="s1", at=7, seen=7, source="statusline", cost_usd=1.0)
+GAUGES = GaugesReported(
+    session_id="s1",
+    at=7,
+    seen=7,
+    source="statusline",
+    context_tokens=5500,
+    context_size=200_000,
+    limits=[RateLimit("five_hour", 23.5, 1_795_304_111_000), RateLimit("spend_limit", 7.0)],
 )
 
 
@@ -45,7 +75,7 @@ def read(body: object) -> list[Any]:
 
 
 def test_a_tick_is_a_sign_of_life_and_tells_what_it_knows() -> None:
-    assert read(BODY) == [ALIVE, META]
+    assert read(BODY) == [ALIVE, META, COST, GAUGES]
 
 
 def test_a_tick_that_knows_nothing_is_a_sign_of_life() -> None:
@@ -66,9 +96,9 @@ def test_a_field_of_another_type_counts_as_missing(field: str, odd: object) -> N
 
 def test_half_an_emoji_in_the_title_loses_nothing_else() -> None:
     raw = json.dumps({**BODY, "session_name": "a"}).replace('"a"', r'"a\ud83d"')
-    (_, meta) = signals_from_statusline(raw.encode(), 7)
+    meta = signals_from_statusline(raw.encode(), 7)[1]
     assert isinstance(meta, MetaChanged)
-    assert (meta.title, meta.cwd) == ("a?", "/home/dev/parser")
+    assert (meta.ai_title, meta.cwd) == ("a?", "/home/dev/parser")
 
 
 @pytest.mark.parametrize(
@@ -103,9 +133,54 @@ def test_any_json_is_read_or_refused(body: object) -> None:
 def test_every_recorded_status_line_is_read(file: Path) -> None:
     for event in map(json.loads, file.read_text().splitlines()):
         if event["kind"] == "statusline":
-            alive, meta = read(event["body"])
+            alive, meta, *counts = read(event["body"])
             assert isinstance(alive, Alive)
             assert all((meta.version, meta.model, meta.cwd, meta.transcript))
+            spent = event["body"]["cost"]["total_cost_usd"]
+            assert [c.cost_usd for c in counts if isinstance(c, CostReported)] == [spent][
+                : spent > 0
+            ]
+            (gauges,) = [c for c in counts if isinstance(c, GaugesReported)]
+            assert gauges.context_size == event["body"]["context_window"]["context_window_size"]
+            if meta.version != "2.1.112":  # whose total is of all prompts, without the cached
+                used = event["body"]["context_window"]["total_input_tokens"]
+                assert gauges.context_tokens == (used or None)
+
+
+@pytest.mark.parametrize("odd", [None, "1", -1, 1e300, True, [], 10**40])
+def test_a_number_that_is_none_counts_as_missing(odd: object) -> None:
+    window = {"context_window_size": odd, "current_usage": {"input_tokens": odd}}
+    limits = {
+        "five_hour": {"used_percentage": odd, "resets_at": 1},
+        "x" * 99: {"used_percentage": 1},
+    }
+    told = {"cost": {"total_cost_usd": odd}, "context_window": window, "rate_limits": limits}
+    assert read({"session_id": "s1", **told}) == [ALIVE]
+
+
+def test_a_limit_need_not_say_when_it_begins_anew() -> None:
+    limits = {"seven_day": {"used_percentage": 5, "resets_at": "soon"}}
+    (_, gauges) = read({"session_id": "s1", "rate_limits": limits})
+    assert gauges.limits == [RateLimit("seven_day", 5.0, 0)]
+
+
+def test_of_many_limits_a_few_are_told() -> None:
+    limits = {f"limit_{n}": {"used_percentage": 1} for n in range(99)}
+    (_, gauges) = read({"session_id": "s1", "rate_limits": limits})
+    assert len(gauges.limits) == LIMITS_MAX
+
+
+def test_nothing_spent_yet_is_not_told() -> None:
+    assert read({"session_id": "s1", "cost": {"total_cost_usd": 0}}) == [ALIVE]
+
+
+def test_a_worktree_that_the_cli_did_not_make_is_told_as_well() -> None:
+    (_, meta) = read({"session_id": "s1", "workspace": {"git_worktree": "hot"}})
+    assert meta.worktree == "hot"
+
+
+def test_a_link_that_leads_to_no_page_is_left_out() -> None:
+    assert read({"session_id": "s1", "pr": {"url": "javascript:alert(1)"}}) == [ALIVE]
 
 
 @pytest.fixture
@@ -118,12 +193,15 @@ def line(at: int, **fields: object) -> bytes:
     return b'{"v":1,"kind":"statusline","at":%d,"body":%s}\n' % (at, body)
 
 
+ALL = ["Alive", "MetaChanged", "CostReported", "GaugesReported"]
+
+
 def kinds(ticks: Ticks, at: int, **fields: object) -> list[str]:
     return [type(signal).__name__ for signal in ticks.hear(line(at, **fields), at)]
 
 
 def test_the_same_again_is_kept_every_ten_seconds_and_without_what_is_known(ticks: Ticks) -> None:
-    assert kinds(ticks, 0) == ["Alive", "MetaChanged"]
+    assert kinds(ticks, 0) == ALL
     assert kinds(ticks, 300) == kinds(ticks, 9_999) == []
     assert kinds(ticks, 10_000) == ["Alive"]
     assert kinds(ticks, 10_300) == []
@@ -133,12 +211,13 @@ def test_the_same_again_is_kept_every_ten_seconds_and_without_what_is_known(tick
 def test_what_has_changed_is_kept_at_once(ticks: Ticks) -> None:
     kinds(ticks, 0)
     assert kinds(ticks, 300, session_name="Another") == ["Alive", "MetaChanged"]
-    assert kinds(ticks, 600, cost={"total_cost_usd": 2}, session_name="Another") == []
+    unused = {"total_cost_usd": 1, "total_duration_ms": 9}
+    assert kinds(ticks, 600, cost=unused, session_name="Another") == []
 
 
 def test_sessions_do_not_silence_each_other(ticks: Ticks) -> None:
     kinds(ticks, 0)
-    assert kinds(ticks, 1, session_id="s2") == ["Alive", "MetaChanged"]
+    assert kinds(ticks, 1, session_id="s2") == ALL
     assert kinds(ticks, 2) == kinds(ticks, 3, session_id="s2") == []
 
 
@@ -155,17 +234,79 @@ def test_the_memory_is_bounded_and_keeps_who_spoke_last(ticks: Ticks) -> None:
 
     assert len(ticks._last) == MOST_SESSIONS
     assert kinds(ticks, 10_001, session_id="s0") == []
-    assert kinds(ticks, 10_001, session_id="s1") == ["Alive", "MetaChanged"]
+    assert kinds(ticks, 10_001, session_id="s1") == ALL
 
 
 def test_what_could_not_be_kept_is_said_again(ticks: Ticks) -> None:
     ticks.forget(ticks.hear(line(0), 0))
-    assert kinds(ticks, 1) == ["Alive", "MetaChanged"]
+    assert kinds(ticks, 1) == ALL
 
 
 def test_one_that_waited_long_for_its_collector_is_no_sign_of_life(ticks: Ticks) -> None:
     assert ticks.hear(line(0), 10_001) == []
-    assert [signal.at for signal in ticks.hear(line(50_000), 20_000)] == [20_000, 20_000]
+    assert [signal.at for signal in ticks.hear(line(50_000), 20_000)] == [20_000] * 4
+
+
+def costs(ticks: Ticks, at: int, usd: float, session_id: str = "s1") -> list[tuple[str, float]]:
+    """Whose costs are told, and how much, when one session's is drawn."""
+    heard = ticks.hear(line(at, cost={"total_cost_usd": usd}, session_id=session_id), at)
+    return [(c.session_id, c.cost_usd) for c in heard if isinstance(c, CostReported)]
+
+
+def test_the_first_cost_is_told_at_once_and_then_one_in_two_seconds(ticks: Ticks) -> None:
+    told = [costs(ticks, at, at + 1) for at in (0, 300, 1_999, 2_000, 2_001, 4_000)]
+    assert told == [[("s1", 1)], [], [], [("s1", 2_001)], [], [("s1", 4_001)]]
+
+
+def test_what_counts_is_not_told_again_unless_it_has_changed(ticks: Ticks) -> None:
+    assert kinds(ticks, 0) == ALL
+    assert kinds(ticks, 5_000) == []
+    assert kinds(ticks, 5_001, cost={"total_cost_usd": 2}) == ["CostReported"]
+
+
+def test_the_last_cost_of_a_burst_is_told_with_the_next_tick_whosever_it_is(ticks: Ticks) -> None:
+    costs(ticks, 0, 1)
+    assert costs(ticks, 300, 2) == []
+    assert costs(ticks, 400, 9, "s2") == [("s2", 9)]
+    (late, own) = ticks.hear(line(2_500, cost={"total_cost_usd": 8}, session_id="s2"), 2_500)
+    assert isinstance(late, CostReported)
+    assert isinstance(own, CostReported)
+    assert (late.session_id, late.at, late.cost_usd) == ("s1", 300, 2)
+    assert (own.session_id, own.at, own.cost_usd) == ("s2", 2_500, 8)
+    assert costs(ticks, 2_600, 9, "s2") == [], "told once"
+
+
+def test_a_cost_that_was_held_back_and_taken_back_is_not_told(ticks: Ticks) -> None:
+    costs(ticks, 0, 1)
+    assert costs(ticks, 300, 2) == costs(ticks, 600, 1) == costs(ticks, 3_000, 1) == []
+
+
+def test_a_tick_that_does_not_count_loses_nothing_that_was_held_back(ticks: Ticks) -> None:
+    costs(ticks, 0, 1)
+    costs(ticks, 300, 2)
+    (_, late) = ticks.hear(line(3_000, cost=None, session_name="Another"), 3_000)[-2:]
+    assert isinstance(late, CostReported)
+    assert late.cost_usd == 2
+
+
+def test_costs_that_could_not_be_kept_are_told_again(ticks: Ticks) -> None:
+    ticks.forget(ticks.hear(line(0), 0))
+    assert costs(ticks, 1, 1) == [("s1", 1)]
+
+
+def test_what_was_held_back_is_no_trouble_once_its_session_could_not_be_kept(ticks: Ticks) -> None:
+    costs(ticks, 0, 1)
+    lost = ticks.hear(line(300, cost={"total_cost_usd": 2}, session_name="Another"), 300)
+    ticks.forget(lost)
+    assert costs(ticks, 5_000, 9, "s2") == [("s2", 9)]
+    assert costs(ticks, 5_001, 2) == [("s1", 2)]
+
+
+def test_sessions_that_are_forgotten_hold_nothing_back(ticks: Ticks) -> None:
+    for number in range(MOST_SESSIONS + 9):
+        costs(ticks, 0, 1, f"s{number}")
+        costs(ticks, 1, 2, f"s{number}")
+    assert len(ticks._held) == MOST_SESSIONS
 
 
 def outcome(what: str, code: int = 0) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
@@ -15,11 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adsum_collector.agents.transcript import TranscriptFile
 from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, joined
-from adsum_collector.usage_keys import Keys
-from adsum_collector.usage_scan import Scanner
-from adsum_collector.usage_totals import Group, Source, Total, Totals
+from adsum_collector.cursors import Stamp
+from adsum_collector.usage_kept import Total, Turn
+from adsum_collector.usage_ledger import Ledger
+from adsum_collector.usage_merge import Group, Source
+from adsum_collector.usage_scan import Place, Scanned, Scanner
 from bench.corpus import History
+from tests.ledgers import Totals
 
 NOON = 1_795_262_400_000  # 2026-11-21T12:00Z
 HOUR = 3_600_000
@@ -38,7 +41,7 @@ def message(
 
 
 def group(session_id: str, day: str = "2026-11-21", model: str = "m") -> Group:
-    return Group(session_id, day, model, fast=False, geo="", over=False)
+    return Group(session_id, day, model, fast=False, geo="", long=False)
 
 
 def outputs(found: Totals) -> dict[str, int]:
@@ -85,9 +88,9 @@ def test_groups_are_apart_by_session_day_model_speed_place_and_size_of_prompt() 
         (group("other"), 1),
         (group("main", day="2026-11-22"), 1),
         (group("main", model="n"), 1),
-        (Group("main", "2026-11-21", "m", fast=True, geo="", over=False), 1),
-        (Group("main", "2026-11-21", "m", fast=False, geo="us", over=False), 1),
-        (Group("main", "2026-11-21", "m", fast=False, geo="", over=True), 1),
+        (Group("main", "2026-11-21", "m", fast=True, geo="", long=False), 1),
+        (Group("main", "2026-11-21", "m", fast=False, geo="us", long=False), 1),
+        (Group("main", "2026-11-21", "m", fast=False, geo="", long=True), 1),
     }
 
 
@@ -98,7 +101,7 @@ def test_a_model_is_asked_for_its_limit_once_and_from_its_first_message_on() -> 
     found.add(MAIN, [message(1, input=11), message(2, input=9), message(3, input=12)])
 
     assert asked == ["m"]
-    assert {total.group.over: total.messages for total in found} == {True: 2, False: 1}
+    assert {total.group.long: total.messages for total in found} == {True: 2, False: 1}
 
 
 @pytest.mark.parametrize(
@@ -318,14 +321,21 @@ def test_any_order_and_any_increments_give_the_same_sums(
     for queue in queues.values():
         draw.shuffle(queue)
     while any(queues.values()):
-        source = draw.choice([source for source, queue in queues.items() if queue])
-        size = sizes.pop()
-        for total in found.add(source, queues[source][:size]):
+        batch = []
+        for source in draw.sample(left := [s for s, q in queues.items() if q], len(left)):
+            size = sizes.pop() if sizes else 1
+            batch.append((source, queues[source][:size]))
+            del queues[source][:size]
+        for total in found.add_all(batch[:2]):
             kept[total.group] = total
-        del queues[source][:size]
+        for total in found.add_all(batch[2:]):
+            kept[total.group] = total
 
     assert {total for total in found if total.messages} == expected(told)
-    assert set(found) == set(kept.values())  # who heard of changes only knows the same
+    # who heard of changes only knows the same
+    assert {total for total in found if total.messages} == {
+        total for total in kept.values() if total.messages
+    }
 
 
 # ---- made-up histories, and what it all weighs ------------------------------------------------
@@ -350,27 +360,48 @@ def test_a_history_adds_up_to_what_was_spent_whichever_file_is_read_first(tmp_pa
         assert outputs(found) == dict(truth.sessions)
 
 
-def test_a_message_weighs_less_than_sixty_bytes() -> None:
+def test_a_message_weighs_little_on_the_disk(tmp_path: Path) -> None:
     draw = random.Random(1)
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    found = totals()
-    heaviest = 0.0
-    for each in range(110):  # the table grows just before a hundred thousand
-        found.add(MAIN, [message(draw.getrandbits(61), at=NOON + each) for _ in range(1000)])
-        if each > 80:
-            weight = tracemalloc.get_traced_memory()[0] - before
-            heaviest = max(heaviest, weight / len(found))
-    tracemalloc.stop()
+    ledger = Ledger.open(tmp_path, lambda _model: None)
+    for _ in range(5):
+        records = [message(draw.getrandbits(61), at=NOON + each) for each in range(10_000)]
+        scanned = Scanned(records, Place(), False, {})
+        ledger.take([Turn("f", TranscriptFile("s"), Stamp(0, 0, 0, 0), scanned)], NOON)
+    ledger.close()
 
-    assert 50 < heaviest < 60
+    assert (tmp_path / "usage.db").stat().st_size < 50_000 * 90
 
 
-def test_keys_are_numbered_in_the_order_of_their_coming_however_many() -> None:
-    draw = random.Random(3)
-    many = [draw.getrandbits(61) for _ in range(120_000)] + [each << 40 for each in range(1, 2000)]
-    keys = Keys()
+def test_a_file_that_was_not_read_to_its_end_is_not_taken_for_one_that_was() -> None:
+    ledger = Ledger.in_memory(lambda _model: None)
+    stamp = Stamp(5, 1 << 30, 7, 8)
+    for path, more in (("part", True), ("whole", False)):
+        scanned = Scanned([message(1)], Place(offset=9), more=more, faults={})
+        ledger.take([Turn(path, TranscriptFile("s"), stamp, scanned)], NOON)
 
-    assert {keys.place(key) for key in many} == {-1}
-    assert [keys.place(key) for key in many] == list(range(len(many)))
-    assert len(keys) == len(many)
+    assert ledger.stamps()["whole"] == stamp
+    assert ledger.stamps()["part"].mtime_ns == 0
+    assert ledger.place("part") == Place(offset=9)
+
+
+def test_a_batch_that_fails_leaves_nothing_and_harms_no_later_one() -> None:
+    class RefusedError(Exception):
+        pass
+
+    def limit(model: str) -> None:
+        if model == "bad":
+            raise RefusedError
+
+    ledger = Ledger.in_memory(limit)
+    good, bad = message(1, 5), Record(2, 7, NOON, "bad", output=1)
+
+    def turn(*records: Record) -> Turn:
+        scanned = Scanned([*records], Place(offset=9), more=False, faults={})
+        return Turn("f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)
+
+    with pytest.raises(RefusedError):
+        ledger.take([turn(good), turn(bad)], NOON)
+    assert (list(ledger), len(ledger), ledger.stamps()) == ([], 0, {})
+
+    ledger.take([turn(good)], NOON)
+    assert [total.output for total in ledger] == [5]

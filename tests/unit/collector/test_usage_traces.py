@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from adsum_collector.usage_merge import Source
 from adsum_collector.usage_scan import Scanner
-from adsum_collector.usage_totals import Source, Totals
+from tests.ledgers import Totals
 
 DATA = Path(__file__).parents[2] / "data"
 #: input, output, cache read, cache written.

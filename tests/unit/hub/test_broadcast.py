@@ -10,7 +10,7 @@ import msgspec
 from adsum_hub import broadcast as module
 from adsum_hub import ring
 from adsum_hub.broadcast import Broadcast
-from adsum_hub.roster import Changes
+from adsum_hub.changes import Changes
 from adsum_shared.state import AgentState, Group, HostView, HubTrouble, SessionView
 from tests.support import wait_until
 
@@ -35,7 +35,7 @@ class FakeRoster:
             self.views.pop(key, None)
         return changes
 
-    def all_hosts(self) -> Iterable[HostView]:
+    def all_hosts(self, now: int = 0) -> Iterable[HostView]:
         return ()
 
 

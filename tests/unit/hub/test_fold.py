@@ -9,6 +9,7 @@ import msgspec
 from adsum_hub.facts import Facts
 from adsum_hub.fold import STEPS, fold
 from adsum_hub.parts import ACTIVITY_MAX, CHILDREN_MAX, REQUESTS_MAX, TASKS_MAX, TOOLS_MAX
+from adsum_hub.trail import MOST_DAYS, MOST_STEPS, OLD_STEPS
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
 
@@ -191,10 +192,11 @@ def test_every_map_is_bounded_and_open_things_outlive_closed_ones() -> None:
     assert len(facts.children) == CHILDREN_MAX
     assert len(facts.tasks) == TASKS_MAX
     assert len(facts.activity) == ACTIVITY_MAX
-    assert len(facts.usage) == 64
+    assert len(facts.usage) == 200
+    assert sum(map(len, facts.trail.values())) <= MOST_STEPS + MOST_DAYS * OLD_STEPS
     assert "open" in facts.tools
     assert story.asked(300) == ["permission"]
-    assert len(msgspec.json.encode(facts)) < 40_000
+    assert len(msgspec.json.encode(facts)) < 60_000
 
 
 def test_the_activity_is_in_order_of_events_and_names_each_once() -> None:

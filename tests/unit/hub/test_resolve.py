@@ -48,7 +48,7 @@ def test_error_after_a_turn_that_failed() -> None:
 
 def test_budget_exceeded_until_a_human_answers() -> None:
     story = working().decided(1, "budget.exceeded", spent=5.5, limit=5)
-    assert (story.state(2), story.label(2)) == ("budget_exceeded", "Over budget: 5.5 of 5")
+    assert (story.state(2), story.label(2)) == ("budget_exceeded", "Over budget: $5.50 of $5.00")
 
     story.decided(3, "control.budget")
     assert story.state(4) == "thinking"

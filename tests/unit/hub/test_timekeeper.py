@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from adsum_hub.broadcast import Broadcast
@@ -191,3 +193,21 @@ async def test_of_a_host_that_is_not_heard_no_backlog_is_told(hub: Hub) -> None:
     hub.passes(15_000, reading=True)
     assert hub.reach()["a"] == "late"
     assert "backlog" not in hub.roster.hosts["a"].troubles
+
+
+async def test_what_was_wrong_at_the_start_is_told_unless_there_is_worse(hub: Hub) -> None:
+    writes: Any = hub.writes
+    hub.keeper = Timekeeper(
+        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, lasting="No prices."
+    )
+    hub.passes(1_000, reading=True)
+    told = hub.broadcast.trouble
+    assert told is not None
+    assert (told.problem, told.blind) == ("No prices.", False)
+
+    hub.link.down(ConnectionRefusedError("refused"))
+    hub.passes(PATIENCE_MS, reading=False)
+    assert "refused" in (hub.broadcast.trouble.problem if hub.broadcast.trouble else "")
+
+    hub.passes(1_000, reading=True)
+    assert hub.broadcast.trouble == told

@@ -9,14 +9,19 @@ from adsum_shared.signals import (
     BackgroundTask,
     ChildFinished,
     ChildStarted,
+    CostReported,
+    GaugesReported,
     MetaChanged,
+    ModelCost,
     PromptSubmitted,
+    RateLimit,
     RequestOpened,
     StatusReported,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnFailed,
+    UsageTotalled,
 )
 
 redacted = private_as("redacted", "salt")
@@ -129,4 +134,81 @@ def test_metadata_keeps_joins_by_ids_that_are_no_words() -> None:
     assert of("elicitation:my server") == of("elicitation:my server")
     assert of("elicitation:my server") != of("elicitation:another server")
     assert "server" not in of("elicitation:my server")
+    odd = MetaChanged(session_id="my own", at=1, seen=1, forked_from="my own")
+    assert metadata(odd).session_id == metadata(odd).forked_from
     assert "ghp_" not in of("ghp_AbCdEf0123456789AbCdEf0123456789AbCd")
+
+
+COMMON = {"session_id": "s", "at": 1, "seen": 1}
+SECRET = "ghp_AbCdEf0123456789AbCdEf0123456789AbCd"
+
+
+def test_metadata_lets_out_no_words_about_a_session() -> None:
+    words = ("title", "ai_title", "last_prompt", "last_answer")
+    said = MetaChanged(**COMMON, **dict.fromkeys(words, "word"))
+    assert metadata(said) == MetaChanged(**COMMON)
+
+
+def test_metadata_lets_out_a_branch_or_worktree_of_one_word_and_no_link() -> None:
+    pr = "https://example.org/pull/7"
+    kept = metadata(MetaChanged(**COMMON, branch="fix", worktree="till", pr=pr, project="shop"))
+    assert kept == MetaChanged(**COMMON, branch="fix", worktree="till", project="shop")
+    assert metadata(MetaChanged(**COMMON, worktree="a b", branch="me/x")) == MetaChanged(**COMMON)
+
+
+def test_metadata_tells_that_a_worktree_was_left() -> None:
+    assert metadata(MetaChanged(**COMMON, worktree="")).worktree == ""
+
+
+def test_metadata_lets_out_what_was_spent_and_on_which_models() -> None:
+    signals = [
+        CostReported(**COMMON, cost_usd=1.5, models={"vendor/opus@2": ModelCost(cost_usd=1.5)}),
+        GaugesReported(**COMMON, context_tokens=5, limits=[RateLimit("five_hour", 0.5, 9)]),
+        UsageTotalled(**COMMON, day="2026-11-22", model="claude-x[1m]", geo="us", input_tokens=5),
+        MetaChanged(**COMMON, forked_from="s-0"),
+    ]
+    assert [metadata(signal) for signal in signals] == signals
+
+
+@pytest.mark.parametrize("odd", ["my own model", "arn:aws:bedrock:eu:123:x", SECRET, "x" * 65])
+def test_metadata_hides_what_an_odd_model_is_called_and_mixes_it_with_no_other(odd: str) -> None:
+    def of(name: str) -> set[str]:
+        total = metadata(UsageTotalled(**COMMON, day="2026-11-22", model=name))
+        cost = metadata(CostReported(**COMMON, cost_usd=1, models={name: ModelCost()}))
+        return {
+            total.model,
+            *(cost.models or {}),
+            metadata(MetaChanged(**COMMON, model=name)).model or "",
+        }
+
+    assert len(of(odd)) == 1, "it is called the same everywhere"
+    assert odd not in of(odd)
+    assert of(odd) != of(odd + "2")
+
+
+def test_redacted_masks_secrets_wherever_a_session_is_spoken_of() -> None:
+    names = ("title", "ai_title", "last_prompt", "last_answer", "branch", "worktree", "pr", "model")
+    kept = redacted(MetaChanged(**COMMON, **dict.fromkeys(names, f"x {SECRET}")))
+    cost = redacted(CostReported(**COMMON, cost_usd=1, models={SECRET: ModelCost(cost_usd=1)}))
+
+    assert "ghp_" not in repr(kept) + repr(cost)
+    assert [each.cost_usd for each in (cost.models or {}).values()] == [1]
+
+
+def test_redacted_leaves_what_was_spent_as_it_is() -> None:
+    models = {"token-model": ModelCost(cost_usd=1.5, input_tokens=7)}
+    signal = CostReported(**COMMON, cost_usd=1.5, models=models)
+    assert redacted(signal) == signal
+
+
+@pytest.mark.parametrize("name", ["title", "ai_title"])
+def test_a_prompt_that_stands_for_a_title_is_cut_as_one(name: str) -> None:
+    kept = redacted(MetaChanged(**COMMON, **{name: "t" * 500 + "\nprivate"}))
+    assert getattr(kept, name) == "t" * (PROMPT_MAX - 1) + "…"
+
+
+def test_of_the_last_prompt_and_answer_no_more_leaves_than_of_any() -> None:
+    long = MetaChanged(**COMMON, last_prompt="p" * 500, last_answer="private\n" + "a" * 500 + "?")
+    kept = redacted(long)
+    assert kept.last_prompt == "p" * (PROMPT_MAX - 1) + "…"
+    assert kept.last_answer == "…" + "a" * (MESSAGE_MAX - 2) + "?"

@@ -32,15 +32,15 @@ class Call(msgspec.Struct, omit_defaults=True):
 class Context(msgspec.Struct, omit_defaults=True):
     """What the lines so far leave to those that follow, in one file.
 
-    at: the latest timestamp, ms. told: digests of the surroundings that were told last. begun: of
-    a subagent's file, that it has begun.
+    at: the latest timestamp, ms. told: digests of what was told last of the session itself. used:
+    tokens of the last prompt. begun: of a subagent's file, that it has begun.
     """
 
     at: int = 0
     prompt_id: str | None = None
     calls: dict[str, Call] = {}
     told: dict[str, str] = {}
-    titled: bool = False
+    used: int = 0
     headless: bool = False
     begun: bool = False
 
@@ -61,11 +61,16 @@ class Context(msgspec.Struct, omit_defaults=True):
         return msgspec.json.encode(msgspec.structs.replace(self, calls={}, told={})).decode()
 
     def news(self, values: Mapping[str, str | None]) -> dict[str, str]:
-        """Those that are not what was told last; from now on they are."""
+        """Those that are not what was told last; from now on they are.
+
+        None is not told. An empty text: it is no more, which is told if it once was.
+        """
         news: dict[str, str] = {}
         for name, value in values.items():
-            mark = _digest(value) if value else None
-            if value and mark and self.told.get(name) != mark:
+            if value is None or (not value and name not in self.told):
+                continue
+            mark = _digest(value)
+            if self.told.get(name) != mark:
                 self.told[name] = mark
                 news[name] = value
         return news
@@ -77,10 +82,15 @@ class Context(msgspec.Struct, omit_defaults=True):
 
 
 class Line:
-    """Fields of another type than expected count as missing: the CLI changes them at will."""
+    """Fields of another type than expected count as missing: the CLI changes them at will.
+
+    faults: what should say something and does not.
+    """
 
     def __init__(self, fields: dict[str, msgspec.Raw]) -> None:
         self._fields = fields
+        self._message: dict[str, Any] | None = None
+        self.faults: list[str] = []
         self.type = self.name("type") or ""
         self.session_id = self.text("sessionId")
 
@@ -97,10 +107,13 @@ class Line:
     def flag(self, name: str) -> bool:
         return self.get(name, bool) is True
 
+    def raw(self, name: str) -> bytes | None:
+        """The field of whatever type, None if there is none."""
+        return bytes(self._fields[name]) if name in self._fields else None
+
     def blocks(self) -> list[dict[str, Any]]:
         """The message's content; a plain text is one block of text."""
-        message = self.get("message", dict[str, Any]) or {}
-        content = message.get("content")
+        content = self.message("content")
         if isinstance(content, str):
             return [{"type": "text", "text": content}]
         return (
@@ -110,7 +123,9 @@ class Line:
         )
 
     def message(self, name: str) -> Any:
-        return (self.get("message", dict[str, Any]) or {}).get(name)
+        if self._message is None:  # it can be megabytes, and is asked for several times
+            self._message = self.get("message", dict[str, Any]) or {}
+        return self._message.get(name)
 
 
 def _digest(text: str) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
+from adsum_collector.agents.claude_code.amounts import SYNTHETIC, web_address
 from adsum_collector.agents.claude_code.bodies import NAME_MAX
 from adsum_collector.agents.claude_code.line import Context, Line
 from adsum_collector.agents.claude_code.tool_hooks import Common
@@ -12,27 +16,38 @@ from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
 TITLE_MAX = 120
+#: Longer than what leaves a machine by default, since a secret is masked before a text is cut.
+PROMPT_MAX = 1_000
 #: What a directory that is no repository has for a branch, and a detached one.
 NO_BRANCH = "HEAD"
-#: The model of messages that the CLI itself made up.
-SYNTHETIC = "<synthetic>"
 
 
 def custom_title(line: Line, known: Context, common: Common) -> list[KnownSignal]:
-    known.titled = True
-    return _titled(line.text("customTitle"), known, common)
+    return _changed({"title": one_line(line.text("customTitle"), TITLE_MAX)}, known, common)
 
 
 def ai_title(line: Line, known: Context, common: Common) -> list[KnownSignal]:
-    return [] if known.titled else _titled(line.text("aiTitle"), known, common)
-
-
-def _titled(title: str | None, known: Context, common: Common) -> list[KnownSignal]:
-    return _changed({"title": one_line(title, TITLE_MAX)}, known, common)
+    return _changed({"ai_title": one_line(line.text("aiTitle"), TITLE_MAX)}, known, common)
 
 
 def permission_mode(line: Line, known: Context, common: Common) -> list[KnownSignal]:
     return _changed({"mode": line.name("permissionMode")}, known, common)
+
+
+def pr_link(line: Line, known: Context, common: Common) -> list[KnownSignal]:
+    return _changed({"pr": web_address(line.text("prUrl"))}, known, common)
+
+
+def worktree_state(line: Line, known: Context, common: Common) -> list[KnownSignal]:
+    return _changed({"worktree": worktree_of(line)}, known, common)
+
+
+def worktree_of(line: Line) -> str | None:
+    """Its name; "" once the session has left it, None if the line does not say."""
+    if line.raw("worktreeSession") == b"null":
+        return ""
+    name = (line.get("worktreeSession", dict[str, Any]) or {}).get("worktreeName")
+    return one_line(name, NAME_MAX)
 
 
 def continued_in(_line: Line, _known: Context, common: Common) -> list[KnownSignal]:
@@ -40,29 +55,40 @@ def continued_in(_line: Line, _known: Context, common: Common) -> list[KnownSign
     return [s.SessionEnded(**common, reason="clear")]
 
 
-def cost_state(_line: Line, known: Context, common: Common) -> list[KnownSignal]:
-    """The books are closed: the last thing written before the process lets go of the session.
+def surroundings(
+    line: Line, known: Context, common: Common, said: Sequence[KnownSignal]
+) -> list[KnownSignal]:
+    """Every line says where it was written, by which version; only what has changed is told.
 
-    A headless run does that a little before it is over.
+    said: by this line, of the turn.
     """
-    return [s.SessionEnded(**common, reason="run_over" if known.headless else "closed")]
-
-
-def surroundings(line: Line, known: Context, common: Common) -> list[KnownSignal]:
-    """Every line says where it was written, by which version; only what has changed is told."""
     entrypoint = line.text("entrypoint")
     if entrypoint is not None:
         known.headless = entrypoint.startswith("sdk")
+    return _changed(here(line) | words(said), known, common)
+
+
+def here(line: Line) -> dict[str, str | None]:
     cwd = line.text("cwd")
     model = line.message("model") if line.type == "assistant" else None
-    here = {
+    return {
         "cwd": cwd,
         "project": project_of(cwd),
         "branch": branch if (branch := line.text("gitBranch")) != NO_BRANCH else None,
         "version": line.name("version"),
         "model": model[:NAME_MAX] if isinstance(model, str) and model != SYNTHETIC else None,
     }
-    return _changed(here, known, common)
+
+
+def words(said: Sequence[KnownSignal]) -> dict[str, str | None]:
+    """What a human has asked, and how a turn was answered."""
+    found: dict[str, str | None] = {}
+    for signal in said:
+        if isinstance(signal, s.PromptSubmitted):  # only a human's has a text
+            found["last_prompt"] = one_line(signal.text, PROMPT_MAX)
+        elif isinstance(signal, s.TurnEnded) and signal.last_message:
+            found["last_answer"] = signal.last_message.strip() or None
+    return found
 
 
 def _changed(values: dict[str, str | None], known: Context, common: Common) -> list[KnownSignal]:

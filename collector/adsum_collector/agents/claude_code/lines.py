@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from adsum_collector.agents.claude_code import line_meta, line_turns
+from adsum_collector.agents.claude_code import line_cost, line_meta, line_turns
 from adsum_collector.agents.claude_code.bodies import decode_fields
 from adsum_collector.agents.claude_code.line import Context, Line
 from adsum_collector.agents.claude_code.tool_hooks import Common
@@ -117,7 +117,9 @@ def _signals(
         found += line_turns.child_begins(line, known, common, sidecar)
     found += step(line, known, common)
     if file.agent_id is None:
-        found += line_meta.surroundings(line, known, common)
+        found += line_meta.surroundings(line, known, common, found)
+        found += line_cost.context_used(line, known, common)
+    faults.update(line.faults)
     return found
 
 
@@ -176,7 +178,9 @@ STEPS: dict[str, Step] = {
     "ai-title": line_meta.ai_title,
     "permission-mode": line_meta.permission_mode,
     "continued-in": line_meta.continued_in,
-    "cost-state": line_meta.cost_state,
+    "pr-link": line_meta.pr_link,
+    "worktree-state": line_meta.worktree_state,
+    "cost-state": line_cost.cost_state,
 }
 
 #: Types of line that mean nothing to us; others are counted, so that a new one is noticed.
@@ -193,8 +197,7 @@ IGNORED = frozenset(
         "file-history-snapshot",
         "frame-link",
         "last-prompt",
-        "mode",
-        "pr-link",
+        "mode",  # not of permissions: `normal`, of which nobody knows another
         "summary",
         "tag",
         "tools-used",

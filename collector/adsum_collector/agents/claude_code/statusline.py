@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from adsum_collector.agents.claude_code.amounts import Dollars, Room, prompt_size, web_address
 from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, decode_fields, lenient
 from adsum_collector.agents.claude_code.registry import TITLE_MAX
+from adsum_collector.agents.claude_code.tool_hooks import Common
 from adsum_collector.agents.claude_code.tools import one_line, project_of
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal
 
+T = TypeVar("T")
 Fields = Mapping[str, msgspec.Raw]
+
+#: A limit can be overdrawn, but not by so much.
+Share = Annotated[float, msgspec.Meta(ge=0, le=1_000)]
+#: Before the year 2100.
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=4_102_444_800)]
+LIMIT: Final = re.compile(r"[a-z0-9_]{1,32}")
+LIMITS_MAX: Final = 8
 
 
 def signals_from_statusline(raw: bytes, seen: int) -> Sequence[AnySignal]:
@@ -25,19 +37,72 @@ def signals_from_statusline(raw: bytes, seen: int) -> Sequence[AnySignal]:
     session_id = _text(fields, "session_id")
     if session_id is None or len(session_id) > NAME_MAX:
         raise ValueError(f"`session_id` is no string of 1 to {NAME_MAX} characters")
-    cwd = _text(_object(fields, "workspace"), "current_dir") or _text(fields, "cwd")
-    alive = s.Alive(session_id=session_id, at=seen, seen=seen, source="statusline", event="tick")
-    nothing = s.MetaChanged(session_id=session_id, at=seen, seen=seen, source="statusline")
+    common = Common(
+        session_id=session_id,
+        at=seen,
+        seen=seen,
+        source="statusline",
+        agent_id=None,
+        prompt_id=None,
+    )
+    told = (_meta(fields, common), _cost(fields, common), _gauges(fields, common))
+    return [s.Alive(**common, event="tick"), *(signal for signal in told if signal)]
+
+
+def _meta(fields: Fields, common: Common) -> s.MetaChanged | None:
+    """A title is one that a human gave or the model made up; it does not say which."""
+    workspace = _object(fields, "workspace")
+    cwd = _text(workspace, "current_dir") or _text(fields, "cwd")
+    worktree = _text(_object(fields, "worktree"), "name") or _text(workspace, "git_worktree")
+    nothing = s.MetaChanged(**common)
     meta = msgspec.structs.replace(
         nothing,
-        title=one_line(_text(fields, "session_name"), TITLE_MAX),
+        ai_title=one_line(_text(fields, "session_name"), TITLE_MAX),
         cwd=cwd,
         project=project_of(cwd),
         model=_text(_object(fields, "model"), "id"),
         version=_text(fields, "version"),
         transcript=_text(fields, "transcript_path"),
+        worktree=one_line(worktree, NAME_MAX),
+        pr=web_address(_text(_object(fields, "pr"), "url")),
     )
-    return [alive] if meta == nothing else [alive, meta]
+    return None if meta == nothing else meta
+
+
+def _cost(fields: Fields, common: Common) -> s.CostReported | None:
+    """None of nothing spent yet: a session that was resumed begins at nothing, and has cost."""
+    told = _number(_object(fields, "cost"), "total_cost_usd", Dollars)
+    return s.CostReported(**common, cost_usd=told) if told else None
+
+
+def _gauges(fields: Fields, common: Common) -> s.GaugesReported | None:
+    window = _object(fields, "context_window")
+    usage = window.get("current_usage")
+    nothing = s.GaugesReported(**common)
+    gauges = msgspec.structs.replace(
+        nothing,
+        context_tokens=prompt_size(lenient(usage, dict[str, Any])) if usage is not None else None,
+        context_size=_number(window, "context_window_size", Room) or None,
+        limits=_limits(_object(fields, "rate_limits")) or None,
+    )
+    return None if gauges == nothing else gauges
+
+
+def _limits(told: Fields) -> list[s.RateLimit]:
+    """`five_hour`, `seven_day`, `spend_limit`, and whichever come next."""
+    found: list[s.RateLimit] = []
+    for name in told:
+        limit = _object(told, name)
+        used = _number(limit, "used_percentage", Share)
+        if used is not None and LIMIT.fullmatch(name):
+            resets = _number(limit, "resets_at", Seconds) or 0
+            found.append(s.RateLimit(name, used, int(resets * 1000)))
+    return found[:LIMITS_MAX]
+
+
+def _number(fields: Fields, name: str, kind: type[T]) -> T | None:
+    raw = fields.get(name)
+    return lenient(raw, kind) if raw is not None else None
 
 
 def _text(fields: Fields, name: str) -> str | None:

@@ -53,6 +53,8 @@ FALLBACK = (
     "name",
     "subject",
 )
+#: Where the CLI makes worktrees, inside the repository.
+WORKTREES = "/.claude/worktrees/"
 PATHS = ("file_path", "notebook_path", "path")
 
 
@@ -155,4 +157,8 @@ def _cut(value: object, budget: int) -> object:
 
 
 def project_of(cwd: str | None) -> str | None:
-    return PurePath(cwd.replace("\\", "/")).name or None if cwd else None
+    """The directory's name; of a worktree that the CLI made, the name of what it is a tree of."""
+    if not cwd:
+        return None
+    path = cwd.replace("\\", "/")
+    return PurePath(path.partition(WORKTREES)[0] or path).name or None

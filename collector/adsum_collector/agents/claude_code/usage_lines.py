@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from adsum_collector.agents.claude_code.usage_fields import (
     decode_line,
     look_closer,
 )
+from adsum_collector.agents.transcript import TranscriptFile
 from adsum_collector.agents.usage import Record
 
 #: In the head of a line with a message, before who said it; and near the end of an assistant's.
@@ -39,6 +41,20 @@ LAST: Final = 2**32 * 1000
 PRIME: Final = 2**61 - 1
 NOBODY: Final = "<synthetic>"
 ADVICE: Final = "advisor_message"
+
+
+#: A subagent of the CLI's own, for a summary or a side question: no child of the session's, but what
+#: it used up was used up.
+_CHORE: Final = re.compile(
+    r"(?:.*/)?([A-Za-z0-9_.-]{1,128})/subagents/agent-((?:acompact|aside_question)-[\w-]+)\.jsonl",
+    re.ASCII | re.DOTALL,
+)
+
+
+def chore_of(path: str) -> TranscriptFile | None:
+    """Whose such a file is, by its path; None if it is none."""
+    found = _CHORE.fullmatch(path)
+    return TranscriptFile(found[1], found[2]) if found else None
 
 
 class _Stamped(msgspec.Struct, gc=False):

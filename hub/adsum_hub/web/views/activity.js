@@ -35,10 +35,10 @@ const KIND = {
 };
 
 /**
- * @param {{activity: ReadonlySignal<Activity>, family: ChildView[], askNow: () => void}} props
+ * @param {{activity: ReadonlySignal<Activity>, family: ChildView[], over: boolean, askNow: () => void}} props
  * family: the session's children, of whom an entry may tell
  */
-export function Log({ activity, family, askNow }) {
+export function Log({ activity, family, over, askNow }) {
   const { phase, entries, why } = activity.value;
   if (phase === "loading") {
     return html`<div aria-busy="true"><p class="sr" role="status">Fetching what it did</p>${[1, 2, 3].map((n) => html`<div class="log-ghost" key=${n}></div>`)}</div>`;
@@ -48,7 +48,7 @@ export function Log({ activity, family, askNow }) {
       <${Icon} name="triangle-alert" /><span>${why} ${entries.length > 0 ? "Below is what it did before." : ""}</span>
       <button class="button" onClick=${askNow}><${Icon} name="refresh-cw" />Try again</button>
     </p>`}
-    ${phase === "shown" && entries.length === 0 && html`<p class="quiet">Nothing has been heard of what it does yet.</p>`}
+    ${phase === "shown" && entries.length === 0 && html`<p class="quiet">${over ? "Nothing of what it did is kept." : "Nothing has been heard of what it does yet."}</p>`}
     ${entries.length > 0 && html`<ol class="log" aria-label="Newest first">${keyed(entries).map(
       ([key, entry]) => html`<${Line} key=${key} entry=${entry} family=${family} />`,
     )}</ol>`}`;

@@ -11,6 +11,7 @@ import { problemOf, sourceWords } from "../witnesses.js";
 import { Branches, finishedCount } from "./children.js";
 import { Hint } from "./hint.js";
 import { Age, Icon, counted, html } from "./html.js";
+import { Gauge, Spent } from "./spent.js";
 
 /** @import { Entry } from "../roster.js" */
 /** @import { Ask } from "../asks.js" */
@@ -79,9 +80,17 @@ function Problems({ session }) {
 }
 
 /** @param {{session: SessionView}} props */
-export function Badge({ session: { state } }) {
-  const why = `${state.state}. ${sourceWords(state.source, state.confidence)}`;
-  return html`<span class="badge" title=${why}><${Icon} name=${iconOf(state)} /><bdi>${plain(labelOf(state))}</bdi></span>`;
+export function Badge({ session: { state, display } }) {
+  const label = plain(labelOf(state));
+  const why = `${state.state}${display?.label ? `, ${label}` : ""}. ${sourceWords(state.source, state.confidence)}`;
+  return html`<span class="badge" title=${why}><${Icon} name=${iconOf(state)} /><bdi>${display?.label ? plain(display.label) : label}</bdi></span>`;
+}
+
+/** What domains say beside the label. @param {{session: SessionView}} props */
+function Chips({ session }) {
+  return html`${(session.display?.chips ?? []).map(
+    ({ text, tone = "plain" }) => html`<li key=${text} class="chip" data-tone=${tone}><bdi>${plain(text)}</bdi></li>`,
+  )}`;
 }
 
 /** @param {{ask: Ask | undefined}} props */
@@ -97,13 +106,16 @@ function AskBlock({ ask }) {
 
 /** @param {{session: SessionView}} props */
 export function Meta({ session }) {
-  const { project, host, branch, model, reachability, incomplete, children = [] } = session;
+  const { project, host, branch, model, reachability, incomplete, usage, children = [] } = session;
   const finished = finishedCount(children);
   return html`<ul class="meta">
+    <${Chips} session=${session} />
     ${project && session.title && html`<li><${Icon} name="folder" /><bdi>${plain(project)}</bdi></li>`}
     <li><${Icon} name="server" /><bdi>${plain(host)}</bdi>${reachability === "late" && html`<span class="late" title="Its collector has not been heard for more than 10 s">late</span>`}</li>
     ${branch && html`<li><${Icon} name="git-branch" /><bdi>${plain(branch)}</bdi></li>`}
     ${model && html`<li title=${plain(model)}><${Icon} name="cpu" />${modelName(plain(model))}</li>`}
+    ${usage && html`<${Spent} usage=${usage} />`}
+    <${Gauge} session=${session} />
     ${finished > 0 && html`<li><${Icon} name="network" />${counted(finished, "child", "children")}, ${children.some((child) => child.status === "orphaned") ? "none running" : "finished"}</li>`}
     ${incomplete && html`<li class="late" title=${missingOf(session, hostOf(session)?.gaps ?? [])}><${Icon} name="triangle-alert" />incomplete</li>`}
   </ul>`;

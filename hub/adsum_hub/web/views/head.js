@@ -1,9 +1,12 @@
 // @ts-check
-/** Top of the page: name, filter, connection pill. */
+/** Top of the page: name, filter, what today has cost, the way to usage and history, connection pill. */
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
+import { openPanel, panel } from "../address.js";
 import { timeOfDay } from "../clock.js";
+import { about, exactDollars, short } from "../figures.js";
 import { linkState, trouble } from "../link.js";
-import { query } from "../roster.js";
+import { known, query } from "../roster.js";
+import { today } from "../today.js";
 import { Icon, html } from "./html.js";
 
 /** @param {{filter: boolean}} props there is something to filter */
@@ -11,8 +14,30 @@ export function Head({ filter }) {
   return html`<header class="head">
     <h1 class="brand"><img src="/static/icon.svg" alt="" width="26" height="26" />Adsum</h1>
     ${filter && html`<${Filter} />`}
-    <${Pill} />
+    <div class="head-end">${known.value && html`<${Tools} />`}<${Pill} /></div>
   </header>`;
+}
+
+function Tools() {
+  return html`<button class="tool" aria-haspopup="dialog" aria-expanded=${panel.value === "usage"} title=${todayExactly()} onClick=${() => openPanel("usage")}>
+      <${Icon} name="wallet" /><${Today} /><span class="sr">Usage</span>
+    </button>
+    <button class="tool" aria-haspopup="dialog" aria-expanded=${panel.value === "history"} title="Search sessions that are over" onClick=${() => openPanel("history")}>
+      <${Icon} name="archive" /><span class="tool-name">History</span>
+    </button>`;
+}
+
+function Today() {
+  const { totalCostTodayUsd: cost = null, totalTokensToday: tokens = null } = today.value ?? {};
+  if (cost == null && !tokens) return html`<span class="tool-name" aria-hidden="true">Usage</span>`;
+  return html`<b>${cost == null ? "unpriced" : about(cost)}</b><span class="today-rest"> ${tokens != null && html`<span class="today-tokens">· ${short(tokens)} tokens </span>`}<span class="today-word">today</span></span>`;
+}
+
+/** Both figures in full, and how far to trust them. */
+function todayExactly() {
+  const { totalCostTodayUsd: cost = null, totalTokensToday: tokens = null } = today.value ?? {};
+  const told = [cost != null && exactDollars(cost), tokens != null && `${tokens.toLocaleString()} tokens`].filter(Boolean).join(" and ");
+  return told ? `Today so far: ${told}. Dollars are the agents' own where they report them, else estimated from list prices` : "What was used up";
 }
 
 function Filter() {

@@ -9,6 +9,7 @@ import { gapWords } from "../gaps.js";
 import { conditionOf, troubleOf } from "../order.js";
 import { hosts } from "../roster.js";
 import { Age, Icon, counted, html } from "./html.js";
+import { Limits, LimitsShort, Scan } from "./limits.js";
 import { HostWitnesses, Notes } from "./witnesses.js";
 
 /** @import { HostView } from "../wire.js" */
@@ -26,6 +27,7 @@ export function Hosts() {
   const all = hosts.value;
   if (all.length === 0) return null;
   const unwell = all.filter((host) => conditionOf(host) !== "live").length;
+  const reading = all.filter((host) => host.scan).length;
   const named = open.value ? all : all.slice(0, NAMED);
   const rest = all.slice(NAMED);
   const offline = rest.filter((host) => host.reachability === "offline").length;
@@ -34,7 +36,7 @@ export function Hosts() {
     <h2 id="hosts-head" class="sr">Hosts</h2>
     <ul>${named.map((host) => html`<${Host} key=${host.id} host=${host} />`)}</ul>
     <button class="hosts-fold" aria-expanded=${open.value} onClick=${() => (open.value = !open.value)} data-rest=${rest.length}>
-      <span class="hosts-all" data-unwell=${unwell > 0}><${Icon} name=${unwell > 0 ? "triangle-alert" : "server"} />${counted(all.length, "host")}, ${unwell > 0 ? `${unwell} with a problem` : "all live"}</span>
+      <span class="hosts-all" data-unwell=${unwell > 0}><${Icon} name=${unwell > 0 ? "triangle-alert" : "server"} />${counted(all.length, "host")}, ${unwell > 0 ? `${unwell} with a problem` : "all live"}${reading > 0 && `, ${reading} reading history`}</span>
       <span class="hosts-rest">${folded}</span><${Icon} name="chevron-down" />
     </button>
   </section>`;
@@ -55,12 +57,15 @@ function Host({ host }) {
       <bdi class="host-name">${plain(host.label)}</bdi>
       <span class="host-state">${words}${host.reachability !== "live" && html`, last seen <${Age} at=${host.last_seen} /> ago`}</span>
       ${host.reachability === "live" && html`<span class="host-count">${host.sessions ?? 0}<span class="sr"> sessions</span></span>`}
+      <${LimitsShort} limits=${host.limits ?? []} />
       <${Icon} name="chevron-down" />
     </button>
+    ${host.scan && html`<${Scan} scan=${host.scan} name=${plain(host.label)} />`}
     ${trouble && html`<p class="host-trouble">${trouble}</p>`}
     <${Notes} witnesses=${witnesses} />
     <div class="host-more" id=${id} hidden=${!open.value}>
       ${open.value && html`${witnesses.length > 0 ? html`<${HostWitnesses} witnesses=${witnesses} />` : html`<p class="quiet">Its collector says nothing of its witnesses.</p>`}
+        <${Limits} limits=${host.limits ?? []} />
         <${Losses} host=${host} />
         <p class="host-collector">${host.version ? `Collector ${plain(host.version)}, ` : ""}${counted(host.backlog ?? 0, "signal")} waiting${host.lag_ms != null ? `, newest took ${host.lag_ms.toLocaleString()} ms` : ""}</p>`}
     </div>

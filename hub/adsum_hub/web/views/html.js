@@ -22,6 +22,12 @@ export function Age({ at }) {
   return html`<time class="age" datetime=${new Date(at).toISOString()} title=${exact(at)}>${text}</time>`;
 }
 
+/** How long until then, counting down; the exact time on hover. @param {{at: number}} props */
+export function Until({ at }) {
+  const text = useMemo(() => computed(() => duration(at - hubNow.value)), [at]);
+  return html`<time class="age" datetime=${new Date(at).toISOString()} title=${exact(at)}>${text}</time>`;
+}
+
 /** @param {number} count @param {string} one @param {string} [many] */
 export function counted(count, one, many = `${one}s`) {
   return `${count.toLocaleString()} ${count === 1 ? one : many}`;
@@ -33,4 +39,14 @@ const TYPED = /`([^`]+)`|(?<=Next: )(adsum [a-z -]+)/;
 /** A collector's or our own sentence, its commands set as such. @param {{text: string}} props */
 export function Sentence({ text }) {
   return text.split(TYPED).map((part, i) => (i % 3 === 0 ? part : part && html`<code key=${i}>${part}</code>`));
+}
+
+/** A share as a slim bar, beside words that say the same. @param {{percent: number}} props */
+export function Bar({ percent }) {
+  return html`<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width=${Math.min(100, Math.max(0, percent))} height="4" /></svg>`;
+}
+
+/** @param {{words: string}} props */
+export function Ghosts({ words }) {
+  return html`<div class="ghosts" aria-busy="true"><p class="sr" role="status">${words}</p>${[1, 2, 3, 4].map((n) => html`<div class="log-ghost" key=${n}></div>`)}</div>`;
 }

@@ -1,15 +1,17 @@
 // @ts-check
 /** The whole page: head, hosts, the board of three sections, tabs on a phone. */
-import { chooseTab, opened, tab } from "../address.js";
+import { chooseTab, opened, panel, tab } from "../address.js";
 import { linkState, stale, trouble } from "../link.js";
 import { here, known, total } from "../roster.js";
 import { GROUPS, GROUP_LOOK } from "../states.js";
 import { Details } from "./details.js";
 import { Head } from "./head.js";
+import { HistoryPanel } from "./history.js";
 import { Hosts } from "./hosts.js";
 import { Icon, counted, html } from "./html.js";
 import { Empty, Loading, StaleBanner, Unreachable } from "./notices.js";
 import { Section } from "./section.js";
+import { UsagePanel } from "./usage.js";
 
 /** @import { Group } from "../wire.js" */
 
@@ -20,6 +22,7 @@ export function Page() {
     ${known.value && html`<${StaleBanner} /><div data-stale=${old}><${Hosts} /></div>`}
     <main class="main" data-stale=${known.value && old}><${Content} /></main>
     ${peopled && html`<${Tabs} stale=${old} /><${Announcer} />`}
+    ${known.value && panel.value && html`<${{ usage: UsagePanel, history: HistoryPanel }[panel.value]} key=${panel.value} />`}
     ${known.value && opened.value && html`<${Details} key=${opened.value} id=${opened.value} />`}`;
 }
 

@@ -1,0 +1,142 @@
+"""`adsum usage`: what was used up in some days, and what it cost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adsum.client import fetch, fetch_csv, hub_url, no_hub
+from adsum.console import advice, open_console, show
+from adsum.freshness import Freshness, fetch_freshness
+from adsum.outcome import CommandError, Exit
+from adsum.render import clean
+from adsum_shared.usage import UsageReport
+
+PATH = "/api/v1/usage"
+BYS = ("day", "host", "project", "model", "session")
+DAYS = 7
+FURTHER_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which days, of whom, a row for each what. Dates are ISO; days excludes since."""
+
+    since: str | None = None
+    until: str | None = None
+    days: int | None = None
+    by: str = "day"
+    host: str | None = None
+    project: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.by not in BYS:
+            raise CommandError(f"--by is one of {', '.join(BYS)}.", Exit.USAGE)
+        if self.since is not None and self.days is not None:
+            raise CommandError("--since and --days exclude each other.", Exit.USAGE)
+        since, until = _date("--since", self.since), _date("--until", self.until)
+        if since and until and since > until:
+            raise CommandError(
+                f"--since {since} is after --until {until}: exchange them.", Exit.USAGE
+            )
+
+    @property
+    def filtered(self) -> bool:
+        return any((self.host, self.project, self.model))
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the hub's REST interface takes it. Which day it is now the hub knows."""
+        given = {"by": self.by, "host": self.host, "project": self.project, "model": self.model}
+        since = self.since
+        until = _date("--until", self.until)
+        if until and not since:
+            since = _before(until, (self.days or DAYS) - 1).isoformat()
+        if since or until:
+            given |= {"since": since, "until": self.until}
+        else:
+            given["days"] = str(self.days or DAYS)
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def _date(option: str, text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        found = None
+    # fromisoformat takes 20261122 and 2026-W47-7 too; the hub is asked in one form.
+    if found is None or found.isoformat() != text:
+        raise CommandError(
+            f"{option} {text!r} is no day. It looks like 2026-11-22.", Exit.USAGE
+        ) from None
+    return found
+
+
+def _before(day: date, days: int) -> date:
+    """That many days before; the first of all days where there are not so many."""
+    return day - timedelta(days=min(days, (day - date.min).days))
+
+
+def show_usage(
+    hub: str | None,
+    state_dir: Path | None,
+    asked: Question,
+    *,
+    as_json: bool = False,
+    as_csv: bool = False,
+) -> int:
+    if as_json and as_csv:
+        raise CommandError("--json and --csv exclude each other.", Exit.USAGE)
+    url = hub_url(hub, state_dir)
+    if as_csv:
+        sys.stdout.buffer.write(fetch_csv(url, PATH, {**asked.query, "format": "csv"}))
+        sys.stdout.flush()
+        return fetch_freshness(url, asked.host).own_up(asked.until)
+    answer = fetch(url, PATH, asked.query)
+    report = usage_report(url, answer)
+    fresh = fetch_freshness(url, asked.host)
+    if as_json:
+        print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
+    else:
+        _print(report, asked, fresh)
+    return fresh.own_up(report.until, () if as_json else report.notes)
+
+
+def usage_report(url: str, answer: Any) -> UsageReport:
+    try:
+        return msgspec.convert(answer, UsageReport)
+    except msgspec.ValidationError as error:
+        raise no_hub(url) from error
+
+
+def _print(report: UsageReport, asked: Question, fresh: Freshness) -> None:
+    from adsum.usage_table import footer, usage_table
+
+    if report.rows:
+        console = open_console()
+        show(console, usage_table(report, console), footer(report, console))
+    else:
+        print(nothing(report, asked, fresh), file=sys.stderr)  # noqa: T201 - for people
+    for note in report.notes:
+        print(f"adsum: {clean(note)}", file=sys.stderr)  # noqa: T201 - for people
+
+
+def nothing(report: UsageReport, asked: Question, fresh: Freshness) -> str:
+    """What to do when there is nothing to show."""
+    if asked.filtered:
+        return f"Nothing matches from {report.since} to {report.until}. All of it: adsum usage"
+    if not fresh.hosts and fresh.trouble is None:
+        return advice(filtered=False, hosts=[])
+    further = f"Further back: adsum usage --days {FURTHER_DAYS}"
+    if asked.days is not None and asked.days >= FURTHER_DAYS:
+        further = "What each machine tells: adsum hosts"
+    return f"Nothing was used from {report.since} to {report.until}. {further}"

@@ -1,0 +1,104 @@
+"""The accounts: what was spent today, what a session used, and which ones are over a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from adsum_hub.facts import Facts
+from adsum_hub.host import Host
+from adsum_hub.overspent import Overspent, Worker
+from adsum_hub.parts import Budget
+from adsum_hub.past import past_state
+from adsum_hub.spending import Key, NoPrices, Spending
+from adsum_hub.sums import summed
+from adsum_hub.views import OVER, Spent, session_view
+from adsum_shared.state import AgentState, SessionView
+
+#: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
+LOOK_MS = 1_000
+#: In the year 9999, and not so late in it that it is the year 10,000 anywhere.
+LAST_MS = 253_400_000_000_000
+
+
+def local_day(ms: int) -> str:
+    """The ISO date where this process runs. Total: another machine's clock may say anything."""
+    within = min(max(ms, 0), LAST_MS)
+    return datetime.fromtimestamp(within / 1000, UTC).astimezone().date().isoformat()
+
+
+def _steady(found: Budget, held: Budget | None) -> Budget:
+    """What was spent is told again when it has grown by a hundredth of the limit: all who share a
+    budget would be told anew each second otherwise.
+    """
+    if held is None or (held.at, held.limit, held.name) != (found.at, found.limit, found.name):
+        return found
+    grown = abs((found.spent or 0.0) - (held.spent or 0.0))
+    return held if grown < (found.limit or 0.0) / 100 else found
+
+
+class Accounts:
+    """now: the hub's clock, ms."""
+
+    def __init__(
+        self, spending: Spending | None = None, overspent: Overspent | None = None
+    ) -> None:
+        self.spending = spending or Spending(NoPrices(), local_day)
+        self._overspent = overspent or Overspent((), self.spending)
+        self._looked_at = 0
+        self._seen: tuple[int, str] | None = None
+        self._today: tuple[int, float | None, int] | None = None
+
+    def view(self, host: Host, session_id: str, state: AgentState, now: int) -> SessionView:
+        facts = host.facts[session_id]
+        lines = self.spending.own((host.id, session_id))
+        return session_view(
+            host.place(),
+            session_id,
+            facts,
+            state,
+            host.clock.host_now(now),
+            incomplete=host.is_incomplete(session_id),
+            spent=Spent(summed(lines) if lines else None, self.spending.context(facts)),
+        )
+
+    def past_view(self, host: Host, facts: Facts, now: int) -> SessionView:
+        return self.view(host, facts.session_id, past_state(facts), now)
+
+    def today(self, now: int) -> tuple[float | None, int]:
+        """Dollars and tokens of all hosts: spent is spent, whoever is out of reach by now."""
+        held = self._today
+        if held is None or now - held[0] >= LOOK_MS:
+            day = self.spending.day(self.spending.day_of(now))
+            held = self._today = now, day.total, day.tokens
+        return held[1], held[2]
+
+    def look(self, hosts: Iterable[Host], now: int) -> list[Key]:
+        """The sessions of which it is new that they are over a budget, or no longer."""
+        if not self._overspent or now < self._looked_at + LOOK_MS:
+            return []
+        self._looked_at = now
+        today = self.spending.day_of(now)
+        # An answer lifts the state by itself, whatever is found here.
+        if self._seen == (self.spending.revision, today):
+            return []
+        self._seen = self.spending.revision, today
+        hosts = list(hosts)
+        workers = (
+            Worker((host.id, key), host.label, host.facts[key])
+            for host in hosts
+            for key, state in host.states.items()
+            if state.state not in OVER
+        )
+        found = self._overspent.look(workers, today)
+        changed: list[Key] = []
+        for host in hosts:
+            over = {
+                key: _steady(each, host.over.get(key))
+                for (host_id, key), each in found.items()
+                if host_id == host.id
+            }
+            either = over.keys() | host.over.keys()
+            changed += [(host.id, key) for key in either if over.get(key) != host.over.get(key)]
+            host.over = over
+        return changed

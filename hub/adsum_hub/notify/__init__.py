@@ -1,0 +1,1 @@
+"""Telling people who are elsewhere: rules, Web Push, and the services apprise knows."""

@@ -1,0 +1,140 @@
+"""History: what is kept of sessions that are over, what it looks like, and how it is searched. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from sys import intern
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from adsum_hub.facts import Facts
+from adsum_hub.parts import Ended
+from adsum_hub.trail import OLD_STEPS, thinned
+from adsum_shared.state import AgentState, Group
+
+#: Kept per host: the newest so many, and none that is older.
+MOST_PAST = 20_000
+PAST_MS = 400 * 24 * 3_600_000
+
+
+def stripped(facts: Facts, state: AgentState | None) -> Facts:
+    """What remains of a session a week after it was delivered.
+
+    Nothing of it can call for a human: no turn, request or process is kept, nor when any witness
+    but the transcript spoke, so it counts as never seen alive until one speaks again.
+    """
+    ended = facts.ended
+    if state is not None and state.state in ("session_ended", "suspended", "archived"):
+        # By a process that was gone, say, which is forgotten.
+        reason = str((state.context or {}).get("reason", "other"))
+        ended = Ended(state.since, reason, "process")
+    meta = dict(facts.meta)
+    answer, prompt = facts.last_answer, facts.last_prompt
+    if answer is not None and "last_answer" not in meta:
+        meta["last_answer"] = (facts.updated_at, answer)
+    return Facts(
+        facts.session_id,
+        agent=facts.agent,
+        first_prompt=facts.first_prompt,
+        last_prompt=prompt,
+        born=facts.born,
+        known=facts.known,
+        ended=ended,
+        left=facts.left,
+        closing=facts.closing,
+        transcript_at=facts.updated_at,
+        moved=facts.moved,
+        dismissed=facts.dismissed,
+        meta=meta,
+        usage=facts.usage,
+        costs=facts.costs,
+        # Budgets look back further than a week.
+        trail={day: thinned(steps, OLD_STEPS) for day, steps in facts.trail.items()},
+        used_at=facts.used_at,
+        activity=facts.activity,
+    )
+
+
+_NOTHING: dict[str, Any] = {}
+_MAPS = tuple(name for name, kind in Facts.__annotations__.items() if kind.startswith("dict["))
+#: Said by many sessions in the same words.
+_COMMON = ("cwd", "project", "branch", "model", "mode", "version", "worktree")
+
+
+def packed(facts: Facts) -> Facts:
+    """The same in less memory, for there may be 20,000: what is equal is one object.
+
+    Facts are never changed in place, so they can share what they are made of.
+    """
+    times: dict[int, int] = {}
+    meta = {
+        intern(name): (
+            times.setdefault(at, at),
+            intern(text) if name in _COMMON else text,
+        )
+        for name, (at, text) in facts.meta.items()
+    }
+    usage = {intern(key): group for key, group in facts.usage.items()}
+    maps = {name: getattr(facts, name) or _NOTHING for name in _MAPS}
+    trail = {intern(day): steps for day, steps in facts.trail.items()} or _NOTHING
+    maps |= {"meta": meta or _NOTHING, "usage": usage or _NOTHING}
+    return replace(facts, **maps, trail=trail)
+
+
+def surplus(facts: Mapping[str, Facts], past: Mapping[str, None], now: int) -> set[str]:
+    """Of the sessions in `past`, those that are not kept any longer. now: their host's clock."""
+    if not past:
+        return set()
+    oldest = now - PAST_MS
+    gone = {key for key in past if facts[key].ended_at < oldest}
+    kept = len(past) - len(gone)
+    if kept > MOST_PAST:
+        newest_last = sorted((facts[key].ended_at, key) for key in past if key not in gone)
+        gone |= {key for _, key in newest_last[: kept - MOST_PAST]}
+    return gone
+
+
+def past_state(facts: Facts) -> AgentState:
+    """Of history there is nothing to resolve: it is over."""
+    ends = [end for end in (facts.ended, facts.left, facts.closing) if end is not None]
+    latest = max(ends, key=lambda end: end.at, default=None)
+    return AgentState(
+        group=Group.DELIVERED,
+        state="session_ended",
+        label="Session closed",
+        confidence=1.0,
+        source="hook" if latest is not None and latest.source == "hook" else "transcript",
+        since=facts.ended_at,
+    )
+
+
+class Search(msgspec.Struct, frozen=True):
+    """words: casefolded; all of them must occur. host: label or id."""
+
+    words: tuple[str, ...] = ()
+    host: str | None = None
+    project: str | None = None
+
+    def finds(self, facts: Facts, host: str) -> bool:
+        if self.project is not None and self.project != (facts.project or ""):
+            return False
+        if not self.words:
+            return True
+        text = _text(facts, host)
+        return all(word in text for word in self.words)
+
+
+_SEARCHED = ("title", "ai_title", "project", "cwd", "branch", "pr", "worktree")
+
+
+def _text(facts: Facts, host: str) -> str:
+    """Whatever a person would remember a session by."""
+    meta = facts.meta
+    words = [meta[name][1] for name in _SEARCHED if name in meta]
+    return "\n".join([*words, facts.title or "", host, facts.session_id]).casefold()
+
+
+def search(q: str | None, host: str | None = None, project: str | None = None) -> Search:
+    return Search(tuple((q or "").casefold().split()), host, project)

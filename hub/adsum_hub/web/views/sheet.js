@@ -1,0 +1,34 @@
+// @ts-check
+/** A panel at the side, on a phone over all: named by its heading, closed by Esc, button or a press outside. */
+import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
+import { Icon, html } from "./html.js";
+
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+
+/**
+ * onClose: the reader closed it. onGone: it is off the page, whoever closed it.
+ * @param {{name: string, title: string, tone?: string, wide?: boolean, onClose: () => void, onGone?: () => void, children?: ComponentChildren}} props
+ */
+export function Sheet({ name, title, tone, wide = false, onClose, onGone, children }) {
+  const sheet = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  // The browser focuses the heading, keeps the focus inside, closes at Esc and gives the focus back.
+  useLayoutEffect(() => {
+    const dialog = /** @type {HTMLDialogElement} */ (sheet.current);
+    dialog.showModal();
+    return () => {
+      dialog.close();
+      onGone?.();
+    };
+  }, []);
+  /** @param {MouseEvent} click */
+  const onClick = (click) => click.target === sheet.current && sheet.current?.close();
+  return html`<dialog ref=${sheet} class="sheet" data-name=${name} data-wide=${wide} aria-labelledby=${`${name}-title`} onClose=${onClose} onClick=${onClick}>
+    <div class="sheet-inner" data-tone=${tone}>
+      <header class="sheet-head">
+        <h2 id=${`${name}-title`} tabindex="-1"><bdi>${title}</bdi></h2>
+        <button class="close" aria-label="Close" onClick=${() => sheet.current?.close()}><${Icon} name="x" /></button>
+      </header>
+      ${children}
+    </div>
+  </dialog>`;
+}

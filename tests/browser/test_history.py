@@ -1,0 +1,269 @@
+"""Sessions that are over: searched for, opened, and what the page says while it has no answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser import fleets, spending
+from tests.browser.conftest import ASKED, OpenPage, wall_ms
+from tests.browser.standin import StandIn
+from tests.browser.test_looks import SIZES, overflow, violations
+from tests.browser.test_usage import tall_enough, words
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+BOX = "input[placeholder^=Title]"
+
+
+def remembered(hub: StandIn, count: int = 7) -> None:
+    now = wall_ms()
+    hub.load(*fleets.full(now))
+    hub.past = [spending.over(now, n) for n in range(count)]
+
+
+async def searched(open_page: OpenPage) -> Page:
+    return await open_page(path="/#history", ready=".result")
+
+
+async def test_the_latest_stand_there_at_once_with_what_they_are_known_by(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    remembered(hub)
+    page = await open_page()
+    assert hub.sought == []
+    await page.get_by_role("button", name="History").click()
+    results = page.locator(".result")
+
+    await expect(results).to_have_count(7)
+    said = await words(results.nth(1))
+    assert said == "Work of day 1 ended 1d 1h ago billing alpha $0.31 · 52K tokens"
+    assert hub.sought == [("", 0)]
+    await expect(page.locator(BOX)).to_be_focused()
+
+
+async def test_what_is_typed_is_asked_for_once_the_typing_pauses(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    remembered(hub)
+    page = await open_page(path="/#history", ready=".result", clock=True)
+    await page.clock.pause_at(await page.evaluate("Date.now() + 1000"))
+    for letter in "day 3":
+        await page.locator(BOX).press_sequentially(letter)
+        await page.clock.run_for(100)
+    await page.evaluate(ASKED)
+    assert hub.sought == [("", 0)]
+
+    await page.clock.run_for(400)
+    await wait_until(lambda: hub.sought == [("", 0), ("day 3", 0)])
+
+    async def drawn() -> bool:
+        await page.clock.run_for(20)
+        return await page.locator(".sheet [role=status]").first.inner_text() == "1 session"
+
+    await wait_until(drawn)
+    await expect(page.locator(".result")).to_have_count(1)
+
+
+async def test_a_search_without_a_match_says_so(open_page: OpenPage, hub: StandIn) -> None:
+    remembered(hub)
+    page = await searched(open_page)
+    await page.fill(BOX, "<b>nothing</b>")
+    await expect(page.locator(".sheet .nobody")).to_have_text(
+        "No session matches “<b>nothing</b>”."
+    )
+    await expect(page.locator(".result")).to_have_count(0)
+    assert await violations(page) == []
+
+
+async def test_a_hub_without_a_past_says_so(open_page: OpenPage, hub: StandIn) -> None:
+    remembered(hub, 0)
+    page = await open_page(path="/#history", ready=".sheet .nobody")
+    assert "No session is over yet" in await page.inner_text(".sheet .nobody")
+    assert await violations(page) == []
+
+
+async def test_more_are_shown_on_demand(open_page: OpenPage, hub: StandIn) -> None:
+    remembered(hub, 60)
+    page = await searched(open_page)
+    await expect(page.locator(".result")).to_have_count(50)
+    # One more has ended meanwhile, so that the next page begins with one that is shown already.
+    hub.past = [spending.over(wall_ms(), 99), *hub.past]
+    await page.get_by_role("button", name="Show more (10 not shown)").click()
+
+    await expect(page.locator(".result")).to_have_count(60)
+    ids = await page.locator(".result").evaluate_all("(all) => all.map((e) => e.dataset.id)")
+    assert len(set(ids)) == 60
+    assert hub.sought[-1] == ("", 50)
+
+
+async def test_a_search_that_fails_is_owned_up_to_and_asked_for_again(
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str]
+) -> None:
+    expected_faults.append("Failed to load resource")
+    remembered(hub)
+    hub.fails_with = 500
+    hub.may_answer.clear()
+    page = await open_page(path="/#history", ready=".sheet .log-ghost")
+    await expect(page.locator(".sheet .ghosts").get_by_role("status")).to_have_text("Searching")
+    assert await violations(page) == []
+    hub.may_answer.set()
+    await expect(page.locator(".log-failed")).to_contain_text("answered with status 500")
+    assert await violations(page) == []
+
+    hub.fails_with = None
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator(".result")).to_have_count(7)
+    hub.fails_with = 200
+    await page.fill(BOX, "day 2")
+    await expect(page.locator(".log-failed")).to_contain_text("could not be read. Below is what")
+    await expect(page.locator(".result")).to_have_count(7)
+
+    hub.fails_with = None
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator(".result")).to_have_count(1)
+
+
+async def test_an_earlier_answer_never_replaces_a_later_one(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    remembered(hub)
+    page = await searched(open_page)
+    hub.held = {"day 2": asyncio.Event(), "day 3": asyncio.Event()}
+    await page.fill(BOX, "day 2")
+    await wait_until(lambda: ("day 2", 0) in hub.sought)
+    await page.fill(BOX, "day 3")
+    await wait_until(lambda: ("day 3", 0) in hub.sought)
+    await page.evaluate(ASKED)
+    await expect(page.locator(".log-failed")).to_have_count(0)
+    hub.held["day 3"].set()
+    await expect(page.locator(".result")).to_have_count(1)
+    hub.held["day 2"].set()
+    await page.evaluate(ASKED)
+    await expect(page.locator(".result")).to_contain_text("Work of day 3")
+
+
+async def test_the_keyboard_alone_searches_opens_reads_and_returns(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    remembered(hub)
+    hub.activity["alpha:past-3"] = fleets.activity(wall_ms())
+    page = await open_page()
+    await page.get_by_role("button", name="History").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(BOX)).to_be_focused()
+    await page.keyboard.type("day 3")
+    await expect(page.locator(".result")).to_have_count(1)
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+
+    sheet = page.get_by_role("dialog", name="Work of day 3")
+    await expect(sheet.locator(".line")).to_have_count(12)
+    await expect(sheet).to_contain_text("in part as the agents report")
+    assert page.url.endswith("#history&session=alpha%3Apast-3")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(1)
+    await expect(page.locator(BOX)).to_have_value("day 3")
+    await expect(page.locator(".result .row-open")).to_be_focused()
+
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.get_by_role("button", name="History")).to_be_focused()
+
+
+async def test_a_link_into_the_past_opens_it_and_survives_a_reload(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    remembered(hub)
+    page = await open_page(path="/#session=alpha:past-2", ready=".sheet")
+    await page.reload()
+    sheet = page.get_by_role("dialog", name="Work of day 2")
+    await expect(sheet).to_contain_text("Session closed")
+    await expect(sheet.locator("[data-part=about]")).to_contain_text("ended")
+
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".sheet")).to_have_count(0)
+    assert page.url == hub.url + "/"
+
+
+async def test_a_session_that_cannot_be_fetched_is_owned_up_to(
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str]
+) -> None:
+    expected_faults.append("Failed to load resource")
+    remembered(hub)
+    page = await open_page()
+    await page.route("**/api/v1/sessions/*", lambda route: route.abort())
+    await page.evaluate("location.hash = 'session=alpha:past-2'")
+    await expect(page.locator(".log-failed")).to_contain_text("The hub could not be reached.")
+    assert await violations(page) == []
+
+    await page.unroute("**/api/v1/sessions/*")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.get_by_role("dialog", name="Work of day 2")).to_be_visible()
+
+
+async def test_a_session_that_is_delivered_long_ago_is_still_read_when_it_leaves_the_roll(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    hub.load(*fleets.full(wall_ms()))
+    page = await open_page(path="/#session=alpha:done-1", ready=".sheet")
+    hub.past = [hub.sessions["alpha:done-1"]]
+    await hub.change(gone=("alpha:done-1",))
+    await expect(page.locator(".card[data-id='alpha:done-1']")).to_have_count(0)
+    await expect(page.get_by_role("dialog", name="Add CSV export to reports")).to_contain_text(
+        "Finished: all 4 tasks"
+    )
+
+
+async def test_one_that_comes_back_to_the_roll_is_live_again(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    remembered(hub)
+    page = await open_page(path="/#session=alpha:past-2", ready=".sheet-state")
+    back = fleets.session("past-2", "thinking", "Thinking again", now=wall_ms(), title="Back")
+    await hub.change(back)
+    await expect(page.get_by_role("dialog", name="Back")).to_contain_text("Thinking again")
+
+
+async def test_markup_in_the_past_stays_text(open_page: OpenPage, hub: StandIn) -> None:
+    """No dialog and no request outside either: the page's record of faults fails the test."""
+    now = wall_ms()
+    hub.load([], [fleets.host("alpha", now)])
+    hub.past = [
+        spending.over(now, n, title=text, project=text, branch=text, pr=text, last_prompt=text)
+        for n, text in enumerate(fleets.HOSTILE)
+    ]
+    page = await searched(open_page)
+    await expect(page.locator(".result")).to_have_count(len(fleets.HOSTILE))
+    for index in range(len(fleets.HOSTILE)):
+        await page.locator(".row-open").nth(index).click()
+        await expect(page.locator("[data-part=words]")).to_have_count(1)
+        assert await page.locator(".sheet :is(img, script, iframe, style, a)").count() == 0
+        assert "\u202e" not in await page.locator(".sheet").last.inner_text()
+        await page.keyboard.press("Escape")
+        await expect(page.locator(".sheet")).to_have_count(1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_history_is_shown_accessibly(
+    open_page: OpenPage, hub: StandIn, size: str, scheme: str
+) -> None:
+    remembered(hub)
+    hub.past.append(spending.over(wall_ms(), 8, title="T" * 300, project="P" * 300))
+    page = await open_page(viewport=SIZES[size], scheme=scheme, path="/#history", ready=".result")
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+    wide = "(e) => e.scrollWidth - e.clientWidth"
+    assert await page.locator(".sheet").evaluate(wide) == 0
+    if size == "phone":
+        assert await tall_enough(page, ".sheet") == []
+
+    await page.locator(".result").last.click()
+    await expect(page.locator(".sheet")).to_have_count(2)
+    await page.wait_for_selector("[data-part=usage]")
+    assert await violations(page) == []
+    assert await page.locator(".sheet").last.evaluate(wide) == 0

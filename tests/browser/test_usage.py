@@ -1,0 +1,466 @@
+"""What was used up, on cards, in details, of machines, in the head and in the report; and how it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from playwright.async_api import Locator, Page, expect
+
+from adsum_shared.state import Summary
+from adsum_shared.usage import ContextView, RateLimitView, ScanProgress, UsageReport, UsageView
+from tests.browser import fleets, spending
+from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms
+from tests.browser.standin import StandIn
+from tests.browser.test_looks import SIZES, overflow, violations
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+def used(usage: UsageView | None = None, state: str = "thinking", **more: Any) -> fleets.Fleet:
+    view = fleets.session("a", state, "…", now=wall_ms(), title="A", usage=usage, **more)
+    return [view], []
+
+
+async def words(place: Locator) -> str:
+    return " ".join((await place.inner_text()).split())
+
+
+async def tall_enough(page: Page, within: str) -> list[str]:
+    """What is tapped there and is lower than a fingertip."""
+    low: list[str] = await page.evaluate(
+        """(within) => [...document.querySelectorAll(within + " :is(a, button, input)")]
+             .map((e) => e.closest(".result") ?? e)
+             .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
+             .map((e) => e.outerHTML)""",
+        within,
+    )
+    return low
+
+
+@pytest.mark.parametrize(
+    ("usage", "said", "source"),
+    [
+        (spending.USES[0], "≈ $1.24 · 2.5M tokens", "$1.2418, estimated from list prices"),
+        (spending.USES[1], "$0.31 · 52K tokens", "$0.3071, as the agent itself reports"),
+        (spending.USES[2], "unpriced · 87K tokens", "Unpriced, no price is known for the model"),
+        (spending.USES[3], "≈ $104.20 · 59M tokens", "in part as the agents report"),
+        (spending.USES[4], "< $0.01+ · 150 tokens", "70 tokens have no price"),
+        (spending.HUGE, "≈ $12.3M · 4T tokens", "4,000,000,000,000 tokens. $12,345,678.9"),
+        (UsageView(cost_usd=0.5, cost_source="reported"), "$0.50", "0 tokens. $0.50"),
+        (UsageView(10, cost_usd=0.0), "≈ $0.00 · 10 tokens", "10 tokens. $0.00"),
+    ],
+    ids=["computed", "reported", "unpriced", "mixed", "in part unpriced", "huge", "bare", "free"],
+)
+async def test_a_card_tells_dollars_and_tokens_and_how_they_are_known(
+    open_page: OpenPage, usage: UsageView, said: str, source: str
+) -> None:
+    page = await open_page(used(usage))
+    spent = page.locator(".card .spent")
+
+    assert await words(spent) == said
+    assert source in (await spent.get_attribute("title") or "")
+
+
+@pytest.mark.parametrize("usage", [None, UsageView()])
+async def test_a_card_that_used_nothing_says_nothing(
+    open_page: OpenPage, usage: UsageView | None
+) -> None:
+    page = await open_page(used(usage))
+    await expect(page.locator(".spent, .gauge")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "size", "said", "near"),
+    [
+        (124_000, 200_000, "62 % context full", False),
+        (159_000, 200_000, "80 % context full", True),
+        (206_000, 200_000, "103 % context full", True),
+        (0, 200_000, "0 % context full", False),
+    ],
+)
+async def test_the_context_is_told_in_words_and_stands_out_when_nearly_full(
+    open_page: OpenPage, tokens: int, size: int, said: str, near: bool
+) -> None:
+    page = await open_page(used(context=ContextView(tokens, size)))
+    gauge = page.locator(".card .gauge")
+
+    assert " ".join((await gauge.text_content() or "").split()) == said
+    await expect(gauge).to_have_attribute("data-near", str(near).lower())
+    await expect(gauge.locator(".icon")).to_have_count(int(near))
+
+
+@pytest.mark.parametrize("state", ["session_ended", "suspended", "archived"])
+async def test_the_context_of_what_is_over_is_nobodys_concern(
+    open_page: OpenPage, state: str
+) -> None:
+    page = await open_page(used(state=state, context=ContextView(190_000, 200_000)))
+    await expect(page.locator(".gauge")).to_have_count(0)
+
+
+async def test_a_context_of_unknown_size_has_no_gauge_but_is_in_the_details(
+    open_page: OpenPage,
+) -> None:
+    page = await open_page(used(context=ContextView(61_000)))
+    await expect(page.locator(".gauge")).to_have_count(0)
+    await page.click(".open")
+    assert "61,000 tokens" in await words(page.locator("[data-part=usage]"))
+
+
+async def test_the_details_tell_all_kinds_and_where_it_works(open_page: OpenPage) -> None:
+    fleet = used(
+        spending.USES[0], context=ContextView(124_000, 200_000), worktree="/wt/big", branch="feat",
+        pr="https://github.com/acme/billing/pull/7", forked_from="parent",
+        last_prompt="Go on", last_answer="Done.",
+    )  # fmt: skip
+    page = await open_page(fleet)
+    await page.click(".open")
+    sheet = page.locator(".sheet")
+
+    usage = await words(sheet.locator("[data-part=usage] .facts"))
+    assert usage == (
+        "cost ≈ $1.24, estimated from list prices tokens 2,474,068 input 12,400 output 48,211 "
+        "cache read 2,103,455 cache written 310,002 web searches 3 "
+        "context 124,000 of 200,000 tokens, 62 % full"
+    )
+    about = await words(sheet.locator("[data-part=about]"))
+    assert "worktree /wt/big branch feat pull request https://github.com/acme/billing/pull/7" in (
+        about
+    )
+    assert await words(sheet.locator("[data-part=words]")) == "Said last You Go on Agent Done."
+
+
+async def test_an_answer_that_the_state_quotes_is_not_said_twice(open_page: OpenPage) -> None:
+    [view], _ = used(last_answer="Done. ")
+    view = replace(view, state=replace(view.state, context={"last_message": "Done."}))
+    page = await open_page(([view], []))
+    await page.click(".open")
+    await expect(page.locator(".sheet .said")).to_have_count(1)
+
+
+async def test_a_fork_leads_to_its_parent_and_back(open_page: OpenPage) -> None:
+    now = wall_ms()
+    child = fleets.session("child", "thinking", "…", now=now, title="Child", forked_from="parent")
+    parent = fleets.session("parent", "idle", "…", now=now, title="Parent")
+    page = await open_page(([child, parent], []), path="/#session=alpha:child", ready=".sheet")
+    await page.get_by_role("dialog").get_by_role("button", name="parent").click()
+    await expect(page.get_by_role("dialog", name="Parent")).to_be_visible()
+
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog", name="Child")).to_be_visible()
+
+
+async def test_a_pull_request_opens_outside(open_page: OpenPage) -> None:
+    page = await open_page(used(pr="https://github.com/acme/billing/pull/7"))
+    await page.click(".open")
+    link = page.get_by_role("link", name="https://github.com/acme/billing/pull/7")
+
+    await expect(link).to_have_attribute("href", "https://github.com/acme/billing/pull/7")
+    await expect(link).to_have_attribute("rel", "noopener noreferrer")
+    await expect(link).to_have_attribute("target", "_blank")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["javascript:alert(1)", "JaVaScRiPt:alert(1)//https://x", " javascript:alert(1)",
+     "data:text/html,<script>alert(1)</script>", "file:///etc/passwd", "blob:https://x/y",
+     "#12", "//evil.example/x", "https:", "<img src=x onerror=alert(1)>"],
+)  # fmt: skip
+async def test_an_address_that_is_no_web_page_is_only_text(
+    open_page: OpenPage, address: str
+) -> None:
+    page = await open_page(used(pr=address))
+    await page.click(".open")
+
+    await expect(page.locator(".sheet a, .sheet :is(img, script)")).to_have_count(0)
+    assert address.strip() in await page.inner_text("[data-part=about]")
+
+
+@pytest.mark.parametrize("text", fleets.HOSTILE)
+async def test_markup_in_what_was_said_stays_text(open_page: OpenPage, text: str) -> None:
+    """No dialog and no request outside either: the page's record of faults fails the test."""
+    fleet = used(
+        spending.USES[0], pr=text, worktree=text, forked_from=text,
+        last_prompt=text, last_answer=f"{text} indeed",
+    )  # fmt: skip
+    page = await open_page(fleet)
+    await page.click(".open")
+
+    await expect(page.locator(".sheet .said")).to_have_count(2)
+    assert await page.locator(".sheet :is(img, script, iframe, style, a)").count() == 0
+    assert "\u202e" not in await page.inner_text(".sheet")
+
+
+async def test_the_head_tells_today_and_exactly_on_demand(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    hub.load(*fleets.full(wall_ms()))
+    hub.summary = spending.SUMMARY
+    page = await open_page()
+    tool = page.locator(".tool").first
+
+    await expect(tool).to_contain_text("≈ $12.40")
+    assert await words(tool) == "≈ $12.40 · 3.2M tokens today Usage"
+    told = "Today so far: $12.4031 and 3,214,555 tokens."
+    assert (await tool.get_attribute("title") or "").startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        (Summary(), "Usage"),
+        (Summary(total_tokens_today=0), "Usage"),
+        (Summary(total_tokens_today=5000), "unpriced"),
+        (Summary(total_cost_today_usd=0.0, total_tokens_today=0), "≈ $0.00"),
+    ],
+)
+async def test_a_day_without_figures_shows_none(
+    open_page: OpenPage, hub: StandIn, summary: Summary, said: str
+) -> None:
+    hub.load(*fleets.full(wall_ms()))
+    hub.summary = summary
+    page = await open_page()
+    await expect(page.locator(".tool").first).to_contain_text(said)
+
+
+async def test_today_is_asked_for_now_and_then(open_page: OpenPage, hub: StandIn) -> None:
+    hub.load(*fleets.full(wall_ms()))
+    page = await open_page(clock=True)
+    hub.summary = spending.SUMMARY
+    for _ in range(4):
+        await page.clock.run_for(5_000)
+        await hub.tell(hub.message("tick") | {"now": await page.evaluate("Date.now()")})
+        await page.evaluate(ASKED)
+    await expect(page.locator(".tool").first).to_contain_text("≈ $12.40")
+
+
+def machine(**more: Any) -> fleets.Fleet:
+    return [], [fleets.host("alpha", wall_ms(), **more)]
+
+
+async def test_a_machine_tells_its_limits_and_when_they_begin_anew(open_page: OpenPage) -> None:
+    page = await open_page(machine(limits=spending.limits(wall_ms(), 92.4)), ready=".host")
+    short = page.locator(".limit-short")
+    assert "5-hour limit 92 % used, resets at" in (await short.first.get_attribute("title") or "")
+    await expect(short.first).to_have_attribute("data-near", "true")
+    await expect(short.first.locator(".icon")).to_have_count(1)
+    await expect(short.last).to_have_attribute("data-near", "false")
+
+    await page.click(".host-head")
+    await expect(page.locator(".limits li")).to_have_count(2)
+    rows = [await words(row) for row in await page.locator(".limits li").all()]
+    assert rows == ["5-hour limit 92 %, resets in 1h 04m", "7-day limit 18 %, resets in 3d 2h"]
+
+
+async def test_a_limit_that_has_begun_anew_no_longer_alarms(open_page: OpenPage) -> None:
+    limits = (RateLimitView("five_hour", 97, wall_ms() - 1000), RateLimitView("odd_one", 12.5))
+    page = await open_page(machine(limits=limits), ready=".host")
+    await expect(page.locator(".limit-short")).to_have_count(1)
+    await page.click(".host-head")
+    await expect(page.locator(".limits li")).to_have_count(2)
+    rows = [await words(row) for row in await page.locator(".limits li").all()]
+    assert rows == ["5-hour limit has been reset; not told anew yet", "odd one limit 13 %"]
+
+
+async def test_reading_history_shows_its_progress_and_goes_when_done(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    page = await open_page(machine(scan=spending.reading()), ready=".host")
+    bar = page.get_by_role("progressbar", name="alpha reads its history")
+
+    await expect(bar).to_have_attribute("aria-valuenow", "37")
+    said = "37 %: 1,850 of 5,000 files, 1.8 GB of 4.8 GB, 38 MB/s, 1m left"
+    assert said in await words(page.locator(".scan"))
+    assert "1 reading history" in (await page.locator(".hosts-fold").text_content() or "")
+
+    await hub.change(hosts=(fleets.host("alpha", wall_ms()),))
+    await expect(page.locator(".scan")).to_have_count(0)
+
+
+async def test_progress_that_is_not_known_yet_is_none(open_page: OpenPage) -> None:
+    page = await open_page(machine(scan=ScanProgress(0, 0, 0, 0)), ready=".host")
+    await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "0")
+    assert "left" not in await words(page.locator(".scan"))
+
+
+def spent(hub: StandIn) -> None:
+    now = wall_ms()
+    hub.load(*spending.fleet(now))
+    hub.summary, hub.reports = spending.SUMMARY, spending.reports()
+    hub.past = [spending.over(now, n) for n in range(7)]
+
+
+async def rows(page: Page) -> list[str]:
+    return [await words(row) for row in await page.locator(".report tbody tr").all()]
+
+
+async def test_the_report_is_asked_for_when_it_is_opened(open_page: OpenPage, hub: StandIn) -> None:
+    spent(hub)
+    page = await open_page()
+    await page.evaluate(ASKED)
+    assert hub.asked == []
+
+    await page.locator(".tool").first.click()
+    await page.wait_for_selector(".report")
+    assert hub.asked == ["day 7"]
+    assert page.url.endswith("#usage")
+    found = await rows(page)
+    assert found[0] == "Total 700K 300K 52M 6M 59M ≈ $104.20"
+    assert found[1] == "2026-11-22 1 12.4K 48.2K 2.1M 310K 2.5M ≈ $1.24"
+    assert "unpriced" in found[3]
+    assert "have no price" in await page.inner_text(".report-note")
+
+
+async def test_the_keyboard_alone_opens_chooses_and_closes(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    spent(hub)
+    page = await open_page()
+    await page.locator(".tool").first.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog", name="Usage")).to_be_visible()
+    await page.wait_for_selector(".report")
+    while await page.evaluate("document.activeElement.type") != "radio":
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("ArrowRight")
+    await expect(page.get_by_role("radio", name="30 days")).to_be_checked()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("ArrowRight")
+    await expect(page.get_by_role("columnheader").first).to_have_text("Machine")
+    assert hub.asked == ["day 7", "day 30", "host 30"]
+    link = page.get_by_role("link", name="CSV")
+    await expect(link).to_have_attribute("href", "/api/v1/usage?by=host&days=30&format=csv")
+
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.locator(".tool").first).to_be_focused()
+    assert "#" not in page.url
+
+
+async def test_a_session_in_the_report_opens(open_page: OpenPage, hub: StandIn) -> None:
+    spent(hub)
+    page = await open_page(path="/#usage", ready=".report")
+    await page.get_by_role("radio", name="Session").click()
+    await page.get_by_role("button", name="Work of day 2").click()
+    await expect(page.get_by_role("dialog", name="Work of day 2")).to_contain_text("unpriced")
+
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("button", name="Work of day 2")).to_be_focused()
+
+
+async def test_the_report_is_saved_as_csv(open_page: OpenPage, hub: StandIn) -> None:
+    spent(hub)
+    page = await open_page(path="/#usage", ready=".report")
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="CSV").click()
+    assert (await downloading.value).suggested_filename == "usage.csv"
+
+
+async def test_a_report_without_rows_says_so(open_page: OpenPage, hub: StandIn) -> None:
+    spent(hub)
+    hub.reports["day"] = UsageReport(1, 0, "2026-11-22", "2026-11-22", "day", [], UsageView(), [])
+    page = await open_page(path="/#usage", ready=".sheet .nobody")
+    assert await page.inner_text(".sheet .nobody") == "Nothing was used up: 2026-11-22."
+
+
+async def test_a_report_that_fails_is_owned_up_to_and_asked_for_again(
+    open_page: OpenPage, hub: StandIn, expected_faults: list[str]
+) -> None:
+    expected_faults.append("Failed to load resource")
+    spent(hub)
+    hub.fails_with = 500
+    hub.may_answer.clear()
+    page = await open_page(path="/#usage", ready=".sheet .log-ghost")
+    await expect(page.locator(".sheet").get_by_role("status")).to_have_text("Fetching the report")
+    assert await violations(page) == []
+    hub.may_answer.set()
+    await expect(page.locator(".log-failed")).to_contain_text("answered with status 500")
+    assert await violations(page) == []
+
+    hub.fails_with = None
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator(".report")).to_have_count(1)
+    hub.fails_with = 200
+    await page.get_by_role("radio", name="Model").click()
+    await expect(page.locator(".log-failed")).to_contain_text("could not be read. Below")
+    await expect(page.get_by_role("columnheader").first).to_have_text("Day")
+
+
+async def test_a_late_answer_does_not_replace_the_one_that_was_asked_for_later(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    spent(hub)
+    page = await open_page(path="/#usage", ready=".report")
+    hub.held = {"host 7": asyncio.Event(), "project 7": asyncio.Event()}
+    await page.get_by_role("radio", name="Machine").click()
+    await wait_until(lambda: hub.asked[-1:] == ["host 7"])
+    await page.get_by_role("radio", name="Project").click()
+    await wait_until(lambda: hub.asked[-1:] == ["project 7"])
+    await page.evaluate(ASKED)
+    await expect(page.locator(".log-failed")).to_have_count(0)
+    hub.held["project 7"].set()
+    await expect(page.get_by_role("columnheader").first).to_have_text("Project")
+    hub.held["host 7"].set()
+    await page.evaluate(ASKED)
+    await expect(page.get_by_role("columnheader").first).to_have_text("Project")
+    assert (await rows(page))[3].startswith("no project")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_usage_is_shown_accessibly(
+    open_page: OpenPage, hub: StandIn, size: str, scheme: str
+) -> None:
+    spent(hub)
+    page = await open_page(viewport=SIZES[size], scheme=scheme)
+    await expect(page.locator(".tool").first).to_contain_text("≈ $12.40")
+    if size == "phone":
+        await page.click(".hosts-fold")
+    for name in ("alpha", "beta"):
+        await page.click(f"[data-host={name}] .host-head")
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+
+    await page.locator(".tool").first.click()
+    for by in ("Day", "Machine", "Project", "Model", "Session"):
+        await page.get_by_role("radio", name=by, exact=True).check(force=True)
+        await expect(page.get_by_role("columnheader").first).to_have_text(by)
+        assert await page.locator(".sheet").evaluate("(e) => e.scrollWidth - e.clientWidth") == 0
+    assert await violations(page) == []
+    if size == "phone":
+        assert await tall_enough(page, ".sheet") == []
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE, {"width": 641, "height": 800}])
+async def test_huge_figures_widen_nothing(open_page: OpenPage, hub: StandIn, size: Any) -> None:
+    word = "W" * 300
+    fleet = used(
+        spending.HUGE, "idle", context=ContextView(10**12, 10**12), pr=f"https://github.com/{word}",
+        worktree=word, forked_from=word, last_prompt=word, last_answer=word + "!",
+    )  # fmt: skip
+    limits = tuple(RateLimitView(f"{word}{n}", 100, wall_ms() + 10**9) for n in range(3))
+    scan = ScanProgress(10**9, 10**8, 10**15, 10**14, 10**10, 10**7)
+    hub.load(fleet[0], [fleets.host("alpha", wall_ms(), limits=limits, scan=scan)])
+    hub.summary = Summary(total_cost_today_usd=12_345_678.9, total_tokens_today=4 * 10**12)
+    report = spending.report("session", 3, spending.HUGE)
+    hub.reports["day"] = replace(
+        report, rows=[replace(row, label=word, usage=spending.HUGE) for row in report.rows]
+    )
+    page = await open_page(viewport=size)
+    await expect(page.locator(".tool").first).to_contain_text("$12.3M")
+    if await page.locator(".hosts-fold").is_visible():
+        await page.click(".hosts-fold")
+    await page.click(".host-head")
+    assert await overflow(page) == 0
+
+    wide = "(e) => e.scrollWidth - e.clientWidth"
+    for path, ready in (("usage", ".report"), ("session=alpha:a", "[data-part=usage]")):
+        await page.goto(f"{hub.url}/#{path}")
+        await page.reload()
+        await page.wait_for_selector(ready)
+        assert await page.locator(".sheet").evaluate(wide) == 0
+    assert re.search(r"4,000,000,000,000", await page.inner_text("[data-part=usage]"))

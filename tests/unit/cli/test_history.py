@@ -1,0 +1,98 @@
+"""Sessions that are over: a table that fits, what they cost, and how to see one in full."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from adsum.console import show
+from adsum.freshness import Freshness
+from adsum.history import Search, nothing
+from adsum.history_table import footer, history_table
+from adsum_shared.state import Group, History, SessionView
+from adsum_shared.usage import UsageView
+from tests.hubs import NOW, host, session
+
+HOUR = 3_600_000
+
+
+def over(name: str, title: str = "Fix the build", **more: Any) -> SessionView:
+    more = {"ended_at": NOW - 3 * HOUR, **more}
+    return session(name, Group.DELIVERED, "session_ended", title=title, **more)
+
+
+REPORTED = UsageView(1_000_000, 234_567, cost_usd=3.5, cost_source="reported")
+OVER = [
+    over("0a1b2c3d4e", "Fix the login page's redirect loop when cookies are off", usage=REPORTED),
+    over("1a1b2c3d4e", usage=UsageView(90, 10, unpriced_tokens=100), host="a-build-machine"),
+    over("2a1b2c3d4e", "", ended_at=None, cwd="/src/adsum"),
+]
+
+
+@pytest.fixture
+def drawn(capsys: pytest.CaptureFixture[str]) -> Any:
+    def drawn(sessions: list[SessionView], width: int = 80, total: int | None = None) -> list[str]:
+        console = Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), width=width)
+        history = History(1, NOW, total or len(sessions), sessions)
+        show(console, history_table(history, console), footer(history))
+        return capsys.readouterr().out.splitlines()
+
+    return drawn
+
+
+def test_history_at_80_columns(drawn: Any) -> None:
+    assert drawn(OVER) == [
+        "ENDED  TITLE                       PROJECT  HOST        TOKENS      COST  ID",
+        "3h     Fix the login page's redi…  adsum    laptop        1.2M     $3.50  0a1b2c",
+        "3h     Fix the build               adsum    a-build-m…     100  unpriced  1a1b2c",
+        "1m     /src/adsum                  adsum    laptop           -         -  2a1b2c",
+        "3 sessions · one in full: adsum show ID",
+    ]
+
+
+def test_a_narrow_terminal_keeps_when_what_and_the_id(drawn: Any) -> None:
+    assert drawn(OVER, 60)[0].split() == ["ENDED", "TITLE", "HOST", "TOKENS", "COST", "ID"]
+    assert drawn(OVER, 30)[0].split() == ["ENDED", "TITLE", "ID"]
+
+
+@pytest.mark.parametrize("width", [200, 110, 80, 60, 40, 25])
+def test_no_line_is_wider_than_the_terminal(drawn: Any, width: int) -> None:
+    wide = over("x" * 36, "日本語のタイトル" * 20, host="h" * 99, usage=UsageView(cost_usd=9e99))
+    lines = drawn([*OVER, wide], width)
+    assert all(Console().measure(line).maximum <= width for line in lines)
+    assert lines[1].endswith(" 0a1b2c3d" if width >= 110 else " 0a1b2c")
+
+
+@pytest.mark.parametrize(
+    ("shown", "total", "words"),
+    [
+        (1, 1, "1 session · one in full: adsum show ID"),
+        (2, 3_210, "2 of 3,210 sessions, more with --limit N · one in full: adsum show ID"),
+    ],
+)
+def test_the_footer_counts_and_says_the_next_step(
+    drawn: Any, shown: int, total: int, words: str
+) -> None:
+    assert drawn(OVER[:shown], total=total)[-1] == words
+
+
+def test_a_title_cannot_steer_the_terminal(drawn: Any) -> None:
+    evil = drawn([over("\x1b[2J", "\x1b]0;owned\x07\u202e[red]x[/red]")])[1]
+    assert "\x1b" not in evil
+    assert "\u202e" not in evil
+    assert "[red]x[/red]" in evil
+
+
+@pytest.mark.parametrize(
+    ("search", "hosts", "words"),
+    [
+        (Search("x"), [host()], "All of them: adsum history"),
+        (Search(), [], "adsum up"),
+        (Search("  "), [host()], "adsum agents"),
+    ],
+)
+def test_nothing_to_show_says_what_to_do_next(search: Search, hosts: Any, words: str) -> None:
+    assert words in nothing(search, Freshness(hosts, NOW))

@@ -1,0 +1,127 @@
+"""Which days are asked for, and what is said of days that cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adsum.freshness import Freshness
+from adsum.outcome import CommandError, Exit
+from adsum.usage import Question, nothing, usage_report
+from adsum_shared.state import HubTrouble
+from adsum_shared.usage import ScanProgress
+from tests.hubs import NOW, host, report
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "query"),
+    [
+        ({}, {"days": "7"}),
+        ({"days": 30}, {"days": "30"}),
+        ({"since": "2026-11-01"}, {"since": "2026-11-01"}),
+        ({"until": "2026-11-22"}, {"since": "2026-11-16", "until": "2026-11-22"}),
+        ({"until": "2026-03-01", "days": 2}, {"since": "2026-02-28", "until": "2026-03-01"}),
+        (
+            {"since": "2026-11-22", "until": "2026-11-22"},
+            {"since": "2026-11-22", "until": "2026-11-22"},
+        ),
+        ({"until": "0001-01-02", "days": 36_500}, {"since": "0001-01-01", "until": "0001-01-02"}),
+        ({"host": "a", "project": "b", "model": "c"}, None),
+    ],
+)
+def test_days_are_asked_for_as_the_hub_takes_them(
+    asked: dict[str, Any], query: dict[str, str] | None
+) -> None:
+    assert Question(**asked).query == {"by": "day", **(query or {"days": "7", **asked})}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"since": "yesterday"}, "--since 'yesterday' is no day"),
+        ({"since": "2026-02-30"}, "'2026-02-30' is no day"),
+        ({"until": "20261122"}, "--until '20261122' is no day. It looks like 2026-11-22"),
+        ({"until": "2026-W47-7"}, "is no day"),
+        ({"since": ""}, "--since '' is no day"),
+        ({"since": "99999-01-01"}, "is no day"),
+        ({"since": "2026-11-22", "until": "2026-11-21"}, "is after --until 2026-11-21"),
+        ({"since": "2026-11-22", "days": 3}, "--since and --days exclude each other"),
+        ({"by": "week"}, "--by is one of day, host, project, model, session"),
+    ],
+)
+def test_days_that_cannot_be_are_a_usage_error(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(CommandError, match=words) as wrong:
+        Question(**asked)
+    assert wrong.value.code is Exit.USAGE
+
+
+def test_an_answer_that_is_no_report_is_no_hubs() -> None:
+    for answer in ({}, [], {"schema": 1, "rows": 3}):
+        with pytest.raises(CommandError, match="not as a hub of Adsum") as wrong:
+            usage_report("http://h", answer)
+        assert wrong.value.code is Exit.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("asked", "hosts", "words"),
+    [
+        (Question(host="x"), [host()], "Nothing matches from 2025-11-18 to 2025-11-24. All of it"),
+        (Question(), [], "adsum up"),
+        (Question(), [host()], "Further back: adsum usage --days 90"),
+        (Question(days=90), [host()], "adsum hosts"),
+    ],
+)
+def test_nothing_to_show_says_what_to_do_next(asked: Question, hosts: Any, words: str) -> None:
+    assert words in nothing(report(), asked, Freshness(hosts, NOW))
+
+
+def test_a_machine_that_is_not_live_makes_a_report_partial(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fresh = Freshness([host("desk", "late"), host()], NOW)
+    assert fresh.own_up() is Exit.PARTIAL
+    assert capsys.readouterr().err == (
+        "adsum: desk is late, last seen 4m ago: what came later is missing.\n"
+    )
+
+
+def test_of_days_before_a_machine_was_last_seen_nothing_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Last month's bill is whole although a laptop sleeps today."""
+    fresh = Freshness([host("desk", "offline")], NOW)
+    assert fresh.own_up("2025-11-20") is Exit.OK
+    assert fresh.own_up("2025-11-30") is Exit.PARTIAL
+    assert capsys.readouterr().err.count("desk") == 1
+
+
+@pytest.mark.parametrize(
+    ("scan", "words"),
+    [
+        (ScanProgress(2, 1, 100, 42, 9, 20.4), " (42%, 20s left), more will come."),
+        (ScanProgress(2, 1, 100, 42), " (42%), more will come."),
+        (ScanProgress(0, 0, 0, 0), ", more will come."),
+    ],
+)
+def test_a_machine_that_still_reads_its_history_is_told_of(
+    scan: ScanProgress, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Freshness([host(scan=scan)], NOW).own_up() is Exit.OK
+    assert capsys.readouterr().err == f"adsum: laptop still reads its history{words}\n"
+
+
+def test_what_the_hub_says_of_a_history_is_not_said_twice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    both = [host(scan=ScanProgress(2, 1, 100, 42)), host("desk", scan=ScanProgress(2, 1, 100, 42))]
+    Freshness(both, NOW).own_up(notes=["laptop still reads its history: 42 % so far."])
+    assert capsys.readouterr().err.count("still reads") == 1
+
+
+def test_a_hub_in_trouble_owns_up(capsys: pytest.CaptureFixture[str]) -> None:
+    fresh = Freshness([host()], NOW, HubTrouble("Gone. Start it.", NOW, blind=True))
+    assert fresh.own_up() is Exit.PARTIAL
+    assert "stands still" in capsys.readouterr().err

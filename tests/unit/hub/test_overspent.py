@@ -1,0 +1,269 @@
+"""Budgets: how they are written, when they are crossed, and who is told until a human answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from adsum_hub.budget import Budget, read_budgets
+from adsum_hub.overspent import Overspent, Worker
+from adsum_hub.parts import Budget as Exceeded
+from adsum_hub.resolve import resolve
+from adsum_hub.settings import HubSettings
+from adsum_shared.signals import PromptSubmitted
+from adsum_shared.state import URGENCY, Group
+from tests.spenders import HOUR, MINUTE, NOON, TODAY, FlatPrices, Spender, spending
+
+#: A cent a token, so a hundred tokens are a dollar.
+DAILY = {"scope": "session", "usd": 10, "per": "day"}
+
+
+class Fleet:
+    """Sessions by (host, session id), and the budgets they are under."""
+
+    def __init__(self, *budgets: dict[str, Any], **rates: float) -> None:
+        self.sums = spending(FlatPrices(**rates))
+        self.overspent = Overspent(read_budgets(budgets), self.sums)
+        self.sessions: dict[tuple[str, str], Spender] = {}
+
+    def __getitem__(self, name: str) -> Spender:
+        host, session_id = name.split("/")
+        return self.sessions.setdefault((host, session_id), Spender(session_id))
+
+    def over(self) -> dict[str, Exceeded]:
+        for key, spender in self.sessions.items():
+            self.sums.update(key, spender.facts)
+        workers = [Worker(key, f"{key[0]}.local", one.facts) for key, one in self.sessions.items()]
+        return {"/".join(key): each for key, each in self.overspent.look(workers, TODAY).items()}
+
+
+def test_a_session_within_its_budget_is_left_alone() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(999)
+
+    assert not fleet.over()
+
+
+def test_a_limit_that_is_just_reached_is_reached() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(1_000)
+
+    assert fleet.over()["h/s"].spent == pytest.approx(10)
+
+
+def test_it_is_since_the_step_in_which_the_limit_was_crossed() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(400, 0).use(900, 10 * MINUTE).use(1_100, 20 * MINUTE).use(1_900, 30 * MINUTE)
+
+    assert fleet.over()["h/s"].at == NOON + 20 * MINUTE
+
+
+def test_steps_that_are_merged_never_move_a_crossing_to_later() -> None:
+    fleet = Fleet(DAILY)
+    since: list[int] = []
+    for minute in range(0, 200, 2):
+        fleet["h/s"].use(10 * minute, minute * MINUTE)
+        since += [each.at - NOON for each in fleet.over().values()]
+
+    assert len(since) == 50
+    assert since[0] == 100 * MINUTE
+    assert since == sorted(since, reverse=True)
+    assert since[-1] >= 90 * MINUTE
+
+
+def test_a_budget_that_was_crossed_hours_ago_is_not_answered_by_the_prompt_before() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(900, 0).prompt(10 * MINUTE)
+    for minute in range(11, 700):
+        fleet["h/s"].use(900 + 10 * (minute - 10) // 7, minute * MINUTE)
+
+    assert fleet.over()["h/s"].at >= NOON + 10 * MINUTE
+
+
+def test_a_prompt_silences_it_for_that_session() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(1_100).prompt(MINUTE).use(1_500, 2 * MINUTE)
+
+    assert not fleet.over()
+
+
+def test_a_prompt_before_the_crossing_is_no_answer_to_it() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(900).prompt(1_000).use(1_100, 2_000)
+
+    assert fleet.over()["h/s"].at == NOON + 2_000
+
+
+def test_at_the_next_whole_multiple_it_is_told_again() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(1_100).prompt(MINUTE).use(2_050, 2 * MINUTE)
+
+    assert fleet.over()["h/s"].at == NOON + 2 * MINUTE
+
+
+def test_what_another_day_cost_is_not_in_a_days_budget() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(900, day="2026-11-19").use(900)
+
+    assert not fleet.over()
+
+
+@pytest.mark.parametrize(("per", "over"), [("day", False), ("7 days", True), ("30 days", True)])
+def test_the_days_that_a_budget_looks_at(per: str, over: bool) -> None:
+    fleet = Fleet({**DAILY, "per": per})
+    fleet["h/s"].use(400, -72 * HOUR, day="2026-11-14").use(700)
+
+    assert bool(fleet.over()) is over
+
+
+def test_a_sessions_budget_looks_at_the_whole_of_it() -> None:
+    fleet = Fleet({**DAILY, "per": "session"})
+    fleet["h/s"].use(600, -9_000 * HOUR, day="2025-01-01").use(600)
+
+    assert "(a session)" in label(fleet.over()["h/s"])
+
+
+def test_sessions_of_a_project_share_its_budget_over_all_hosts() -> None:
+    fleet = Fleet({"scope": "project", "usd": 10, "per": "day"})
+    fleet["h/s"].about(project="web").use(600, 0)
+    fleet["k/t"].about(project="web").use(600, MINUTE)
+    fleet["k/u"].about(project="api").use(600, MINUTE)
+
+    assert fleet.over().keys() == {"k/t"}  # the other has not worked since
+    fleet["h/s"].use(610, 2 * MINUTE)
+    assert {name: each.at for name, each in fleet.over().items()} == dict.fromkeys(
+        ("h/s", "k/t"), NOON + MINUTE
+    )
+
+
+def test_an_answer_to_one_session_does_not_silence_another() -> None:
+    fleet = Fleet({"scope": "team", "usd": 10, "per": "day"})
+    fleet["h/s"].use(1_100, 0).prompt(2 * MINUTE).use(1_110, 3 * MINUTE)
+    fleet["k/t"].use(10, MINUTE)
+
+    assert fleet.over().keys() == {"k/t"}
+
+
+def test_a_host_has_a_budget_of_its_own() -> None:
+    fleet = Fleet({"scope": "host", "usd": 10, "per": "day", "name": "h*"})
+    fleet["h/s"].use(600)
+    fleet["h2/t"].use(600)
+    assert not fleet.over()
+
+    fleet["h2/u"].use(500)
+    assert fleet.over().keys() == {"h2/t", "h2/u"}
+    assert "(host h2.local, a day)" in label(fleet.over()["h2/u"])
+
+
+def test_a_name_is_a_pattern() -> None:
+    fleet = Fleet({"scope": "project", "usd": 1, "per": "day", "name": "Web*"})
+    fleet["h/s"].about(project="web-shop").use(200)
+    fleet["h/t"].about(project="api").use(200)
+
+    assert fleet.over().keys() == {"h/s"}
+
+
+def test_a_session_without_a_project_is_in_no_projects_budget() -> None:
+    fleet = Fleet({"scope": "project", "usd": 1, "per": "day"})
+    fleet["h/s"].use(200)
+
+    assert not fleet.over()
+
+
+def test_of_several_the_one_that_was_crossed_first_is_told() -> None:
+    fleet = Fleet({**DAILY, "usd": 5}, {**DAILY, "usd": 2, "per": "session"})
+    fleet["h/s"].use(250, 0).use(600, 10 * MINUTE)
+
+    assert fleet.over()["h/s"].limit == 5  # crossed once; the other a second time by then
+    fleet["h/s"].use(610, 11 * MINUTE)
+    assert fleet.over()["h/s"].at == NOON + 10 * MINUTE
+
+
+def test_without_prices_nobody_is_over_a_budget() -> None:
+    fleet = Fleet(DAILY)
+    fleet["h/s"].use(10**9, model="odd")
+
+    assert not fleet.over()
+
+
+def test_whoever_has_the_same_facts_comes_to_the_same_conclusion_in_any_order() -> None:
+    budgets = ({**DAILY, "usd": 3}, {"scope": "team", "usd": 7, "per": "7 days"})
+    one, other = Fleet(*budgets), Fleet(*budgets)
+    for minute in range(20):
+        name = f"h{minute % 3}/s{minute % 5}"
+        one[name].use(50 * minute, minute * MINUTE)
+        one.over()
+    for key in reversed(one.sessions):
+        other.sessions[key] = one.sessions[key]
+
+    assert one.over()
+    assert other.over() == one.over()
+
+
+def label(exceeded: Exceeded) -> str:
+    facts = replace(Spender().prompt(-HOUR).facts, budget=exceeded)
+    return resolve(facts, NOON + HOUR).label
+
+
+def test_the_state_says_how_much_of_which_budget() -> None:
+    facts = replace(
+        Spender().prompt(-HOUR).facts, budget=Exceeded(NOON, 1_012.4, 1_000, "team, 7 days")
+    )
+    found = resolve(facts, NOON + HOUR)
+
+    assert (found.state, found.group, found.since) == ("budget_exceeded", Group.NEEDS_YOU, NOON)
+    assert found.label == "Over budget: $1,012.40 of $1,000.00 (team, 7 days)"
+    assert URGENCY[found.state] == 5
+
+
+def test_a_prompt_lifts_the_state_at_once() -> None:
+    spender = Spender().prompt(-HOUR).prompt(MINUTE)
+    facts = replace(spender.facts, budget=Exceeded(NOON, 12, 10))
+
+    assert resolve(facts, NOON + MINUTE).state != "budget_exceeded"
+
+
+def test_a_queued_prompt_is_an_answer_too() -> None:
+    spender = Spender().prompt(-HOUR).tell(PromptSubmitted, MINUTE, origin="queued", text="more")
+    facts = replace(spender.facts, budget=Exceeded(NOON, 12, 10))
+
+    assert resolve(facts, NOON + MINUTE).state != "budget_exceeded"
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no table": (7, "it is no table"),
+    "a slip of the pen": ({**DAILY, "limit": 5}, "'limit' is none of scope, name, usd, per"),
+    "no scope": ({"usd": 1, "per": "day"}, "scope must be one of session, project, host, team"),
+    "another scope": ({**DAILY, "scope": "user"}, "scope must be one of"),
+    "no time": ({"scope": "team", "usd": 1}, "per must be one of session, day, 7 days, 30 days"),
+    "no dollars": ({**DAILY, "usd": "ten"}, "usd must be a number of dollars above 0"),
+    "nothing": ({**DAILY, "usd": 0}, "above 0"),
+    "not a number": ({**DAILY, "usd": float("nan")}, "above 0"),
+    "endless": ({**DAILY, "usd": float("inf")}, "above 0"),
+    "too long for a float": ({**DAILY, "usd": 10**400}, "above 0"),
+    "true": ({**DAILY, "usd": True}, "above 0"),
+    "a name that is none": ({**DAILY, "name": 3}, "name must be a text"),
+    "a team with a name": ({"scope": "team", "usd": 1, "per": "day", "name": "us"}, "has no name"),
+    "unhashable": ({**DAILY, "scope": ["team"]}, "scope must be one of"),
+}
+
+
+@pytest.mark.parametrize(("entry", "cause"), BAD.values(), ids=BAD)
+def test_a_bad_entry_is_named_with_its_cause_and_the_next_step(entry: Any, cause: str) -> None:
+    with pytest.raises(ValueError, match="budget 2") as found:
+        read_budgets([DAILY, entry])
+
+    assert cause in str(found.value)
+    assert "An entry looks like" in str(found.value)
+    assert len(str(found.value)) < 400
+
+
+def test_settings_with_a_bad_budget_are_refused_at_the_start() -> None:
+    with pytest.raises(ValueError, match=r"budget 1, .*per must be one of"):
+        HubSettings(budgets=[{"scope": "team", "usd": 5, "per": "year"}])
+
+
+def test_settings_keep_what_was_read() -> None:
+    assert HubSettings(budgets=[DAILY]).budgets == [Budget("session", 10.0, "day")]
