@@ -28,8 +28,9 @@ def local_day(ms: int) -> str:
 
 
 def _steady(found: Budget, held: Budget | None) -> Budget:
-    """What was spent is told again when it has grown by a hundredth of the limit: all who share a
-    budget would be told anew each second otherwise.
+    """What was spent is told again when it has grown by a hundredth of the limit.
+
+    Else all who share a budget would be told of anew each second.
     """
     if held is None or (held.at, held.limit, held.name) != (found.at, found.limit, found.name):
         return found

@@ -26,11 +26,11 @@ def expire(host: Host, now: int) -> set[str]:
         if delivered or (phantom and (facts.usage or facts.costs)):
             host.facts[key] = stripped(facts, state)
             host.states.pop(key, None)
-            host.past[key] = None
+            host.past[key] = host.facts[key].ended_at
             over.add(key)
         elif phantom:
             phantoms.add(key)
-    surplus_now = surplus(host.facts, host.past, host_now)
+    surplus_now = surplus(host.past, host_now)
     host.dropped += len(surplus_now)
     gone = phantoms | surplus_now
     for key in gone:

@@ -48,8 +48,8 @@ class Host:
         self.bad_entries = self.bad_signals = self.strangers = 0
         self.read_at = now
         self.states: dict[str, AgentState] = {}
-        #: sessions of history, and how many of them are kept no longer
-        self.past: dict[str, None] = {}
+        #: sessions of history and when each ended, and how many are kept no longer
+        self.past: dict[str, int] = {}
         self.dropped = 0
         #: sessions over a budget
         self.over: dict[str, Budget] = {}
@@ -71,7 +71,7 @@ class Host:
         self.gaps = snapshot.host.gaps
         self.clock = HostClock(snapshot.host.clock_offset_ms, snapshot.host.last_seen)
         self.states = {key: state for key, state in self.states.items() if key in self.facts}
-        self.past = {key: None for key in self.past if key in self.facts}
+        self.past = {key: at for key, at in self.past.items() if key in self.facts}
         self._tell_of(snapshot, now)
         if unreadable:
             self.set_aside += len(unreadable)
@@ -142,7 +142,7 @@ class Host:
     def resolve(self, session_id: str, now: int) -> None:
         facts = self.facts.get(session_id)
         if facts is not None and facts.past:
-            self.past[session_id] = None
+            self.past[session_id] = facts.ended_at
         else:
             self.past.pop(session_id, None)
         if facts is None or not facts.materialised:

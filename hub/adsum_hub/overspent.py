@@ -2,7 +2,7 @@
 
 Nobody tells a session that it is over its budget: whoever has the same facts and the same budgets
 comes to the same conclusion, so no hub's opinion has to be passed on. The moment of a crossing is
-read off the trail in the facts.
+read off the trail in the facts; hubs that have watched for longer may date it some minutes apart.
 """
 
 from __future__ import annotations
@@ -68,12 +68,11 @@ class Overspent:
             return
         days = budget.days(today)
         alone = days is None or budget.scope == "session"
-        owner: object = (
-            worker.key if alone else {"project": project, "host": worker.key[0]}.get(budget.scope)
-        )
-        kept = (budget, owner, days and days[-1])
+        # On hosts that share a home another may be the one for which it counts.
+        keys = (self._spending.copies(worker.key) or [worker.key]) if alone else None
+        owner: object = {"project": project, "host": worker.key[0]}.get(budget.scope)
+        kept = (budget, tuple(keys) if keys else owner, days and days[-1])
         if kept not in self._sums:
-            keys = [worker.key] if alone else None
             found = self._crossing(budget, owner, days, keys)
             self._sums[kept] = _settled(found, self._before.get(kept))
         spent, times, crossed = self._sums[kept]
@@ -91,7 +90,7 @@ class Overspent:
         every hub. 0: earlier than anything that is known of.
         """
         if days is None and keys:
-            days = sorted({line.day for line in self._spending.lines(keys[0])})
+            days = sorted({line.day for key in keys for line in self._spending.lines(key)})
         sums = [(day, self._spent_on(day, budget, owner, keys)) for day in days or ()]
         spent = fsum(usd for _, shares in sums for usd in shares.values())
         times = floor(spent / budget.usd + HAIR)

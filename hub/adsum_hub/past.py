@@ -83,15 +83,15 @@ def packed(facts: Facts) -> Facts:
     return replace(facts, **maps, trail=trail)
 
 
-def surplus(facts: Mapping[str, Facts], past: Mapping[str, None], now: int) -> set[str]:
-    """Of the sessions in `past`, those that are not kept any longer. now: their host's clock."""
+def surplus(past: Mapping[str, int], now: int) -> set[str]:
+    """Those that are not kept any longer. past: when each ended. now: their host's clock."""
     if not past:
         return set()
     oldest = now - PAST_MS
-    gone = {key for key in past if facts[key].ended_at < oldest}
+    gone = {key for key, ended_at in past.items() if ended_at < oldest}
     kept = len(past) - len(gone)
     if kept > MOST_PAST:
-        newest_last = sorted((facts[key].ended_at, key) for key in past if key not in gone)
+        newest_last = sorted((at, key) for key, at in past.items() if key not in gone)
         gone |= {key for _, key in newest_last[: kept - MOST_PAST]}
     return gone
 

@@ -51,7 +51,7 @@ class Tally:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._total = Sum()
-        self._rows: dict[str, tuple[str, Sum, set[Key]]] = {}
+        self._rows: dict[str, tuple[str, Sum, set[str]]] = {}
         self._unpriced: dict[str, int] = {}
 
     def add(self, spender: Spender) -> None:
@@ -71,7 +71,7 @@ class Tally:
             if row is None:
                 row = self._rows[key] = label, Sum(), set()
             row[1].add(line)
-            row[2].add(spender.key)
+            row[2].add(spender.key[1])  # on however many hosts
             self._total.add(line)
             if line.unpriced_tokens:
                 held = self._unpriced.get(line.model, 0)

@@ -67,12 +67,12 @@ class Spending:
         if facts is not None and not (facts.usage or facts.costs):
             facts = None
         before = self._facts.get(key)
-        if facts is before or (facts and before and _same(facts, before)):
+        if facts is before or (facts and before and self._is_same(key, facts, before)):
             if facts is not None:
                 self._facts[key] = facts
             return False
         self.revision += 1
-        days = {day for copy in self._copies_of(key) for day in self._days_at(copy)}
+        days = {day for copy in self.copies(key) for day in self._days_at(copy)}
         if before is not None:
             days |= self._forget(key)
         if facts is not None:
@@ -81,11 +81,15 @@ class Spending:
             for day in self._days_at(key):
                 self._days.setdefault(day, {})[key] = None
                 days.add(day)
-        for copy in self._copies_of(key):
+        for copy in self.copies(key):
             days |= self._days_at(copy)
         for day in days:
             self._sums.pop(day, None)
         return True
+
+    def _is_same(self, key: Key, a: Facts, b: Facts) -> bool:
+        is_copy = key[1] in self._copies
+        return _same(a, b) and not (is_copy and _is_prompted(a) != _is_prompted(b))
 
     def reprice(self, prices: Prices) -> None:
         self.revision += 1
@@ -127,8 +131,10 @@ class Spending:
             return {group[:10] for group in facts.usage}  # keys begin with the day
         return {self.day_of(max(cost.at for cost in facts.costs.values()))}
 
-    def _copies_of(self, key: Key) -> list[Key]:
-        return [(host, key[1]) for host in sorted(self._copies.get(key[1], ()))]
+    def copies(self, key: Key) -> list[Key]:
+        """Where several hosts tell of it, all of them, the one on which it was prompted first."""
+        found = [(host, key[1]) for host in self._copies.get(key[1], ())]
+        return sorted(found, key=lambda copy: (not _is_prompted(self._facts[copy]), copy))
 
     def facts(self, key: Key) -> Facts:
         return self._facts[key]
@@ -151,9 +157,9 @@ class Spending:
         if key[1] not in self._copies:
             return self.own(key)
         best: dict[str, tuple[Key, Line]] = {}
-        copies = self._copies_of(key)
+        copies = self.copies(key)
         counted = any(line.tokens for copy in copies for line in self.own(copy))
-        for copy in copies:  # in the order of their hosts' ids: of equals the first
+        for copy in copies:  # of equals the first
             for line in self.own(copy):
                 if not line.tokens and counted:
                     continue  # dollars without tokens: another machine has the tokens
@@ -208,6 +214,10 @@ def _same(a: Facts, b: Facts) -> bool:
         and a.about("forked_from") == b.about("forked_from")
         and (a.usage or a.model == b.model)  # dollars alone are the model's that is named
     )
+
+
+def _is_prompted(facts: Facts) -> bool:
+    return facts.first_prompt is not None
 
 
 def _worth(line: Line) -> tuple[int, bool, float]:

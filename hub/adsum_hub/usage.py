@@ -167,13 +167,10 @@ def _take(usage: Usage, left: list[int]) -> Usage:
     rest = [max(0, number - counted) for number, counted in zip(numbers, left, strict=True)]
     left[:] = [max(0, counted - number) for number, counted in zip(numbers, left, strict=True)]
     for_1h = rest[3] * usage.cache_1h_tokens // written if written else 0
-    return Usage(
-        input_tokens=rest[0],
-        output_tokens=rest[1],
-        cache_read_tokens=rest[2],
-        cache_5m_tokens=rest[3] - for_1h,
-        cache_1h_tokens=for_1h,
-    )
+    # Of searches the books have no number.
+    searches = usage.web_searches * sum(rest) // (sum(numbers) or 1)
+    input_, output, read, writes = rest
+    return Usage(0, input_, output, read, writes - for_1h, for_1h, web_searches=searches)
 
 
 def plain(model: str) -> str:

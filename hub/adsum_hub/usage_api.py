@@ -28,7 +28,7 @@ DAYS = 7
 MOST_DAYS = PAST_MS // 86_400_000
 REFUSED = "A parameter that cannot be used"
 #: Sessions gone through before the loop gets its turn.
-SLICE = 200
+SLICE = 50
 
 
 class DaysError(ValueError):
@@ -90,7 +90,11 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
     ) -> Response:
         found = await _found(roster, search(q, host, project))
         now = clock()
-        page = [_view(roster, each, facts, now) for _, _, each, facts in found[offset:][:limit]]
+        page: list[SessionView] = []
+        for count, (_, _, each, facts) in enumerate(found[offset:][:limit], 1):
+            page.append(_view(roster, each, facts, now))
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
         return as_json(History(SCHEMA, now, len(found), page))
 
     return router

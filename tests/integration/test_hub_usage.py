@@ -225,3 +225,18 @@ async def test_csv_comes_as_a_file(start: Start, machine: Machine):
         answer = await client.get("/api/v1/usage?format=csv&by=host")
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.text.splitlines()[1].startswith(f"host,{HOST},lab,1,5,")
+
+
+async def test_a_model_of_the_bigger_table_has_its_price_a_moment_after_it_was_met(
+    start: Start, machine: Machine
+):
+    await machine.tell(prompted(), used(1_000_000, model="gpt-4o"))
+    hub = start()
+
+    def dollars() -> float | None:
+        sessions = hub.get("/api/v1/sessions")["sessions"]
+        return sessions[0]["usage"].get("cost_usd") if sessions else None
+
+    await wait_until(lambda: dollars() is not None)
+    assert dollars() == pytest.approx(2.5)
+    assert hub.get("/api/v1/summary")["totalCostTodayUsd"] == pytest.approx(2.5)

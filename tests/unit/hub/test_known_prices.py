@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from adsum_hub.known_prices import known_price
+from adsum_hub.prices import Wanted, complete_book, open_book
 from adsum_shared.price_book import load_book
 from adsum_shared.signals import UsageTotalled
 
@@ -96,3 +99,26 @@ print("genai_prices" in sys.modules)
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert run.stdout.split() == ["False", "True"]
+
+
+async def test_the_bigger_table_is_loaded_beside_the_loop_and_only_if_it_is_wanted(tmp_path: Path):
+    wanted, got = Wanted(), []
+    first = open_book(tmp_path / "none.toml", wanted).book
+    waiting = asyncio.create_task(complete_book(wanted, tmp_path / "none.toml", got.append))
+    assert first.cost("claude-opus-5-5", TODAY, USED)
+    await asyncio.sleep(0)
+    assert not wanted.asked.is_set()
+
+    assert first.cost("gpt-4o", TODAY, USED) is None
+    await waiting
+    assert got[0].cost("gpt-4o", TODAY, USED) == pytest.approx(2.51)
+
+
+def test_until_it_is_wanted_nothing_loads_it():
+    code = (
+        "import sys; from pathlib import Path; from adsum_hub.prices import Wanted, open_book;"
+        "book = open_book(Path('/nowhere'), Wanted()).book;"
+        "from adsum_hub.parts import Usage; book.cost('gpt-4o', '2026-11-22', Usage(messages=1));"
+        "book.context('gpt-4o'); sys.exit('genai_prices' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -194,7 +194,6 @@ def test_whoever_has_the_same_facts_comes_to_the_same_conclusion_in_any_order() 
     for minute in range(20):
         name = f"h{minute % 3}/s{minute % 5}"
         one[name].use(50 * minute, minute * MINUTE)
-        one.over()
     for key in reversed(one.sessions):
         other.sessions[key] = one.sessions[key]
 
@@ -267,3 +266,36 @@ def test_settings_with_a_bad_budget_are_refused_at_the_start() -> None:
 
 def test_settings_keep_what_was_read() -> None:
     assert HubSettings(budgets=[DAILY]).budgets == [Budget("session", 10.0, "day")]
+
+
+def test_a_crossing_does_not_wander_with_what_a_step_is_worth() -> None:
+    """Of a dearer model the trail knows only tokens, so each report moves the shares of all steps."""
+    fleet = Fleet(DAILY, dear=0.05)
+    found: set[int] = set()
+    for minute in range(44):
+        fleet["h/s"].use(25 * (minute + 1), minute * MINUTE)
+        found |= {each.at for each in fleet.over().values()}
+    for minute in range(14):
+        fleet["h/s"].use(10 * (minute + 1), (44 + minute) * MINUTE, model="dear")
+        found |= {each.at for each in fleet.over().values()}
+
+    assert found == {NOON + 39 * MINUTE}
+
+
+def test_a_crossing_that_was_hours_before_is_dated_there() -> None:
+    fleet = Fleet(DAILY | {"scope": "team"})
+    fleet["h/late"].use(1_000, 5 * HOUR)
+    assert fleet.over()["h/late"].at == NOON + 5 * HOUR
+
+    fleet["h/early"].use(1_000, HOUR)
+    fleet["h/late"].use(500, 6 * HOUR)
+    assert fleet.over()["h/late"].at == NOON + HOUR
+
+
+@pytest.mark.parametrize("per", ["day", "session"])
+def test_a_session_is_over_its_budget_on_whichever_host_it_counts(per: str) -> None:
+    fleet = Fleet(DAILY | {"per": per})
+    fleet["a/s"].use(1_500)
+    fleet["b/s"].use(1_500)
+
+    assert fleet.over().keys() == {"a/s", "b/s"}

@@ -12,7 +12,7 @@ from adsum_hub.resolve import resolve
 from adsum_hub.snapshot_fields import decode_facts
 from adsum_shared import signals as s
 from adsum_shared.state import Group
-from tests.spenders import HOUR, MINUTE, NOON, Spender
+from tests.spenders import HOUR, MINUTE, NOON, TODAY, Spender
 
 
 def old(session_id: str = "s", at: int = -HOUR) -> Spender:
@@ -115,7 +115,7 @@ def test_a_stripped_session_that_is_resumed_lives() -> None:
 def test_history_that_is_too_old_is_dropped() -> None:
     facts = {"old": old("old", -PAST_MS - HOUR).facts, "new": old("new", HOUR - PAST_MS).facts}
 
-    assert surplus(facts, dict.fromkeys(facts), NOON) == {"old"}
+    assert surplus({key: each.ended_at for key, each in facts.items()}, NOON) == {"old"}
 
 
 def test_of_too_much_history_the_oldest_is_dropped() -> None:
@@ -123,7 +123,7 @@ def test_of_too_much_history_the_oldest_is_dropped() -> None:
     facts = {f"k{number}": kept for number in range(MOST_PAST)}
     facts |= {"older": old("older", -2 * HOUR).facts, "oldest": old("oldest", -3 * HOUR).facts}
 
-    assert surplus(facts, dict.fromkeys(facts), NOON) == {"older", "oldest"}
+    assert surplus({key: each.ended_at for key, each in facts.items()}, NOON) == {"older", "oldest"}
 
 
 @pytest.mark.parametrize(
@@ -172,3 +172,11 @@ def test_packed_facts_are_the_same_facts() -> None:
     assert again.turns
     assert not found.turns
     assert not packed(old("t").facts).turns
+
+
+def test_a_stripped_session_still_says_when_it_had_spent_how_much() -> None:
+    facts = busy().use(90, 2 * HOUR).end(3 * HOUR).facts
+    kept = stripped(facts, None)
+
+    assert kept.trail == facts.trail
+    assert len(kept.trail[TODAY]) == 2

@@ -120,3 +120,13 @@ def test_a_label_with_quotes_commas_and_line_ends_stays_one_cell() -> None:
 
     text = as_csv(tally.report(1, 0))
     assert [row["label"] for row in csv.DictReader(io.StringIO(text, newline=""))] == [odd]
+
+
+def test_a_session_that_two_hosts_tell_of_is_one() -> None:
+    tally = Tally(Query(YESTERDAY, TODAY, "model"))
+    for host, used in (("h1", Told("a").use(5)), ("h2", Told("a").use(5, day=YESTERDAY))):
+        lines = lines_of(used.facts, FlatPrices(), utc_day)
+        tally.add(Spender((host, "a"), host, None, None, lines))
+
+    (row,) = tally.report(1, 0).rows
+    assert (row.sessions, row.usage.input_tokens) == (1, 10)

@@ -319,3 +319,74 @@ def test_without_anything_new_budgets_are_not_looked_at_again() -> None:
     hub.use(160)
     hub.told()
     assert hub.roster.accounts.look([hub.host], hub.now + 2_000) == [(HOST, "s")]
+
+
+def test_a_hub_that_starts_later_finds_the_same_sessions_over_their_budget() -> None:
+    budget = {"scope": "session", "usd": 1, "per": "day"}
+    hub, late = Hub(budget), Hub(budget)
+    hub.prompt()
+    hub.tell(s.TaskCreated, source="hook", task_id="1", subject="All of it")
+    hub.told()
+    hub.later(1_000)
+    hub.use(150)
+    hub.told()
+    hub.later(1_000)
+    hub.told()
+    hub.tell(s.TaskCompleted, source="hook", task_id="1", prompt_id=f"p{NOON}")
+    hub.tell(s.TurnEnded, source="hook", prompt_id=f"p{NOON}", last_message="Done.")
+    hub.told()
+    late.now = hub.now
+    late.roster.reload(HOST, Snapshot(sessions=dict(hub.host.facts)), hub.now)
+    for each in (hub, late):
+        for _ in range(2):
+            each.told()
+            each.later(1_000)
+        each.told()
+
+    assert hub.view.state.state == "budget_exceeded"
+    assert late.view.state == hub.view.state
+
+
+def test_who_shares_a_budget_is_not_told_of_with_every_cent() -> None:
+    hub = Hub({"scope": "team", "usd": 100, "per": "day"})
+    hub.prompt()
+    hub.use(10_500)
+    hub.told()
+    told = 0
+    for number in range(10):
+        hub.later(1_000)
+        hub.use(number + 1, "other")  # ten cents altogether
+        told += sum(view.session_id == "s" for view in hub.told())
+
+    assert hub.view.state.state == "budget_exceeded"
+    assert told <= 2
+
+
+def test_dollars_of_a_session_that_nobody_ever_listed_outlive_it() -> None:
+    hub = Hub()
+    hub.tell(s.CostReported, source="statusline", cost_usd=2.5)
+    assert hub.told() == []
+    hub.later(KEEP_DELIVERED_MS + 1)
+    hub.roster.expire(hub.now)
+
+    assert hub.told() == []
+    assert hub.roster.accounts.spending.day(TODAY).total == 2.5
+    assert hub.host.facts["s"].past
+
+
+def test_once_a_price_is_known_the_session_is_told_anew() -> None:
+    hub = Hub()
+    hub.prompt()
+    hub.tell(s.UsageTotalled, day=TODAY, model="odd", input_tokens=100)
+    hub.told()
+    hub.later(LULL_MS)
+    hub.told()
+    assert hub.view.usage is not None
+    assert (hub.view.usage.cost_usd, hub.view.usage.unpriced_tokens) == (None, 100)
+
+    hub.later(LULL_MS)
+    hub.roster.reprice(FlatPrices(odd=0.02))
+    (view,) = hub.told()
+    assert view.usage is not None
+    assert (view.usage.cost_usd, view.usage.unpriced_tokens) == (2.0, 0)
+    assert hub.roster.accounts.spending.day(TODAY).total == 2.0

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adsum_hub.gaps import is_concerned
+from adsum_hub.parts import Usage
 from adsum_hub.snapshot_fields import HostRecord, Snapshot, decode_facts, decode_header, session_of
 from adsum_shared.state import GapView
 from tests.story import working
@@ -104,3 +105,13 @@ def test_a_field_belongs_to_a_session_or_to_none():
 @given(st.dictionaries(st.sampled_from(list(WHOLE)), st.binary(max_size=30)))
 def test_no_header_whatever_raises(change: dict[bytes, bytes]):
     assert isinstance(decode_header(WHOLE | change), Snapshot)
+
+
+def test_usage_under_the_keys_of_an_older_version_is_left_to_be_told_again():
+    used = {"input_tokens": 5, "cache_write_tokens": 3, "cost_usd": 0.5}
+    keys = ("2026-11-20 claude-opus-4-5", "2026-11-20 ,, claude-opus-5")
+    stored = {"session_id": "s", "usage": dict.fromkeys(keys, used)}
+
+    facts = decode_facts(msgspec.json.encode(stored))
+    assert facts is not None
+    assert facts.usage == {keys[1]: Usage(input_tokens=5)}

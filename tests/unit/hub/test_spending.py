@@ -134,3 +134,23 @@ def test_the_size_of_the_window_is_the_agents_or_the_price_books(
     told = spending().context(spender.tell(GaugesReported, 1, context_size=7).facts)
     assert told is not None
     assert told.size == 7
+
+
+def test_dollars_alone_go_to_the_model_once_it_is_named() -> None:
+    sums = spending()
+    spender = Spender().tick(2.0)
+    sums.update(("h", "s"), spender.facts)
+    assert [line.model for line in sums.own(("h", "s"))] == ["unknown"]
+
+    sums.update(("h", "s"), spender.about(model="m").facts)
+    assert [line.model for line in sums.own(("h", "s"))] == ["m"]
+
+
+def test_of_equal_copies_the_host_on_which_it_was_prompted_is_taken() -> None:
+    sums, ran = spending(), Spender().use(100)
+    sums.update(("a", "s"), Spender().use(100).facts)
+    sums.update(("b", "s"), ran.facts)
+    assert list(sums.day(TODAY).by_host) == ["a"]
+
+    sums.update(("b", "s"), ran.prompt(0).facts)
+    assert list(sums.day(TODAY).by_host) == ["b"]

@@ -166,3 +166,30 @@ def test_however_it_is_spread_the_groups_sum_up_to_the_session() -> None:
     assert fsum(line.usd or 0 for line in found) == pytest.approx(view(spender).cost_usd)
     beyond = 0.5 + 0.17 + 0.19  # of `dear`, and of `m` what the books do not count
     assert view(spender).cost_usd == pytest.approx(7.77 + beyond)
+
+
+@pytest.mark.parametrize("tokens", [100, 150])
+def test_books_under_an_alias_count_the_tokens_of_whoever_answered(tokens: int) -> None:
+    alias = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x"
+    found = view(Spender().use(tokens).books(3.0, **{alias: ModelCost(3.0, input_tokens=100)}))
+
+    assert found.cost_usd == pytest.approx(3.0 + (tokens - 100) * 0.01)
+
+
+def test_books_of_side_calls_count_no_tokens_of_a_model_they_know() -> None:
+    books = {
+        "m": ModelCost(1.0, input_tokens=100),
+        "titles": ModelCost(0.5, input_tokens=1_000),
+    }
+    found = view(Spender().use(150).books(1.5, **books))
+
+    assert found.cost_usd == pytest.approx(1.5 + 0.5)
+
+
+def test_searches_after_the_books_were_closed_cost_what_they_do() -> None:
+    counted = Spender().use(100, web_searches=2).books(3.0, m=ModelCost(3.0, input_tokens=100))
+    assert view(counted).cost_usd == 3.0
+
+    # A dollar each, and half of the tokens came later.
+    found = view(counted.use(200, web_searches=4))
+    assert found.cost_usd == pytest.approx(3.0 + 1.0 + 2.0)

@@ -241,3 +241,10 @@ async def test_openapi_holds_the_answers(client: httpx.AsyncClient):
     assert {"UsageReport", "UsageRow", "UsageView", "History"} <= set(
         document["components"]["schemas"]
     )
+
+
+async def test_an_empty_project_is_none_in_sums_and_in_history(client: httpx.AsyncClient):
+    sums, found = await report(client, "by=project&project="), await history(client, "project=")
+
+    assert [row.key for row in sums.rows] == []
+    assert [each.title for each in found.sessions] == ["Just ended"]
