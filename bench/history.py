@@ -138,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=20_000)
     count = parser.parse_args().sessions
+    gc.set_threshold(10_000, 50, 1000)  # as a hub does
     raw = [msgspec.json.encode(told(number)) for number in range(count)]
     print(f"{count} sessions of history, {sum(map(len, raw)) / count:.0f} bytes each as stored")
     spending = Spending(load_book(), day_of)
