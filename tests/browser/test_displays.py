@@ -1,0 +1,41 @@
+"""What a domain says of a session, in place of the state's own words and beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from adsum_shared.display import Chip, DisplayView
+from tests.browser import fleets
+from tests.browser.conftest import OpenPage, wall_ms
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def shown(name: str, display: DisplayView, **more: Any) -> fleets.Fleet:
+    view = fleets.session(name, "idle", "Done", now=wall_ms(), title=name, display=display, **more)
+    return [view], []
+
+
+async def test_a_card_bears_the_domains_words_and_chips_and_keeps_the_states_own(
+    open_page: OpenPage,
+) -> None:
+    display = DisplayView("Tests failing", chips=(Chip("3 red", "bad"), Chip(HOSTILE)))
+    page = await open_page(shown("a", display))
+    card = page.locator(".card")
+
+    await expect(card.locator(".badge")).to_have_text("Tests failing")
+    assert "Done" in (await card.locator(".badge").get_attribute("title") or "")
+    await expect(card.locator(".chip")).to_have_text(["3 red", HOSTILE])
+
+
+async def test_a_domains_hint_of_urgency_sorts_the_cards(open_page: OpenPage) -> None:
+    first, _ = shown("waits", DisplayView(urgency_hint=7))
+    second, _ = shown("hurries", DisplayView(urgency_hint=2))
+    page = await open_page(([*first, *second], []))
+
+    await expect(page.locator(".card .title")).to_have_text(["hurries", "waits"])
