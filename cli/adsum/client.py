@@ -89,7 +89,7 @@ def _decoded(url: str, status: int, body: bytes) -> Any:
         why, step = said.get("error", "it gives no reason"), said.get("next", "")
         raise CommandError(f"The hub at {url} refuses: {why} {step}".rstrip(), Exit.AUTH)
     if "error" in said:
-        code = Exit.USAGE if status == 400 else Exit.ERROR
+        code = Exit.USAGE if status in (400, 422) else Exit.ERROR
         raise CommandError(f"{said['error']} {said.get('next', '')}".rstrip(), code)
     if status == 422:
         why = _misunderstood(said.get("detail"))

@@ -139,16 +139,6 @@ async def test_without_a_place_for_its_ledger_it_says_so_and_goes_on_once_there_
     await wait_until(lambda: rig.witness.witness().state == "ok")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_state_directory_that_cannot_be_written_to_is_told(rig: UsageRig) -> None:
-    rig.state.chmod(0o500)
-    rig.start()
-
-    await wait_until(lambda: rig.witness.witness().state == "trouble")
-
-    rig.state.chmod(0o700)
-
-
 async def test_on_a_full_disk_totals_wait(rig: UsageRig, tmp_path: Path) -> None:
     disk = SmallDisk(tmp_path / "disk", "1m")
     try:
