@@ -5,7 +5,7 @@
 BIN := .venv/bin
 # Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two or three.
 WORKERS := $(shell [ "$$(getconf _NPROCESSORS_ONLN)" -gt 3 ] && echo 3 || echo 2)
-ALONE := tests/real_cli tests/mutants tests/partition tests/chaos
+ALONE := tests/integration/test_live_clients.py tests/real_cli tests/mutants tests/partition tests/chaos
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 
 help: ## List these targets

@@ -93,10 +93,11 @@ class Broadcast:
         self._timer = None
         changes = self._roster.take_changes(self._clock())
         self.flushed.set()
-        if changes.more:
+        restored = self._restored and self.restoring and not changes.more
+        if changes.more or (restored and self._roster.settle(self._clock())):
             rest = 0.0 if self.restoring else REST_S
             self._timer = asyncio.get_running_loop().call_later(rest, self.flush)
-        elif self._restored and self.restoring:
+        elif restored:
             self.restoring = False
             self._wake()
         if not changes:
@@ -218,8 +219,9 @@ class Broadcast:
             self.clients -= 1
 
     async def _let_in(self, waker: asyncio.Event) -> None:
-        # In trouble there may be nothing to wait for, and whoever comes has to learn of it.
-        while self.restoring and self.trouble is None:
+        # Without Redis there is nothing to wait for, and whoever comes has to learn of it. Any other
+        # trouble does not keep the list from becoming whole.
+        while self.restoring and not (self.trouble and self.trouble.blind):
             waker.clear()
             await waker.wait()
         self._told = True

@@ -226,10 +226,10 @@ async def test_a_flood_of_big_bad_entries_leaves_the_loop_to_others(collector, h
     for number in range(2, 12):
         await redis.xadd(streams.inbox(HOST), bad | {b"f": b"%d" % number, b"l": b"%d" % number}, id=f"1-{number}")  # fmt: skip
     await good.publish(1, 1)
-    longest, last = 0.0, time.perf_counter()
+    longest, last = 0.0, time.thread_time()
     while hub.roster.counts["undecodable"] < 10:
         await asyncio.sleep(0)
-        now = time.perf_counter()
+        now = time.thread_time()  # whoever else is at work here is not to blame
         longest, last = max(longest, now - last), now
         assert not hub._tasks[0].done()
 

@@ -330,7 +330,7 @@ async def test_nobody_is_told_of_a_list_that_is_still_being_restored():
     await tape.close()
 
 
-async def test_who_comes_in_trouble_is_told_although_nothing_could_be_restored():
+async def test_who_comes_while_redis_is_away_is_told_although_nothing_could_be_restored():
     _, broadcast = setup()
     broadcast.restoring = True
     tape = Tape(broadcast)
@@ -339,4 +339,21 @@ async def test_who_comes_in_trouble_is_told_although_nothing_could_be_restored()
     broadcast.own_up(TROUBLE)
 
     assert (await first)["trouble"]["problem"] == TROUBLE.problem
+    await tape.close()
+
+
+async def test_trouble_that_does_not_blind_the_hub_shows_nobody_half_a_list():
+    """As a price file that cannot be read, which lasts."""
+    roster, broadcast = setup()
+    broadcast.restoring = True
+    broadcast.own_up(HubTrouble("Your prices are not used.", 5))
+    tape = Tape(broadcast)
+    first = asyncio.create_task(tape.next())
+    await wait_until(lambda: broadcast.clients == 1)
+    push(roster, broadcast, Changes(sessions=(view("a"),)))
+    broadcast.restored()
+
+    broadcast.flush()
+
+    assert [each["id"] for each in (await first)["sessions"]] == ["a"]
     await tape.close()
