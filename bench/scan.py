@@ -5,8 +5,10 @@
 A history is made up in a temporary directory, which goes afterwards. In every round each program
 runs once, on two cores, so that a slow moment hits them all; the page cache is warm. All must come
 to the same sums, and to those the history was made with. ccusage comes from npm, into .rig/.
-`As installed` is what the collector's process does: the sums also go into a ledger on the disk, and
-of each session it is found out what it was about; the others add up in memory.
+The first two of Adsum's add up in memory, as ccusage does. `Kept on disk` writes every message
+into the ledger, so that nothing is ever read again. `As installed` is all that the collector's
+process does: of each session it also finds out what it was about, from both ends of its file.
+ccusage does neither; it begins anew every time.
 """
 
 from __future__ import annotations
@@ -119,6 +121,7 @@ def commands(projects: Path, program: Path) -> dict[str, list[str]]:
         "limit: readv + find": [sys.executable, "-c", LIMIT, str(projects)],
         "Adsum, 1 process": adsum,
         "Adsum, 2 processes": [*adsum, "2"],
+        "Adsum, kept on disk": [*adsum, str(projects.parent / "ledgers"), "sums"],
         "Adsum, as installed": [*adsum, str(projects.parent / "ledgers")],
         "ccusage": [str(program), "claude", "daily", "--json", "--offline"],
         "ccusage, no prices": [
@@ -154,6 +157,8 @@ def report(found: dict[str, Runs]) -> None:
             )
         print(f"{name:22} {' '.join(columns)} {max(runs.rss):7.0f}")
     print("least / median; x less by medians")
+    print("kept on disk: every message too, so that nothing is read twice; as installed: what each")
+    print("session was about as well; ccusage keeps nothing")
 
 
 def main() -> None:

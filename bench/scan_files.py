@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -13,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.agent import claude_code
 from adsum_collector.agents.claude_code.usage_lines import chore_of
 from adsum_collector.agents.transcript import TranscriptFile
 from adsum_collector.agents.usage import Record
@@ -37,6 +37,7 @@ class Found(msgspec.Struct, array_like=True, gc=False):
     faults: dict[str, int]
 
 
+gc.disable()  # as the worker does
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Found).decode
 
@@ -163,8 +164,10 @@ class _Added:
         return self._ledger
 
 
-def as_installed(root: str, directory: str) -> None:
+def as_installed(root: str, directory: str, *, pasts: bool) -> None:
     """What the worker does, with the prices' limits and the ledger on the disk."""
+    from adsum_collector.agent import claude_code  # the others do without
+
     state = Path(directory) / str(os.getpid())
     state.mkdir(parents=True)
     ledger = Ledger.open(state, shipped_limit, UTC)
@@ -173,7 +176,7 @@ def as_installed(root: str, directory: str) -> None:
     for path in paths_below(root):
         whose = file_of.file_of(path[len(root) + 1 :]) or chore_of(path)
         if whose is not None:
-            errands.append(Errand(os.fsencode(path), whose, past=whose.agent_id is None))
+            errands.append(Errand(os.fsencode(path), whose, past=pasts and whose.agent_id is None))
     faults = Counter[str]()
     for batch in Reading(ledger, file_of.history, lambda: LATEST).read(errands):
         faults.update(batch.faults)

@@ -1,11 +1,11 @@
 """Adsum's scan of a directory of transcripts, alone or with a second process, as JSON of its sums.
 
-    python -m bench.scan_run DIRECTORY [1 | 2 | LEDGER]
+    python -m bench.scan_run DIRECTORY [1 | 2 | LEDGER [sums]]
 
 Both take files from one queue, a pipe of their numbers. The second hands its records over as it
 goes; the first, which adds everything up, takes them in between two files of its own. With the
-path of a directory it is one process as it is installed: with a ledger there, on the disk, and with
-what each session was about.
+path of a directory it is one process as it is installed: with a ledger there, on the disk, and,
+unless only the sums are asked for, with what each session was about.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import sys
 SECOND = "from bench.scan_files import second; second({root!r}, {queue})"
 
 
-def main(root: str, processes: str = "1") -> None:
+def main(root: str, processes: str = "1", only: str = "") -> None:
     if processes not in {"1", "2"}:
         from bench.scan_files import as_installed
 
-        as_installed(root, processes)
+        as_installed(root, processes, pasts=only != "sums")
         return
     queue, fill = os.pipe()
     inbox = None

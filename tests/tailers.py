@@ -46,6 +46,8 @@ class SpyIntake(Intake):
 
 
 class Rig:
+    transcripts = STAND_IN
+
     def __init__(self, spool: Spool, projects: Path) -> None:
         self.spool = spool
         self.projects = projects
@@ -57,7 +59,7 @@ class Rig:
     def _tailer(self) -> Tailer:
         return Tailer(
             self.intake,
-            STAND_IN,
+            self.transcripts,
             directories=[self.projects],
             state=lambda: self.spool.state,
             watched=watched_in(lambda: self.spool.state),
@@ -118,9 +120,9 @@ def age(path: Path, seconds: float) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_rig(directory: Path) -> AsyncIterator[Rig]:
+async def open_rig(directory: Path, kind: type[Rig] = Rig) -> AsyncIterator[Rig]:
     spool = await Spool.open(directory / "spool", Limits(min_free_bytes=0))
-    rig = Rig(spool, directory / "claude" / "projects")
+    rig = kind(spool, directory / "claude" / "projects")
     rig.projects.mkdir(parents=True)
     try:
         yield rig

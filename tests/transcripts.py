@@ -70,4 +70,11 @@ def history(_head: Sequence[bytes], tail: Sequence[bytes], _whose: TranscriptFil
     return Past(title=notes[-1]) if notes else None
 
 
-STAND_IN = Transcripts(file_of, read, history)
+def written(lines: Sequence[bytes]) -> int:
+    """`at` is what a signal says; this is `written`."""
+    found = [re.search(rb'"written": (\d+)', raw) for raw in lines]
+    times = [int(each[1]) for each in found if each]
+    return times[-1] if times else 0
+
+
+STAND_IN = Transcripts(file_of, read, history, written)

@@ -1,15 +1,12 @@
-"""Tokens, dollars, bytes and percentages as short text for people. Pure."""
+"""Tokens, dollars, bytes and percentages as short text for people, on the page in figures.js. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from adsum_shared.usage import ContextView, RateLimitView, UsageView
 
-#: Before dollars that were computed from prices, wholly or in part; the agent said the others.
-COMPUTED = "~"
-#: Before dollars that lack those of some tokens, computed or not.
-AT_LEAST, PLAIN_AT_LEAST = "≥", ">"
 UNPRICED = "unpriced"
 NONE = "-"
 PRICES = "Add it: prices.toml beside the hub's config.toml"
@@ -25,14 +22,19 @@ def short(number: float) -> str:
     """At most five characters: 0, 999, 1.2k, 12.3M, 123G; what is beyond all units is so named."""
     size = float(min(max(0, number), _MOST))
     if size < 999.5:
-        return f"{size:.0f}"
+        return _rounded(size, 0)
     for unit in _UNITS:
         size /= 1000
         if size < 99.95:
-            return f"{size:.1f}{unit}"
+            return f"{_rounded(size, 1)}{unit}"
         if size < 999.5:
-            return f"{size:.0f}{unit}"
+            return f"{_rounded(size, 0)}{unit}"
     return f">999{_UNITS[-1]}"
+
+
+def _rounded(number: float, digits: int) -> str:
+    """Half is up, as on the page, which is to show the same."""
+    return f"{math.floor(number * 10**digits + 0.5) / 10**digits:,.{digits}f}"
 
 
 def octets(count: float) -> str:
@@ -47,8 +49,8 @@ def dollars(usd: float) -> str:
     if usd <= 0:
         return "$0.00"
     if usd < CENT_LEAST:
-        return "<$0.01"
-    return f"${usd:,.2f}" if usd < 99_999.995 else f"${short(usd)}"
+        return "< $0.01"
+    return f"${_rounded(usd, 2)}" if usd < 99_999.995 else f"${short(usd)}"
 
 
 def tokens_of(usage: UsageView) -> int:
@@ -60,20 +62,28 @@ def tokens_of(usage: UsageView) -> int:
     )
 
 
-def cost(usage: UsageView | None, *, plain: bool = False) -> str:
-    """Whose word it is shows in its mark; what has no price is never told as $0.00.
+def marks(*, plain: bool) -> tuple[str, str]:
+    """Before dollars that were computed from prices, wholly or in part; before those that lack some.
 
     plain: for a terminal without Unicode.
     """
+    return ("~", ">=") if plain else ("≈", "≥")
+
+
+def cost(usage: UsageView | None, *, plain: bool = False) -> str:
+    """Whose word it is shows in its mark; what has no price is never told as $0.00."""
     if usage is None:
         return NONE
     if usage.cost_usd is None:
         return UNPRICED if usage.unpriced_tokens or tokens_of(usage) else NONE
+    computed, at_least = marks(plain=plain)
     if usage.unpriced_tokens:
         if usage.cost_usd < CENT_LEAST:
             return UNPRICED  # next to nothing of it has a price
-        return f"{PLAIN_AT_LEAST if plain else AT_LEAST}{dollars(usage.cost_usd)}"
-    return f"{'' if usage.cost_source == 'reported' else COMPUTED}{dollars(usage.cost_usd)}"
+        return f"{at_least} {dollars(usage.cost_usd)}"
+    # Less than something is a guess as it is.
+    bare = usage.cost_source == "reported" or 0 < usage.cost_usd < CENT_LEAST
+    return dollars(usage.cost_usd) if bare else f"{computed} {dollars(usage.cost_usd)}"
 
 
 def percent(part: float, whole: float) -> str:

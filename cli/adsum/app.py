@@ -116,7 +116,7 @@ def agents(
 ) -> None:
     """Every session, those who need you first.
 
-    With its cost, tokens and context from 130 columns on: ~ is computed from prices, ≥ at least.
+    With its cost, tokens and context from 130 columns on: ≈ is from list prices, ≥ at least.
 
     Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
     10 someone needs you (with --exit-status).
@@ -206,7 +206,8 @@ def hooks_remove(
 @hooks_app.command("status")
 def hooks_status(scope: Scope = "user", claude: Claude = None, state_dir: StateDir = None) -> None:
     """Which hooks stand in which file, and what is wrong with them."""
-    from adsum.hooks import run_status, setup_for
+    from adsum.hooks import setup_for
+    from adsum.hooks_status import run_status
 
     run_status(setup_for(scope, state_dir, claude))
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adsum.render import age, clean
+from adsum.plain import age, clean
 from adsum_shared.state import Group, SessionView
 
 #: Older versions know no `--json` here, and would start something else.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +16,15 @@ from platformdirs import user_config_path, user_state_path
 from adsum.outcome import CommandError, Exit
 
 DEFAULT_URL = "http://127.0.0.1:47893"
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - told apart, not bound
 TIMEOUT_S = 10.0
 
 
 def hub_url(flag: str | None, state_dir: Path | None) -> str:
-    """--hub and ADSUM_HUB_URL (the flag holds either) > the hub that runs here > the default."""
-    url = (flag or _running_here(state_dir) or DEFAULT_URL).rstrip("/")
+    """--hub and ADSUM_HUB_URL (the flag holds either) > the hub that runs here > as `up` would."""
+    config = _config()
+    url = (flag or _running_here(state_dir, config) or _configured(config)).rstrip("/")
     parts = urlsplit(url)
     try:
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -112,19 +116,37 @@ def no_hub(url: str, why: str = "") -> CommandError:
     )
 
 
-def _running_here(state_dir: Path | None) -> str | None:
+def _running_here(state_dir: Path | None, config: dict[str, Any]) -> str | None:
     try:
-        url = json.loads(((state_dir or _state_dir()) / "hub.json").read_bytes())["url"]
+        url = json.loads(((state_dir or _state_dir(config)) / "hub.json").read_bytes())["url"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return str(url)
 
 
-def _state_dir() -> Path:
+def _config() -> dict[str, Any]:
     """As AdsumSettings reads it; importing that would double the time to the first row."""
     try:
-        config = tomllib.loads((user_config_path("adsum") / "config.toml").read_text("utf-8"))
+        return tomllib.loads((user_config_path("adsum") / "config.toml").read_text("utf-8"))
     except (OSError, ValueError):
-        config = {}
+        return {}
+
+
+def _configured(config: dict[str, Any]) -> str:
+    """Where a hub of this machine would listen, as HubSettings has it."""
+    preset = urlsplit(DEFAULT_URL)
+    host = os.environ.get("ADSUM_HUB_HOST") or str(config.get("hub_host") or LOOPBACK)
+    port = os.environ.get("ADSUM_HUB_PORT") or str(config.get("hub_port") or preset.port)
+    if not (port.strip().isdecimal() and 0 < int(port) < 65_536):
+        raise CommandError(
+            f"{port!r} is no port of a hub: correct ADSUM_HUB_PORT, or hub_port in "
+            f"{user_config_path('adsum') / 'config.toml'}.",
+            Exit.USAGE,
+        )
+    host = LOOPBACK if host in EVERYWHERE else host
+    return f"http://{f'[{host}]' if ':' in host else host}:{int(port)}"
+
+
+def _state_dir(config: dict[str, Any]) -> Path:
     chosen = config.get("state_dir")
     return Path(chosen).expanduser() if isinstance(chosen, str) else user_state_path("adsum")

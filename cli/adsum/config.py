@@ -10,7 +10,7 @@ from platformdirs import user_config_path
 from pydantic import Field, ValidationError
 
 from adsum.outcome import CommandError, Exit
-from adsum_shared.settings import AdsumSettings
+from adsum_shared.settings import AdsumSettings, SettingsError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -37,6 +37,8 @@ def read_settings(
             for one in error.errors()
         )
         raise CommandError(f"A setting cannot be used. {wrong}.", Exit.USAGE) from error
+    except SettingsError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
     except tomllib.TOMLDecodeError as error:
         file = user_config_path("adsum") / "config.toml"
         raise CommandError(f"{file} is not TOML: {error}.", Exit.USAGE) from error

@@ -14,9 +14,12 @@ from adsum_shared.state import HostView, HubTrouble
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+#: Wider than any line of ours.
+UNBOUND = 10_000
+
 
 def open_console() -> Console:
-    """Standard output. Nobody watches a pipe, so nothing is cut there to fit a width.
+    """Standard output. Nobody watches a pipe, so nothing is cut there unless COLUMNS asks for it.
 
     What a terminal without Unicode cannot show it shows as `?`.
     """
@@ -39,12 +42,12 @@ def show(console: Console, *drawn: RenderableType) -> None:
 
 def _piped() -> int:
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdecimal() and int(columns) > 0 else 400
+    return int(columns) if columns.isdecimal() and int(columns) > 0 else UNBOUND
 
 
 def own_up(trouble: HubTrouble, now: int) -> None:
     """Beside the data, which is as true as it was."""
-    from adsum.render import clean
+    from adsum.plain import clean
 
     said = clean(trouble_sentence(trouble, now))
     print(f"adsum: {said}", file=sys.stderr)  # noqa: T201 - for people

@@ -9,7 +9,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from adsum.amounts import PRICES, cost, percent, short
-from adsum.render import PLAIN_ICONS, age, clean, witness_word
+from adsum.plain import age, clean
+from adsum.render import PLAIN_ICONS, witness_word
 from adsum.words import missing_of, moment
 from adsum_shared.state import ActivityEntry, ChildView, GapView, RequestView, SessionView
 from adsum_shared.usage import UsageView
@@ -21,10 +22,11 @@ FINISHED_MOST = 10
 ENDED = ("session_ended", "suspended")
 
 TEXT_MOST = 400
+#: The page has the same words, in web/figures.js.
 COST_SOURCES = {
-    "reported": "as the agent says",
-    "computed": "computed from prices",
-    "mixed": "part as the agent says, part computed from prices",
+    "reported": "as the agent reports",
+    "computed": "from list prices",
+    "mixed": "in part as the agent reports, in part from list prices",
 }
 
 PROBLEMS = {

@@ -32,6 +32,7 @@ from adsum.doctor_spool import check_spool
 from adsum.finding import DOCS, Finding, Result
 from adsum.hooks import setup_for
 from adsum.outcome import CommandError, Exit
+from adsum.reporting import reporting_of
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
@@ -73,6 +74,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         return _idle(settings, url, check_hooks(setup, files, idle=True))
     host_id = host_id_of(settings.state_dir)
     host = find_host(listing, host_id)
+    reporting = None if setup.found[0] or host is None else reporting_of(url, host.id)
     return [
         check_collector(settings.state_dir),
         check_spool(settings),
@@ -80,10 +82,10 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         hub_found,
         check_host(listing, host_id, settings.state_dir),
         check_clock(host),
-        *check_hooks(setup, files),
+        *check_hooks(setup, files, reporting=reporting),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
-        check_agents(setup, settings.claude_dirs, (url, host), time.sleep),
+        check_agents(setup, settings.claude_dirs, (url, host), time.sleep, reporting),
     ]
 
 

@@ -27,12 +27,17 @@ def check_agents(
     folders: tuple[Path, ...],
     hub: tuple[str, HostView | None],
     pause: Callable[[float], None],
+    reporting: str | None = None,
 ) -> Finding:
-    """hub: its address, and this machine as it has it."""
+    """hub: its address, and this machine as it has it. reporting: as in check_hooks."""
     url, host = hub
     version, program = setup.found
     if program is None or version is None:
         why = "Claude Code was not found" if program is None else f"{program} does not answer"
+        if reporting is not None:
+            why = f"the program of Claude Code {reporting}, which reports, is in no usual place"
+            fix = "To compare, name it: adsum doctor --claude PATH"
+            return Finding("agents", "skip", f"Not compared with the agent's own view: {why}.", fix)
         return Finding("agents", "skip", f"Not compared with the agent's own view: {why}.")
     if version < FIRST_WITH_JSON:
         first, has = (".".join(map(str, each)) for each in (FIRST_WITH_JSON, version))

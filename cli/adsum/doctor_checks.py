@@ -7,14 +7,15 @@ from pathlib import Path
 
 import msgspec
 
+from adsum.causes import sentence
 from adsum.client import fetch
 from adsum.finding import Finding, from_text
 from adsum.outcome import CommandError
+from adsum.plain import age, clean
 from adsum.readyz import SilentError, readiness
-from adsum.render import age, clean
 from adsum.words import gap_sentence
 from adsum_collector.lock import running_port
-from adsum_shared.state import HostView, HostWitness
+from adsum_shared.state import HostView, HostWitness, HubTrouble
 
 #: Signals on the way in numbers that a burst of work does not reach.
 BACKLOG_MOST = 100
@@ -33,6 +34,7 @@ class Listing(msgspec.Struct):
 
     now: int
     hosts: list[HostView]
+    trouble: HubTrouble | None = None
 
 
 def host_id_of(state_dir: Path) -> str | None:
@@ -84,8 +86,9 @@ def check_hub(url: str) -> tuple[Finding, Listing | None]:
         problem = clean(str(facts.get("problem") or "it has not read from Redis of late"))
         what = f"The hub at {url} does not keep its list: {problem.removesuffix('.')}."
         return Finding("hub", "fail", what, "Look at Redis, then at the hub's log."), listing
-    if facts.get("problem"):
-        return from_text("hub", "warn", clean(str(facts["problem"]))), listing
+    told = facts.get("problem") or (listing.trouble and listing.trouble.problem)
+    if told:
+        return from_text("hub", "warn", clean(str(told))), listing
     count = len(listing.hosts)
     what = f"The hub at {url} keeps the list of {count} machine{'s' if count != 1 else ''}."
     return Finding("hub", "ok", what), listing
@@ -153,7 +156,7 @@ def check_witnesses(host: HostView | None, now: int) -> list[Finding]:
 
 def _witness(witness: HostWitness, now: int) -> Finding:
     name = f"witness-{clean(witness.name)}"
-    counts = tuple(f"{clean(cause)}: {count}" for cause, count in witness.counts.items())
+    counts = tuple(sentence(cause, count) for cause, count in witness.counts.items())
     if witness.state in ("missing", "trouble"):
         note = clean(witness.note) or f"The witness {witness.name} reports {witness.state}."
         told = from_text(name, "warn", note)

@@ -12,6 +12,7 @@ from pathlib import Path
 from adsum import shim_hook
 from adsum.finding import Finding, from_text
 from adsum.hooks import Setup
+from adsum.reporting import unanswered
 from adsum_collector.hook_events import HOOK_PATH
 from adsum_collector.hook_text import ALLOWED_URLS, permits
 from adsum_collector.install import Report, inspect_hooks, settings_path
@@ -51,17 +52,23 @@ def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> Files:
     )
 
 
-def check_hooks(setup: Setup, files: Files, *, idle: bool = False) -> list[Finding]:
-    """idle: neither collector nor hub runs, so whoever starts them is asked about hooks anyway."""
+def check_hooks(
+    setup: Setup, files: Files, *, idle: bool = False, reporting: str | None = None
+) -> list[Finding]:
+    """idle: neither collector nor hub runs, so whoever starts them is asked about hooks anyway.
+
+    reporting: the version that sessions here are known to have, where the program is not found.
+    """
     try:
         reports = [inspect_hooks(path) for path in files.hooked]
         ours = [report for report in reports if report.counts]
-        return [_installed(setup, ours, idle=idle), _doubled(ours), _enabled(setup, files)]
+        hooks = _installed(setup, ours, reporting, idle=idle)
+        return [hooks, _doubled(ours), _enabled(setup, files)]
     except SettingsError as error:
         return [from_text("hooks", "fail", str(error))]
 
 
-def _installed(setup: Setup, ours: list[Report], *, idle: bool) -> Finding:
+def _installed(setup: Setup, ours: list[Report], reporting: str | None, *, idle: bool) -> Finding:
     if not ours:
         if setup.parked.exists():
             what = "Hooks are out of the settings while Adsum is stopped."
@@ -83,6 +90,15 @@ def _installed(setup: Setup, ours: list[Report], *, idle: bool) -> Finding:
         scope = "" if report.path == setup.path else " --scope project"
         astray = gone or not _arrives(setup, report)
         return Finding("hooks", "fail" if astray else "warn", what, f"adsum hooks install{scope}")
+    if idle and (silence := unanswered(setup.port, len(report.counts))):
+        return from_text("hooks", "warn", silence)
+    return _complete(setup, report, reporting)
+
+
+def _complete(setup: Setup, report: Report, reporting: str | None) -> Finding:
+    if setup.found[0] is None and reporting is not None:
+        what = f"{len(report.counts)} hooks stand in {report.path}, and sessions of Claude Code {reporting} report."
+        return Finding("hooks", "ok", what)
     known = ".".join(map(str, setup.version))
     whose = f"Claude Code {known}" if setup.found[0] else f"{known}, as Claude Code was not found"
     what = f"{len(report.counts)} hooks stand in {report.path}, all that are for {whose}."

@@ -11,7 +11,8 @@ from adsum.agents import fetch_sessions
 from adsum.doctor_hooks import settings_files
 from adsum.finding import Finding
 from adsum.outcome import CommandError
-from adsum.render import clean, hook_problem
+from adsum.plain import clean
+from adsum.render import hook_problem
 from adsum_collector.settings_file import SettingsError
 from adsum_shared.state import HostView, SessionView
 

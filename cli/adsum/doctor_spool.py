@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from adsum.finding import Finding, Result, from_text
 from adsum.outcome import CommandError
-from adsum.render import age, clean
+from adsum.plain import age, clean
 from adsum.spool import ask
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool_aside import TOLD_S

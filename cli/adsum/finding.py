@@ -8,6 +8,12 @@ from typing import Any, Literal
 
 Result = Literal["ok", "warn", "fail", "skip"]
 
+#: What the sentence begins with that says what to do. Before it stand the cause and what it means.
+_STEP = re.compile(
+    r"(?:Next:|Add|Ask|Check|Close|Correct|Free|Give|Install|Let|Look|Make|Open|Put|Raise|Remove|"
+    r"Restart|Run|Save|See|Set|Start|Stop|Take|Then|Try|Update|Upgrade|Wait|`)(?=[ `a-z])"
+)
+
 #: One heading for each id stands there.
 DOCS = "docs/doctor.md"
 
@@ -38,9 +44,10 @@ def from_text(check: str, result: Result, text: str) -> Finding:
 
     What a foreign program said stands in brackets and may be several sentences.
     """
-    ends = (m.end() for m in re.finditer(r"\. ", text) if not _is_open(text[: m.start()]))
-    end = next(ends, len(text))
-    what, fix = text[:end].rstrip(), text[end:]
+    ends = [m.end() for m in re.finditer(r"\. ", text) if not _is_open(text[: m.start()])]
+    steps = (end for end in ends if _STEP.match(text, end))
+    end = next(steps, ends[0] if ends else len(text))
+    what, fix = text[:end].rstrip(), text[end:].removeprefix("Next: ")
     return Finding(check, result, what.removesuffix(".") + ".", fix or None)
 
 

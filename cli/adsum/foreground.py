@@ -15,7 +15,7 @@ from adsum.config import T, read_settings, require_url
 from adsum.outcome import CommandError
 from adsum.parts import SUPERVISED
 from adsum_shared.connect import BrokerTooOldError
-from adsum_shared.settings import AdsumSettings
+from adsum_shared.settings import AdsumSettings, SettingsError
 
 
 def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
@@ -79,7 +79,7 @@ def _run(
             _end_with_supervisor()
         await part()
 
-    known: tuple[type[Exception], ...] = (*expected, BrokerTooOldError)
+    known: tuple[type[Exception], ...] = (*expected, BrokerTooOldError, SettingsError)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(work())

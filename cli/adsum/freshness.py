@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from adsum.amounts import percent, span
 from adsum.client import fetch, no_hub
 from adsum.console import own_up
 from adsum.outcome import Exit
-from adsum.render import age, clean
+from adsum.plain import age, clean
 from adsum.words import trouble_in
 from adsum_shared.state import HostView, HubTrouble
 from adsum_shared.usage import ScanProgress
@@ -44,9 +43,9 @@ class Freshness:
         for host in self.hosts:
             told = any(host.label in note and "reads its history" in note for note in notes)
             if host.scan is not None and not told:
-                _say(f"{clean(host.label)} still reads its history{_how_far(host.scan)}.")
-        if self.trouble is not None:
-            own_up(self.trouble, self.now)
+                _say(f"{clean(host.label)} still reads its history: {_share(host.scan)} % so far.")
+        if self.trouble is not None and (rest := _untold(self.trouble.problem, notes)):
+            own_up(msgspec.structs.replace(self.trouble, problem=rest), self.now)
         return Exit.PARTIAL if self.stale(until) or self.trouble is not None else Exit.OK
 
 
@@ -60,11 +59,16 @@ def fetch_freshness(url: str, host: str | None) -> Freshness:
     return Freshness(about, answer["now"], trouble_in(answer))
 
 
-def _how_far(scan: ScanProgress) -> str:
-    said = [percent(scan.bytes_done, scan.bytes)] if scan.bytes > 0 else []
-    if scan.left_s is not None:
-        said.append(f"{span(scan.left_s * 1000)} left")
-    return f" ({', '.join(said)}), more will come" if said else ", more will come"
+def _share(scan: ScanProgress) -> int:
+    """In percent, in the hub's words; never all of it, for what is read has still to be told."""
+    return min(99, 100 * scan.bytes_done // scan.bytes) if scan.bytes > 0 else 0
+
+
+def _untold(problem: str, notes: Sequence[str]) -> str:
+    """Prices that cannot be used are a note of a report, and part of the hub's trouble as well."""
+    for note in notes:
+        problem = problem.replace(note, "")
+    return problem.strip()
 
 
 def _day(at: int) -> str:

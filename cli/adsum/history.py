@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import msgspec
 from adsum.client import fetch, hub_url, no_hub
 from adsum.console import advice, open_console, show
 from adsum.freshness import Freshness, fetch_freshness
+from adsum.plain import clean
 from adsum_shared.state import History
 
 PATH = "/api/v1/history"
@@ -47,7 +49,7 @@ def list_history(hub: str | None, state_dir: Path | None, search: Search, *, as_
         console = open_console()
         show(console, history_table(history, console), footer(history))
     else:
-        print(nothing(search, fresh), file=sys.stderr)  # noqa: T201 - for people
+        print(nothing(search, fresh, history.notes), file=sys.stderr)  # noqa: T201 - for people
     return fresh.own_up()
 
 
@@ -67,8 +69,10 @@ def fetch_history(url: str, search: Search) -> dict[str, Any]:
             return whole
 
 
-def nothing(search: Search, fresh: Freshness) -> str:
-    """What to do when there is nothing to show."""
+def nothing(search: Search, fresh: Freshness, notes: Sequence[str] = ()) -> str:
+    """What to do when there is nothing to show. notes: the hub's, of names that nothing bears."""
+    if notes:
+        return clean(" ".join(notes))
     if search.query:
         return "No session that is over matches. All of them: adsum history"
     if not fresh.hosts and fresh.trouble is None:

@@ -8,32 +8,43 @@ from rich.table import Table
 from rich.text import Text
 
 from adsum.amounts import NONE, cost, short, tokens_of
-from adsum.render import ICONS, WIDE, age, clean, icons_for
+from adsum.plain import age, clean
+from adsum.render import ICONS, WIDE, icons_for
 from adsum_shared.state import History, SessionView
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
 
 COLUMNS = ("ENDED", "TITLE", "PROJECT", "HOST", "TOKENS", "COST", "ID")
-#: Most cells per column; the title takes what is left, down to TITLE_LEAST.
-LIMITS = (5, 400, 14, 10, 6, 12, 6)
-WIDE_LIMITS = (5, 400, 24, 20, 6, 12, 8)
+#: Most cells per column while there is no room for all; the title takes what is left, down to
+#: TITLE_LEAST.
+LIMITS = (5, 400, 14, 10, 6, 13, 6)
+WIDE_LIMITS = (5, 400, 24, 20, 6, 13, 8)
 TITLE_LEAST = 12
+#: What has the room that is left once the title has all it needs, first to last.
+GROWING = ("PROJECT", "HOST")
 GUTTER = 2
 #: What a narrow terminal goes without, first to last.
 DISPENSABLE = ("PROJECT", "HOST", "TOKENS", "COST")
 
 
 def history_table(history: History, console: Console) -> Table:
-    """Never wider than the console: the title is cut, then columns are left out."""
+    """Never wider than the console: the title is cut, then columns are left out.
+
+    Nothing is cut while there is room.
+    """
     wide, plain = console.width >= WIDE, icons_for(console) is not ICONS
     rows = [_row(view, history.now, plain=plain) for view in history.sessions]
     limits = dict(zip(COLUMNS, WIDE_LIMITS if wide else LIMITS, strict=True))
-    widths = {
-        name: min(limits[name], max(len(name), *(row[name].cell_len for row in rows)))
-        for name in COLUMNS
-    }
+    limits["TITLE"] = console.width
+    whole = {name: max(len(name), *(row[name].cell_len for row in rows)) for name in COLUMNS}
+    widths = {name: min(limits[name], whole[name]) for name in COLUMNS}
     _fit(widths, console.width)
+    left = console.width - sum(widths.values()) - GUTTER * (len(widths) - 1)
+    for name in GROWING:
+        if name in widths:
+            more = max(0, min(left, whole[name] - widths[name]))
+            widths[name], left = widths[name] + more, left - more
     table = Table(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="dim")
     for name, width in widths.items():
         justify: JustifyMethod = "right" if name in ("TOKENS", "COST") else "left"

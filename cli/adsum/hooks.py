@@ -142,7 +142,7 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
         change = setup.install(dry_run=dry_run)
     except (SettingsError, ClaudeNotFoundError) as error:
         raise CommandError(str(error)) from error
-    _say_version(setup)
+    say_version(setup)
     if dry_run:
         _print_diff(change)
         return
@@ -186,28 +186,6 @@ def run_remove(setup: Setup, *, dry_run: bool) -> None:
         _out(f"Adsum's hooks are out of {change.path}; everything else is as it was.")
 
 
-def run_status(setup: Setup) -> None:
-    """Exits with ERROR when something keeps the hooks from reporting."""
-    report = _report(setup)
-    _say_version(setup)
-    _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
-    for event, count in report.counts.items():
-        _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
-    _out(standing(report.statusline))
-    note_shared(report)
-    if setup.parked.exists() and not report.counts:
-        _out("They are out while Adsum is stopped; `adsum up` puts them back.")
-        return
-    faults = setup.faults(report)
-    if not faults:
-        _out(f"All {len(report.counts)} hooks stand; they post to port {setup.port}.")
-        return
-    for fault in faults:
-        _out(f"  ! {fault}")
-    remedy = "set it right in the file" if report.disabled else "adsum hooks install"
-    raise CommandError(f"Hooks are not as they should be. Next: {remedy}")
-
-
 def note_shared(report: Report) -> None:
     """Says so where others can read the token in the settings."""
     if report.shared and report.tokens:
@@ -217,18 +195,14 @@ def note_shared(report: Report) -> None:
         )
 
 
-def _report(setup: Setup) -> Report:
-    try:
-        _ = setup.found
-        return inspect_hooks(setup.path)
-    except (SettingsError, ClaudeNotFoundError) as error:
-        raise CommandError(str(error)) from error
-
-
-def _say_version(setup: Setup) -> None:
+def say_version(setup: Setup, reporting: str | None = None) -> None:
+    """reporting: the version that sessions here are known to have, whatever is found."""
     version, program = setup.found
     if version is not None:
         _err(f"Claude Code {'.'.join(map(str, version))} ({program})")
+        return
+    if reporting is not None:
+        _err(f"Sessions of Claude Code {reporting} report here; its program is in no usual place.")
         return
     assumed = ".".join(map(str, ASSUMED))
     why = f"{program} does not answer" if program else "Claude Code was not found"

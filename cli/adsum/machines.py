@@ -8,8 +8,10 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from adsum.amounts import limit_words, octets, percent, span
-from adsum.render import ICONS, age, clean, icons_for, witness_word
+from adsum.amounts import limit_words, octets, span
+from adsum.causes import sentence
+from adsum.plain import age, clean
+from adsum.render import ICONS, icons_for, witness_word
 from adsum.words import GAPS_SHOWN, gap_sentence, moment
 from adsum_shared.state import HostView
 from adsum_shared.usage import ScanProgress
@@ -105,8 +107,10 @@ def scan_words(scan: ScanProgress, *, plain: bool) -> str:
     part = min(1.0, max(0.0, scan.bytes_done / scan.bytes))
     done, still = PLAIN_BAR if plain else BAR
     cells = int(part * BAR_CELLS)
-    said = [f"reads its history {done * cells}{still * (BAR_CELLS - cells)} {percent(part, 1)}"]
-    if scan.left_s is not None:
+    # Never all of it: what has been read has still to be told.
+    share = min(99, int(part * 100))
+    said = [f"reads its history {done * cells}{still * (BAR_CELLS - cells)} {share}%"]
+    if scan.left_s is not None and scan.left_s >= 1:
         said.append(f"{span(scan.left_s * 1000)} left")
     said.append(f"{octets(scan.bytes_done)} of {octets(scan.bytes)}")
     if scan.bytes_per_s > 0:
@@ -126,7 +130,7 @@ def _witness_notes(host: HostView) -> Iterator[str]:
         yield "heard: " + ", ".join(witness_word(each.name) for each in heard)
     for each in host.witnesses:
         said = [] if each.state in ("ok", "silent") else [clean(each.state)]
-        said += [f"{times} {clean(cause)}" for cause, times in each.counts.items()]
+        said += [sentence(cause, times) for cause, times in each.counts.items()]
         note = clean(each.note)
         if said or note:
             yield f"{witness_word(each.name)}: {', '.join(said)}{'. ' if said and note else ''}{note}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from adsum.amounts import NONE, context, cost, short, tokens_of
+from adsum.console import UNBOUND
+from adsum.plain import age, clean
 from adsum_shared.state import Group, HostView, SessionView
 
 if TYPE_CHECKING:
@@ -30,25 +31,8 @@ WIDE_LIMITS = (44, 400, 24, 24, 8, 7)
 #: comes and goes while somebody watches.
 FULL = 130
 FULL_COLUMNS = ("STATE", "TITLE", "PROJECT", "HOST", "ID", "COST", "TOKENS", "CTX", "FOR")
-FULL_LIMITS = (32, 400, 18, 16, 8, 10, 6, 5, 7)
+FULL_LIMITS = (30, 400, 18, 16, 8, 13, 6, 5, 7)
 NUMBERS = ("COST", "TOKENS", "CTX", "FOR")
-
-# Titles and labels come from agents: control characters could move the cursor or worse.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
-
-
-def clean(text: str | None) -> str:
-    return _CONTROL.sub(" ", text or "").strip()
-
-
-def age(ms: int) -> str:
-    """A duration in at most four characters: 0s, 59s, 59m, 23h, 99d."""
-    seconds = max(0, ms) // 1000
-    for size, unit in ((60, "s"), (60, "m"), (24, "h")):
-        if seconds < size:
-            return f"{seconds}{unit}"
-        seconds //= size
-    return f"{min(seconds, 999)}d"
 
 
 def session_table(views: Sequence[SessionView], now: int, console: Console) -> Table:
@@ -120,6 +104,8 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -
     limits: Sequence[int] = WIDE_LIMITS if room >= WIDE else LIMITS
     if columns is FULL_COLUMNS:
         limits = FULL_LIMITS
+    if room >= UNBOUND:
+        limits = [8 if name == "ID" else room for name in columns]
     widths = [
         min(limit, max([len(name), *(row[index].cell_len for row in rows)]))
         for index, (name, limit) in enumerate(zip(columns, limits, strict=True))

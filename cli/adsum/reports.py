@@ -29,6 +29,12 @@ def usage(
     host: Host = None,
     project: Project = None,
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of sessions, how many rows of the table, the dearest first. [20]"
+        ),
+    ] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
 ) -> None:
@@ -38,7 +44,7 @@ def usage(
     """
     from adsum.usage import Question, show_usage
 
-    asked = Question(since, until, days, by, host, project, model)
+    asked = Question(since, until, days, by, host, project, model, limit)
     raise typer.Exit(show_usage(hub, state_dir, asked, as_json=as_json, as_csv=as_csv))
 
 

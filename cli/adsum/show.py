@@ -14,7 +14,8 @@ from adsum.client import fetch, hub_url
 from adsum.console import open_console, own_up
 from adsum.history import Search, fetch_history
 from adsum.outcome import CommandError
-from adsum.render import clean, icons_for
+from adsum.plain import clean
+from adsum.render import icons_for
 from adsum.words import as_of, trouble_in
 from adsum_shared.state import ActivityEntry, GapView, HostView, SessionView
 

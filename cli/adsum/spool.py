@@ -14,7 +14,7 @@ import msgspec
 
 from adsum.config import read_settings
 from adsum.outcome import CommandError
-from adsum.render import age, clean
+from adsum.plain import age, clean
 from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool_limits import limits_of, shown_bytes

@@ -6,7 +6,9 @@ import contextlib
 import time
 from pathlib import Path
 
+from adsum.causes import sentence
 from adsum.outcome import CommandError
+from adsum.plain import age
 from adsum.readyz import SilentError, readiness
 from adsum_collector.install import inspect_hooks
 from adsum_collector.settings_file import SettingsError
@@ -90,9 +92,11 @@ def _heard(url: str) -> str:
         return "one answers, of a version that knows no status lines"
     heard_at = named[0].get("heard_at", 0)
     counts = named[0].get("counts", {})
-    ago = f"{max(0.0, time.time() - heard_at / 1000):.0f} s ago" if heard_at else "never"
-    failed = ", ".join(f"{cause}: {times}" for cause, times in counts.items())
-    return f"heard of one {ago}; of your command: {failed or 'nothing bad'}"
+    heard = "one answers; no status line has reported to it yet"
+    if heard_at:
+        heard = f"one answers; a status line reported {age(int(time.time() * 1000) - heard_at)} ago"
+    failed = ", ".join(sentence(cause, times) for cause, times in counts.items())
+    return f"{heard}\nfailures     {failed or 'none'}"
 
 
 def _out(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ from adsum.client import fetch, fetch_csv, hub_url, no_hub
 from adsum.console import advice, open_console, show
 from adsum.freshness import Freshness, fetch_freshness
 from adsum.outcome import CommandError, Exit
-from adsum.render import clean
+from adsum.plain import clean
 from adsum_shared.usage import UsageReport
 
 PATH = "/api/v1/usage"
 BYS = ("day", "host", "project", "model", "session")
 DAYS = 7
-FURTHER_DAYS = 90
+#: How far back to look when there is nothing; a hub keeps no more than the last.
+FURTHER = (90, 400)
+LIMIT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,15 @@ class Question:
     host: str | None = None
     project: str | None = None
     model: str | None = None
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         if self.by not in BYS:
             raise CommandError(f"--by is one of {', '.join(BYS)}.", Exit.USAGE)
         if self.since is not None and self.days is not None:
             raise CommandError("--since and --days exclude each other.", Exit.USAGE)
+        if self.limit is not None and self.by != "session":
+            raise CommandError("--limit goes with --by session.", Exit.USAGE)
         since, until = _date("--since", self.since), _date("--until", self.until)
         if since and until and since > until:
             raise CommandError(
@@ -123,7 +128,8 @@ def _print(report: UsageReport, asked: Question, fresh: Freshness) -> None:
 
     if report.rows:
         console = open_console()
-        show(console, usage_table(report, console), footer(report, console))
+        most = (asked.limit or LIMIT) if asked.by == "session" else len(report.rows)
+        show(console, usage_table(report, console, most), footer(report, console, most))
     else:
         print(nothing(report, asked, fresh), file=sys.stderr)  # noqa: T201 - for people
     for note in report.notes:
@@ -136,7 +142,16 @@ def nothing(report: UsageReport, asked: Question, fresh: Freshness) -> str:
         return f"Nothing matches from {report.since} to {report.until}. All of it: adsum usage"
     if not fresh.hosts and fresh.trouble is None:
         return advice(filtered=False, hosts=[])
-    further = f"Further back: adsum usage --days {FURTHER_DAYS}"
-    if asked.days is not None and asked.days >= FURTHER_DAYS:
-        further = "What each machine tells: adsum hosts"
-    return f"Nothing was used from {report.since} to {report.until}. {further}"
+    days = report.since if report.since == report.until else f"{report.since} to {report.until}"
+    return f"Nothing was used {'on' if days == report.since else 'from'} {days}. {_next(report, asked)}"
+
+
+def _next(report: UsageReport, asked: Question) -> str:
+    """A question that goes further back, if a hub knows anything of then."""
+    since, until = date.fromisoformat(report.since), date.fromisoformat(report.until)
+    oldest = datetime.fromtimestamp(report.now / 1000, UTC).date() - timedelta(days=FURTHER[-1] - 1)
+    further = next((days for days in FURTHER if days > (until - since).days + 1), None)
+    if further is None or since <= oldest:
+        return "What each machine tells: adsum hosts"
+    last = f" --until {asked.until}" if asked.until else ""
+    return f"Further back: adsum usage --days {further}{last}"

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from adsum.amounts import (
-    AT_LEAST,
-    COMPUTED,
-    PLAIN_AT_LEAST,
-    PRICES,
-    UNPRICED,
-    cost,
-    short,
-)
-from adsum.render import ICONS, WIDE, clean, icons_for
+from adsum.amounts import PRICES, UNPRICED, cost, marks, short
+from adsum.plain import clean
+from adsum.render import ICONS, WIDE, icons_for
 from adsum_shared.usage import UsageReport, UsageView
 
 if TYPE_CHECKING:
@@ -41,11 +34,14 @@ class _Column:
         return max(len(self.head), *(cell.cell_len for cell in self.cells))
 
 
-def usage_table(report: UsageReport, console: Console) -> Table:
-    """Never wider than the console: names are cut, then the last columns left out."""
-    columns = _columns(report, console, CACHE_HEADS)
+def usage_table(report: UsageReport, console: Console, most: int | None = None) -> Table:
+    """Never wider than the console: names are cut, then the last columns left out.
+
+    most: rows; the total is of all of them all the same.
+    """
+    columns = _columns(report, console, CACHE_HEADS, most)
     if sum(each.width + GUTTER for each in columns) - GUTTER > console.width:
-        columns = _fitting(_columns(report, console, SHORT_CACHE_HEADS), console.width)
+        columns = _fitting(_columns(report, console, SHORT_CACHE_HEADS, most), console.width)
     room = console.width - sum(each.width + GUTTER for each in columns[1:])
     table = Table(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="dim")
     for column in columns:
@@ -71,12 +67,14 @@ def _fitting(columns: list[_Column], room: int) -> list[_Column]:
     return columns
 
 
-def _columns(report: UsageReport, console: Console, cache: tuple[str, str]) -> list[_Column]:
+def _columns(
+    report: UsageReport, console: Console, cache: tuple[str, str], most: int | None
+) -> list[_Column]:
     """cache: the heads of its columns."""
-    plain, rows = icons_for(console) is not ICONS, report.rows
+    plain, rows = icons_for(console) is not ICONS, report.rows[:most]
     usages = [row.usage for row in rows]
     names = [Text(clean(row.label) or clean(row.key) or "(none)") for row in rows]
-    if len(rows) > 1:
+    if len(report.rows) > 1:
         usages.append(report.total)
         names.append(Text("total"))
     columns = [
@@ -116,33 +114,37 @@ def _cost(usage: UsageView, *, plain: bool) -> Text:
     return Text(said, style="yellow" if said == UNPRICED else "")
 
 
-def footer(report: UsageReport, console: Console) -> Text:
+def footer(report: UsageReport, console: Console, most: int | None = None) -> Text:
     """Which days, whose word the costs are, and what to do about tokens without a price."""
+    plain, count = icons_for(console) is not ICONS, len(report.rows)
     days = report.since if report.since == report.until else f"{report.since} to {report.until}"
-    lines = Text(" · ".join([days, *_whose_word(report)]), style="dim")
+    cut = f"{most:,} of {count:,} sessions, more with --limit N\n" if most and most < count else ""
+    lines = Text(cut + " · ".join([days, *_whose_word(report, plain=plain)]), style="dim")
     if report.total.unpriced_tokens:
-        lines.append("\n").append(_unpriced(report, console), style="yellow not dim")
+        lines.append("\n").append(_unpriced(report, plain=plain), style="yellow not dim")
     return lines
 
 
-def _unpriced(report: UsageReport, console: Console) -> str:
+def _unpriced(report: UsageReport, *, plain: bool) -> str:
     """Of which models, and how many tokens, is in the hub's own note."""
-    costs = [cost(usage) for usage in (*(row.usage for row in report.rows), report.total)]
-    if not any(said.startswith(AT_LEAST) for said in costs):
+    at_least = marks(plain=plain)[1]
+    usages = (*(row.usage for row in report.rows), report.total)
+    if not any(cost(usage, plain=plain).startswith(at_least) for usage in usages):
         return f"{UNPRICED}: no price is known. {PRICES}"
-    mark = PLAIN_AT_LEAST if icons_for(console) is not ICONS else AT_LEAST
-    return f"{mark} at least: some has no price. {PRICES}"
+    return f"{at_least} at least: some lack a price. {PRICES}"
 
 
-def _whose_word(report: UsageReport) -> list[str]:
+def _whose_word(report: UsageReport, *, plain: bool) -> list[str]:
+    """The page has the same words, in web/figures.js."""
     usages = [row.usage for row in report.rows]
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
     if not sources:
         return []
     if sources == {"reported"}:
-        return ["as the agent says"]
-    marked = any(cost(usage).startswith(COMPUTED) for usage in usages)
-    computed = f"{COMPUTED} computed from prices" if marked else "computed from prices"
+        return ["as the agent reports"]
+    mark = marks(plain=plain)[0]
+    marked = any(cost(usage, plain=plain).startswith(mark) for usage in usages)
+    computed = f"{mark} from list prices" if marked else "from list prices"
     if "mixed" in sources:
         return [f"{computed}, wholly or in part"]
-    return [f"{computed}{', the others told by the agent' if 'reported' in sources else ''}"]
+    return [f"{computed}{', the others as the agent reports' if 'reported' in sources else ''}"]

@@ -217,7 +217,8 @@ def _picture(roster: Roster, chosen: Filter, console: Console, *, away: bool) ->
     from rich.console import Group as Stack
     from rich.text import Text
 
-    from adsum.render import clean, counts_line, session_table
+    from adsum.plain import clean
+    from adsum.render import counts_line, session_table
 
     trouble = roster.trouble
     now = as_of(roster.told_at if away else roster.now, trouble)

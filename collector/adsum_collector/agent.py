@@ -21,11 +21,13 @@ class Transcripts(NamedTuple):
     -> Lines. Pure and total: nothing raises.
     history: (whole lines of a main file's head, and of its tail, which may be the same ones, whose)
     -> what they tell of the session as a whole; None if nothing. Pure and total as well.
+    written: when the last of these lines that bears a time was written, ms; 0 if none does. The same.
     """
 
     file_of: Callable[[str], TranscriptFile | None]
     read: Callable[[Sequence[bytes], TranscriptFile, str, int, bytes | None, Private], Lines]
     history: Callable[[Sequence[bytes], Sequence[bytes], TranscriptFile], Past | None]
+    written: Callable[[Sequence[bytes]], int]
 
 
 class Agent(NamedTuple):
@@ -49,11 +51,12 @@ def claude_code() -> Agent:
         signals_from_registry,
         signals_from_statusline,
         transcript_file,
+        written,
     )
 
     return Agent(
         hook=lambda body, seen: signals_from_hook(decode_hook(body), seen),
         registry=signals_from_registry,
-        transcripts=Transcripts(transcript_file, signals_from_lines, history),
+        transcripts=Transcripts(transcript_file, signals_from_lines, history, written),
         statusline=signals_from_statusline,
     )

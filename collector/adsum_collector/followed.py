@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +19,11 @@ MOST_SESSIONS = 4096
 TOLD_MS = 24 * 3600 * 1000
 #: A file without any other sign of life is one of a session that is over once it rests for this.
 QUIET_MS = 60_000
+#: A file may be copied, touched or restored long after its session was over. Only one whose last line
+#: was written so recently is a sign of life; clocks of machines that share files may differ by that.
+OLD_MS = 600_000
+#: And one that is dated later than this from now is of no clock to be believed.
+AHEAD_MS = 24 * 3600 * 1000
 #: Files of one session that hooks have named and nobody has seen yet.
 MOST_EXPECTED = 8
 
@@ -102,9 +107,18 @@ class Followed:
         paths = self._paths.get(session_id, set())
         return paths | {path.rpartition(".")[0] for path in paths if not self._is_child(path)}
 
-    def notice(self, path: str, stamp: Stamp, now: int) -> File | None:
-        """A file is there; None if it is nobody's. One that grew since we began: a sign of life."""
-        file, before = self.files.get(path), self.stamps.get(path)
+    def doubtful(self, told: Mapping[str, Stamp | None]) -> list[str]:
+        """Those that grew, of sessions of which nothing else says that they live."""
+        grown = [path for path, stamp in told.items() if stamp and self._grew(path, stamp)]
+        whose = zip(grown, map(self._whose, grown), strict=True)
+        return [path for path, file in whose if file and not self.lives(file.session_id)]
+
+    def notice(self, path: str, stamp: Stamp, now: int, written: int = 0) -> File | None:
+        """A file is there; None if it is nobody's. One that grew since we began: a sign of life.
+
+        written: when its last line was, ms; 0 if that is not known.
+        """
+        file, grew = self.files.get(path), self._grew(path, stamp)
         self.stamps[path] = stamp
         if file is None:
             whose = self._whose(path)
@@ -112,13 +126,16 @@ class Followed:
                 return None
             file = self.files[path] = File(path, whose)
             self._paths[whose.session_id].add(path)
-        if before is None:
-            grew = stamp.mtime_ns // 1_000_000 >= self._began
-        else:
-            grew = (before.size, before.inode) != (stamp.size, stamp.inode)
-        if grew:
+        if grew and (not written or -AHEAD_MS <= now - written <= OLD_MS):
             self.hear(file.whose.session_id, now)
         return file
+
+    def _grew(self, path: str, stamp: Stamp) -> bool:
+        """Since it was noticed last, or since we began."""
+        before = self.stamps.get(path)
+        if before is None:
+            return stamp.mtime_ns // 1_000_000 >= self._began
+        return (before.size, before.inode) != (stamp.size, stamp.inode)
 
     def is_over(self, file: File, now: int) -> bool:
         """It rests, and nothing says that its session lives."""

@@ -118,7 +118,7 @@ class Tailer:
         """Who has a process is shown first, however much history there is to be walked over."""
         self._known.watch(self._watched().keys())
         told = await self._threads.run(mains_of, self._roots, list(self._watched()))
-        self._notice(newest_first(told))
+        await self._notice(newest_first(told))
         loop = asyncio.get_running_loop()
         enough = loop.time() + LIVING_S
         while self._due and loop.time() < enough:
@@ -142,7 +142,7 @@ class Tailer:
             ready, self._ready = self._ready, {}
             told, _ = await self._threads.run(look_at, ready, self._enter)
             self._absent -= {path for path in ready if path not in told or told[path] is not None}
-            self._notice(told)
+            await self._notice(told)
         if self._due:
             await self._read_next()
         elif not self._ready:
@@ -178,7 +178,7 @@ class Tailer:
         self._absent = {root for root in self._roots if root in told}
         for path in self._known.files.keys() - found:
             told.setdefault(path, None)
-        self._notice(newest_first(told))
+        await self._notice(newest_first(told))
         return None if self._absent else found
 
     def _enter(self, directory: str) -> None:
@@ -192,14 +192,15 @@ class Tailer:
             self.faults["unwatched"] += directory not in self._unwatched
             self._unwatched.add(directory)
 
-    def _notice(self, told: Mapping[str, Stamp | None]) -> None:
+    async def _notice(self, told: Mapping[str, Stamp | None]) -> None:
+        written = await self._reader.written(self._known.doubtful(told))
         now = self._now()
         for path, stamp in told.items():
             if stamp is None:
                 self.observe(path, None, None)
                 self._known.forget(path)
                 continue
-            file = self._known.notice(path, stamp, now)
+            file = self._known.notice(path, stamp, now, written.get(path, 0))
             self.observe(path, file.whose if file is not None else None, stamp)
             if file is None:
                 continue

@@ -23,13 +23,18 @@ STEP_BYTES = 1 << 20
 #: Where a file that is there already is begun, seen from its end.
 TAIL_BYTES = 256 << 10
 HEAD_BYTES = 256
+#: What its session was begun with is sought in so much of a file's begin.
+OPENING_BYTES = 32 << 10
 SIDECAR_BYTES = 64 << 10
 #: The agent nests five directories.
 MOST_DEPTH = 8
 
 
 class Chunk(msgspec.Struct):
-    """stamp: the file when it was opened. more: there may be further whole lines."""
+    """stamp: the file when it was opened. more: there may be further whole lines.
+
+    head: the file's first lines, if it is begun at its tail.
+    """
 
     lines: list[bytes]
     cursor: Cursor
@@ -37,6 +42,7 @@ class Chunk(msgspec.Struct):
     more: bool
     sidecar: bytes | None = None
     faults: tuple[str, ...] = ()
+    head: list[bytes] = []
 
 
 def look_at(
@@ -115,7 +121,9 @@ def read_chunk(path: str, cursor: Cursor | None, *, with_sidecar: bool) -> Chunk
     descriptor = open_plain(path)
     try:
         stamp = Stamp.of(os.fstat(descriptor))
+        is_new = cursor is None
         cursor, faults = _begin(descriptor, cursor, stamp)
+        head = first_lines(descriptor) if is_new and cursor.offset else []
         lines, after, more_faults = _next_lines(descriptor, cursor, stamp.size)
     finally:
         os.close(descriptor)
@@ -126,7 +134,18 @@ def read_chunk(path: str, cursor: Cursor | None, *, with_sidecar: bool) -> Chunk
         more=cursor.offset < after.offset < stamp.size,
         sidecar=_sidecar(path) if with_sidecar and lines else None,
         faults=faults + more_faults,
+        head=head,
     )
+
+
+def first_lines(descriptor: int) -> list[bytes]:
+    data = os.pread(descriptor, OPENING_BYTES, 0)
+    return stripped(data[: data.rfind(b"\n") + 1].removeprefix(b"\xef\xbb\xbf"))
+
+
+def stripped(data: bytes) -> list[bytes]:
+    """A file that lost its end in a crash of the system is filled with NUL."""
+    return [line for each in data.split(b"\n") if (line := each.strip(b"\0\r\t "))]
 
 
 def _begin(descriptor: int, cursor: Cursor | None, stamp: Stamp) -> tuple[Cursor, tuple[str, ...]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +14,13 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from adsum_collector.agent import Transcripts
-from adsum_collector.agents.transcript import Lines
+from adsum_collector.agents.transcript import Lines, TranscriptFile
 from adsum_collector.cursors import Stamp, encode_cursor, find_cursor, key_of
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.followed import File
 from adsum_collector.intake import Intake
-from adsum_collector.transcript_files import Chunk, read_chunk
+from adsum_collector.plain_file import open_plain
+from adsum_collector.transcript_files import Chunk, read_chunk, stripped
 from adsum_shared.signals import AnySignal, CostReported, MetaChanged, SessionEnded, UsageTotalled
 
 P = ParamSpec("P")
@@ -25,6 +28,9 @@ T = TypeVar("T")
 
 #: What is worth telling of a session that is over. Not its gauges: nobody waits for them any more.
 LASTING = (CostReported, MetaChanged, UsageTotalled)
+#: From its end, where a line that bears a time is sought: in so much first, then in more.
+LAST_BYTES = 16 << 10
+MOST_LAST_BYTES = 4 << 20
 
 
 class FileThreads:
@@ -61,6 +67,13 @@ class TranscriptReader:
         self._threads = threads
         self._faults = faults
         self.read_at = 0
+
+    async def written(self, paths: Sequence[str]) -> dict[str, int]:
+        """When the last line of each was, ms; 0 if that cannot be said."""
+        if not paths:
+            return {}
+        look = functools.partial(_last_written, self._transcripts.written)
+        return await self._threads.run(lambda: {path: look(path) for path in paths})
 
     async def read(self, file: File, stamp: Stamp, *, muted: bool) -> bool:
         """One chunk; True if there may be more of it. file.read tells that its end was reached.
@@ -102,14 +115,18 @@ class TranscriptReader:
                 chunk.lines,
                 file.whose,
                 cursor.context,
-                now,
+                self._at_rest(chunk, now) if muted else now,
                 chunk.sidecar,
                 self._intake.private,
             )
         signals, owing = said.signals, False
-        if muted:
+        if not muted:
+            signals = [*self._opening(chunk.head, file.whose, said.signals, now), *signals]
+        else:
             owing = cursor.owing or bool(chunk.lines)
-            signals = [each for each in signals if isinstance(each, LASTING)]
+            lasting = [each for each in signals if isinstance(each, LASTING)]
+            # A prompt's id would tell the hub of a turn, and a session that has turns has been alive.
+            signals = [msgspec.structs.replace(each, seen=now, prompt_id=None) for each in lasting]
             if owing and not chunk.more:
                 signals.append(_ended(file, said.signals, chunk.stamp, now))
                 owing = False
@@ -123,6 +140,50 @@ class TranscriptReader:
         self._faults.update(said.faults)
         if chunk.lines:
             self.read_at = now
+
+    def _at_rest(self, chunk: Chunk, now: int) -> int:
+        """No line of a session that is over is later than its last.
+
+        What bears no time is not of now: the hub would take that for a sign of life.
+        """
+        rested = chunk.stamp.mtime_ns // 1_000_000
+        return min(self._transcripts.written(chunk.lines) or rested, rested, now)
+
+    def _opening(
+        self, head: Sequence[bytes], whose: TranscriptFile, said: Sequence[AnySignal], now: int
+    ) -> list[AnySignal]:
+        """What a session is called whose file is read from its tail on: else by a later prompt."""
+        past = self._transcripts.history(head, [], whose) if head and not whose.agent_id else None
+        if past is None:
+            return []
+        title, ai_title = past.title, past.ai_title or past.first_prompt
+        if not (title or ai_title):
+            return []
+        at = min([each.at for each in said], default=now)
+        return [
+            MetaChanged(
+                session_id=whose.session_id,
+                at=min(past.started or at, at),
+                seen=now,
+                source="transcript",
+                title=title,
+                ai_title=ai_title,
+            )
+        ]
+
+
+def _last_written(written: Callable[[Sequence[bytes]], int], path: str) -> int:
+    at = 0
+    with contextlib.suppress(OSError), os.fdopen(open_plain(path), "rb", 0) as file:
+        start = size = os.fstat(file.fileno()).st_size
+        reach = LAST_BYTES
+        while start and not at and reach <= MOST_LAST_BYTES:
+            start = max(0, size - reach)
+            data = os.pread(file.fileno(), reach, start)
+            begin = data.find(b"\n") + 1 if start else 0
+            at = written(stripped(data[begin : data.rfind(b"\n") + 1]))
+            reach *= 4
+    return at
 
 
 def _ended(file: File, signals: Sequence[AnySignal], stamp: Stamp, now: int) -> SessionEnded:

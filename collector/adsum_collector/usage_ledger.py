@@ -20,7 +20,7 @@ from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage_file import lay_out, open_ledger
 from adsum_collector.usage_kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
-from adsum_collector.usage_merge import Group, Kinds, Merge, Source
+from adsum_collector.usage_merge import ROW, Group, Kinds, Merge, Source
 from adsum_collector.usage_numbers import Numbers
 from adsum_collector.usage_scan import Place
 
@@ -83,12 +83,7 @@ class Ledger:
                 # A clock that was set back must not make all there is unbelievable.
                 latest = max(now, turn.stamp.mtime_ns // 1_000_000) + DAY_MS
                 merge.add(source, turn.scanned.records, latest)
-            rows = merge.rows
-            # in the order in which they lie on the disk: a third cheaper
-            self._db.executemany(
-                "INSERT OR REPLACE INTO messages VALUES (?, ?)",
-                [(key, rows[key]) for key in sorted(rows)],
-            )
+            self._keep_rows(merge.rows)
             self._db.executemany(
                 f"UPDATE totals SET {_ADD}, latest = max(latest, ?), changes = changes + 1"  # noqa: S608 - names of ours
                 " WHERE id = ?",
@@ -99,13 +94,22 @@ class Ledger:
         return merge.future
 
     def _held(self, records: Sequence[Record]) -> dict[int, bytes]:
-        keys = sorted([record.key for record in records])
+        keys = [record.key for record in records]
         return dict(
             self._db.execute(
                 "SELECT messages.key, row FROM json_each(?) AS asked CROSS JOIN messages"
                 " ON messages.key = asked.value",
-                (msgspec.json.encode(keys).decode(),),
+                (_as_json(keys),),
             )
+        )
+
+    def _keep_rows(self, rows: dict[int, bytes]) -> None:
+        """One statement for all, in the order in which they lie on the disk: a third of the time."""
+        keys = sorted(rows)
+        self._db.execute(
+            "INSERT OR REPLACE INTO messages SELECT value, substr(?, key * ? + 1, ?)"
+            " FROM json_each(?)",
+            (b"".join([rows[key] for key in keys]), ROW.size, ROW.size, _as_json(keys)),
         )
 
     def _keep(self, turn: Turn) -> int | None:
@@ -141,7 +145,7 @@ class Ledger:
         its = self._db.execute(
             "SELECT path, session_id, place, first_s, row FROM files JOIN messages ON key = first"
             " WHERE child = 0 AND first IN (SELECT value FROM json_each(?))",
-            (msgspec.json.encode(sorted(keys)).decode(),),
+            (_as_json(sorted(keys)),),
         ).fetchall()
         for path, session_id, place, first_s, row in its:
             seconds, owner = int.from_bytes(row[:4], "little"), int.from_bytes(row[4:8], "little")
@@ -228,6 +232,10 @@ class Ledger:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+
+def _as_json(keys: Sequence[int]) -> str:
+    return msgspec.json.encode(keys).decode()
 
 
 def _total(row: Sequence[Any]) -> Total:

@@ -117,7 +117,7 @@ class Merge:
     def add(self, source: Source, records: Iterable[Record], latest: int) -> None:
         owner, session_id = self._kept.owner(source), source.session_id
         limits, kinds, rows, held = self._kinds.limits, self._kinds, self.rows, self._held
-        group, sums, last = 0, [0] * 9, None
+        pack, group, sums, last = ROW.pack, 0, [0] * 9, None
         for record in records:
             # Every message of a history passes here: taken apart at once, and nothing called.
             (
@@ -137,7 +137,7 @@ class Merge:
             if kind != last:
                 last, group = kind, self._kept.number(kinds[session_id, kind])
                 sums = self.sums.setdefault(group, [0] * 9)
-            rows[key] = ROW.pack(
+            rows[key] = pack(
                 at // 1000, owner, group, tokens, output, read, for_5m, for_1h,
                 request & 0xFFFF, searches, writes << 1 | side,
             )  # fmt: skip

@@ -10,43 +10,59 @@ import msgspec
 
 from adsum_collector.agents.transcript import Past, TranscriptFile
 from adsum_collector.plain_file import open_plain
+from adsum_collector.transcript_files import first_lines, stripped
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded
 
-HEAD_BYTES: Final = 32 << 10
 TAIL_BYTES: Final = 32 << 10
 #: Sought so far from the end for a line that is whole.
 MOST_TAIL_BYTES: Final = 4 << 20
+DAY_MS: Final = 24 * 3600 * 1000
 
 History = Callable[[Sequence[bytes], Sequence[bytes], TranscriptFile], Past | None]
 
 
-def read_past(path: str, whose: TranscriptFile, begun: int, history: History) -> Past | None:
-    """begun: when the file was, ms, if that is known: a fork's copies are older. Raises OSError."""
+def read_past(
+    path: str, whose: TranscriptFile, begun: int, history: History, now: int
+) -> Past | None:
+    """begun: when the file was, ms, if that is known: a fork's copies are older. Raises OSError.
+
+    What is dated more than a day after both now and the file's own time is not believed.
+    """
     descriptor = open_plain(path)
     try:
         stat = os.fstat(descriptor)
-        past = history(_head(descriptor), _tail(descriptor, stat.st_size), whose)
+        past = history(first_lines(descriptor), _tail(descriptor, stat.st_size), whose)
     finally:
         os.close(descriptor)
     if past is None:
         return None
-    ended = past.ended or stat.st_mtime_ns // 1_000_000
-    return msgspec.structs.replace(
-        past, started=min(max(past.started, begun) or ended, ended), ended=ended
-    )
+    rested = stat.st_mtime_ns // 1_000_000
+    is_ahead = past.ended > max(now, rested) + DAY_MS
+    # At now it would be a sign of life to the hub.
+    ended = past.ended if 0 < past.ended <= now else min(rested, now)
+    started = min(max(past.started, begun) or ended, ended)
+    cost = None if is_ahead else past.cost
+    return msgspec.structs.replace(past, started=started, ended=ended, cost=cost)
 
 
 def past_signals(past: Past, session_id: str, seen: int) -> list[KnownSignal]:
-    """The first prompt stands for a title where there is none."""
+    """The first prompt stands for a title where there is none.
+
+    As one that a machine gave: should the session go on and be given another, that is a later one.
+    """
     told = {
         name: value
         for name in Past.__struct_fields__
         if name in MetaChanged.__struct_fields__ and (value := getattr(past, name)) is not None
     }
     if past.first_prompt and not (past.title or past.ai_title):
-        told["title"] = past.first_prompt
+        told["ai_title"] = past.first_prompt
+    about = MetaChanged(
+        session_id=session_id, at=past.started, seen=seen, source="transcript", **told
+    )
     return [
-        MetaChanged(session_id=session_id, at=past.started, seen=seen, source="transcript", **told),
+        about,
+        *_books(past, seen),
         SessionEnded(
             session_id=session_id,
             at=past.ended,
@@ -57,9 +73,12 @@ def past_signals(past: Past, session_id: str, seen: int) -> list[KnownSignal]:
     ]
 
 
-def _head(descriptor: int) -> list[bytes]:
-    data = os.pread(descriptor, HEAD_BYTES, 0)
-    return _lines(data[: data.rfind(b"\n") + 1].removeprefix(b"\xef\xbb\xbf"))
+def _books(past: Past, seen: int) -> list[KnownSignal]:
+    """As old as they are, or the session's end: later ones may have been told while it lived."""
+    if past.cost is None:
+        return []
+    at = min(past.cost.at, past.ended)
+    return [msgspec.structs.replace(past.cost, at=at, seen=seen)]
 
 
 def _tail(descriptor: int, size: int) -> list[bytes]:
@@ -70,9 +89,5 @@ def _tail(descriptor: int, size: int) -> list[bytes]:
         begin = data.find(b"\n") + 1 if start else 0
         end = data.rfind(b"\n") + 1
         if begin < end or start == 0 or reach >= MOST_TAIL_BYTES:
-            return _lines(data[begin:end])
+            return stripped(data[begin:end])
         reach *= 4
-
-
-def _lines(data: bytes) -> list[bytes]:
-    return [line for each in data.split(b"\n") if (line := each.strip(b"\0\r\t "))]

@@ -106,7 +106,7 @@ class Reading:
 
     def _read_past(self, errand: Errand, place: Place) -> bool:
         path, whose = os.fsdecode(errand.path), errand.whose
-        past = read_past(path, whose, place.begun or 0, self._history)
+        past = read_past(path, whose, place.begun or 0, self._history, self._now())
         if past is not None:
             self._batch.pasts.append(PastOf(errand.path, whose.session_id, past))
         return past is not None

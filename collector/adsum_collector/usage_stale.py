@@ -37,6 +37,7 @@ class Stale:
         self._stale: dict[str, _Seen] = {}
         self._failed: dict[str, _Seen] = {}
         self._retried_at = now()
+        self._young: dict[str, _Seen] = {}
         self._with_child: dict[str, _Seen] = {}
         self._with_thread: dict[str, _Seen] = {}
 
@@ -50,6 +51,7 @@ class Stale:
 
     def forget(self, path: str) -> None:
         """There is nothing to read."""
+        self._young.pop(path, None)
         self._failed.pop(path, None)
         self._stale.pop(path, None)
 
@@ -79,6 +81,7 @@ class Stale:
 
         First the sessions that live, then the newest.
         """
+        self._owe_the_rested()
         waiting = [path for path in self._stale if path not in self._with_child]
         waiting.sort(key=self._order)
         little: list[str] = []
@@ -115,6 +118,16 @@ class Stale:
                 self._failed[path] = self._stale.pop(path)
         hands.clear()
 
+    def _owe_the_rested(self) -> None:
+        """Their pasts: they were read as soon as they came, and could still have been growing."""
+        for path, seen in list(self._young.items()):
+            if self._age(seen) > QUIET_MS:
+                del self._young[path]
+                self.owe([(path, seen.whose.session_id)])
+
+    def _age(self, seen: _Seen) -> int:
+        return self._now() - (seen.stamp.mtime_ns // 1_000_000 if seen.stamp else 0)
+
     def _order(self, path: str) -> tuple[bool, int]:
         seen = self._stale[path]
         return not self._lives(seen.whose.session_id), -(seen.stamp.mtime_ns if seen.stamp else 0)
@@ -131,8 +144,10 @@ class Stale:
 
     def _errand(self, path: str, seen: _Seen) -> Errand:
         lives = self._lives(seen.whose.session_id)
-        age = self._now() - (seen.stamp.mtime_ns // 1_000_000 if seen.stamp else 0)
-        past = seen.whose.agent_id is None and not lives and age > QUIET_MS
+        is_over = seen.whose.agent_id is None and not lives
+        past = is_over and self._age(seen) > QUIET_MS
+        if is_over and not past:
+            self._young[path] = seen
         return Errand(os.fsencode(path), seen.whose, past=past, urgent=lives)
 
 

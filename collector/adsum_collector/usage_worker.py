@@ -9,6 +9,7 @@ ends when nobody listens any more.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import sys
@@ -56,6 +57,7 @@ def _tell(line: bytes) -> None:
 
 def main() -> None:
     os.nice(GENTLE)
+    gc.disable()  # it would look for cycles among a history's records, and there are none
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     try:
         carry_out(order, claude_code().transcripts.history, _tell)

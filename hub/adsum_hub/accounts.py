@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+import msgspec
+
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
 from adsum_hub.overspent import Overspent, Worker
@@ -17,6 +19,8 @@ from adsum_shared.state import AgentState, SessionView
 
 #: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
 LOOK_MS = 1_000
+#: Also where nothing was spent meanwhile: by then sessions may have ceased to spend.
+AGAIN_MS = 60_000
 #: In the year 9999, and not so late in it that it is the year 10,000 anywhere.
 LAST_MS = 253_400_000_000_000
 
@@ -32,7 +36,7 @@ def _steady(found: Budget, held: Budget | None) -> Budget:
 
     Else all who share a budget would be told of anew each second.
     """
-    if held is None or (held.at, held.limit, held.name) != (found.at, found.limit, found.name):
+    if held is None or msgspec.structs.replace(held, spent=found.spent) != found:
         return found
     grown = abs((found.spent or 0.0) - (held.spent or 0.0))
     return held if grown < (found.limit or 0.0) / 100 else found
@@ -47,7 +51,7 @@ class Accounts:
         self.spending = spending or Spending(NoPrices(), local_day)
         self._overspent = overspent or Overspent((), self.spending)
         self._looked_at = 0
-        self._seen: tuple[int, str] | None = None
+        self._seen: tuple[int, str, int] | None = None
         self._today: tuple[int, float | None, int] | None = None
 
     def view(self, host: Host, session_id: str, state: AgentState, now: int) -> SessionView:
@@ -74,19 +78,20 @@ class Accounts:
             held = self._today = now, day.total, day.tokens
         return held[1], held[2]
 
-    def look(self, hosts: Iterable[Host], now: int) -> list[Key]:
+    def look(self, hosts: Iterable[Host], now: int, *, at_once: bool = False) -> list[Key]:
         """The sessions of which it is new that they are over a budget, or no longer."""
-        if not self._overspent or now < self._looked_at + LOOK_MS:
+        if not self._overspent or (now < self._looked_at + LOOK_MS and not at_once):
             return []
         self._looked_at = now
         today = self.spending.day_of(now)
         # An answer lifts the state by itself, whatever is found here.
-        if self._seen == (self.spending.revision, today):
+        seen = self.spending.revision, today, now // AGAIN_MS
+        if self._seen == seen:
             return []
-        self._seen = self.spending.revision, today
+        self._seen = seen
         hosts = list(hosts)
         workers = (
-            Worker((host.id, key), host.label, host.facts[key])
+            Worker((host.id, key), host.label, host.facts[key], host.clock.host_now(now))
             for host in hosts
             for key, state in host.states.items()
             if state.state not in OVER

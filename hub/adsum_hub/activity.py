@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from adsum_hub.facts import Facts
-from adsum_hub.parts import ACTIVITY_MAX, Activity, Child
+from adsum_hub.parts import ACTIVITY_MAX, Activity, Child, Tool
 from adsum_shared import signals as s
 from adsum_shared.state import ActivityEntry
 
@@ -28,6 +30,8 @@ SILENT: frozenset[type] = frozenset(
 )
 #: Each call has an id that all its witnesses give, so none of these is told twice.
 BY_ID = frozenset({"tool.started", "tool.finished"})
+#: A finished call whose start its witness did not see.
+NAMELESS = "tool"
 #: Told of a child by turns, so two of one kind in a row are one: a child is told that it has ended
 #: by its hook, by its transcript, and to its parent half a minute later.
 BY_TURNS = frozenset({"child.started", "child.finished"})
@@ -42,16 +46,36 @@ def note(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> tuple[Ac
     """The activity with this signal in its place by event time, or None if it adds nothing."""
     if isinstance(signal, s.UnknownSignal) or type(signal) in SILENT:
         return None
-    if _is_known(facts, signal, changes):
-        return None
-    entry = _entry(signal, changes.get("children", facts.children))
-    held = _same_event(facts.activity, entry)
+    activity = _named(facts, signal)
+    if not _is_known(facts, signal, changes):
+        call: Tool | None = None
+        if isinstance(signal, s.ToolFinished):
+            call = changes.get("tools", {}).get(signal.tool_use_id)
+        entry = _entry(signal, changes.get("children", facts.children), call)
+        activity = _with(activity, entry)
+    return None if activity is facts.activity else activity
+
+
+def _with(activity: tuple[Activity, ...], entry: Activity) -> tuple[Activity, ...]:
+    held = _same_event(activity, entry)
     if held is None:
-        return _placed(facts.activity, entry)
+        return _placed(activity, entry)
     merged = Activity(min(held.at, entry.at), entry.kind, _fuller(held, entry), entry.agent_id)
     if merged == held:
-        return None
-    return _placed(tuple(each for each in facts.activity if each is not held), merged)
+        return activity
+    return _placed(tuple(each for each in activity if each is not held), merged)
+
+
+def _named(facts: Facts, signal: s.KnownSignal) -> tuple[Activity, ...]:
+    """With the name of a call whose end was told by a witness that did not see it start."""
+    if not isinstance(signal, s.ToolStarted | s.ToolFinished) or signal.tool == NAMELESS:
+        return facts.activity
+    held = facts.tools.get(signal.tool_use_id)
+    if held is None or held.tool != NAMELESS or not held.finished:
+        return facts.activity
+    text, named = (shortened(_end_of(each)) for each in (held, replace(held, tool=signal.tool)))
+    before = Activity(held.finished, "tool.finished", text, held.agent_id)
+    return tuple(replace(each, text=named) if each == before else each for each in facts.activity)
 
 
 def entries(facts: Facts, offset_ms: int) -> list[ActivityEntry]:
@@ -88,8 +112,8 @@ def _is_known(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> b
             return False
 
 
-def _entry(signal: s.KnownSignal, children: dict[str, Child]) -> Activity:
-    """agent_id: the child that it tells of, or in which it happened."""
+def _entry(signal: s.KnownSignal, children: dict[str, Child], call: Tool | None) -> Activity:
+    """agent_id: the child that it tells of, or in which it happened. call: the one that ended."""
     kind, who = str(signal.__struct_config__.tag), signal.agent_id
     if isinstance(signal, s.TurnEnded | s.TurnFailed | s.TurnInterrupted) and who is not None:
         # A subagent has one turn at a time, and ends with it.
@@ -101,7 +125,7 @@ def _entry(signal: s.KnownSignal, children: dict[str, Child]) -> Activity:
         if isinstance(signal, s.ChildFinished):
             text = f"{text}: {signal.status}"
     else:
-        text = text_of(signal)
+        text = text_of(signal) if call is None else _end_of(call)
     return Activity(signal.at, kind, shortened(text), who)
 
 
@@ -188,13 +212,15 @@ def text_of(signal: s.KnownSignal) -> str:
             return _said(signal)
 
 
-def _end_of(call: s.ToolFinished) -> str:
+def _end_of(call: s.ToolFinished | Tool) -> str:
     """A call that a human or a rule stopped has not failed."""
     if call.denied:
         return f"{call.tool}: refused"
     if call.is_interrupt:
         return f"{call.tool}: interrupted"
-    return call.tool if call.ok else f"{call.tool} failed: {first_line(call.error)}"
+    if not call.ok:
+        return f"{call.tool} failed: {first_line(call.error)}"
+    return "" if call.tool == NAMELESS else call.tool
 
 
 def _said(signal: s.KnownSignal) -> str:

@@ -157,6 +157,10 @@ async def run_hub(settings: HubSettings) -> None:
         )
         app = build_app(roster, broadcast, link, clock, hosts, lambda: notes, notifications)
         server = uvicorn.Server(_server_config(app))
+
+        def others() -> list[str]:
+            return [*notes, *notifications.troubles(), *domains.notes]
+
         saver, writes = Saver(roster, redis, link), Writes(redis, link.address, clock)
         vital = {
             "consumer": consumer.follow(broadcast.restored),
@@ -165,9 +169,7 @@ async def run_hub(settings: HubSettings) -> None:
             "writes": writes.watch(),
             "notifications": notifications.run(),
             "prices": complete_book(wanted, settings.price_file, roster.reprice),
-            "timekeeper": Timekeeper(
-                roster, broadcast, link, writes, clock, lasting=prices.problem
-            ).run(),
+            "timekeeper": Timekeeper(roster, broadcast, link, writes, clock, others=others).run(),
         }
         await _supervise(server, bound, vital)
         try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 import msgspec
+
+from adsum_shared.settings import SettingsError
 
 Scope = Literal["session", "project", "host", "team"]
 Per = Literal["session", "day", "7 days", "30 days"]
@@ -18,6 +20,10 @@ MOST_USD = 1e9
 _DAYS: dict[str, int] = {"day": 1, "7 days": 7, "30 days": 30}
 _FIELDS = ("scope", "name", "usd", "per")
 _EXAMPLE = 'An entry looks like { scope = "project", name = "web*", usd = 50, per = "day" }.'
+
+
+class BudgetsError(SettingsError):
+    """The setting `budgets` cannot be used; says where it stands, which entry, why, what to do."""
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -42,29 +48,39 @@ class Budget(msgspec.Struct, frozen=True):
         pattern = self.name.casefold()
         return any(fnmatchcase(name.casefold(), pattern) for name in names if name)
 
-    def words(self, name: str | None) -> str:
-        """For people, in brackets behind the sums."""
-        whose = {"session": "a session", "team": "team"}.get(self.scope)
-        when = "" if self.per == "session" and self.scope == "session" else f", {_WHEN[self.per]}"
-        return f"{whose or f'{self.scope} {name}'}{when}"
+    @property
+    def when(self) -> str:
+        """For people, behind the sums."""
+        return "" if self.scope == self.per == "session" else _WHEN[self.per]
 
 
-_WHEN = {"session": "a session", "day": "a day", "7 days": "7 days", "30 days": "30 days"}
+_WHEN = {"session": "a session", "day": "a day", "7 days": "in 7 days", "30 days": "in 30 days"}
 
 
-def read_budgets(entries: Sequence[Any]) -> tuple[Budget, ...]:
-    """Raises ValueError with a sentence for people: which entry, what is wrong, what to do."""
-    return tuple(_read(number, entry) for number, entry in enumerate(entries, 1))
+def read_budgets(given: Any, *, variable: bool = False) -> tuple[Budget, ...]:
+    """given: entries as TOML has them, or as JSON text. Raises BudgetsError.
+
+    variable: they come from the environment.
+    """
+    where = "ADSUM_BUDGETS" if variable else "[[budgets]]"
+    if isinstance(given, str) and given:
+        try:
+            given = json.loads(given)
+        except ValueError:
+            step = "Write a JSON list, or the entries into config.toml."
+            raise BudgetsError(f"{where}: it is no JSON. {step}") from None
+    entries = given or ()
+    if not isinstance(entries, list | tuple):
+        step = "Begin every entry with a line [[budgets]]; a variable takes a JSON list."
+        raise BudgetsError(f"{where}: it is not a list of entries. {step}")
+    where += ", entry" * variable
+    return tuple(_read(f"{where} {number}", entry) for number, entry in enumerate(entries, 1))
 
 
-def _read(number: int, entry: Any) -> Budget:
-    if isinstance(entry, Budget):
-        return entry
+def _read(where: str, entry: Any) -> Budget:
     wrong = _wrong_with(entry)
     if wrong is not None:
-        what = repr(entry)
-        shown = what if len(what) <= 120 else f"{what[:119]}…"
-        raise ValueError(f"budget {number}, {shown}: {wrong}. {_EXAMPLE}")
+        raise BudgetsError(f"{where}: {wrong}. {_EXAMPLE}")
     return Budget(entry["scope"], float(entry["usd"]), entry["per"], entry.get("name"))
 
 
@@ -80,15 +96,18 @@ def _wrong_with(entry: Any) -> str | None:
         return "it is no table"
     strange = sorted(set(map(str, entry)) - set(_FIELDS))
     if strange:
-        return f"{strange[0]!r} is none of {', '.join(_FIELDS)}"
-    for name, known in (("scope", get_args(Scope)), ("per", get_args(Per))):
-        if entry.get(name) not in known:
-            return f"{name} must be one of {', '.join(known)}"
+        known = ", ".join(f"`{name}`" for name in _FIELDS)
+        return f"`{strange[0][:40]}` is not known; there are {known}"
+    for name, choice in (("scope", get_args(Scope)), ("per", get_args(Per))):
+        if entry.get(name) not in choice:
+            is_ = f"is {str(entry[name])[:40]!r}" if name in entry else "is missing"
+            return f"`{name}` {is_}; it can be {', '.join(choice[:-1])} or {choice[-1]}"
     usd, pattern = entry.get("usd"), entry.get("name")
     if not _is_dollars(usd):
-        return f"usd must be a number of dollars above 0, at most {MOST_USD:,.0f}"
+        is_ = f"is {str(usd)[:40]!r}" if "usd" in entry else "is missing"
+        return f"`usd` {is_}; it must be a number of dollars above 0, at most {MOST_USD:,.0f}"
     if pattern is not None and (not isinstance(pattern, str) or not pattern):
-        return "name must be a text, and may have * in it"
+        return "`name` must be a text, and may have * in it"
     if pattern is not None and entry["scope"] == "team":
-        return "the team is everybody and has no name"
+        return "the team is everybody and has no `name`"
     return None

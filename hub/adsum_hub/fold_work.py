@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_hub.activity import first_line
+from adsum_hub.activity import NAMELESS, first_line
 from adsum_hub.asking import ask, bind_by_finish, close_by_finish, close_request, release
 from adsum_hub.facts import Facts
 from adsum_hub.fold_children import bounded_children, finish_child, listed
@@ -186,6 +186,7 @@ def tool_finished(facts: Facts, signal: s.ToolFinished) -> Changes:
     held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at)
     merged = replace(
         held,
+        tool=signal.tool if held.tool == NAMELESS else held.tool,
         first=min(held.first, signal.at),
         finished=earliest(held.finished, signal.at),
         ok=held.ok and signal.ok,

@@ -17,6 +17,9 @@ from adsum_hub.facts import Facts
 from adsum_hub.parts import Budget as Exceeded
 from adsum_hub.spending import Key, Spending
 
+#: A session that has spent nothing for so long is over no budget any more: else a new one would call
+#: for a human in whatever was spent before it was written.
+SPENDS_MS = 24 * 3_600_000
 #: Sums of floats differ by a hair; a limit that is just reached is reached.
 HAIR = 1e-9
 #: A crossing is told by units, and how many dollars those of a step stand for changes a little with
@@ -26,11 +29,12 @@ SETTLED_MS = 3_600_000
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """A session that may still spend, and the label of its host."""
+    """A session that may still spend, the label of its host, and what that one's clock shows."""
 
     key: Key
     host: str
     facts: Facts
+    now: int
 
 
 class Overspent:
@@ -48,7 +52,7 @@ class Overspent:
         self._before, self._sums = self._sums, {}
         found: dict[Key, Exceeded] = {}
         for worker in workers:
-            if worker.facts.used_at:
+            if worker.facts.used_at > worker.now - SPENDS_MS:
                 over = [
                     each for budget in self._budgets for each in self._over(budget, worker, today)
                 ]
@@ -78,8 +82,8 @@ class Overspent:
         spent, times, crossed = self._sums[kept]
         if times and facts.used_at >= crossed and facts.answered_at <= crossed:
             since = crossed or min((s[0][0] for s in facts.trail.values()), default=facts.used_at)
-            name = budget.words({"host": worker.host}.get(budget.scope, project))
-            yield Exceeded(since, spent, budget.usd, name)
+            name = {"host": worker.host, "project": project}.get(budget.scope)
+            yield Exceeded(since, spent, budget.usd, name, budget.scope, budget.when)
 
     def _crossing(
         self, budget: Budget, owner: object, days: list[str] | None, keys: list[Key] | None

@@ -227,9 +227,14 @@ class Activity(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Told that it is exceeded, or found so by the hub. at: since when. name: which one."""
+    """Told that it is exceeded, or found so by the hub. at: since when.
+
+    scope: whose it is; name: of which project or host. per: in what time, in words.
+    """
 
     at: int
     spent: float | None = None
     limit: float | None = None
     name: str | None = None
+    scope: str | None = None
+    per: str = ""

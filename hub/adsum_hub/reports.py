@@ -46,13 +46,20 @@ class Spender(NamedTuple):
 
 
 class Tally:
-    """Adds up session by session, so that whoever has many can stop in between."""
+    """Adds up session by session, so that whoever has many can stop in between.
 
-    def __init__(self, query: Query) -> None:
+    is_priced: whether a model has a price on a day in its usual mode.
+    """
+
+    def __init__(
+        self, query: Query, is_priced: Callable[[str, str], bool] = lambda _model, _day: False
+    ) -> None:
         self._query = query
+        self._is_priced = is_priced
         self._total = Sum()
         self._rows: dict[str, tuple[str, Sum, set[str]]] = {}
-        self._unpriced: dict[str, int] = {}
+        #: by model, and whether all that it lacks is a rate for fast mode
+        self._unpriced: dict[tuple[str, bool], int] = {}
 
     def add(self, spender: Spender) -> None:
         query = self._query
@@ -74,8 +81,12 @@ class Tally:
             row[2].add(spender.key[1])  # on however many hosts
             self._total.add(line)
             if line.unpriced_tokens:
-                held = self._unpriced.get(line.model, 0)
-                self._unpriced[line.model] = held + line.unpriced_tokens
+                kind = line.model, self._is_priced(line.model, line.day)
+                self._unpriced[kind] = self._unpriced.get(kind, 0) + line.unpriced_tokens
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows
 
     def report(self, schema: int, now: int, notes: Iterable[str] = ()) -> UsageReport:
         rows = [
@@ -114,16 +125,25 @@ _NAMES: dict[str, Callable[[Spender, Line], tuple[str, str]]] = {
 }
 
 
-def _unpriced(models: Mapping[str, int]) -> list[str]:
-    if not models:
+def _unpriced(kinds: Mapping[tuple[str, bool], int]) -> list[str]:
+    if not kinds:
         return []
-    most = sorted(models, key=lambda model: (-models[model], model))
+    most = sorted(kinds, key=lambda kind: (-kinds[kind], kind))
     more = f" and {len(most) - NAMED} more" if len(most) > NAMED else ""
-    named = ", ".join(model[:80] for model in most[:NAMED])
+    named = ", ".join(f"{model[:80]}{' in fast mode' * fast}" for model, fast in most[:NAMED])
+    lacks = _LACKS[frozenset(fast for _, fast in kinds)]
     return [
-        f"{sum(models.values()):,} tokens have no price and are in no sum of dollars: {named}{more}. "
-        "Add their prices to your price file."
+        f"{sum(kinds.values()):,} tokens have no price and are in no sum of dollars: {named}{more}. "
+        f"Give them {lacks} in {PRICE_FILE}: see docs/prices.md."
     ]
+
+
+PRICE_FILE = "prices.toml beside the hub's config.toml"
+_LACKS = {
+    frozenset({False}): "an entry",
+    frozenset({True}): "an entry with `fast`",
+    frozenset({False, True}): "an entry, for fast mode one with `fast`,",
+}
 
 
 COLUMNS = (

@@ -83,9 +83,8 @@ class Roster:
         counts = self.counts
         counts["signals"] += len(admission.signals)
         counts["set_aside"] += host.set_aside - set_aside
-        counts["gaps"] += admission.emptied + (
-            admission.applied is not None and batch.gap is not None
-        )
+        skipped = admission.applied is not None and batch.gap is not None
+        counts["gaps"] += admission.emptied + skipped
 
     def _reject(self, host: Host, now: int) -> None:
         """An older run's batch: nothing of it is applied, nor is anything asked for on its word."""
@@ -135,6 +134,12 @@ class Roster:
         if len(self._unresolved) < SLICE:  # else sums are halves, after a start for instance
             self._unresolved |= dict.fromkeys(self.accounts.look(self.hosts.values(), now))
 
+    def settle(self, now: int) -> bool:
+        """All else is resolved. Whether there is more: what only the sums of it can tell."""
+        found = self.accounts.look(self.hosts.values(), now, at_once=True)
+        self._unresolved |= dict.fromkeys(found)
+        return bool(found)
+
     def expire(self, now: int) -> None:
         for host in self.hosts.values():
             dropped = host.dropped
@@ -160,8 +165,7 @@ class Roster:
         Computed here and not in `take_changes`, since it costs more than the fold and the resolve
         together: it must not stand between a hook and the page.
         """
-        # What has not even been told yet goes first.
-        busy = bool(self._unresolved or self._stale)
+        busy = bool(self._unresolved or self._stale)  # what has not even been told yet goes first
         self._alarms.set(self._deadline_of, now, SLICE // 10 if busy else SLICE)
         due = (self._alarms.next(now), self._lull.next())
         return min((at for at in due if at is not None), default=None)
@@ -216,8 +220,7 @@ class Roster:
     def _host_changes(self, now: int) -> tuple[tuple[HostView, ...], tuple[str, ...]]:
         changed: list[HostView] = []
         for host in self.hosts.values():
-            view = host.view(now)
-            before = self.host_views.get(host.id)
+            view, before = host.view(now), self.host_views.get(host.id)
             if before is None or not same_host(before, view):
                 changed.append(view)
             self.host_views[host.id] = view

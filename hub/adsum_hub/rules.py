@@ -29,6 +29,10 @@ def decide(reading: Reading) -> AgentState:
     return state("unknown", "Status unavailable", born, confidence=0.0, source="none")
 
 
+#: Of a name in a label, so that there is room for the dollars.
+NAME_MAX = 24
+DIGITS_MAX = 9
+
 #: What the registry waits for, and the state of the request that it then shows.
 SHOWN = {"permission prompt": "needs_permission", "input needed": "awaiting_input"}
 
@@ -55,11 +59,26 @@ def asks_a_human(reading: Reading) -> AgentState | None:
 
 def over_budget(budget: Budget) -> AgentState:
     """Until a human answers: whoever types a prompt has been told, and lets it go on."""
-    spent = "?" if budget.spent is None else f"${budget.spent:,.2f}"
-    limit = "?" if budget.limit is None else f"${budget.limit:,.2f}"
-    which = f" ({budget.name})" if budget.name else ""
-    label = f"Over budget: {spent} of {limit}{which}"
+    # Whose it is comes first: narrow places cut the end.
+    whose = f"{budget.scope} budget" if budget.scope else "budget"
+    which = f" ({_short(budget.name)})" if budget.name else ""
+    per = f" {budget.per}" if budget.per else ""
+    label = f"Over {whose}{which}: {dollars(budget.spent)} of {dollars(budget.limit)}{per}"
     return state("budget_exceeded", label, budget.at, confidence=1.0, source="hub")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…"
+
+
+def dollars(usd: float | None) -> str:
+    """With as many digits as it takes to tell it from nothing, or from another limit."""
+    if usd is None:
+        return "?"
+    digits = 2
+    while digits < DIGITS_MAX and abs(round(usd, digits) - usd) > abs(usd) / 100:
+        digits += 1
+    return f"${usd:,.{digits}f}"
 
 
 def request_state(request: Request) -> AgentState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ class HubSettings(AdsumSettings):
         default_factory=lambda: user_config_path("adsum") / "prices.toml",
         description="Prices that are to hold before the known ones; nothing there: none.",
     )
-    budgets: list[Any] = Field(
-        default_factory=list,
+    budgets: Any = Field(
+        default=None,
         description="Tables of scope, usd, per and perhaps name: see docs/usage.md.",
     )
     domains: list[Any] = Field(
@@ -62,5 +63,7 @@ class HubSettings(AdsumSettings):
 
     @field_validator("budgets")
     @classmethod
-    def _require_budgets(cls, entries: list[Any]) -> list[Any]:
-        return list(read_budgets(entries))
+    def _require_budgets(cls, given: Any) -> Any:
+        """Raises BudgetsError as it is, early: also where the hub is only about to be started."""
+        read_budgets(given, variable="ADSUM_BUDGETS" in os.environ)
+        return given

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator
 from math import fsum
 
 from adsum_hub.facts import Facts
+from adsum_hub.parts import Usage
 from adsum_hub.usage import Line, Lines, Prices, lines_of
 from adsum_shared.usage import ContextView
 
 #: A session by its host's id and its own.
 Key = tuple[str, str]
+
+
+_NOTHING = Usage()
 
 
 class NoPrices:
@@ -191,6 +195,11 @@ class Spending:
                 found.unpriced += line.unpriced_tokens
                 if line.usd is not None:
                     found.usd[key] = found.usd.get(key, 0.0) + line.usd
+
+    def is_priced(self, model: str, day: str) -> bool:
+        """In its usual mode."""
+        found = self._prices.cost(model, day, _NOTHING, fast=False, geo="", long=False)
+        return found is not None
 
     def days(self) -> Iterator[str]:
         return iter(self._days)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Sequence
 
 from adsum_hub.backlogs import Backlog
 from adsum_hub.broadcast import Broadcast
@@ -15,6 +16,8 @@ from adsum_shared.connect import wanted
 from adsum_shared.state import HubTrouble
 
 EXPIRE_MS = 60_000
+#: Of what is wrong beside the list; each is a sentence or two.
+MOST_SAID = 3
 #: After Redis is back, collectors take this long at most to find that out and say so.
 RETURN_MS = 8_000
 
@@ -30,16 +33,18 @@ class Timekeeper:
         writes: Writes,
         clock: Clock,
         *,
-        lasting: str | None = None,
+        others: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """lasting: what was wrong at the start and stays so, for people."""
+        """others: sentences for people on what is wrong beside the list, as of now."""
         self._roster = roster
         self._broadcast = broadcast
         self._link = link
         self._writes = writes
         self._clock = clock
         self._started = clock()
-        self._lasting = HubTrouble(lasting, self._started) if lasting is not None else None
+        self._others = others
+        #: sentence -> since when
+        self._told: dict[str, int] = {}
         self._expire_at = 0
         self._deaf_since: int | None = None
         self._returned_at = 0
@@ -65,11 +70,21 @@ class Timekeeper:
                 self._expire_at = now + EXPIRE_MS
         trouble = trouble_of(self._link, self._writes, now, self._started)
         if trouble is None or now - trouble.since >= PATIENCE_MS:
-            self._broadcast.own_up(trouble or self._lasting)
+            self._broadcast.own_up(trouble or self._beside(now))
         self._broadcast.tell()
         # A deadline that has come while nobody is heard stays there until somebody is.
         due = self._roster.next_deadline(self._clock()) if hears else None
         return 1.0 if due is None else min(1.0, max(0.001, (due - self._clock()) / 1000))
+
+    def _beside(self, now: int) -> HubTrouble | None:
+        """What does not keep the list from being true; of many the first that were."""
+        said = self._others()
+        self._told = {each: self._told.get(each, now) for each in said}
+        if not said:
+            return None
+        more = f" And {len(said) - MOST_SAID} more." if len(said) > MOST_SAID else ""
+        problem = " ".join(said[:MOST_SAID]) + more
+        return HubTrouble(problem, min(self._told.values()))
 
     def _hears(self, now: int) -> bool:
         """Whether silence is the hosts' own: else nobody would be offline but this hub.

@@ -14,6 +14,7 @@ from adsum_hub.answers import SCHEMA, Problem, answers_of, as_json
 from adsum_hub.clock import Clock
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
+from adsum_hub.misspelt import misspelt
 from adsum_hub.past import PAST_MS, Search, search
 from adsum_hub.reports import By, Spender, Tally, as_csv
 from adsum_hub.reports import Query as Asked
@@ -63,11 +64,13 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
             first, last = days_asked(today, days, since, until)
         except DaysError as error:
             return as_json(
-                Problem(str(error), "For example ?since=2026-11-01&until=2026-11-30."), 400
+                Problem(str(error), "A day is written as 2026-11-30; until is today unless given."),
+                400,
             )
         tally = await _tallied(roster, Asked(first, last, by, host, project, model))
         # What it has added up is nobody else's: a long answer is made beside the loop.
-        noted = [*_unfinished(roster, now), *notes()]
+        strange = await misspelt(roster, host, project, model) if tally.is_empty else []
+        noted = [*strange, *_unfinished(roster, now), *notes()]
         report = await asyncio.to_thread(tally.report, SCHEMA, now, noted)
         if form == "csv":
             headers = {"content-disposition": f'attachment; filename="usage-{first}-{last}.csv"'}
@@ -95,7 +98,8 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
             page.append(_view(roster, each, facts, now))
             if count % SLICE == 0:
                 await asyncio.sleep(0)
-        return as_json(History(SCHEMA, now, len(found), page))
+        strange = [] if found else await misspelt(roster, host, project)
+        return as_json(History(SCHEMA, now, len(found), page, strange))
 
     return router
 
@@ -106,8 +110,9 @@ async def _tallied(roster: Roster, asked: Asked) -> Tally:
     Each line is added to its row and to the total at once, so whatever changes meanwhile, they
     agree.
     """
-    tally = Tally(asked)
-    for count, key in enumerate(roster.accounts.spending.keys(asked.since, asked.until), 1):
+    spending = roster.accounts.spending
+    tally = Tally(asked, spending.is_priced)
+    for count, key in enumerate(spending.keys(asked.since, asked.until), 1):
         spender = spender_of(roster, key)
         if spender is not None:
             tally.add(spender)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 from platformdirs import user_config_path, user_state_path
@@ -12,6 +14,62 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+#: Every setting of every part: they share one file, and no part may know the others' classes.
+KNOWN = frozenset(
+    {
+        "state_dir",
+        "redis_url",
+        "log_level",
+        # the hub
+        "hub_host",
+        "hub_port",
+        "hub_allow_public",
+        "hub_hosts",
+        "price_file",
+        "budgets",
+        "domains",
+        "notify",
+        "channel",
+        "push_contact",
+        "push_key_file",
+        "push_allow_private",
+        # the collector
+        "collector_port",
+        "host_label",
+        "claude_dirs",
+        "spool_cap_mb",
+        "spool_retention_h",
+        "privacy",
+        # the command line
+        "broker_memory_mb",
+    }
+)
+#: Begun with a line [[…]].
+TABLES = frozenset({"budgets", "domains", "notify", "channel"})
+
+
+class SettingsError(Exception):
+    """A setting cannot be used. The text names where it stands, the cause, the next step.
+
+    No ValueError: raised by a validator, that would be wrapped in words that name a variable which
+    nobody has set.
+    """
+
+
+def require_known(file: Path, names: Iterable[str]) -> None:
+    """Raises SettingsError: a name with a slip of the pen would count for nothing, and silently."""
+    unknown = sorted(set(names) - KNOWN)
+    if not unknown:
+        return
+    name = unknown[0]
+    near = get_close_matches(name.casefold(), sorted(KNOWN), n=1)
+    step = f"Did you mean {_written(near[0])}?" if near else "Remove it, or move it to its table."
+    raise SettingsError(f"{file}: there is no setting `{name[:40]}`. {step}")
+
+
+def _written(name: str) -> str:
+    return f"[[{name}]]" if name in TABLES else f"`{name}`"
 
 
 class AdsumSettings(BaseSettings):
@@ -42,4 +100,6 @@ class AdsumSettings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
         file = user_config_path("adsum") / "config.toml"
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
+        written = TomlConfigSettingsSource(settings_cls, toml_file=file)
+        require_known(file, written.toml_data)
+        return init_settings, env_settings, written

@@ -233,9 +233,13 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Sessions that are over, the latest first. total counts what matches, before limit and offset."""
+    """Sessions that are over, the latest first. total counts what matches, before limit and offset.
+
+    notes: for people, on what was asked for and is not there.
+    """
 
     schema: int
     now: int
     total: int
     sessions: list[SessionView]
+    notes: list[str] = []

@@ -77,11 +77,13 @@ class StandIn:
         self.asked: list[str] = []
         self.hosts_asked = 0
         self.summary = Summary()
-        #: by what its rows stand for
+        #: by what its rows stand for, some also by how many days, as "day 400"
         self.reports: dict[str, UsageReport] = {}
         #: those that are over, the latest first; searched for: `sought`
         self.past: list[SessionView] = []
         self.sought: list[tuple[str, int]] = []
+        #: how often it was asked how many those are
+        self.counted = 0
         self.fails_with: int | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -191,10 +193,13 @@ class StandIn:
         if request.query_params.get("format") == "csv":
             headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
             return Response("key,label\n", 200, headers, "text/csv")
-        return _json(self.reports[by])
+        return _json(self.reports.get(f"{by} {days}") or self.reports[by])
 
     async def tell_history(self, request: Request) -> Response:
-        wanted, offset = request.query_params["q"], int(request.query_params["offset"])
+        wanted, offset = request.query_params.get("q"), int(request.query_params.get("offset", 0))
+        if wanted is None:
+            self.counted += 1
+            return _json(History(1, self.now(), len(self.past), self.past[:1]))
         self.sought.append((wanted, offset))
         await self.held.get(wanted, self.may_answer).wait()
         if self.fails_with is not None:

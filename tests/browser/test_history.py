@@ -40,7 +40,7 @@ async def test_the_latest_stand_there_at_once_with_what_they_are_known_by(
 
     await expect(results).to_have_count(7)
     said = await words(results.nth(1))
-    assert said == "Work of day 1 ended 1d 1h ago billing alpha $0.31 · 52K tokens"
+    assert said == "Work of day 1 ended 1d 1h ago billing alpha $0.31 · 52.0k tokens"
     assert hub.sought == [("", 0)]
     await expect(page.locator(BOX)).to_be_focused()
 
@@ -162,7 +162,7 @@ async def test_the_keyboard_alone_searches_opens_reads_and_returns(
 
     sheet = page.get_by_role("dialog", name="Work of day 3")
     await expect(sheet.locator(".line")).to_have_count(12)
-    await expect(sheet).to_contain_text("in part as the agents report")
+    await expect(sheet).to_contain_text("in part as the agent reports")
     assert page.url.endswith("#history&session=alpha%3Apast-3")
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(1)
@@ -187,6 +187,29 @@ async def test_a_link_into_the_past_opens_it_and_survives_a_reload(
     await page.keyboard.press("Escape")
     await expect(page.locator(".sheet")).to_have_count(0)
     assert page.url == hub.url + "/"
+
+
+async def test_escape_leads_from_a_link_into_the_past_to_the_list_it_names(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    remembered(hub)
+    page = await open_page(path="/#history&session=alpha%3Apast-2", ready=".sheet[data-name=sheet]")
+    await expect(page.get_by_role("dialog")).to_have_count(2)
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog", name="Work of day 2")).to_have_count(0)
+    await expect(page.get_by_role("dialog", name="History")).to_be_visible()
+    assert page.url == hub.url + "/#history"
+
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    assert page.url == hub.url + "/"
+
+
+async def test_what_is_over_tells_its_tokens_by_kind(open_page: OpenPage, hub: StandIn) -> None:
+    remembered(hub)
+    page = await open_page(path="/#history&session=alpha%3Apast-0", ready="[data-part=usage]")
+    said = await words(page.locator("[data-part=usage] .facts"))
+    assert "input 12,400 output 48,211 cache read 2,103,455 cache written 310,002" in said
 
 
 async def test_a_session_that_cannot_be_fetched_is_owned_up_to(

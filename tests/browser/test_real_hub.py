@@ -206,7 +206,7 @@ async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, pa
         s.SessionEnded(reason="process", **past),
     )
     await page.goto(real.url)
-    await expect(page.locator(".card .spent")).to_have_text("unpriced \u00b7 2.5K tokens")
+    await expect(page.locator(".card .spent")).to_have_text("unpriced \u00b7 2.5k tokens")
     await expect(page.locator(".gauge")).to_contain_text("95 % context")
     await expect(page.locator(".limit-short")).to_contain_text("5h 91 %")
     await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "50")
@@ -214,7 +214,7 @@ async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, pa
     await expect(today).to_have_attribute("title", re.compile("12,500 tokens"))
 
     await today.click()
-    await expect(page.locator(".report-total")).to_contain_text("12.5K")
+    await expect(page.locator(".report-total")).to_contain_text("12.5k")
     for by in ("Machine", "Project", "Model", "Session"):
         await page.get_by_role("radio", name=by).click()
         await expect(page.get_by_role("columnheader").first).to_have_text(by)

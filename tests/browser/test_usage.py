@@ -45,16 +45,27 @@ async def tall_enough(page: Page, within: str) -> list[str]:
 @pytest.mark.parametrize(
     ("usage", "said", "source"),
     [
-        (spending.USES[0], "≈ $1.24 · 2.5M tokens", "$1.2418, estimated from list prices"),
-        (spending.USES[1], "$0.31 · 52K tokens", "$0.3071, as the agent itself reports"),
-        (spending.USES[2], "unpriced · 87K tokens", "Unpriced, no price is known for the model"),
-        (spending.USES[3], "≈ $104.20 · 59M tokens", "in part as the agents report"),
-        (spending.USES[4], "< $0.01+ · 150 tokens", "70 tokens have no price"),
-        (spending.HUGE, "≈ $12.3M · 4T tokens", "4,000,000,000,000 tokens. $12,345,678.9"),
+        (spending.USES[0], "≈ $1.24 · 2.5M tokens", "$1.2418, from list prices"),
+        (spending.USES[1], "$0.31 · 52.0k tokens", "$0.3071, as the agent reports"),
+        (spending.USES[2], "unpriced · 87.0k tokens", "Unpriced, no price is known for the model"),
+        (spending.USES[3], "≈ $104.20 · 59.0M tokens", "in part as the agent reports"),
+        (spending.USES[4], "unpriced · 150 tokens", "70 tokens have no price"),
+        (UsageView(9, 1, cost_usd=0.12, unpriced_tokens=7), "≥ $0.12 · 10 tokens", "7 tokens have"),
+        (spending.HUGE, "≈ $12.3M · 4.0T tokens", "4,000,000,000,000 tokens. $12,345,678.9"),
         (UsageView(cost_usd=0.5, cost_source="reported"), "$0.50", "0 tokens. $0.50"),
         (UsageView(10, cost_usd=0.0), "≈ $0.00 · 10 tokens", "10 tokens. $0.00"),
     ],
-    ids=["computed", "reported", "unpriced", "mixed", "in part unpriced", "huge", "bare", "free"],
+    ids=[
+        "computed",
+        "reported",
+        "unpriced",
+        "mixed",
+        "in part unpriced",
+        "at least",
+        "huge",
+        "bare",
+        "free",
+    ],
 )
 async def test_a_card_tells_dollars_and_tokens_and_how_they_are_known(
     open_page: OpenPage, usage: UsageView, said: str, source: str
@@ -123,7 +134,7 @@ async def test_the_details_tell_all_kinds_and_where_it_works(open_page: OpenPage
 
     usage = await words(sheet.locator("[data-part=usage] .facts"))
     assert usage == (
-        "cost ≈ $1.24, estimated from list prices tokens 2,474,068 input 12,400 output 48,211 "
+        "cost ≈ $1.24, from list prices tokens 2,474,068 input 12,400 output 48,211 "
         "cache read 2,103,455 cache written 310,002 web searches 3 "
         "context 124,000 of 200,000 tokens, 62 % full"
     )
@@ -309,10 +320,11 @@ async def test_the_report_is_asked_for_when_it_is_opened(open_page: OpenPage, hu
     assert hub.asked == ["day 7"]
     assert page.url.endswith("#usage")
     found = await rows(page)
-    assert found[0] == "Total 700K 300K 52M 6M 59M ≈ $104.20"
-    assert found[1] == "2026-11-22 1 12.4K 48.2K 2.1M 310K 2.5M ≈ $1.24"
+    assert found[0] == "Total 700k 300k 52.0M 6.0M 59.0M ≈ $104.20"
+    assert found[1] == "2026-11-22 1 12.4k 48.2k 2.1M 310k 2.5M ≈ $1.24"
     assert "unpriced" in found[3]
-    assert "have no price" in await page.inner_text(".report-note")
+    assert await page.inner_text(".report-source") == "≈ from list prices, wholly or in part"
+    assert "have no price" in await page.locator(".report-note").last.inner_text()
 
 
 async def test_the_keyboard_alone_opens_chooses_and_closes(

@@ -263,7 +263,7 @@ def test_hosts_as_json_carry_every_witness(hub: StandIn, run: Run) -> None:
     hub.hosts = [host(witnesses=witnesses)]
     answer = json.loads(run("hosts", "--hub", hub.url, "--json")[1])
     assert msgspec.convert(answer["hosts"][0]["witnesses"], tuple[HostWitness, ...]) == witnesses
-    assert "hook: trouble, 2 HTTP 401. Wrong." in " ".join(
+    assert "hook: trouble, 2 messages were refused (HTTP 401). Wrong." in " ".join(
         run("hosts", "--hub", hub.url)[1].split()
     )
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from adsum_collector.token import token_of
+from tests.hubs import session, stand_in_hub
 from tests.integration.conftest import Run, claude
 
 
@@ -105,3 +107,24 @@ def test_a_settings_file_that_others_can_read_is_a_note_and_no_fault(home: Path,
         assert f"chmod 600 {settings_of(home)}" in note
     settings_of(home).chmod(0o600)
     assert "Note:" not in run("hooks", "status")[2]
+
+
+def test_status_says_that_nobody_answers_and_what_will_be_seen(home: Path, run: Run) -> None:
+    claude(home, "2.1.330")
+    run("hooks", "install")
+    code, out, err = run("hooks", "status")
+    assert (code, "hooks stand" in out) == (0, True)
+    assert "Warning: Nobody answers at port " in err
+    assert "prints a red line" in err
+    assert "adsum up" in err
+
+
+def test_status_of_sessions_that_report_does_not_miss_the_program(home: Path, run: Run) -> None:
+    run("hooks", "install")
+    with stand_in_hub() as hub:
+        hub.sessions = [msgspec.structs.replace(session("a"), version="2.1.330")]
+        (home / "state" / "host.json").write_text('{"host_id": "laptop-id"}')
+        (home / "state" / "hub.json").write_text(json.dumps({"url": hub.url, "pid": 1}))
+        err = run("hooks", "status")[2]
+    assert "Sessions of Claude Code 2.1.330 report here" in err
+    assert "was not found" not in err

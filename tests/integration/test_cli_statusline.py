@@ -189,13 +189,13 @@ def collector(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector
 @pytest.mark.usefixtures("collector")
 def test_the_running_collector_tells_how_it_fares(settings: Path, run: Run) -> None:
     run("hooks", "install")
-    assert "heard of one never; of your command: nothing bad" in run("statusline")[1]
+    assert "no status line has reported to it yet\nfailures     none" in run("statusline")[1]
 
     command = ["/bin/sh", "-c", command_in(settings)]
     done = subprocess.run(command, input=b'{"session_id": "s1"}', capture_output=True, check=False)
 
     assert (done.stdout, done.returncode) == (b"hi\n", 3)
     deadline = time.monotonic() + 10
-    while "exit code 3: 1" not in (out := run("statusline")[1]):
+    while "1 run of your command ended with code 3" not in (out := run("statusline")[1]):
         assert time.monotonic() < deadline, out
-    assert "heard of one never" not in out
+    assert "a status line reported" in out

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from adsum_shared.state import Group, HubTrouble, SessionView
@@ -44,9 +45,9 @@ def test_usage_is_a_table_of_the_last_days(hub: StandIn, run: Run) -> None:
     code, out, err = run("usage", "--hub", hub.url)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "DAY            COST  INPUT  OUTPUT  CACHE READ  CACHE WRITE  SESSIONS",
-        "2025-11-24  ~$12.34   1.2M    346k       98.8M         7.7M         3",
-        "2025-11-18 to 2025-11-24 · ~ computed from prices",
+        "DAY             COST  INPUT  OUTPUT  CACHE READ  CACHE WRITE  SESSIONS",
+        "2025-11-24  ≈ $12.34   1.2M    346k       98.8M         7.7M         3",
+        "2025-11-18 to 2025-11-24 · ≈ from list prices",
     ]
     assert hub.asked[0] == "/api/v1/usage?by=day&days=7"
 
@@ -171,6 +172,8 @@ def test_no_hub_is_exit_3_and_no_hubs_address_exit_2(run: Run, command: list[str
         "usage --days 99999999999999999999",
         "usage --days many",
         "usage --json --csv",
+        "usage --limit 3",
+        "usage --limit 0 --by session",
         "history --limit 0",
     ],
 )
@@ -234,3 +237,39 @@ def test_show_of_an_id_nobody_has_says_where_to_look(hub: StandIn, run: Run) -> 
     assert (code, out) == (1, "")
     assert "adsum agents" in err
     assert "adsum history" in err
+
+
+def test_of_many_sessions_twenty_rows_are_shown_unless_more_are_asked_for(
+    hub: StandIn, run: Run
+) -> None:
+    rows = [UsageRow(f"h:{n:08}", f"Work {n}", USED, 1) for n in range(30)]
+    hub.usage = report("session", *rows, total=USED)
+    out = run("usage", "--by", "session", "--hub", hub.url)[1]
+    assert out.count("Work ") == 20
+    assert "20 of 30 sessions, more with --limit N" in out
+    out = run("usage", "--by", "session", "--limit", "30", "--hub", hub.url)[1]
+    assert out.count("Work ") == 30
+    assert "--limit" not in out
+    rows_told = json.loads(run("usage", "--by", "session", "--json", "--hub", hub.url)[1])["rows"]
+    assert len(rows_told) == 30
+
+
+def test_a_pipe_gets_all_of_every_column(
+    hub: StandIn, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    project = "a-project-with-a-name-of-some-length"
+    hub.over = [msgspec.structs.replace(over("0a1b", "t" * 700), project=project)]
+    out = run("history", "--hub", hub.url)[1]
+    assert project in out
+    assert "t" * 700 in out
+
+
+def test_the_address_that_was_tried_is_the_configured_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("ADSUM_HUB_PORT", str(port))
+    code, _, err = run("usage")
+    assert code == 3
+    assert f"No hub answers at http://127.0.0.1:{port} " in err

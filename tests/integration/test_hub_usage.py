@@ -148,7 +148,7 @@ async def test_all_hubs_agree_on_who_is_over_a_budget_and_since_when(
     second = start(budgets=budgets)
     await wait_until(lambda: is_over(second))
 
-    assert over["label"] == "Over budget: $1.50 of $1.00 (project web, 7 days)"
+    assert over["label"] == "Over project budget (web): $1.50 of $1.00 in 7 days"
     for hub in (first, second):
         state = hub.get(f"/api/v1/sessions/{HOST}:s")["state"]
         offset = hub.host(HOST).get("clock_offset_ms", 0)
@@ -174,7 +174,7 @@ def test_a_bad_budget_is_refused_at_the_start(tmp_path: Path, redis_url: str):
     said = hub.log.read_text()
     assert code == 2
     assert "Traceback" not in said
-    for words in ("ADSUM_BUDGETS", "budget 1", "per must be one of", "An entry looks like"):
+    for words in ("ADSUM_BUDGETS, entry 1: `per` is missing; it can be", "An entry looks like"):
         assert words in said
 
 

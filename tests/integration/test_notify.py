@@ -164,6 +164,22 @@ async def test_what_follows_a_told_need_and_is_less_urgent_is_not_told_even_afte
     assert len(phone.arrived()) == 1
 
 
+async def test_a_budget_crossed_behind_an_open_permission_is_told_once_that_is_answered(
+    start: Start, fleet: Fleet, phone: Browser
+):
+    hub = await start(phone, notify=[{"channels": ["push"], "after": 5}])
+    fleet.need()
+    await hub.run(6)
+    fleet.now += 60_000
+    fleet.need(state="budget_exceeded", since=fleet.now - 30_000)
+    await hub.run()
+    await hub.run(4)
+    assert len(phone.arrived()) == 1
+
+    await hub.run(2)
+    assert [told["title"] for told in phone.opened()] == ["Needs permission", "Over budget"]
+
+
 async def test_a_delivery_is_told_by_a_rule_for_it(start: Start, fleet: Fleet, phone: Browser):
     hub = await start(phone, notify=[{"channels": ["push"], "on": "delivered"}])
     fleet.need()

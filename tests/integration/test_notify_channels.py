@@ -234,6 +234,37 @@ async def test_a_channel_that_fails_holds_up_no_other(
     assert box.posts[-1].json()["title"] == "2 agents need you"
 
 
+async def test_a_channel_that_keeps_failing_is_a_trouble_of_the_hub_until_it_works_again(
+    start: Start, fleet: Fleet, box: PostBox
+):
+    box.statuses["/T0kenPath"] = 500
+    hub = await start(notify=HOOK, channel=[{"name": "hook", "url": box.webhook}])
+    fleet.need()
+    await hub.run(61)
+    await hub.run(61)
+    assert hub.notifications.troubles() == []
+
+    await hub.run(61)
+    (trouble,) = hub.notifications.troubles()
+    assert trouble.startswith("Channel `hook` of the notifications keeps failing: ")
+    assert "answered 500. See whether" in trouble
+    assert "T0kenPath" not in trouble
+    box.statuses.clear()
+    await hub.run(61)
+    assert hub.notifications.troubles() == []
+
+
+async def test_browsers_that_fail_at_once_are_one_failure(start: Start, fleet: Fleet, box: PostBox):
+    phones = [Browser(box, f"phone{number}") for number in range(4)]
+    hub = await start(*phones, notify=SOON)
+    box.status = 403
+    fleet.need()
+    await hub.run(61)
+
+    assert channel(hub).failed == 4
+    assert hub.notifications.troubles() == []
+
+
 async def test_a_slow_channel_holds_up_no_other(
     start: Start, fleet: Fleet, phone: Browser, monkeypatch: pytest.MonkeyPatch
 ):
@@ -260,6 +291,7 @@ async def test_what_apprise_does_not_know_is_said_before_the_first_message(
     await hub.notifications._services[0].check()
 
     assert "apprise does not know" in channel(hub, "hook").error
+    assert "apprise does not know" in hub.notifications.troubles()[0]
     assert "channel hook" in caplog.text
     assert "S3cret" not in caplog.text + str(await hub.notifications.status(1))
 

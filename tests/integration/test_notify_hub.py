@@ -40,10 +40,14 @@ def hubs(tmp_path: Path, redis_url: str, box: PostBox) -> Iterator[Hubs]:
             tmp_path / name,
             redis_url,
             notify=json.dumps(RULE),
-            channel=json.dumps([{"name": "hook", "url": box.webhook}]),
             push_allow_private="1",
             push_contact="mailto:ann@example.org",
-            **{"push_key_file": "", "log_level": "debug", **settings},
+            **{
+                "push_key_file": "",
+                "log_level": "debug",
+                "channel": json.dumps([{"name": "hook", "url": box.webhook}]),
+                **settings,
+            },
         )
         if not hub.env["ADSUM_PUSH_KEY_FILE"]:
             del hub.env["ADSUM_PUSH_KEY_FILE"]
@@ -190,6 +194,27 @@ async def test_a_bad_entry_ends_the_hub_with_a_sentence_and_without_the_secret(
     assert "[[channel]] 1 (team): Object contains unknown field `colour`" in said
     assert "Traceback" not in said
     assert "S3cretWord" not in said
+
+
+async def test_a_channel_that_tells_nobody_and_a_broken_plugin_are_told_where_people_look(
+    hubs: Hubs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    about = tmp_path / "site" / "adsum_odd-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: adsum-odd\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[adsum.domains]\nodd = adsum_odd_missing\n")
+    pigeon = json.dumps([{"name": "hook", "url": "carrierpigeon://S3cretWord@loft"}])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    hub = hubs(channel=pigeon)
+    ready = await wait_until(
+        lambda: "apprise" in ((found := hub.get("/readyz"))["problem"] or "") and found
+    )
+
+    assert ready["ready"]
+    assert "Channel `hook` of the notifications keeps failing" in ready["problem"]
+    assert "odd" in ready["problem"]
+    assert "S3cretWord" not in ready["problem"]
+    assert hub.get("/api/v1/sessions")["trouble"]["problem"] == ready["problem"]
 
 
 def test_a_hub_starts_without_what_only_a_message_needs():

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from adsum_shared.signals import AnySignal
+from adsum_shared.signals import AnySignal, CostReported
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -39,7 +39,7 @@ class Past(msgspec.Struct, frozen=True):
     """What the head and the tail of a session's main file tell of it; None or 0 is not told.
 
     title: given by a human. started, ended: the first and the last time its lines bear, ms. A fork
-    begins with copies of its parent's lines and their times.
+    begins with copies of its parent's lines and their times. cost: the last of its own books.
     """
 
     title: str | None = None
@@ -55,5 +55,6 @@ class Past(msgspec.Struct, frozen=True):
     pr: str | None = None
     last_prompt: str | None = None
     last_answer: str | None = None
+    cost: CostReported | None = None
     started: int = 0
     ended: int = 0

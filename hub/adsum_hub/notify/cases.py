@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -43,6 +43,13 @@ class Case(msgspec.Struct, frozen=True):
         """Names this case's telling on this channel, the same in every hub and every run."""
         parts = "\n".join((channel, self.key, self.on, self.state, str(self.stamp)))
         return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
+
+class Telling(NamedTuple):
+    """How urgent what was told was, and when it was told, by the hub's clock."""
+
+    urgency: int
+    at: int
 
 
 def case_of_session(view: SessionView, stamp: int) -> Case | None:

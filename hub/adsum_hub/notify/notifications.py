@@ -14,7 +14,7 @@ from adsum_hub.notify.notifier import Notifier
 from adsum_hub.notify.push import Push
 from adsum_hub.notify.rules import PUSH, Channel, Rule
 from adsum_hub.notify.services import AppriseSpeaker
-from adsum_hub.notify.speaking import Speaker
+from adsum_hub.notify.speaking import FAILING, Speaker
 from adsum_hub.notify.subscriptions import (
     APPLE,
     SubscriptionError,
@@ -129,6 +129,15 @@ class Notifications:
             channels=[self._channel(each) for each in config.channels],
             rules=[_rule(each) for each in config.rules],
         )
+
+    def troubles(self) -> list[str]:
+        """Channels that keep failing, in sentences: whoever relies on them would never know."""
+        speakers = self.notifier.speakers
+        return [
+            f"Channel `{name}` of the notifications keeps failing: {speaker.health.error}"
+            for name, speaker in speakers.items()
+            if speaker.health.in_row >= FAILING
+        ]
 
     def _channel(self, channel: Channel) -> NotifyChannel:
         health = self.notifier.speakers[channel.name].health

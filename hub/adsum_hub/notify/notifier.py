@@ -186,7 +186,7 @@ class Notifier:
             if claim == "won":
                 won.append(case)
             elif claim == "told":
-                self.pending.told(case, channel.name)
+                self.pending.told(case, channel.name, self._clock())
             else:
                 self.pending.put(case, channel.name, self._clock() + HELD_MS)
         return called, [case for case in won if self.pending.still(case)]
@@ -202,7 +202,7 @@ class Notifier:
             return
         pace.spent(self._clock())
         for case in claimed:
-            self.pending.told(case, channel.name)
+            self.pending.told(case, channel.name, self._clock())
         try:
             await self._marks.tell(marks)
         except UNAVAILABLE:

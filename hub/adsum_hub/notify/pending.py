@@ -6,7 +6,7 @@ import heapq
 
 import msgspec
 
-from adsum_hub.notify.cases import Case
+from adsum_hub.notify.cases import Case, Telling
 from adsum_hub.notify.decide import Decision
 
 #: Outdated entries a heap may hold beside those that count, before it is built anew.
@@ -14,11 +14,11 @@ SLACK = 1_000
 
 
 class Standing(msgspec.Struct):
-    """due: channel -> when. told: channel -> how urgent what it was told was."""
+    """due: channel -> when. told: channel -> state -> what it was told last."""
 
     case: Case
     due: dict[str, int]
-    told: dict[str, int]
+    told: dict[str, dict[str, Telling]]
 
 
 class Pending:
@@ -71,10 +71,10 @@ class Pending:
                 cases.append(standing.case)
         return cases
 
-    def told(self, case: Case, channel: str) -> None:
+    def told(self, case: Case, channel: str, now: int) -> None:
         standing = self.standing.get(case.key)
         if standing is not None and standing.case.on == case.on:
-            standing.told[channel] = min(case.urgency, standing.told.get(channel, case.urgency))
+            standing.told.setdefault(channel, {})[case.state] = Telling(case.urgency, now)
 
     def still(self, case: Case) -> bool:
         standing = self.standing.get(case.key)

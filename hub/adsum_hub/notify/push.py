@@ -93,6 +93,8 @@ class Push:
         known = [each for each in await self._subscriptions.all() if each.key == key.public]
         found = await self._round([Late(each, message, 0, 0) for each in known])
         replies = [(late, reply) for late, reply in found if not reply.gone]
+        told = any(reply.error is None for _, reply in replies)
+        self.health.in_row = 0 if told else self.health.in_row + bool(replies)
         late = [(at, reply) for at, reply in replies if reply.again_s is not None]
         errors = [reply.error for _, reply in replies if reply.error is not None]
         if len(late) == len(replies) and late:
@@ -153,11 +155,13 @@ class Push:
                     group.create_task(post(number, late))
         slow = Reply("The push service is slow.", FIRST_AGAIN_S)
         found = [(late, replies.get(number, slow)) for number, late in enumerate(each)]
+        in_row = self.health.in_row
         for _, reply in found:
             if reply.error is None:
                 self.health.went_well(self._clock())
             elif not reply.gone:
                 self.health.went_wrong(reply.error, self._clock())
+        self.health.in_row = in_row  # it counts messages, and one browser's trouble is not all's
         return found
 
     async def _post(self, to: Subscription, message: Message) -> Reply:

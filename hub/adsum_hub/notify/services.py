@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from adsum_hub.clock import Clock
 from adsum_hub.notify.rules import Channel
-from adsum_hub.notify.speaking import Health, Outcome
+from adsum_hub.notify.speaking import FAILING, Health, Outcome
 from adsum_hub.notify.words import Message
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ class AppriseSpeaker:
         if error is not None:
             log.warning("channel %s: %s", self.channel.name, error)
             self.health.went_wrong(error, self._clock())
+            if error == UNKNOWN:
+                self.health.in_row = FAILING  # no later try can go well
 
     async def say(self, message: Message) -> Outcome:
         url = self.channel.url or ""

@@ -8,6 +8,9 @@ import msgspec
 
 from adsum_hub.notify.words import Message
 
+#: Failures in a row from which on a channel is a trouble of the hub's; fewer may be a moment's.
+FAILING = 3
+
 
 class Outcome(NamedTuple):
     """error: None = told. It holds no secret. again_s: the least to wait; None: the usual."""
@@ -19,22 +22,26 @@ class Outcome(NamedTuple):
 class Health(msgspec.Struct):
     """Since this hub started. sent, failed: tries. dropped: given up, or left out as too many.
 
-    Times: hub clock, ms. error: the last one, for people, without a secret.
+    in_row: failures since a success. Times: hub clock, ms. error: the last one, for people,
+    without a secret.
     """
 
     sent: int = 0
     failed: int = 0
     dropped: int = 0
+    in_row: int = 0
     sent_at: int | None = None
     failed_at: int | None = None
     error: str | None = None
 
     def went_well(self, now: int) -> None:
         self.sent += 1
+        self.in_row = 0
         self.sent_at = now
 
     def went_wrong(self, error: str, now: int) -> None:
         self.failed += 1
+        self.in_row += 1
         self.failed_at = now
         self.error = error
 

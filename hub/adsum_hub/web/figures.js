@@ -1,29 +1,40 @@
 // @ts-check
-/** Tokens, dollars, bytes and shares in words: short ones to read at a glance, exact ones for titles. Pure. */
+/** Tokens, dollars, bytes and shares in words: short ones to read at a glance, as `adsum` has them in amounts.py; exact ones for titles. Pure. */
 
-/** @import { ContextView, UsageView } from "./wire.js" */
+/** @import { ContextView, UsageReport, UsageView } from "./wire.js" */
 
-const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 const oneDigit = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
-/** @param {Intl.NumberFormatOptions} more */
-const money = (more) => new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", ...more });
-const cents = money({});
-const wholeDollars = money({ maximumFractionDigits: 0 });
-const millions = money({ notation: "compact", maximumFractionDigits: 1 });
-const exactly = money({ maximumFractionDigits: 4 });
+const exactly = new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", maximumFractionDigits: 4 });
+const grouped = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** From here on a context or a limit is nearly used up. */
 const NEARLY = 80;
+const UNITS = ["k", "M", "G", "T", "P"];
+/** Less than this would be rounded to no cent at all. */
+const CENT_LEAST = 0.005;
 
-/** @param {number} count such as 950, 12.3K, 1.2M */
+/** Half is up. @param {number} number @param {number} digits */
+function rounded(number, digits) {
+  return Math.floor(number * 10 ** digits + 0.5) / 10 ** digits;
+}
+
+/** @param {number} count at most five characters, such as 950, 12.3k, 1.2M */
 export function short(count) {
-  return compact.format(count);
+  let size = Math.min(Math.max(0, count), 1e18);
+  if (size < 999.5) return rounded(size, 0).toFixed(0);
+  for (const unit of UNITS) {
+    size /= 1000;
+    if (size < 99.95) return `${rounded(size, 1).toFixed(1)}${unit}`;
+    if (size < 999.5) return `${rounded(size, 0).toFixed(0)}${unit}`;
+  }
+  return `>999${UNITS.at(-1)}`;
 }
 
 /** @param {number} usd */
 export function dollars(usd) {
-  if (usd > 0 && usd < 0.01) return `< ${cents.format(0.01)}`;
-  return (usd < 1000 ? cents : usd < 1e6 ? wholeDollars : millions).format(usd);
+  if (usd <= 0) return "$0.00";
+  if (usd < CENT_LEAST) return "< $0.01";
+  return `$${usd < 99_999.995 ? grouped.format(rounded(usd, 2)) : short(usd)}`;
 }
 
 /** Estimated dollars; "less than" is an estimate as it is. @param {number} usd */
@@ -43,19 +54,21 @@ export function tokensOf({ input_tokens = 0, output_tokens = 0, cache_read_token
 }
 
 /**
- * "≈" where prices were applied instead of the agent's own word; "+" where more was used that has no
+ * "≈" where prices were applied instead of the agent's own word; "≥" where more was used that has no
  * price. Nothing where there is nothing to pay.
  * @param {UsageView} usage
  */
 export function costOf(usage) {
-  if (usage.cost_usd == null) return tokensOf(usage) > 0 ? "unpriced" : "";
-  return `${usage.cost_source !== "reported" ? about(usage.cost_usd) : dollars(usage.cost_usd)}${usage.unpriced_tokens ? "+" : ""}`;
+  if (usage.cost_usd == null) return tokensOf(usage) > 0 || usage.unpriced_tokens ? "unpriced" : "";
+  // Next to nothing of it has a price.
+  if (usage.unpriced_tokens) return usage.cost_usd < CENT_LEAST ? "unpriced" : `≥ ${dollars(usage.cost_usd)}`;
+  return usage.cost_source === "reported" ? dollars(usage.cost_usd) : about(usage.cost_usd);
 }
 
 const SOURCES = {
-  reported: "as the agent itself reports",
-  computed: "estimated from list prices",
-  mixed: "in part as the agents report, in part estimated from list prices",
+  reported: "as the agent reports",
+  computed: "from list prices",
+  mixed: "in part as the agent reports, in part from list prices",
 };
 
 /** Where the dollars come from, and what is not part of them. @param {UsageView} usage */
@@ -63,6 +76,19 @@ export function costSource(usage) {
   if (usage.cost_usd == null) return tokensOf(usage) > 0 ? "no price is known for the model" : "";
   const left = usage.unpriced_tokens ?? 0;
   return `${SOURCES[usage.cost_source ?? "computed"]}${left > 0 ? `; ${left.toLocaleString()} tokens have no price and are not part of it` : ""}`;
+}
+
+/** Whose word a report's dollars are, and what its marks mean. @param {UsageReport} report */
+export function reportSource({ rows, total }) {
+  const sources = new Set(rows.filter(({ usage }) => usage.cost_usd != null).map(({ usage }) => usage.cost_source ?? "computed"));
+  const bears = (/** @type {string} */ mark) => [...rows.map(({ usage }) => usage), total].some((usage) => costOf(usage).startsWith(mark));
+  const computed = `${bears("≈") ? "≈ " : ""}${SOURCES.computed}`;
+  const words = [];
+  if (sources.has("mixed")) words.push(`${computed}, wholly or in part`);
+  else if (sources.has("computed")) words.push(`${computed}${sources.has("reported") ? `, the others ${SOURCES.reported}` : ""}`);
+  else if (sources.has("reported")) words.push(SOURCES.reported);
+  if (total.unpriced_tokens) words.push(bears("≥") ? "≥ at least: some lack a price" : "unpriced: no price is known");
+  return words.join(" · ");
 }
 
 /** One exact sentence, for a title. @param {UsageView} usage */

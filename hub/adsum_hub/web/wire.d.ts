@@ -242,10 +242,13 @@ export interface UsageRow {
   sessions?: number;
 }
 
-/** Sessions that are over, the latest first. total counts what matches, before limit and offset. */
+/** Sessions that are over, the latest first. total counts what matches, before limit and offset.
+ *
+ *  notes: for people, on what was asked for and is not there. */
 export interface History {
   schema: number;
   now: number;
   total: number;
   sessions: SessionView[];
+  notes?: string[];
 }

@@ -15,8 +15,8 @@ from adsum.outcome import CommandError, Exit
 def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state home"))
-    for name in ("ADSUM_STATE_DIR", "ADSUM_REDIS_URL", "ADSUM_HUB_URL"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("STATE_DIR", "REDIS_URL", "HUB_URL", "HUB_HOST", "HUB_PORT"):
+        monkeypatch.delenv(f"ADSUM_{name}", raising=False)
     file = tmp_path / "config" / "adsum" / "config.toml"
     file.parent.mkdir(parents=True)
     return file
@@ -97,3 +97,40 @@ def test_a_redis_url_of_the_wrong_kind_is_not_repeated(own_config: Path) -> None
     with pytest.raises(CommandError, match="ADSUM_REDIS_URL") as wrong:
         read_settings(UpSettings)
     assert "s3cret" not in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "config", "url"),
+    [
+        ({"PORT": "5002"}, "", "http://127.0.0.1:5002"),
+        ({}, "hub_port = 5003", "http://127.0.0.1:5003"),
+        ({"PORT": "5004"}, "hub_port = 5003", "http://127.0.0.1:5004"),
+        ({"HOST": "0.0.0.0"}, "hub_port = 5003", "http://127.0.0.1:5003"),  # noqa: S104 - asked
+        ({}, 'hub_host = "::1"', "http://[::1]:47893"),
+    ],
+)
+def test_without_a_hub_it_is_looked_for_where_one_would_listen(
+    env: dict[str, str],
+    config: str,
+    url: str,
+    tmp_path: Path,
+    own_config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(f"ADSUM_HUB_{name}", value)
+    own_config.write_text(config)
+    assert hub_url(None, tmp_path) == url
+    announce(tmp_path / "s", "http://127.0.0.1:5000")
+    assert hub_url(None, tmp_path / "s") == "http://127.0.0.1:5000"
+
+
+@pytest.mark.parametrize("port", ["0", "many", "70000", "-1"])
+def test_a_port_that_cannot_be_is_named_by_its_variable(
+    port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADSUM_HUB_PORT", port)
+    with pytest.raises(CommandError, match=f"'{port}' is no port.*ADSUM_HUB_PORT") as wrong:
+        hub_url(None, tmp_path)
+    assert wrong.value.code is Exit.USAGE
+    assert hub_url("http://other:1", tmp_path) == "http://other:1"

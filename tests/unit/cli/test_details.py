@@ -58,7 +58,7 @@ def test_what_a_session_used_up_is_told_with_whose_word_it_is() -> None:
     assert facts["tokens"].strip() == (
         "1.2M in, 346k out, cache 98.8M read, 7.7M written, 3 web searches"
     )
-    assert facts["cost"].strip() == "$1.50, as the agent says"
+    assert facts["cost"].strip() == "$1.50, as the agent reports"
     assert facts["context"].strip() == "84.2k of 200k (42%)"
     assert facts_of(context=ContextView(84_211))["context"].strip() == "84.2k"
 
@@ -66,14 +66,14 @@ def test_what_a_session_used_up_is_told_with_whose_word_it_is() -> None:
 @pytest.mark.parametrize(
     ("usage", "words"),
     [
-        (UsageView(1, cost_usd=1.5), "~$1.50, computed from prices"),
+        (UsageView(1, cost_usd=1.5), "≈ $1.50, from list prices"),
         (
             UsageView(1, cost_usd=1.5, cost_source="mixed"),
-            "~$1.50, part as the agent says, part computed from prices",
+            "≈ $1.50, in part as the agent reports, in part from list prices",
         ),
         (
             UsageView(1, cost_usd=1.5, unpriced_tokens=900),
-            "≥$1.50, computed from prices, 900 tokens have no price. Add it: prices.toml",
+            "≥ $1.50, from list prices, 900 tokens have no price. Add it: prices.toml",
         ),
         (
             UsageView(900, unpriced_tokens=900),

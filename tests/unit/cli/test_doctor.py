@@ -23,8 +23,9 @@ from adsum.doctor_checks import (
     nothing_runs,
 )
 from adsum.finding import DOCS, Finding, from_text
-from adsum_shared.state import GapView, HostView, HostWitness
+from adsum_shared.state import GapView, HostView, HostWitness, HubTrouble
 from tests.brokers import free_port
+from tests.hubs import stand_in_hub
 
 NOW = 1_764_000_000_000
 HOST = HostView("h1", "anvil", "live", NOW - 1_000, lag_ms=3)
@@ -97,7 +98,7 @@ def test_a_witness_in_trouble_is_a_warning_with_its_note_and_counts() -> None:
         HostWitness("hook", "ok", NOW - 4_000),
         HostWitness("transcript", "silent"),
         HostWitness("shim", "missing", note="No shim was heard. Run `adsum hooks install`."),
-        HostWitness("registry", "trouble", NOW, {"malformed": 3}),
+        HostWitness("registry", "trouble", NOW, {"no such process": 3}),
     )
     found = check_witnesses(msgspec.structs.replace(HOST, witnesses=witnesses), NOW)
     assert [(each.id, each.result) for each in found] == [
@@ -108,7 +109,7 @@ def test_a_witness_in_trouble_is_a_warning_with_its_note_and_counts() -> None:
     ]
     assert found[0].what == "Last heard 4s ago."
     assert (found[2].what, found[2].fix) == ("No shim was heard.", "Run `adsum hooks install`.")
-    assert found[3].details == ("malformed: 3",)
+    assert found[3].details == ("3 entries named processes that had ended already",)
 
 
 def test_what_a_witness_could_not_read_is_told_though_it_is_heard() -> None:
@@ -118,8 +119,8 @@ def test_what_a_witness_could_not_read_is_told_though_it_is_heard() -> None:
     )
     found = check_witnesses(msgspec.structs.replace(HOST, witnesses=witnesses), NOW)
     assert [(each.result, each.details) for each in found] == [
-        ("ok", ("no JSON: 3", "too long: 1")),
-        ("ok", ("malformed: 2",)),
+        ("ok", ("3 lines could not be read", "1 message was too long and was refused")),
+        ("ok", ("2 messages could not be understood",)),
     ]
 
 
@@ -242,3 +243,29 @@ def test_every_check_has_its_place_in_the_docs() -> None:
     named = {"collector", "spool", "redis", "hub", "host", "clock", "hooks", "agents", "witnesses"}
     assert named <= ids
     assert ids <= headings
+
+
+def test_the_next_step_is_not_announced_twice() -> None:
+    found = from_text("hook", "warn", "Every hook so far was refused. Next: adsum hooks verify")
+    assert (found.what, found.fix) == ("Every hook so far was refused.", "adsum hooks verify")
+
+
+def test_a_cause_stands_with_what_is_wrong_and_not_as_a_step() -> None:
+    told = (
+        "Your own prices are not used, so dollars may be wrong. /etc/prices.toml: it is no TOML "
+        "(line 3. Odd.). Correct the line, or remove the file. Then restart the hub."
+    )
+    found = from_text("hub", "warn", told)
+    assert found.what.endswith("/etc/prices.toml: it is no TOML (line 3. Odd.).")
+    assert found.fix == "Correct the line, or remove the file. Then restart the hub."
+
+
+def test_whatever_troubles_the_hub_is_a_warning() -> None:
+    with stand_in_hub() as hub:
+        assert check_hub(hub.url)[0].result == "ok"
+        hub.trouble = HubTrouble("Channel `mail` keeps failing: HTTP 500. Look at it.", NOW)
+        found, listing = check_hub(hub.url)
+    assert (found.result, found.fix) == ("warn", "Look at it.")
+    assert "Channel `mail` keeps failing" in found.what
+    assert listing is not None
+    assert not summary([found]).plain.startswith("All is well")

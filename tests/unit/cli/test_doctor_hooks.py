@@ -12,6 +12,7 @@ import pytest
 from adsum.doctor_hooks import Files, check_hooks, settings_files
 from adsum.finding import Finding
 from adsum.hooks import Setup
+from tests.brokers import free_port
 
 PORT = 47_000
 
@@ -182,3 +183,25 @@ def test_settings_that_claude_code_cannot_read_are_named(setup: Setup, home: Pat
     (hooks,) = check_hooks(setup, files(home))
     assert hooks.result == "fail"
     assert "line 2, column 3: a comment" in hooks.what
+
+
+def test_where_sessions_report_their_version_is_known_without_the_program(
+    setup: Setup, home: Path
+) -> None:
+    (home / "bin" / "claude").unlink()
+    setup.install(dry_run=False)
+    assert "as Claude Code was not found" in found(setup, home)["hooks"].what
+    hooks = check_hooks(setup, files(home), reporting="2.1.330")[0]
+    assert hooks.result == "ok"
+    assert hooks.what.endswith("and sessions of Claude Code 2.1.330 report.")
+
+
+def test_hooks_that_nobody_answers_are_a_warning_while_nothing_runs(
+    setup: Setup, home: Path
+) -> None:
+    setup = Setup(setup.path, setup.state_dir, free_port())
+    setup.install(dry_run=False)
+    hooks = check_hooks(setup, files(home), idle=True)[0]
+    assert hooks.result == "warn"
+    assert "prints a red line" in hooks.what
+    assert (hooks.fix or "").startswith("Start Adsum with `adsum up`")

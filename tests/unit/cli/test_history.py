@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -96,3 +97,30 @@ def test_a_title_cannot_steer_the_terminal(drawn: Any) -> None:
 )
 def test_nothing_to_show_says_what_to_do_next(search: Search, hosts: Any, words: str) -> None:
     assert words in nothing(search, Freshness(hosts, NOW))
+
+
+def test_a_name_that_nothing_bears_is_told_as_the_hub_tells_it() -> None:
+    fresh = Freshness([host()], NOW)
+
+    assert nothing(Search(host="nope"), fresh, ["There is no host `nope`."]) == (
+        "There is no host `nope`."
+    )
+
+
+@pytest.mark.parametrize("width", [180, 10_000])
+def test_nothing_is_cut_where_there_is_room(drawn: Any, width: int) -> None:
+    project = "a-project-with-a-name-of-some-length"
+    one = msgspec.structs.replace(over("0a1b2c3d", host="h" * 30), project=project)
+    assert project in drawn([one], width)[1]
+    assert "h" * 30 in drawn([one], width)[1]
+
+
+def test_a_project_has_what_the_title_leaves(drawn: Any) -> None:
+    project = "p" * 60
+    one = msgspec.structs.replace(over("0a1b2c3d", "t" * 70), project=project)
+    assert "t" * 70 in drawn([one], 160)[1]
+    assert "p" * 30 in drawn([one], 160)[1]
+
+
+def test_the_longest_title_is_whole_in_a_pipe(drawn: Any) -> None:
+    assert "t" * 900 in drawn([over("0a1b2c3d", "t" * 900)], 10_000)[1]

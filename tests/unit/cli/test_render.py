@@ -9,7 +9,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.render import age, clean, counts_line, session_table
+from adsum.console import UNBOUND
+from adsum.plain import age, clean
+from adsum.render import counts_line, session_table
 from adsum_shared.state import (
     AgentState,
     Group,
@@ -92,7 +94,7 @@ USED = msgspec.structs.replace(
 def test_a_wide_terminal_has_room_for_what_a_session_used_up() -> None:
     head, used, unknown = table_text(USED, view(), width=130).splitlines()
     assert head.split()[4:] == ["ID", "COST", "TOKENS", "CTX", "FOR"]
-    assert used.split()[-5:] == ["01234567", "~$1.23", "100k", "42%", "1m"]
+    assert used.split()[-6:] == ["01234567", "≈", "$1.23", "100k", "42%", "1m"]
     assert unknown.split()[-5:] == ["01234567", "-", "-", "-", "1m"]
 
 
@@ -110,7 +112,7 @@ def test_absurd_amounts_leave_a_row_one_line() -> None:
     lines = table_text(absurd, LONG, USED, width=130).splitlines()
     assert len(lines) == 4
     assert all(Console().measure(line).maximum <= 130 for line in lines)
-    assert lines[1].split()[-4:] == ["~$>999P", ">999P", "999%", "1m"]
+    assert lines[1].split()[-4:] == ["$>999P", ">999P", "999%", "1m"]
 
 
 def test_a_terminal_without_unicode_gets_other_icons() -> None:
@@ -216,3 +218,9 @@ def test_of_a_host_nobody_hears_no_hooks_are_missed() -> None:
     away = unwell("missing", reachability="offline")
     assert "✗" not in table_text(away)
     assert "hooks" not in counts_line([away], [host()], NOW).plain
+
+
+def test_nothing_but_the_id_is_cut_in_a_pipe() -> None:
+    long = msgspec.structs.replace(LONG, project="p" * 99)
+    assert "p" * 99 in table_text(long, width=UNBOUND)
+    assert long.session_id not in table_text(long, width=UNBOUND)

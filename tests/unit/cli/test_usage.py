@@ -10,7 +10,7 @@ from adsum.freshness import Freshness
 from adsum.outcome import CommandError, Exit
 from adsum.usage import Question, nothing, usage_report
 from adsum_shared.state import HubTrouble
-from adsum_shared.usage import ScanProgress
+from adsum_shared.usage import ScanProgress, UsageReport, UsageView
 from tests.hubs import NOW, host, report
 
 DAY = 86_400_000
@@ -49,6 +49,7 @@ def test_days_are_asked_for_as_the_hub_takes_them(
         ({"since": "99999-01-01"}, "is no day"),
         ({"since": "2026-11-22", "until": "2026-11-21"}, "is after --until 2026-11-21"),
         ({"since": "2026-11-22", "days": 3}, "--since and --days exclude each other"),
+        ({"limit": 5}, "--limit goes with --by session"),
         ({"by": "week"}, "--by is one of day, host, project, model, session"),
     ],
 )
@@ -71,7 +72,8 @@ def test_an_answer_that_is_no_report_is_no_hubs() -> None:
         (Question(host="x"), [host()], "Nothing matches from 2025-11-18 to 2025-11-24. All of it"),
         (Question(), [], "adsum up"),
         (Question(), [host()], "Further back: adsum usage --days 90"),
-        (Question(days=90), [host()], "adsum hosts"),
+        (Question(days=90), [host()], "adsum usage --days 90"),
+        (Question(until="2025-11-24", days=7), [host()], "--days 90 --until 2025-11-24"),
     ],
 )
 def test_nothing_to_show_says_what_to_do_next(asked: Question, hosts: Any, words: str) -> None:
@@ -99,18 +101,18 @@ def test_of_days_before_a_machine_was_last_seen_nothing_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("scan", "words"),
+    ("scan", "share"),
     [
-        (ScanProgress(2, 1, 100, 42, 9, 20.4), " (42%, 20s left), more will come."),
-        (ScanProgress(2, 1, 100, 42), " (42%), more will come."),
-        (ScanProgress(0, 0, 0, 0), ", more will come."),
+        (ScanProgress(2, 1, 100, 42, 9, 20.4), "42"),
+        (ScanProgress(2, 2, 100, 100, 9, 0), "99"),
+        (ScanProgress(0, 0, 0, 0), "0"),
     ],
 )
 def test_a_machine_that_still_reads_its_history_is_told_of(
-    scan: ScanProgress, words: str, capsys: pytest.CaptureFixture[str]
+    scan: ScanProgress, share: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert Freshness([host(scan=scan)], NOW).own_up() is Exit.OK
-    assert capsys.readouterr().err == f"adsum: laptop still reads its history{words}\n"
+    assert capsys.readouterr().err == f"adsum: laptop still reads its history: {share} % so far.\n"
 
 
 def test_what_the_hub_says_of_a_history_is_not_said_twice(
@@ -125,3 +127,31 @@ def test_a_hub_in_trouble_owns_up(capsys: pytest.CaptureFixture[str]) -> None:
     fresh = Freshness([host()], NOW, HubTrouble("Gone. Start it.", NOW, blind=True))
     assert fresh.own_up() is Exit.PARTIAL
     assert "stands still" in capsys.readouterr().err
+
+
+def test_further_back_is_never_a_question_that_was_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def said(first: str, last: str, **asked: Any) -> str:
+        empty = UsageReport(1, NOW, first, last, "day", [], UsageView(), [])
+        return nothing(empty, Question(**asked), Freshness([host()], NOW))
+
+    month = said("2025-06-02", "2025-07-01", until="2025-07-01", days=30)
+    assert month.endswith("Further back: adsum usage --days 90 --until 2025-07-01")
+    assert said("2025-08-27", "2025-11-24", days=90).endswith("adsum usage --days 400")
+    assert said("2024-10-21", "2025-11-24", days=400).endswith("adsum hosts")
+    assert said("2020-01-01", "2020-01-07", until="2020-01-07").endswith("adsum hosts")
+    assert said("2025-11-24", "2025-11-24", days=1).startswith("Nothing was used on 2025-11-24. ")
+
+
+def test_prices_that_cannot_be_used_are_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    prices = "Your own prices are not used. Correct them."
+    channel = "Channel `mail` keeps failing."
+    fresh = Freshness([host()], NOW, HubTrouble(prices, NOW))
+    assert fresh.own_up(notes=[prices]) is Exit.PARTIAL
+    assert capsys.readouterr().err == ""
+    both = Freshness([host()], NOW, HubTrouble(f"{prices} {channel}", NOW))
+    both.own_up(notes=[prices])
+    err = capsys.readouterr().err
+    assert err.endswith(f": {channel}\n")
+    assert "prices" not in err

@@ -41,7 +41,7 @@ def test_a_number_is_five_characters_at_most(number: float, words: str) -> None:
     ("usd", "words"),
     [
         (0, "$0.00"),
-        (0.0001, "<$0.01"),
+        (0.0001, "< $0.01"),
         (0.005, "$0.01"),
         (1234.5, "$1,234.50"),
         (99_999.99, "$99,999.99"),
@@ -60,9 +60,9 @@ def test_dollars(usd: float, words: str) -> None:
         (None, "-"),
         (UsageView(), "-"),
         (UsageView(5, cost_usd=1.5, cost_source="reported"), "$1.50"),
-        (UsageView(5, cost_usd=1.5, cost_source="computed"), "~$1.50"),
-        (UsageView(5, cost_usd=1.5, cost_source="mixed"), "~$1.50"),
-        (UsageView(5, cost_usd=1.5, unpriced_tokens=2), "≥$1.50"),
+        (UsageView(5, cost_usd=1.5, cost_source="computed"), "≈ $1.50"),
+        (UsageView(5, cost_usd=1.5, cost_source="mixed"), "≈ $1.50"),
+        (UsageView(5, cost_usd=1.5, unpriced_tokens=2), "≥ $1.50"),
         (UsageView(5, cost_usd=0.001, unpriced_tokens=2), "unpriced"),
         (UsageView(5, cost_usd=0, unpriced_tokens=5), "unpriced"),
         (UsageView(5, unpriced_tokens=5), "unpriced"),
@@ -76,7 +76,8 @@ def test_a_cost_shows_whose_word_it_is_and_is_never_nothing_for_want_of_a_price(
 
 
 def test_a_terminal_without_unicode_gets_another_mark() -> None:
-    assert cost(UsageView(5, cost_usd=1.5, unpriced_tokens=2), plain=True) == ">$1.50"
+    assert cost(UsageView(5, cost_usd=1.5, unpriced_tokens=2), plain=True) == ">= $1.50"
+    assert cost(UsageView(5, cost_usd=1.5), plain=True) == "~ $1.50"
 
 
 @pytest.mark.parametrize(

@@ -44,20 +44,20 @@ DAYS = report(
 
 def test_a_report_at_80_columns(drawn: Any) -> None:
     assert drawn(DAYS) == [
-        "DAY               COST  INPUT  OUTPUT  CACHE READ  CACHE WRITE  SESSIONS",
-        "2025-11-24     ~$12.34   1.2M    346k       98.8M         7.7M         3",
-        "2025-11-23   $1,234.50   1.2M    346k       98.8M         7.7M        12",
-        "2025-11-22    unpriced   1.2M    346k       98.8M         7.7M         0",
-        "total       ≥$1,246.84   1.2M    346k       98.8M         7.7M",
-        "2025-11-18 to 2025-11-24 · ~ computed from prices, the others told by the agent",
-        "≥ at least: some has no price. Add it: prices.toml beside the hub's config.toml",
+        "DAY                COST  INPUT  OUTPUT  CACHE READ  CACHE WRITE  SESSIONS",
+        "2025-11-24     ≈ $12.34   1.2M    346k       98.8M         7.7M         3",
+        "2025-11-23    $1,234.50   1.2M    346k       98.8M         7.7M        12",
+        "2025-11-22     unpriced   1.2M    346k       98.8M         7.7M         0",
+        "total       ≥ $1,246.84   1.2M    346k       98.8M         7.7M",
+        "2025-11-18 to 2025-11-24 · ≈ from list prices, the others as the agent reports",
+        "≥ at least: some lack a price. Add it: prices.toml beside the hub's config.toml",
     ]
 
 
 def test_a_narrow_terminal_gets_fewer_columns(drawn: Any) -> None:
     assert drawn(DAYS, 60)[:2] == [
-        "DAY               COST  INPUT  OUTPUT  C.READ  C.WRITE",
-        "2025-11-24     ~$12.34   1.2M    346k   98.8M     7.7M",
+        "DAY                COST  INPUT  OUTPUT  C.READ  C.WRITE",
+        "2025-11-24     ≈ $12.34   1.2M    346k   98.8M     7.7M",
     ]
     assert drawn(DAYS, 30)[0].split() == ["DAY", "COST", "INPUT"]
     assert drawn(DAYS, 20)[0].split() == ["DAY", "COST"]
@@ -87,7 +87,7 @@ def test_sessions_are_added_up_only_where_none_is_in_two_rows(
 ) -> None:
     total = drawn(report(by, row("a", usage(), 3), row("b", usage(), 4), total=usage()))[3]
     assert total.startswith("total")
-    assert total.split()[6:] == ([count] if count else [])
+    assert total.split()[7:] == ([count] if count else [])
 
 
 def test_one_row_needs_no_total(drawn: Any) -> None:
@@ -100,17 +100,17 @@ def test_a_session_has_the_start_of_its_id_for_show(drawn: Any) -> None:
     assert head.split()[:3] == ["SESSION", "ID", "COST"]
     assert "SESSIONS" not in head
     assert line.startswith("Fix the build  0a1b2c  $3.50")
-    assert foot == "2025-11-18 to 2025-11-24 · as the agent says"
+    assert foot == "2025-11-18 to 2025-11-24 · as the agent reports"
     assert "0a1b2c3d " in drawn(report("session", one), 120)[1]
 
 
 @pytest.mark.parametrize(
     ("sources", "words"),
     [
-        (["reported"], " · as the agent says"),
-        (["computed"], " · ~ computed from prices"),
-        (["computed", "reported"], " · ~ computed from prices, the others told by the agent"),
-        (["mixed", "reported"], " · ~ computed from prices, wholly or in part"),
+        (["reported"], " · as the agent reports"),
+        (["computed"], " · ≈ from list prices"),
+        (["computed", "reported"], " · ≈ from list prices, the others as the agent reports"),
+        (["mixed", "reported"], " · ≈ from list prices, wholly or in part"),
     ],
 )
 def test_the_footer_says_whose_word_the_costs_are(
@@ -122,7 +122,7 @@ def test_the_footer_says_whose_word_the_costs_are(
 
 def test_a_mark_that_no_row_bears_is_not_explained(drawn: Any) -> None:
     asked = report("day", row("2025-11-24", usage(3, unpriced=5)))
-    assert drawn(asked)[2] == "2025-11-18 to 2025-11-24 · computed from prices"
+    assert drawn(asked)[2] == "2025-11-18 to 2025-11-24 · from list prices"
 
 
 def test_where_nothing_has_a_price_no_mark_is_explained(drawn: Any) -> None:
@@ -136,8 +136,8 @@ def test_where_nothing_has_a_price_no_mark_is_explained(drawn: Any) -> None:
 
 def test_a_terminal_without_unicode_gets_other_marks(drawn: Any) -> None:
     lines = drawn(DAYS, encoding="ascii")
-    assert ">$1,246.84" in lines[4]
-    assert lines[-1].startswith("> at least: some has no price")
+    assert ">= $1,246.84" in lines[4]
+    assert lines[-1].startswith(">= at least: some lack a price")
 
 
 def test_a_label_cannot_steer_the_terminal(drawn: Any) -> None:
@@ -155,3 +155,17 @@ def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=file, width=80, force_terminal=True, highlight=False)
     console.print(usage_table(DAYS, console), footer(DAYS, console))
     assert "\x1b[33" not in file.getvalue()
+
+
+def test_of_many_sessions_some_are_shown_with_the_total_of_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [row(f"Work {n}", usage(3.5), key=f"h:{n:08}") for n in range(997)]
+    asked = report("session", *rows, total=usage(3_489.5))
+    console = Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), width=80)
+    show(console, usage_table(asked, console, 2), footer(asked, console, 2))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["SESSION", "Work", "Work", "total"]
+    assert "≈ $3,489.50" in lines[3]
+    assert lines[4] == "2 of 997 sessions, more with --limit N"
+    assert len(lines) == 6

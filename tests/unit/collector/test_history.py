@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adsum_collector.agents.claude_code import history
+from adsum_collector.agents.claude_code.history import NEVER
 from adsum_collector.agents.transcript import Past, TranscriptFile
+from adsum_shared.signals import CostReported, ModelCost
 from tests.claude_lines import AT, SESSION, line, text, user
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
@@ -62,6 +64,9 @@ PAST = Past(
     pr="https://example.org/pull/7",
     last_prompt="Now the till",
     last_answer="The till is there.",
+    cost=CostReported(
+        session_id=SESSION, at=AT + 9_000, seen=NEVER, source="transcript", cost_usd=1
+    ),
     started=AT,
     ended=AT + 9_000,
 )
@@ -75,6 +80,25 @@ def test_a_short_file_whose_head_is_its_tail_tells_all() -> None:
 @pytest.mark.parametrize("tail", range(5))
 def test_ends_that_overlap_or_meet_tell_what_the_whole_does(head: int, tail: int) -> None:
     assert history(WHOLE[:head], WHOLE[min(head, 8) - min(tail, 3) :], MAIN) == PAST
+
+
+def test_of_its_books_the_last_count() -> None:
+    used = {"opus": {"inputTokens": 5, "outputTokens": 7, "costUSD": 2.5}}
+    resumed = [
+        user("more", at=AT + 10_000),
+        unstamped("cost-state", totalCostUSD=2.5, modelUsage=used),
+    ]
+    past = history(WHOLE, [*WHOLE[9:], *resumed], MAIN)
+    assert past is not None
+    assert past.cost is not None
+    assert (past.cost.cost_usd, past.cost.at) == (2.5, AT + 10_000)
+    assert past.cost.models == {"opus": ModelCost(cost_usd=2.5, input_tokens=5, output_tokens=7)}
+
+
+def test_books_that_cannot_be_are_none() -> None:
+    past = history(WHOLE[:-1], [unstamped("cost-state", totalCostUSD=-1)], MAIN)
+    assert past is not None
+    assert past.cost is None
 
 
 def test_what_only_the_middle_told_is_not_made_up() -> None:

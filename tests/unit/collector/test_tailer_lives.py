@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import adsum_collector.tailer as tailer_module
-from adsum_collector import transcript_files
+from adsum_collector import followed, transcript_files
 from adsum_collector.transcript_reader import TranscriptReader
 from adsum_shared.signals import CostReported, MetaChanged, SessionEnded
 from tests.support import wait_until
@@ -240,6 +241,101 @@ async def test_what_a_session_cost_is_told_when_it_is_over_and_its_gauges_are_no
     await wait_until(lambda: rig.of(SessionEnded))
 
     assert [type(each) for each in rig.intake.taken] == [CostReported, SessionEnded]
+
+
+# ---- whose lines are of another day than their file ---------------------------------------------
+
+
+def restored(seconds: float, **fields: Any) -> bytes:
+    """A line written so long before now."""
+    return line("one", written=int((time.time() - seconds) * 1000), **fields)
+
+
+@pytest.mark.parametrize("seconds", [660, 90 * DAY_S, -2 * DAY_S])
+async def test_a_file_of_another_day_that_comes_up_is_no_sign_of_life(
+    rig: Rig, quick_rounds: None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "QUIET_MS", 500)
+    rig.start()
+    append(rig.main(), restored(seconds))
+    append(rig.main(), restored(seconds), line("without a time"))
+    append(rig.child("a"), restored(seconds))
+    append(rig.main("s2"), line("two"))
+    await wait_until(lambda: rig.notes() == ["two"])
+    await rig.walked()
+    assert not rig.tailer.lives("s1")
+
+    (ended,) = await wait_until(lambda: rig.of(SessionEnded))
+    assert ended.session_id == "s1"
+    assert rig.notes() == ["two"]
+
+
+@pytest.mark.parametrize("seconds", [0, 540, -3600])
+async def test_a_file_whose_lines_are_nearly_of_now_is_a_sign_of_life(
+    rig: Rig, seconds: float
+) -> None:
+    """Clocks of machines that share a home differ."""
+    rig.start()
+    append(rig.main(), restored(90 * DAY_S), restored(seconds))
+
+    await wait_until(lambda: len(rig.notes()) == 2)
+
+
+async def test_an_old_session_that_is_resumed_lives_from_its_first_new_line_on(rig: Rig) -> None:
+    rig.start()
+    append(rig.main(), restored(90 * DAY_S))
+    await rig.walked()
+    assert rig.notes() == []
+
+    append(rig.main(), restored(0))
+
+    await wait_until(lambda: len(rig.notes()) == 2)
+
+
+@pytest.mark.parametrize("sign", ["hook", "process"])
+async def test_a_restored_file_whose_session_lives_by_another_sign_is_read(
+    rig: Rig, quick_rounds: None, sign: str
+) -> None:
+    rig.start()
+    append(rig.main(), restored(90 * DAY_S))
+    await rig.walked()
+
+    if sign == "hook":
+        rig.hook()
+    else:
+        await rig.give_process()
+
+    await wait_until(lambda: rig.notes() == ["one"])
+
+
+@pytest.mark.parametrize("pad", [0, 20_000, 100_000, 2_000_000])
+async def test_the_time_of_a_file_is_found_behind_lines_of_any_length(rig: Rig, pad: int) -> None:
+    rig.start()
+    append(
+        rig.main(), restored(0), restored(DAY_S), line("x" * pad), line("y" * pad, kind="silent")
+    )
+    append(rig.main("s2"), line("two"))
+
+    await wait_until(lambda: rig.notes() == ["two"])
+    assert not rig.tailer.lives("s1")
+
+
+async def test_what_bears_no_time_is_as_old_as_what_does(rig: Rig) -> None:
+    """Of a session that is over; what was said now would be a sign of life to the hub."""
+    at = int((time.time() - 90 * DAY_S) * 1000)
+    ahead = int((time.time() + 9 * DAY_S) * 1000)
+    append(rig.main(), line("Title", kind="meta"), line("one", written=at, at=at))
+    append(rig.main("s2"), line("Title", kind="meta"), line("one", written=ahead))
+    age(rig.main(), 600)
+    age(rig.main("s2"), 600)
+    rig.start()
+    await wait_until(lambda: len(rig.of(SessionEnded)) == 2)
+
+    old, late = sorted(rig.of(MetaChanged), key=lambda each: each.at)
+    assert (old.at, old.session_id) == (at, "s1")
+    assert abs(late.at / 1000 - rig.main("s2").stat().st_mtime) < 1
+    assert {each.at for each in rig.of(SessionEnded)} == {old.at, late.at}
+    assert time.time() * 1000 - late.seen < 60_000
 
 
 @pytest.mark.parametrize("odd", ["../p/s1", "a\0b", "x" * 5000, ""])

@@ -526,6 +526,28 @@ def test_advice_of_another_model_is_a_record_of_its_own() -> None:
     assert not faults
 
 
+def test_advice_that_only_the_last_copy_tells_or_that_is_oddly_written_is_counted() -> None:
+    asked = {
+        "type": "advisor_message",
+        "model": "a\ud83d",
+        "input_tokens": None,
+        "output_tokens": 9,
+    }
+    first = line(usage={"input_tokens": 1, "output_tokens": 2, "iterations": []})
+    last = line(usage={"input_tokens": 1, "output_tokens": 2, "iterations": [7, asked]})
+
+    for raws in ([first, last], [first, last.replace(b"req_1", rb"\ud83d")]):
+        records, faults = read(*raws)
+        assert [(each.model, each.output) for each in records] == [("m", 2), ("m", 2), ("a?", 9)]
+        assert not faults
+
+
+def test_advice_in_a_text_is_none() -> None:
+    raw = line(message={"content": '"iterations":[{"type":"advisor_message"}]'})
+
+    assert one(raw) == one(line())
+
+
 @pytest.mark.parametrize(
     ("stamp", "at"),
     [

@@ -183,6 +183,19 @@ def test_wherever_the_buffer_ends_each_line_is_read_once(
     assert not faults
 
 
+def test_advice_outlives_the_buffer_it_was_read_into(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "BUFFER_BYTES", 700)
+    advice = {"type": "advisor_message", "model": "n", "input_tokens": 5}
+    usage = {"input_tokens": 1, "output_tokens": 1, "iterations": [advice]}
+    line = json.loads(said(1))
+    line["message"]["usage"] = usage
+    append(path, json.dumps(line, separators=(",", ":")).encode() + b"\n", *[asked("y" * 300)] * 9)
+
+    assert [(each.model, each.input) for each in scan(path).records] == [("m", 1), ("n", 5)]
+
+
 # ---- F2: files that are changed behind our back -----------------------------------------------
 
 

@@ -262,6 +262,20 @@ def test_the_largest_numbers_fit() -> None:
     )
 
 
+def test_each_of_many_messages_keeps_its_own_numbers() -> None:
+    """They are written with one statement, and what is kept of them is of one length."""
+    found = totals()
+    draw = random.Random(3)
+    records = [message(draw.getrandbits(61), output) for output in range(1, 500)]
+    found.add(MAIN, records)
+    draw.shuffle(records)
+    for record in records[:100]:
+        found.add(MAIN, [message(record.key, record.output + 1000)])
+
+    assert outputs(found) == {"main": sum(range(1, 500)) + 100 * 1000}
+    assert len(found) == 499
+
+
 # ---- any order, any increments ----------------------------------------------------------------
 
 SOURCES = [Source(0, "x"), Source(5, "a"), Source(5, "b"), Source(9, "a"), Source(9, "c")]

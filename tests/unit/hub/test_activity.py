@@ -218,3 +218,16 @@ def test_the_activity_survives_the_snapshot() -> None:
     facts = working().start(1, agent_id="a1").stop(3).told()
 
     assert msgspec.json.decode(msgspec.json.encode(facts), type=Facts).activity == facts.activity
+
+
+def test_a_finished_call_is_named_by_whichever_witness_knows_its_name() -> None:
+    late = working().finish(2, tool="tool", source="transcript").finish(2.1)
+    early = working().finish(2).finish(2.1, tool="tool", source="transcript")
+    begun = working().finish(2, tool="tool", source="transcript").start(1)
+
+    for story in (late, early, begun):
+        assert told(story)[-1] == ("tool.finished", "Bash")
+
+
+def test_a_finished_call_that_nobody_can_name_is_told_without_a_name() -> None:
+    assert told(working().finish(2, tool="tool"))[1:] == [("tool.finished", "")]

@@ -25,6 +25,7 @@ class FakeRoster:
 
     def __init__(self) -> None:
         self.queue: list[Changes] = []
+        self.late: list[Changes] = []
         self.views: dict[str, SessionView] = {}
 
     def take_changes(self, now: int) -> Changes:
@@ -34,6 +35,13 @@ class FakeRoster:
         for key in changes.gone:
             self.views.pop(key, None)
         return changes
+
+    def settle(self, now: int) -> bool:
+        """Whether sums have shown more to tell, which the next changes hold."""
+        del now
+        self.queue += self.late
+        settled, self.late = bool(self.late), []
+        return settled
 
     def all_hosts(self, now: int = 0) -> Iterable[HostView]:
         return ()
@@ -327,6 +335,21 @@ async def test_nobody_is_told_of_a_list_that_is_still_being_restored():
     broadcast.flush()
 
     assert {each["id"] for each in (await first)["sessions"]} == {"a", "b"}
+    await tape.close()
+
+
+async def test_nobody_is_told_of_a_list_whose_sums_are_still_to_be_found():
+    roster, broadcast = setup()
+    broadcast.restoring = True
+    tape = Tape(broadcast)
+    first = asyncio.create_task(tape.next())
+    await wait_until(lambda: broadcast.clients == 1)
+    roster.late = [Changes(sessions=(view("a", "budget_exceeded"),))]
+    push(roster, broadcast, Changes(sessions=(view("a"),)))
+    broadcast.restored()
+    assert broadcast.restoring
+
+    assert [each["state"]["state"] for each in (await first)["sessions"]] == ["budget_exceeded"]
     await tape.close()
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from adsum_hub.notify.cases import Case, case_of_host, case_of_session
+from adsum_hub.notify.cases import Case, Telling, case_of_host, case_of_session
 from adsum_hub.notify.config import NotifyConfigError, read_config
 from adsum_hub.notify.decide import NOTHING, decide
 from adsum_hub.notify.quiet import Quiet
@@ -38,6 +38,11 @@ def case(state: str = "needs_permission", since: int = NOW, **changes: Any) -> C
 def decided(rules: list[Rule], before: Case | None, after: Case | None, **more: Any):
     begun = dict.fromkeys((each.id for each in rules), 0)
     return decide(rules, before, after, NOW, told=more.get("told", {}), begun=begun)
+
+
+def said(*cases: Case, at: int = NOW) -> dict[str, dict[str, Telling]]:
+    """What push has been told of, and when."""
+    return {PUSH: {each.state: Telling(each.urgency, at) for each in cases}}
 
 
 # --- settings
@@ -286,16 +291,40 @@ def test_the_same_need_told_anew_changes_nothing():
 def test_a_more_urgent_need_is_told_although_the_session_needed_somebody_before():
     idle = case("idle", NOW - 300_000, urgency=7)
 
-    found = decided([rule()], idle, case(), told={PUSH: 7})
+    found = decided([rule()], idle, case(), told=said(idle))
     assert found.cancelled
     assert found.pending == {PUSH: NOW + MINUTE}
 
 
 def test_a_less_urgent_need_of_a_session_is_covered_by_what_was_told():
-    found = decided([rule()], case(since=NOW - 300_000), case("idle", urgency=7), told={PUSH: 1})
+    asked = case(since=NOW - 300_000)
+    found = decided([rule()], asked, case("idle", urgency=7), told=said(asked))
 
     assert found.pending == {}
     assert found.covered == (PUSH,)
+
+
+def test_another_need_that_a_told_one_has_hidden_is_told_once_it_stands_for_the_delay():
+    """A budget that was crossed while a permission was open, which was then answered."""
+    asked = case(since=NOW - 120_000)
+    over = case("budget_exceeded", NOW - 100_000, urgency=5)
+
+    found = decided([rule(after=5)], asked, over, told=said(asked, at=NOW - 115_000))
+    assert (found.pending, found.covered) == ({PUSH: NOW + 5_000}, ())
+
+
+def test_a_need_of_the_same_kind_that_came_after_the_message_is_told():
+    first, second = case(since=NOW - 120_000), case(since=NOW - 10_000)
+
+    assert decided([rule()], first, second, told=said(first, at=NOW - 60_000)).pending
+    assert decided([rule()], first, second, told=said(first, at=NOW - 5_000)).covered == (PUSH,)
+
+
+def test_a_budget_that_is_crossed_again_unanswered_is_no_news():
+    first = case("budget_exceeded", NOW - 120_000, urgency=5)
+    again = case("budget_exceeded", NOW - 10_000, urgency=5)
+
+    assert decided([rule()], first, again, told=said(first, at=NOW - 60_000)).covered == (PUSH,)
 
 
 def test_what_was_not_told_covers_nothing():
@@ -307,7 +336,7 @@ def test_what_was_not_told_covers_nothing():
 def test_a_delivery_is_not_covered_by_what_was_told_before():
     done = case("task_complete", on="delivered", urgency=9)
 
-    assert decided([rule(on="delivered")], None, done, told={PUSH: 9}).pending == {
+    assert decided([rule(on="delivered")], None, done, told=said(case())).pending == {
         PUSH: NOW + 1_000
     }
 

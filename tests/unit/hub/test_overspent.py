@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adsum_hub.budget import Budget, read_budgets
+from adsum_hub.budget import Budget, BudgetsError, read_budgets
 from adsum_hub.overspent import Overspent, Worker
 from adsum_hub.parts import Budget as Exceeded
 from adsum_hub.resolve import resolve
@@ -32,10 +32,14 @@ class Fleet:
         host, session_id = name.split("/")
         return self.sessions.setdefault((host, session_id), Spender(session_id))
 
-    def over(self) -> dict[str, Exceeded]:
+    def over(self, now: int = 0) -> dict[str, Exceeded]:
+        """now: ms since NOON."""
         for key, spender in self.sessions.items():
             self.sums.update(key, spender.facts)
-        workers = [Worker(key, f"{key[0]}.local", one.facts) for key, one in self.sessions.items()]
+        workers = [
+            Worker(key, f"{key[0]}.local", one.facts, NOON + now)
+            for key, one in self.sessions.items()
+        ]
         return {"/".join(key): each for key, each in self.overspent.look(workers, TODAY).items()}
 
 
@@ -122,7 +126,18 @@ def test_a_sessions_budget_looks_at_the_whole_of_it() -> None:
     fleet = Fleet({**DAILY, "per": "session"})
     fleet["h/s"].use(600, -9_000 * HOUR, day="2025-01-01").use(600)
 
-    assert "(a session)" in label(fleet.over()["h/s"])
+    assert label(fleet.over()["h/s"]) == "Over session budget: $12.00 of $10.00"
+
+
+@pytest.mark.parametrize("per", ["day", "session"])
+def test_a_session_that_spends_nothing_for_a_day_is_over_no_budget(per: str) -> None:
+    fleet = Fleet({**DAILY, "per": per})
+    fleet["h/s"].use(1_100)
+
+    assert fleet.over(24 * HOUR - 1).keys() == {"h/s"}
+    assert not fleet.over(24 * HOUR)
+    fleet["h/s"].use(1_101, 48 * HOUR)
+    assert fleet.over(48 * HOUR).keys() == {"h/s"}
 
 
 def test_sessions_of_a_project_share_its_budget_over_all_hosts() -> None:
@@ -154,7 +169,7 @@ def test_a_host_has_a_budget_of_its_own() -> None:
 
     fleet["h2/u"].use(500)
     assert fleet.over().keys() == {"h2/t", "h2/u"}
-    assert "(host h2.local, a day)" in label(fleet.over()["h2/u"])
+    assert label(fleet.over()["h2/u"]) == "Over host budget (h2.local): $11.00 of $10.00 a day"
 
 
 def test_a_name_is_a_pattern() -> None:
@@ -208,13 +223,37 @@ def label(exceeded: Exceeded) -> str:
 
 def test_the_state_says_how_much_of_which_budget() -> None:
     facts = replace(
-        Spender().prompt(-HOUR).facts, budget=Exceeded(NOON, 1_012.4, 1_000, "team, 7 days")
+        Spender().prompt(-HOUR).facts,
+        budget=Exceeded(NOON, 1_012.4, 1_000, scope="team", per="in 7 days"),
     )
     found = resolve(facts, NOON + HOUR)
 
     assert (found.state, found.group, found.since) == ("budget_exceeded", Group.NEEDS_YOU, NOON)
-    assert found.label == "Over budget: $1,012.40 of $1,000.00 (team, 7 days)"
+    assert found.label == "Over team budget: $1,012.40 of $1,000.00 in 7 days"
     assert URGENCY[found.state] == 5
+
+
+@pytest.mark.parametrize(
+    ("spent", "limit", "said"),
+    [
+        (1.9, 0.001, "$1.90 of $0.001"),
+        (0.02, 0.015, "$0.02 of $0.015"),
+        (0.5, 0.25, "$0.50 of $0.25"),
+        (12.4, 10, "$12.40 of $10.00"),
+    ],
+)
+def test_a_limit_below_a_cent_is_not_shown_as_nothing(
+    spent: float, limit: float, said: str
+) -> None:
+    assert label(Exceeded(NOON, spent, limit)) == f"Over budget: {said}"
+
+
+def test_whose_budget_it_is_is_not_lost_where_labels_are_cut() -> None:
+    short = label(Exceeded(NOON, 12.4, 10, "web", "project", "a day"))
+    long = label(Exceeded(NOON, 12.4, 10, "w" * 99, "project", "a day"))
+
+    assert short == "Over project budget (web): $12.40 of $10.00 a day"
+    assert long.startswith(f"Over project budget ({'w' * 23}…): $12")
 
 
 def test_a_prompt_lifts_the_state_at_once() -> None:
@@ -233,39 +272,78 @@ def test_a_queued_prompt_is_an_answer_too() -> None:
 
 BAD: dict[str, tuple[Any, str]] = {
     "no table": (7, "it is no table"),
-    "a slip of the pen": ({**DAILY, "limit": 5}, "'limit' is none of scope, name, usd, per"),
-    "no scope": ({"usd": 1, "per": "day"}, "scope must be one of session, project, host, team"),
-    "another scope": ({**DAILY, "scope": "user"}, "scope must be one of"),
-    "no time": ({"scope": "team", "usd": 1}, "per must be one of session, day, 7 days, 30 days"),
-    "no dollars": ({**DAILY, "usd": "ten"}, "usd must be a number of dollars above 0"),
+    "a slip of the pen": (
+        {**DAILY, "limit": 5},
+        "`limit` is not known; there are `scope`, `name`, `usd`, `per`",
+    ),
+    "no scope": (
+        {"usd": 1, "per": "day"},
+        "`scope` is missing; it can be session, project, host or team",
+    ),
+    "another scope": ({**DAILY, "scope": "user"}, "`scope` is 'user'; it can be"),
+    "no time": (
+        {"scope": "team", "usd": 1},
+        "`per` is missing; it can be session, day, 7 days or 30 days",
+    ),
+    "no dollars": (
+        {**DAILY, "usd": "ten"},
+        "`usd` is 'ten'; it must be a number of dollars above 0",
+    ),
     "nothing": ({**DAILY, "usd": 0}, "above 0"),
     "not a number": ({**DAILY, "usd": float("nan")}, "above 0"),
     "endless": ({**DAILY, "usd": float("inf")}, "above 0"),
     "too long for a float": ({**DAILY, "usd": 10**400}, "above 0"),
     "true": ({**DAILY, "usd": True}, "above 0"),
-    "a name that is none": ({**DAILY, "name": 3}, "name must be a text"),
-    "a team with a name": ({"scope": "team", "usd": 1, "per": "day", "name": "us"}, "has no name"),
-    "unhashable": ({**DAILY, "scope": ["team"]}, "scope must be one of"),
+    "a name that is none": ({**DAILY, "name": 3}, "`name` must be a text"),
+    "a team with a name": (
+        {"scope": "team", "usd": 1, "per": "day", "name": "us"},
+        "has no `name`",
+    ),
+    "unhashable": ({**DAILY, "scope": ["team"]}, "`scope` is"),
 }
 
 
 @pytest.mark.parametrize(("entry", "cause"), BAD.values(), ids=BAD)
 def test_a_bad_entry_is_named_with_its_cause_and_the_next_step(entry: Any, cause: str) -> None:
-    with pytest.raises(ValueError, match="budget 2") as found:
+    with pytest.raises(BudgetsError, match=r"^\[\[budgets\]\] 2: ") as found:
         read_budgets([DAILY, entry])
 
     assert cause in str(found.value)
     assert "An entry looks like" in str(found.value)
-    assert len(str(found.value)) < 400
+    assert len(str(found.value)) < 300
 
 
-def test_settings_with_a_bad_budget_are_refused_at_the_start() -> None:
-    with pytest.raises(ValueError, match=r"budget 1, .*per must be one of"):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scope": "team"}, "[[budgets]]: it is not a list of entries. Begin every entry with"),
+        ("nonsense", "[[budgets]]: it is no JSON. Write a JSON list"),
+        ('{"scope": "team"}', "it is not a list of entries"),
+    ],
+)
+def test_what_is_no_list_of_budgets_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(BudgetsError) as found:
+        read_budgets(given)
+
+    assert said in str(found.value)
+
+
+def test_the_variable_is_named_only_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADSUM_BUDGETS", '[{"scope": "team", "usd": 5, "per": "year"}]')
+
+    with pytest.raises(BudgetsError, match=r"^ADSUM_BUDGETS, entry 1: `per` is 'year'; it can be"):
+        HubSettings()
+
+
+def test_settings_with_a_bad_budget_are_refused_in_their_own_words() -> None:
+    with pytest.raises(BudgetsError, match=r"^\[\[budgets\]\] 1: `per` is 'year'; it can be"):
         HubSettings(budgets=[{"scope": "team", "usd": 5, "per": "year"}])
 
 
-def test_settings_keep_what_was_read() -> None:
-    assert HubSettings(budgets=[DAILY]).budgets == [Budget("session", 10.0, "day")]
+def test_budgets_may_come_as_json_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADSUM_BUDGETS", '[{"scope": "session", "usd": 10, "per": "day"}]')
+
+    assert read_budgets(HubSettings().budgets) == (Budget("session", 10.0, "day"),)
 
 
 def test_a_crossing_does_not_wander_with_what_a_step_is_worth() -> None:

@@ -8,11 +8,12 @@ from math import fsum
 
 import pytest
 
+from adsum_hub.parts import Usage
 from adsum_hub.reports import COLUMNS, NO_PROJECT, By, Query, Spender, Tally, as_csv, harmless
 from adsum_hub.usage import lines_of
 from adsum_shared.signals import ModelCost
 from adsum_shared.usage import UsageReport
-from tests.spenders import TODAY, FlatPrices, utc_day
+from tests.spenders import TODAY, FlatPrices, spending, utc_day
 from tests.spenders import Spender as Told
 
 YESTERDAY = "2026-11-19"
@@ -78,7 +79,10 @@ def test_rows_tell_how_many_sessions_they_are_made_of_and_what_people_call_them(
 
 
 def test_what_has_no_price_is_told_of_by_name() -> None:
-    assert "1,000 tokens have no price" in report().notes[0]
+    assert report().notes[0] == (
+        "1,000 tokens have no price and are in no sum of dollars: odd. Give them an entry in "
+        "prices.toml beside the hub's config.toml: see docs/prices.md."
+    )
     assert "odd" in report().notes[0]
 
 
@@ -130,3 +134,22 @@ def test_a_session_that_two_hosts_tell_of_is_one() -> None:
 
     (row,) = tally.report(1, 0).rows
     assert (row.sessions, row.usage.input_tokens) == (1, 10)
+
+
+class WithoutFast(FlatPrices):
+    def cost(self, model: str, day: str, usage: Usage, **marks: object) -> float | None:
+        return None if marks.get("fast") else super().cost(model, day, usage, **marks)
+
+
+def test_of_a_known_model_it_is_said_that_only_fast_mode_has_no_price() -> None:
+    prices = WithoutFast()
+    told = Told("a").use(100).use(30, fast=True).use(9, model="odd", fast=True)
+    lines = lines_of(told.facts, prices, utc_day)
+    tally = Tally(Query(TODAY, TODAY), spending(prices).is_priced)
+    tally.add(Spender(("h", "a"), "h.local", "web", "a", lines))
+
+    (note,) = tally.report(1, 0).notes
+    assert note.startswith(
+        "39 tokens have no price and are in no sum of dollars: m in fast mode, odd."
+    )
+    assert "Give them an entry, for fast mode one with `fast`, in prices.toml beside" in note

@@ -164,7 +164,7 @@ def test_a_session_over_its_budget_needs_a_human_until_one_types() -> None:
     hub.later(1_000)
     hub.told()
 
-    assert hub.view.state.label == "Over budget: $1.50 of $1.00 (a session, a day)"
+    assert hub.view.state.label == "Over session budget: $1.50 of $1.00 a day"
     assert (hub.view.urgency, hub.view.unread, hub.view.state.since) == (5, True, NOON + 1_000)
 
     hub.later(10)
@@ -177,7 +177,7 @@ def test_a_session_over_its_budget_needs_a_human_until_one_types() -> None:
     hub.told()
     hub.later(1_000)
     hub.told()
-    assert hub.view.state.label == "Over budget: $2.10 of $1.00 (a session, a day)"
+    assert hub.view.state.label == "Over session budget: $2.10 of $1.00 a day"
 
 
 def test_a_session_that_is_over_is_over_no_budget() -> None:
@@ -345,6 +345,39 @@ def test_a_hub_that_starts_later_finds_the_same_sessions_over_their_budget() -> 
 
     assert hub.view.state.state == "budget_exceeded"
     assert late.view.state == hub.view.state
+
+
+def test_budgets_are_found_before_a_hub_started_anew_shows_its_list() -> None:
+    budget = {"scope": "session", "usd": 1, "per": "day"}
+    hub, late = Hub(budget), Hub(budget)
+    hub.prompt()
+    hub.later(1_000)
+    hub.use(150)
+    hub.told()
+    late.now = hub.now
+    late.roster.tick(late.now)
+    late.roster.reload(HOST, Snapshot(sessions=dict(hub.host.facts)), late.now)
+    late.told()
+
+    assert late.roster.settle(late.now)
+    late.told()
+    assert late.view.state.state == "budget_exceeded"
+    assert not late.roster.settle(late.now)
+
+
+def test_a_session_is_over_its_budget_no_longer_once_it_has_spent_nothing_for_a_day() -> None:
+    hub = Hub({"scope": "session", "usd": 1, "per": "session"})
+    hub.prompt()
+    hub.later(1_000)
+    hub.use(150)
+    hub.told()
+    hub.later(1_000)
+    hub.told()
+    assert hub.view.state.state == "budget_exceeded"
+
+    hub.later(24 * HOUR)
+    hub.told()
+    assert hub.view.state.state != "budget_exceeded"
 
 
 def test_who_shares_a_budget_is_not_told_of_with_every_cent() -> None:

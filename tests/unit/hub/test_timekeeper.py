@@ -198,7 +198,7 @@ async def test_of_a_host_that_is_not_heard_no_backlog_is_told(hub: Hub) -> None:
 async def test_what_was_wrong_at_the_start_is_told_unless_there_is_worse(hub: Hub) -> None:
     writes: Any = hub.writes
     hub.keeper = Timekeeper(
-        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, lasting="No prices."
+        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, others=lambda: ["No prices."]
     )
     hub.passes(1_000, reading=True)
     told = hub.broadcast.trouble
@@ -211,3 +211,27 @@ async def test_what_was_wrong_at_the_start_is_told_unless_there_is_worse(hub: Hu
 
     hub.passes(1_000, reading=True)
     assert hub.broadcast.trouble == told
+
+
+async def test_what_goes_wrong_beside_the_list_is_told_as_long_as_it_does(hub: Hub) -> None:
+    writes: Any = hub.writes
+    said: list[str] = []
+    hub.keeper = Timekeeper(
+        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, others=lambda: said
+    )
+    hub.passes(1_000, reading=True)
+    assert hub.broadcast.trouble is None
+
+    said += ["a.", "b."]
+    hub.passes(1_000, reading=True)
+    since = hub.at
+    hub.passes(5_000, reading=True)
+    assert hub.broadcast.trouble == HubTrouble("a. b.", since)
+
+    said += ["c.", "d."]
+    hub.passes(1_000, reading=True)
+    assert hub.broadcast.trouble == HubTrouble("a. b. c. And 1 more.", since)
+
+    said.clear()
+    hub.passes(1_000, reading=True)
+    assert hub.broadcast.trouble is None

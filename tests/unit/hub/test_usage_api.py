@@ -14,6 +14,7 @@ from adsum_hub.answers import describe, explain
 from adsum_hub.api import api_router
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.facts import Facts
+from adsum_hub.misspelt import unknown
 from adsum_hub.roster import Roster
 from adsum_hub.snapshot_fields import HostRecord, Snapshot
 from adsum_hub.usage_api import usage_router
@@ -248,3 +249,47 @@ async def test_an_empty_project_is_none_in_sums_and_in_history(client: httpx.Asy
 
     assert [row.key for row in sums.rows] == []
     assert [each.title for each in found.sessions] == ["Just ended"]
+
+
+@pytest.mark.parametrize(
+    ("query", "note"),
+    [
+        ("host=labb", "There is no host `labb`; there are: lab, box."),
+        ("project=wep", "There is no project `wep`; there are: web, api."),
+        ("model=n", "There is no model `n`; there are: m, odd."),
+    ],
+)
+async def test_a_name_that_nothing_bears_is_noted_with_those_there_are(
+    client: httpx.AsyncClient, query: str, note: str
+) -> None:
+    assert note in (await report(client, query)).notes
+    if "model" not in query:
+        assert (await history(client, query)).notes == [note]
+
+
+async def test_a_name_that_is_borne_outside_the_days_asked_for_is_no_fault(
+    client: httpx.AsyncClient,
+) -> None:
+    found = await report(
+        client, "project=web&host=lab-id&model=m&since=2020-01-01&until=2020-01-02"
+    )
+
+    assert (found.rows, found.notes) == ([], ["Prices are odd."])
+    assert (await history(client, "q=nowhere")).notes == []
+
+
+def test_of_many_names_the_most_alike_are_given() -> None:
+    (note,) = unknown("host", "lab-7x", [f"box-{number}" for number in range(50)] + ["lab-7"])
+
+    assert note.startswith("There is no host `lab-7x`; there are: lab-7, ")
+    assert note.endswith(" and 43 more.")
+    assert unknown("host", "x", []) == ["There is no host `x`, nor any other yet."]
+
+
+async def test_days_that_cannot_be_are_refused_in_words_that_suit_any_client(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.get("/api/v1/usage?since=2030-01-01")
+
+    assert answer.status_code == 400
+    assert "?" not in answer.json()["next"]

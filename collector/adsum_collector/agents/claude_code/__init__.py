@@ -3,7 +3,7 @@
 from adsum_collector.agents.claude_code.bodies import HookBody, HookError, decode_hook
 from adsum_collector.agents.claude_code.history import history
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
-from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
+from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file, written
 from adsum_collector.agents.claude_code.registry import (
     RegistryEntry,
     RegistryError,
@@ -25,4 +25,5 @@ __all__ = [
     "signals_from_registry",
     "signals_from_statusline",
     "transcript_file",
+    "written",
 ]

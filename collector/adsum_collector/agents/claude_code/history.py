@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from adsum_collector.agents.claude_code.line import Context
 from adsum_collector.agents.claude_code.line_meta import PROMPT_MAX
 from adsum_collector.agents.claude_code.lines import signals_from_lines
 from adsum_collector.agents.claude_code.tools import one_line
 from adsum_collector.agents.transcript import Past, TranscriptFile
-from adsum_shared.signals import AnySignal, MetaChanged, PromptSubmitted
+from adsum_shared.signals import AnySignal, CostReported, MetaChanged, PromptSubmitted
 
 #: Later than any time a line may bear: what is as late bears none.
 NEVER: Final = 1 << 53
@@ -31,11 +32,14 @@ def history(head: Sequence[bytes], tail: Sequence[bytes], whose: TranscriptFile)
         told = {name: value for name, value in told.items() if name not in LAST}
     last = signals_from_lines(tail, whose, between.encoded(lambda call: call), NEVER, None)
     told |= _meta(last.signals)
+    books = [each for each in (*first.signals, *last.signals) if isinstance(each, CostReported)]
     times = [each.at for each in (*first.signals, *last.signals)] + [Context.of(last.context).at]
     times = [at for at in times if 0 < at < NEVER]
     past = Past(
         **{name: value or None for name, value in told.items()},
         first_prompt=_first_prompt(first.signals),
+        # without the prompt before it, which would tell of a turn
+        cost=replace(books[-1], prompt_id=None) if books else None,
         started=times[0] if times else 0,
         ended=max(times, default=0),
     )

@@ -33,7 +33,8 @@ class Context(msgspec.Struct, omit_defaults=True):
     """What the lines so far leave to those that follow, in one file.
 
     at: the latest timestamp, ms. told: digests of what was told last of the session itself. used:
-    tokens of the last prompt. begun: of a subagent's file, that it has begun.
+    tokens of the last prompt. begun: of a subagent's file, that it has begun. ahead: the last
+    timestamp is of a day that has not come.
     """
 
     at: int = 0
@@ -43,6 +44,7 @@ class Context(msgspec.Struct, omit_defaults=True):
     used: int = 0
     headless: bool = False
     begun: bool = False
+    ahead: bool = False
 
     @classmethod
     def of(cls, text: str) -> Context:

@@ -17,6 +17,7 @@ from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
 ODD: Final = "odd cost"
+AHEAD: Final = "date in the future"
 
 
 def cost_state(line: Line, known: Context, common: Common) -> list[KnownSignal]:
@@ -29,7 +30,13 @@ def cost_state(line: Line, known: Context, common: Common) -> list[KnownSignal]:
 
 
 def _cost(line: Line, known: Context, common: Common) -> list[KnownSignal]:
-    """A total that is none is not told; models of which one is odd are left out, all of them."""
+    """A total that is none is not told; models of which one is odd are left out, all of them.
+
+    Nor what was spent on days that have not come: the tokens of these days are not counted either.
+    """
+    if known.ahead:
+        line.faults.append(AHEAD)
+        return []
     total = line.get("totalCostUSD", Dollars)
     untold = line.raw("modelUsage") in (None, b"null")
     models = {} if untold else line.get("modelUsage", dict[str, ModelUsage])

@@ -28,6 +28,7 @@ CHORES = ("acompact-", "aside_question-")
 
 #: 2020; the agent is younger.
 EARLIEST_MS = 1_577_836_800_000
+DAY_MS = 24 * 3600 * 1000
 
 _SESSION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _AGENT_FILE = re.compile(r"agent-([A-Za-z0-9_-]+)\.jsonl")
@@ -97,7 +98,9 @@ def _signals(
     sidecar: bytes | None,
     faults: Counter[str],
 ) -> list[KnownSignal]:
-    known.at = min(_stamp(line.text("timestamp")) or known.at or seen, seen)
+    if at := _stamp(line.text("timestamp")):
+        known.ahead = at > seen + DAY_MS
+    known.at = min(at or known.at or seen, seen)
     known.prompt_id = line.name("promptId") or known.prompt_id
     common = Common(
         session_id=file.session_id,
@@ -121,6 +124,20 @@ def _signals(
         found += line_cost.context_used(line, known, common)
     faults.update(line.faults)
     return found
+
+
+def written(lines: Sequence[bytes]) -> int:
+    """See `adsum_collector.agent.Transcripts`."""
+    for raw in reversed(lines):
+        if raw.startswith(HEAVY):
+            continue
+        try:
+            at = _stamp(Line(decode_fields(_utf8(raw, Counter()))).text("timestamp"))
+        except ValueError:
+            continue
+        if at:
+            return at
+    return 0
 
 
 def _utf8(raw: bytes, faults: Counter[str]) -> bytes:

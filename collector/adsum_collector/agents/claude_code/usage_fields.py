@@ -6,6 +6,7 @@ cost time, and no tokens.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from datetime import datetime
@@ -25,6 +26,7 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 ODD: Final = "odd usage"
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNCOUNTABLE: Final = (msgspec.ValidationError, ValueError, RecursionError)
 
 
 class _Split(msgspec.Struct, gc=False):
@@ -62,7 +64,8 @@ class Usage(Spent, gc=False):
     server_tool_use: _Tools | None = None
     speed: str | None = None
     inference_geo: Name | None = None
-    iterations: list[Iteration] | None = None
+    #: Seldom of interest, and dear to decode: see `iterations_in`.
+    iterations: msgspec.Raw = msgspec.Raw()
 
 
 class Message(msgspec.Struct, gc=False):
@@ -81,6 +84,7 @@ class Line(msgspec.Struct, gc=False):
 
     def takes_in(self, line: Line) -> bool:
         """The same message told again: nothing is new but output that has grown, kept here."""
+        message, other = self.message, line.message
         if (
             self.request != line.request
             or self.timestamp > line.timestamp
@@ -89,13 +93,19 @@ class Line(msgspec.Struct, gc=False):
             or self.error != line.error
         ):
             return False
-        if self.message == line.message:
-            return True
-        usage, grown = self.message.usage, line.message.usage.output_tokens
-        output, usage.output_tokens = usage.output_tokens, grown
-        same = self.message == line.message
-        usage.output_tokens = max(output, grown) if same else output
+        usage = message.usage
+        output, grown = usage.output_tokens, other.usage.output_tokens
+        if output == grown:
+            return message == other
+        usage.output_tokens = grown
+        same = message == other
+        if not same or output > grown:
+            usage.output_tokens = output
         return same
+
+    def outlive(self) -> None:
+        """What it was decoded from may be overwritten now."""
+        self.message.usage.iterations = self.message.usage.iterations.copy()
 
 
 class _Kind(msgspec.Struct, gc=False):
@@ -104,6 +114,16 @@ class _Kind(msgspec.Struct, gc=False):
 
 decode_line = msgspec.json.Decoder(Line).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_iterations = msgspec.json.Decoder(list[Iteration]).decode
+
+
+def iterations_in(raw: msgspec.Raw) -> list[Iteration]:
+    """Raises one of UNCOUNTABLE."""
+    with contextlib.suppress(*UNDECODABLE):
+        return _decode_iterations(raw)
+    every = [each for each in json.loads(bytes(raw)) if isinstance(each, dict)]
+    known = [_numbers(each) | _only(each, type=str, model=str) for each in every]
+    return msgspec.convert(known, list[Iteration])
 
 
 def look_closer(raw: Bytes, faults: Counter[str]) -> Line | None:
@@ -126,7 +146,7 @@ def look_closer(raw: Bytes, faults: Counter[str]) -> Line | None:
         return None
     try:
         return msgspec.convert(_known(line, message, message["usage"]), Line)
-    except msgspec.ValidationError:
+    except UNCOUNTABLE:
         faults[ODD] += 1
         return None
 
@@ -134,8 +154,7 @@ def look_closer(raw: Bytes, faults: Counter[str]) -> Line | None:
 def _known(line: dict[str, Any], message: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
     told = _numbers(usage) | _only(usage, speed=str, inference_geo=str)
     if _only(usage, iterations=list):
-        every = [each for each in usage["iterations"] if isinstance(each, dict)]
-        told["iterations"] = [_numbers(each) | _only(each, type=str, model=str) for each in every]
+        told["iterations"] = msgspec.Raw(json.dumps(usage["iterations"]).encode())
     stamp = line.get("timestamp")
     if isinstance(stamp, str) and not stamp.endswith("Z") and "+" not in stamp:
         stamp += "Z"  # UTC, as all of the CLI's times are

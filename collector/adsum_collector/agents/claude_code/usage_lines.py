@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
 from adsum_collector.agents.claude_code.usage_fields import (
     ODD,
+    UNCOUNTABLE,
     UNDECODABLE,
     Bytes,
     Iteration,
     Line,
     Time,
     decode_line,
+    iterations_in,
     look_closer,
 )
 from adsum_collector.agents.transcript import TranscriptFile
@@ -40,7 +42,8 @@ LAST: Final = 2**32 * 1000
 #: of cryptography, and takes two thirds of its time.
 PRIME: Final = 2**61 - 1
 NOBODY: Final = "<synthetic>"
-ADVICE: Final = "advisor_message"
+ADVICE: Final = b"advisor_message"
+_number: Final = int.from_bytes
 
 
 #: A subagent of the CLI's own, for a summary or a side question: no child of the session's, but what
@@ -72,72 +75,82 @@ class Meter:
 
     def __init__(self) -> None:
         self.faults: Counter[str] = Counter()
-        self._lines: list[Line] = []
+        self._records: list[Record] = []
+        self._last: Line | None = None
 
     def take(self, raws: Sequence[Bytes]) -> None:
         """Lines in the file's order; not all need tell anything."""
-        try:
-            lines = list(map(decode_line, raws))
-        except UNDECODABLE:
-            lines = [line for raw in raws if (line := self._decoded(raw)) is not None]
-        last = self._lines.pop() if self._lines else None
-        for line in lines:
-            if last is None or line.message.id != last.message.id or not last.takes_in(line):
-                if last is not None:
-                    self._lines.append(last)
+        # Not step by step for all: what a line becomes is used while the processor still holds it.
+        last = self._last
+        for raw in raws:
+            try:
+                line = decode_line(raw)
+            except UNDECODABLE:
+                closer = look_closer(raw, self.faults)
+                if closer is None:
+                    continue
+                line = closer
+            if last is None:
+                last = line
+            elif line.message.id != last.message.id or not last.takes_in(line):
+                self._tell(last)
                 last = line
         if last is not None:
-            self._lines.append(last)
-
-    def _decoded(self, raw: Bytes) -> Line | None:
-        try:
-            return decode_line(raw)
-        except UNDECODABLE:
-            return look_closer(raw, self.faults)
+            last.outlive()
+        self._last = last
 
     def records(self) -> list[Record]:
         """Of all lines that were taken since this was asked last."""
-        records: list[Record] = []
-        for line in self._lines:
-            message, request, usage = line.message, line.request, line.message.usage
-            if line.type != "assistant" or line.error or message.model == NOBODY:
-                continue
-            since = line.timestamp - EPOCH
-            at = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
-            if not 0 <= at < LAST:
-                self.faults[ODD] += 1
-                continue
-            identity = message.id or request or ""
-            if not request and not identity.startswith("msg_"):
-                # Some gateways give one id to all they answer; what was asked differs.
-                identity += f"/{usage.input_tokens}/{usage.cache_read_input_tokens}"
-            cache_5m, cache_1h, writes = usage.writes()
-            tools = usage.server_tool_use
-            record = Record(
-                int.from_bytes(identity.encode(), "big") % PRIME,
-                zlib.crc32(request.encode()) if request else 0,
-                at,
-                message.model,
-                usage.speed == "fast",
-                usage.inference_geo or "",
-                line.sidechain,
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cache_read_input_tokens,
-                cache_5m,
-                cache_1h,
-                writes,
-                tools.web_search_requests if tools is not None else 0,
-            )
-            records.append(record)
-            if usage.iterations:
-                records += _advice(record, usage.iterations)
-        self._lines = []
+        if self._last is not None:
+            self._tell(self._last)
+        records, self._records, self._last = self._records, [], None
         return records
+
+    def _tell(self, line: Line) -> None:
+        message, request = line.message, line.request
+        if line.type != "assistant" or line.error or message.model == NOBODY:
+            return
+        since, usage = line.timestamp - EPOCH, message.usage
+        at = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
+        if not 0 <= at < LAST:
+            self.faults[ODD] += 1
+            return
+        identity = message.id or request or ""
+        if not request and not identity.startswith("msg_"):
+            # Some gateways give one id to all they answer; what was asked differs.
+            identity += f"/{usage.input_tokens}/{usage.cache_read_input_tokens}"
+        cache_5m, cache_1h, writes = usage.writes()
+        tools = usage.server_tool_use
+        record = Record(
+            _number(identity.encode(), "big") % PRIME,
+            crc32(request.encode()) if request else 0,
+            at,
+            message.model,
+            usage.speed == "fast",
+            usage.inference_geo or "",
+            line.sidechain,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_input_tokens,
+            cache_5m,
+            cache_1h,
+            writes,
+            tools.web_search_requests if tools is not None else 0,
+        )
+        if usage.iterations and ADVICE in bytes(usage.iterations):
+            self._tell_advised(record, usage.iterations)
+        else:
+            self._records.append(record)
+
+    def _tell_advised(self, record: Record, iterations: msgspec.Raw) -> None:
+        """Other models may have been asked for advice; the message's own numbers leave it out."""
+        try:
+            self._records += [record, *_advice(record, iterations_in(iterations))]
+        except UNCOUNTABLE:
+            self.faults[ODD] += 1
 
 
 def _advice(record: Record, iterations: list[Iteration]) -> list[Record]:
-    """Other models may be asked for advice; the message's own numbers leave it out."""
     return [
         Record(
             (record.key * 31 + number) % PRIME,
@@ -153,7 +166,7 @@ def _advice(record: Record, iterations: list[Iteration]) -> list[Record]:
             *spent.writes(),
         )
         for number, spent in enumerate(iterations, 1)
-        if spent.type == ADVICE and spent.model
+        if spent.type == ADVICE.decode() and spent.model
     ]
 
 

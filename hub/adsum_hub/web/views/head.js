@@ -37,7 +37,7 @@ function Today() {
 function todayExactly() {
   const { totalCostTodayUsd: cost = null, totalTokensToday: tokens = null } = today.value ?? {};
   const told = [cost != null && exactDollars(cost), tokens != null && `${tokens.toLocaleString()} tokens`].filter(Boolean).join(" and ");
-  return told ? `Today so far: ${told}. Dollars are the agents' own where they report them, else estimated from list prices` : "What was used up";
+  return told ? `Today so far: ${told}. Dollars are the agents' own where they report them, else from list prices` : "What was used up";
 }
 
 function Filter() {

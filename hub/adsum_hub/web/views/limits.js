@@ -5,6 +5,7 @@ import { computed } from "../vendor/signals.js";
 import { plain } from "../asks.js";
 import { duration, exact, hubNow } from "../clock.js";
 import { bytes, limitName, nearlyFull } from "../figures.js";
+import { shareOf } from "../reading.js";
 import { Bar, Icon, Until, html } from "./html.js";
 
 /** @import { RateLimitView, ScanProgress } from "../wire.js" */
@@ -52,13 +53,12 @@ function Limit({ limit: { name, used_percent, resets_at } }) {
 /** @param {{scan: ScanProgress, name: string}} props */
 export function Scan({ scan, name }) {
   const { files, files_done, bytes: all, bytes_done, bytes_per_s = 0, left_s = null } = scan;
-  const share = all > 0 ? bytes_done / all : files > 0 ? files_done / files : 0;
-  const percent = Math.floor(100 * Math.min(1, share));
+  const percent = shareOf(scan);
   const words = [
     `${files_done.toLocaleString()} of ${files.toLocaleString()} files`,
     `${bytes(bytes_done)} of ${bytes(all)}`,
     bytes_per_s > 0 && `${bytes(bytes_per_s)}/s`,
-    left_s != null && `${duration(left_s * 1000)} left`,
+    left_s != null && left_s >= 1 && `${duration(left_s * 1000)} left`,
   ].filter(Boolean).join(", ");
   return html`<div class="scan">
     <p>Reading its history, ${percent} %: ${words}</p>

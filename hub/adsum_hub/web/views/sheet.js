@@ -22,7 +22,14 @@ export function Sheet({ name, title, tone, wide = false, onClose, onGone, childr
   }, []);
   /** @param {MouseEvent} click */
   const onClick = (click) => click.target === sheet.current && sheet.current?.close();
-  return html`<dialog ref=${sheet} class="sheet" data-name=${name} data-wide=${wide} aria-labelledby=${`${name}-title`} onClose=${onClose} onClick=${onClick}>
+  // Sheets that a link has opened close together at Esc, for a browser lets only people stack them.
+  /** @param {KeyboardEvent} press */
+  const onKeyDown = (press) => {
+    if (press.key !== "Escape" || press.defaultPrevented || document.querySelectorAll("dialog.sheet[open]").length < 2) return;
+    press.preventDefault();
+    sheet.current?.close();
+  };
+  return html`<dialog ref=${sheet} class="sheet" data-name=${name} data-wide=${wide} aria-labelledby=${`${name}-title`} onClose=${onClose} onClick=${onClick} onKeyDown=${onKeyDown}>
     <div class="sheet-inner" data-tone=${tone}>
       <header class="sheet-head">
         <h2 id=${`${name}-title`} tabindex="-1"><bdi>${title}</bdi></h2>

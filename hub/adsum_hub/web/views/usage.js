@@ -3,8 +3,9 @@
 import { useEffect } from "../vendor/preact-hooks.js";
 import { closePanel, openSession, panel } from "../address.js";
 import { plain } from "../asks.js";
-import { costOf, exactUsage, short, tokensOf } from "../figures.js";
-import { BY, DAYS, askAgain, by, csvAddress, days, usage, watchUsage } from "../usage.js";
+import { costOf, exactUsage, reportSource, short, tokensOf } from "../figures.js";
+import { readers, shareOf } from "../reading.js";
+import { BY, DAYS, FURTHEST, askAgain, by, csvAddress, days, older, usage, watchUsage } from "../usage.js";
 import { Ghosts, Icon, Sentence, counted, html } from "./html.js";
 import { Sheet } from "./sheet.js";
 
@@ -15,7 +16,7 @@ import { Sheet } from "./sheet.js";
 const MOST = 500;
 
 const BY_WORDS = { day: "Day", host: "Machine", project: "Project", model: "Model", session: "Session" };
-const DAY_WORDS = { 1: "Today", 7: "7 days", 30: "30 days" };
+const DAY_WORDS = { 1: "Today", 7: "7 days", 30: "30 days", 90: "90 days", [FURTHEST]: "All" };
 
 export function UsagePanel() {
   useEffect(watchUsage, []);
@@ -42,7 +43,11 @@ function Choice({ name, legend, chosen, options }) {
 function Report({ report, busy }) {
   const { rows, total, notes = [] } = report;
   const period = report.since === report.until ? report.since : `${report.since} to ${report.until}`;
-  if (rows.length === 0) return html`<p class="nobody" aria-busy=${busy}>Nothing was used up: ${period}.</p>`;
+  if (rows.length === 0) {
+    return html`<p class="nobody" aria-busy=${busy}>Nothing was used up: ${period}.</p>
+      <${Older} /><${Readers} notes=${notes} /><${ReportNotes} notes=${notes} />`;
+  }
+  const source = reportSource(report);
   return html`<p class="report-head">${period}<a class="link" href=${csvAddress()} download>CSV<span class="sr"> of this report</span></a></p>
     <table class="report" aria-busy=${busy} data-busy=${busy}>
       <caption class="sr">Usage, ${period}</caption>
@@ -53,7 +58,26 @@ function Report({ report, busy }) {
       </tbody>
     </table>
     ${rows.length > MOST && html`<p class="quiet">${counted(rows.length - MOST, "more row")}: the CSV file has them all.</p>`}
-    ${notes.map((note) => html`<p class="quiet report-note" key=${note}><${Sentence} text=${plain(note)} /></p>`)}`;
+    ${source && html`<p class="quiet report-note report-source">${source}</p>`}
+    <${Readers} notes=${notes} /><${ReportNotes} notes=${notes} />`;
+}
+
+/** @param {{notes: string[]}} props */
+function ReportNotes({ notes }) {
+  return html`${notes.map((note) => html`<p class="quiet report-note" key=${note}><${Sentence} text=${plain(note)} /></p>`)}`;
+}
+
+/** The way to what was used before the days that have nothing. */
+function Older() {
+  if (!older.value) return null;
+  return html`<p class="report-note report-older"><span>There is older usage.</span><button class="button" onClick=${() => (days.value = FURTHEST)}>Show all</button></p>`;
+}
+
+/** Machines whose history is not yet in the report, unless its notes say so. @param {{notes: string[]}} props */
+function Readers({ notes }) {
+  return html`${readers.value
+    .filter(({ label }) => !notes.some((note) => note.includes(label) && note.includes("reads its history")))
+    .map(({ id, label, scan }) => html`<p class="quiet report-note" key=${id}><bdi>${plain(label)}</bdi> still reads its history: ${scan && shareOf(scan)} % so far. What it finds comes in here by itself.</p>`)}`;
 }
 
 /** @param {{row: UsageRow, by: UsageReport["by"]}} props */

@@ -1,0 +1,65 @@
+"""One file for the settings of all parts: a name that none of them knows is told, and none is forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adsum.config import UpSettings, read_settings
+from adsum.outcome import CommandError, Exit
+from adsum_collector.settings import CollectorSettings
+from adsum_hub.settings import HubSettings
+from adsum_shared.settings import KNOWN, TABLES, SettingsError, require_known
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("adsum_shared.settings.user_config_path", lambda _: tmp_path)
+    return tmp_path / "config.toml"
+
+
+def test_what_is_known_is_what_the_parts_have() -> None:
+    parts = (UpSettings, CollectorSettings, HubSettings)
+
+    assert {name for part in parts for name in part.model_fields} == KNOWN
+    assert TABLES <= KNOWN
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("[[budget]]", "[[budgets]]"),
+        ("[[channels]]", "[[channel]]"),
+        ("Hub_port = 1", "`hub_port`"),
+    ],
+)
+def test_a_slip_of_the_pen_is_told_with_the_nearest_name(
+    config: Path, written: str, meant: str
+) -> None:
+    config.write_text(f"{written}\n")
+
+    for part in (UpSettings, CollectorSettings, HubSettings):
+        with pytest.raises(CommandError) as found:
+            read_settings(part)
+        name = written.strip("[]").split(" ", 1)[0]
+        assert str(found.value) == f"{config}: there is no setting `{name}`. Did you mean {meant}?"
+        assert found.value.code is Exit.USAGE
+
+
+def test_a_name_that_is_like_no_other_is_told_as_well(config: Path) -> None:
+    with pytest.raises(SettingsError, match=r"there is no setting `zzz`\. Remove it"):
+        require_known(config, ["zzz", "notify"])
+
+
+def test_what_is_written_for_another_part_is_no_fault(config: Path) -> None:
+    config.write_text("hub_port = 1\ncollector_port = 2\nbroker_memory_mb = 16\n[[channel]]\n")
+
+    assert read_settings(CollectorSettings).collector_port == 2
+
+
+def test_a_bad_budget_is_told_in_its_own_words(config: Path) -> None:
+    config.write_text('[[budgets]]\nscope = "team"\nusd = 5\nper = "year"\n')
+
+    with pytest.raises(CommandError, match=r"^\[\[budgets\]\] 1: `per` is 'year'; it can be ses"):
+        read_settings(HubSettings)
