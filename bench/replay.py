@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adsum_collector.agents.claude_code import (
+from adsum_collector.agents.claude_code.hooks import signals_from_hook
+from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
+from adsum_collector.agents.claude_code.registry import (
     RegistryEntry,
     decode_registry,
-    signals_from_hook,
-    signals_from_lines,
     signals_from_registry,
-    signals_from_statusline,
-    transcript_file,
 )
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.hook_events import SHOWN_WHEN_TYPED, events_for
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import resource
 import sys
@@ -15,12 +14,11 @@ from pathlib import Path
 import msgspec
 
 from adsum_collector.agents.claude_code.usage_lines import chore_of
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
-from adsum_collector.usage_kept import Turn
+from adsum_collector.usage_kept import BATCH_RECORDS, Turn
 from adsum_collector.usage_ledger import Ledger
-from adsum_collector.usage_reading import BATCH_RECORDS, Errand, Reading, shipped_limit
 from adsum_collector.usage_scan import Place, Scanned, Scanner
 
 CLASSES = ("messages", "input", "output", "cache_read", "cache_5m", "cache_1h", "web_searches")
@@ -166,7 +164,9 @@ class _Added:
 
 def as_installed(root: str, directory: str, *, pasts: bool) -> None:
     """What the worker does, with the prices' limits and the ledger on the disk."""
-    from adsum_collector.agent import claude_code  # the others do without
+    # The others do without.
+    from adsum_collector.agent import claude_code
+    from adsum_collector.usage_reading import Errand, Reading, shipped_limit
 
     state = Path(directory) / str(os.getpid())
     state.mkdir(parents=True)
@@ -190,4 +190,5 @@ def _report(ledger: Ledger, faults: Counter[str], told: int) -> None:
         for name in CLASSES:
             sums[name] += getattr(total, name)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + told
-    sys.stdout.write(json.dumps({"sums": sums, "faults": faults, "rss_kb": memory}))
+    report = {"sums": sums, "faults": faults, "rss_kb": memory}
+    sys.stdout.buffer.write(msgspec.json.encode(report))

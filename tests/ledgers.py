@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from adsum_collector.agent import claude_code
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
 from adsum_collector.spool import Spool

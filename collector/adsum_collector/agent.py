@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from adsum_collector.agents.transcript import Lines, Past, Private, TranscriptFile
+from adsum_collector.agents.transcript import Lines, Past, Private
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_shared.signals import AnySignal
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -43,16 +44,16 @@ class Agent(NamedTuple):
 
 
 def claude_code() -> Agent:
-    from adsum_collector.agents.claude_code import (
-        decode_hook,
-        history,
-        signals_from_hook,
+    from adsum_collector.agents.claude_code.bodies import decode_hook
+    from adsum_collector.agents.claude_code.history import history
+    from adsum_collector.agents.claude_code.hooks import signals_from_hook
+    from adsum_collector.agents.claude_code.lines import (
         signals_from_lines,
-        signals_from_registry,
-        signals_from_statusline,
         transcript_file,
         written,
     )
+    from adsum_collector.agents.claude_code.registry import signals_from_registry
+    from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 
     return Agent(
         hook=lambda body, seen: signals_from_hook(decode_hook(body), seen),

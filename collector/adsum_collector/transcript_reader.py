@@ -14,7 +14,8 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from adsum_collector.agent import Transcripts
-from adsum_collector.agents.transcript import Lines, TranscriptFile
+from adsum_collector.agents.transcript import Lines
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp, encode_cursor, find_cursor, key_of
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.followed import File

@@ -6,11 +6,13 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage_merge import Group
 from adsum_collector.usage_scan import Scanned
 
+#: Kept in one transaction: the more, the cheaper, and the more memory.
+BATCH_RECORDS: Final = 20_000
 #: Of a file: what is to be told of its session's past besides what it used up.
 NO_PAST: Final = 0
 PAST_DUE: Final = 1

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from adsum_collector.agents.transcript import Past, TranscriptFile
+from adsum_collector.agents.transcript import Past
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp
-from adsum_collector.usage_kept import Turn
+from adsum_collector.usage_kept import BATCH_RECORDS, Turn
 from adsum_collector.usage_ledger import Ledger
 from adsum_collector.usage_merge import FUTURE
 from adsum_collector.usage_past import History, read_past
@@ -22,8 +23,6 @@ from adsum_collector.usage_scan import Place, Scanner
 if TYPE_CHECKING:
     from adsum_shared.price_book import Book
 
-#: Kept in one transaction: the more, the cheaper, and the more memory.
-BATCH_RECORDS: Final = 20_000
 BATCH_S: Final = 2.0
 UNREADABLE: Final = "unreadable"
 

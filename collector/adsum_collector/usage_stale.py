@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage_reading import Errand
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from adsum_collector.agents.claude_code.usage_lines import chore_of
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness

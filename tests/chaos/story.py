@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.claude_code import decode_hook, signals_from_hook
+from adsum_collector.agents.claude_code.bodies import decode_hook
+from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
 from adsum_shared.privacy import private_as

@@ -17,13 +17,6 @@ class Private(Protocol):
     def __call__(self, struct: T, /) -> T: ...
 
 
-class TranscriptFile(msgspec.Struct, frozen=True):
-    """Whose lines a transcript holds. agent_id: a subagent's, None for the main agent's."""
-
-    session_id: str
-    agent_id: str | None = None
-
-
 class Lines(msgspec.Struct, frozen=True):
     """What some lines of a transcript say. context: to be given with the lines that follow.
 

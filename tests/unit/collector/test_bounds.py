@@ -9,15 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum_collector.agents.claude_code import (
-    signals_from_hook,
-    signals_from_lines,
-    signals_from_registry,
-    signals_from_statusline,
-    transcript_file,
-)
+from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_collector.agents.claude_code.line import CALLS_MAX, CONTEXT_MAX
-from adsum_collector.agents.transcript import Lines, TranscriptFile
+from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
+from adsum_collector.agents.claude_code.registry import signals_from_registry
+from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.transcript import Lines
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.followed import MOST_EXPECTED, Followed
 from adsum_shared import signals as s
 from adsum_shared.privacy import private_as

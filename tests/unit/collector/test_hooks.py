@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.claude_code import HookError, decode_hook, signals_from_hook
+from adsum_collector.agents.claude_code.bodies import HookError, decode_hook
+from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_shared import signals as s
 
 SEEN = 1_800_000_000_000

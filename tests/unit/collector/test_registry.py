@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.claude_code import (
+from adsum_collector.agents.claude_code.registry import (
     RegistryError,
     decode_registry,
     signals_from_registry,

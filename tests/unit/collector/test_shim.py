@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from adsum_collector import shim
-from adsum_collector.agents.claude_code import signals_from_statusline
+from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, listen

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.agents.claude_code import signals_from_statusline
-from adsum_collector.agents.claude_code.statusline import LIMITS_MAX
+from adsum_collector.agents.claude_code.statusline import LIMITS_MAX, signals_from_statusline
 from adsum_collector.ticks import MOST_SESSIONS, Ticks
 from adsum_shared.signals import Alive, CostReported, GaugesReported, MetaChanged, RateLimit
 

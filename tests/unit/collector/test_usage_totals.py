@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, joined
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage_kept import Total, Turn

@@ -12,7 +12,8 @@ from adsum_collector.agents.claude_code.line import Context
 from adsum_collector.agents.claude_code.line_meta import PROMPT_MAX
 from adsum_collector.agents.claude_code.lines import signals_from_lines
 from adsum_collector.agents.claude_code.tools import one_line
-from adsum_collector.agents.transcript import Past, TranscriptFile
+from adsum_collector.agents.transcript import Past
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_shared.signals import AnySignal, CostReported, MetaChanged, PromptSubmitted
 
 #: Later than any time a line may bear: what is as late bears none.

@@ -17,7 +17,8 @@ from adsum_collector.agents.claude_code import line_cost, line_meta, line_turns
 from adsum_collector.agents.claude_code.bodies import decode_fields
 from adsum_collector.agents.claude_code.line import Context, Line
 from adsum_collector.agents.claude_code.tool_hooks import Common
-from adsum_collector.agents.transcript import Lines, Private, TranscriptFile
+from adsum_collector.agents.transcript import Lines, Private
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 

@@ -23,7 +23,7 @@ from adsum_collector.agents.claude_code.usage_fields import (
     iterations_in,
     look_closer,
 )
-from adsum_collector.agents.transcript import TranscriptFile
+from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
 
 #: In the head of a line with a message, before who said it; and near the end of an assistant's.
