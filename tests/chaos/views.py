@@ -14,9 +14,15 @@ View = dict[str, Any]
 #: One hub's sessions and hosts, by their ids.
 Views = tuple[dict[str, View], dict[str, View]]
 #: Of a session: times, and what is derived from them with each hub's own clock.
-OWN_SESSION = ("updated_at", "started_at", "state", "requests", "children", "witnesses", "host")
+OWN_SESSION = (
+    *("updated_at", "started_at", "ended_at"),
+    *("state", "requests", "children", "witnesses", "host"),
+)
 #: Of a host: times, and what each hub has met in its own run.
-OWN_HOST = ("last_seen", "clock_offset_ms", "lag_ms", "backlog", "problem", "set_aside", "gaps")
+OWN_HOST = (
+    *("last_seen", "clock_offset_ms", "lag_ms", "backlog", "problem"),
+    *("set_aside", "gaps", "limits", "scan"),
+)
 #: What makes no message, since it ticks by itself.
 TICKING = ("last_seen", "lag_ms", "applied", "backlog", "witnesses")
 
