@@ -21,12 +21,13 @@ up: .venv/.run-stamp ## Start broker, hub and collector, and print the dashboard
 	@sh scripts/system-deps run
 	@$(BIN)/adsum up $(ARGS)
 
-test: .venv/.dev-stamp ## Everything CI runs: check, then all tests with coverage
+test: .venv/.dev-stamp ## Everything CI runs: check, then all tests, the unit tests with coverage
 	@sh scripts/system-deps test
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) $(addprefix --ignore=,$(ALONE)) $(ARGS)
-	$(BIN)/coverage run -m pytest $(ALONE) $(ARGS)
+	$(BIN)/coverage run -m pytest -n $(WORKERS) tests/unit $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --ignore=tests/unit $(addprefix --ignore=,$(ALONE)) $(ARGS)
+	$(BIN)/pytest $(ALONE) $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'
 	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }

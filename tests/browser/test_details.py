@@ -132,6 +132,7 @@ async def test_closing_gives_the_focus_to_a_card_that_moved_meanwhile(
     view = fleets.session("a", "awaiting_input", "Asked you a question", now=now, title="A")
     page = await open_page(([view], []))
     await page.locator(".card .open").click()
+    await expect(page.locator(".sheet")).to_be_visible()
     working = fleets.session("a", "thinking", "Generating", now=now, title="A")
     await hub.change(working)
     await expect(page.locator("[data-group=autonomous] .card")).to_have_count(1)

@@ -280,8 +280,7 @@ async def test_a_slow_channel_holds_up_no_other(
         assert len(phone.arrived()) == 2
         assert channel(hub, "slow").sent == 0
         assert channel(hub, "slow").failed == 2
-        thread = hub.notifier.speakers["slow"]._thread
-        await wait_until(lambda: not thread.is_alive())
+        await wait_until(lambda: not hub.notifier.speakers["slow"]._busy)
 
 
 async def test_what_apprise_does_not_know_is_said_before_the_first_message(

@@ -50,7 +50,8 @@ class AppriseSpeaker:
         self.health = Health()
         self.channel = channel
         self._clock = clock
-        self._thread: threading.Thread | None = None
+        #: not whether its thread lives: one that has answered may take a moment to end
+        self._busy = False
 
     async def name(self) -> str | None:
         return self.channel.name
@@ -75,12 +76,13 @@ class AppriseSpeaker:
 
     async def _ask(self, ask: Callable[[], str | None]) -> str | None:
         """One thread per channel, and a daemon: one that hangs keeps neither others nor the end."""
-        if self._thread is not None and self._thread.is_alive():
+        if self._busy:
             return HUNG
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[str | None] = loop.create_future()
 
         def settle(error: str | None) -> None:
+            self._busy = False
             if not answered.done():
                 answered.set_result(error)
 
@@ -91,8 +93,8 @@ class AppriseSpeaker:
             except RuntimeError:
                 return  # the hub has ended meanwhile
 
-        self._thread = threading.Thread(target=work, name=self.channel.name, daemon=True)
-        self._thread.start()
+        threading.Thread(target=work, name=self.channel.name, daemon=True).start()
+        self._busy = True
         try:
             return await asyncio.wait_for(answered, WAIT_S)
         except TimeoutError:
