@@ -184,6 +184,8 @@ def main() -> None:
         print(f"{truth['assistant_lines'] / truth['lines']:.0%} an assistant's;", end=" ")
         print(f"{version.stdout.strip()}; load {os.getloadavg()[0]:.1f}; {CORES} cores used")
         env = os.environ | {"CLAUDE_CONFIG_DIR": directory, "HOME": directory, "TZ": "UTC"}
+        # What is installed has its bytecode; the first round writes that of a checkout.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         every = commands(root / "projects", program)
         found = {name: Runs() for name in every}
         for _ in range(options.rounds):

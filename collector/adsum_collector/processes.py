@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 
 import msgspec
 import psutil
@@ -18,6 +17,8 @@ _PREFIX = "process:"
 #: Two start times of one process id this close are the same start, measured twice: the boot time
 #: they are reckoned from moves when the clock is set.
 SAME_START_MS = 2_000
+#: More than the system says of a process in one line.
+STAT_BYTES = 4096
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -114,9 +115,16 @@ def look_up(pid: int) -> int | None:
 
 
 def _look_up_linux(pid: int) -> int | None:
-    """One small read instead of psutil's four: this is asked of every session, every second."""
+    """One small read instead of psutil's four: this is asked of every session, every second.
+
+    By the plain calls: a file object asks the system six things more, and takes twice the time.
+    """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            stat = os.read(descriptor, STAT_BYTES)
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
     # the name in brackets may hold anything, brackets too

@@ -1,14 +1,22 @@
-"""Under which numbers the ledger keeps sources and groups: looked up once, for they never change."""
+"""What is known of a ledger without asking it: numbers of sources and groups, keys it cannot hold."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
+from typing import Final
 
 from adsum_collector.usage_merge import Group, Source
 
+#: A byte for each remainder: with a million messages, four keys of five are still told apart.
+SIEVE_BYTES: Final = 1 << 22
+
 
 class Numbers:
-    """Inside a transaction only, and to be forgotten if that fails."""
+    """Under which sources and groups are kept: looked up once, for they never change.
+
+    Inside a transaction only, and to be forgotten if that fails.
+    """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -74,3 +82,32 @@ class Numbers:
     def row(self, key: int) -> bytes | None:
         found = self._db.execute("SELECT row FROM messages WHERE key = ?", (key,)).fetchone()
         return found[0] if found else None
+
+
+class Sieve:
+    """Messages that a history tells for the first time are most, and need not be asked for.
+
+    It knows something of a ledger that was empty when first asked for, and as long as no other
+    connection writes. What a failed transaction has marked is asked for in vain, no more.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._version: int | None = None
+        self._marks: bytearray | None = None
+
+    def sifted(self, keys: list[int]) -> list[int]:
+        """Without those that are certainly not held. Inside a transaction only."""
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            is_empty = self._db.execute("SELECT 1 FROM messages").fetchone() is None
+            self._version, self._marks = version, bytearray(SIEVE_BYTES) if is_empty else None
+        marks, most = self._marks, SIEVE_BYTES - 1
+        return keys if marks is None else [key for key in keys if marks[key & most]]
+
+    def mark(self, keys: Iterable[int]) -> None:
+        """What is to be held from now on."""
+        if (marks := self._marks) is not None:
+            most = SIEVE_BYTES - 1
+            for key in keys:
+                marks[key & most] = 1

@@ -85,6 +85,10 @@ def test_a_line_tells_all_there_is_to_pay_for() -> None:
     assert 0 < record.request < 2**32
 
 
+def test_a_messages_key_is_the_same_on_every_machine() -> None:
+    assert one(NEW).key == int.from_bytes(b"msg_01c8c0741f1ffc4ecdaafa65") % (2**61 - 1)
+
+
 def test_the_order_of_keys_does_not_matter() -> None:
     record = one(OLD)
 

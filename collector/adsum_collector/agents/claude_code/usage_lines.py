@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -35,7 +36,7 @@ OWN: Final = (b'{"type":"queue-operation"', b'{"type":"api-request')
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MS: Final = timedelta(milliseconds=1)
-DAY_MS: Final = 24 * 3600 * 1000
+DAY_S: Final = 24 * 3600
 #: As seconds it fits into four bytes.
 LAST: Final = 2**32 * 1000
 #: Ids are random but for their first letters, so what a prime leaves of them is as good as a hash
@@ -43,7 +44,11 @@ LAST: Final = 2**32 * 1000
 PRIME: Final = 2**61 - 1
 NOBODY: Final = "<synthetic>"
 ADVICE: Final = b"advisor_message"
+NO_ITERATIONS: Final = len(b"[]")
 _number: Final = int.from_bytes
+#: What PRIME leaves. Where a word has 64 bits, it is what Python takes for the hash of an integer:
+#: the same number in half the time of a division.
+_remainder: Final = hash if sys.hash_info.modulus == PRIME else PRIME.__rmod__
 
 
 #: A subagent of the CLI's own, for a summary or a side question: no child of the session's, but what
@@ -111,7 +116,7 @@ class Meter:
         if line.type != "assistant" or line.error or message.model == NOBODY:
             return
         since, usage = line.timestamp - EPOCH, message.usage
-        at = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
+        at = (since.days * DAY_S + since.seconds) * 1000 + since.microseconds // 1000
         if not 0 <= at < LAST:
             self.faults[ODD] += 1
             return
@@ -122,7 +127,7 @@ class Meter:
         cache_5m, cache_1h, writes = usage.writes()
         tools = usage.server_tool_use
         record = Record(
-            _number(identity.encode(), "big") % PRIME,
+            _remainder(_number(identity.encode(), "big")),
             crc32(request.encode()) if request else 0,
             at,
             message.model,
@@ -137,8 +142,9 @@ class Meter:
             writes,
             tools.web_search_requests if tools is not None else 0,
         )
-        if usage.iterations and ADVICE in bytes(usage.iterations):
-            self._tell_advised(record, usage.iterations)
+        iterations = usage.iterations
+        if len(iterations) > NO_ITERATIONS and ADVICE in bytes(iterations):
+            self._tell_advised(record, iterations)
         else:
             self._records.append(record)
 
