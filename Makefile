@@ -1,6 +1,6 @@
 # Every target sets up what it needs; the second run is quick. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up test check unit bench chaos lock claude-code system-deps clean
+.PHONY: help up test check unit bench chaos lock image-check claude-code system-deps clean
 
 BIN := .venv/bin
 # Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two or three.
@@ -60,6 +60,9 @@ chaos: .venv/.dev-stamp ## Break a fleet of real processes at random and judge i
 
 lock: .venv/.dev-stamp ## Resolve the dependencies anew; UPGRADE=1 takes newer versions
 	@sh scripts/lock $(if $(UPGRADE),--upgrade)
+
+image-check: .venv/.dev-stamp ## Build and run deploy/Dockerfile without Docker (as root; debootstrap, network); BASE=DIR keeps the clean system
+	$(BIN)/python scripts/image_check.py $(if $(BASE),--base $(BASE))
 
 claude-code: .venv/.dev-stamp ## Install the Claude Code CLI from npm into .rig/, for tests/real_cli
 	@$(BIN)/python -c 'from tests.real_cli.cli_rig import claude_binary; print(claude_binary())'

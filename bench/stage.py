@@ -76,6 +76,7 @@ async def set_up(stack: contextlib.ExitStack) -> Stage:
         "ADSUM_REDIS_URL": REDIS_URL,
         "ADSUM_COLLECTOR_PORT": str(COLLECTOR),
         "ADSUM_HUB_PORT": str(HUB),
+        "ADSUM_SIGN_IN": "off",
         "ADSUM_LOG_LEVEL": "warning",
         "HOME": str(root),
     }

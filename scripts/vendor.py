@@ -6,8 +6,9 @@
 The lock names each package's version, npm's sha512 of its tarball and the files taken from it; for
 a new version change `version` and empty `integrity`. Files are renamed, bare module names become
 relative ones (an import map would need an inline script) and source map lines go, so what lies in
-vendor/ has its own sha384 in `hashes`. The icons become one sprite. `types` are the one-line
-declarations by which the type checker finds each package's own.
+vendor/ has its own sha384 in `hashes`. The icons become one sprite. A font keeps the signs, features
+and weights of its `subset`, which takes fonttools and brotli: `uv run --with fonttools,brotli`.
+`types` are the one-line declarations by which the type checker finds each package's own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import io
 import json
 import re
 import subprocess
@@ -59,7 +61,7 @@ def relative_imports(source: str, names: dict[str, str]) -> str:
     """Bare module names to the files they lie in here, without the source map lines."""
     source = re.sub(r"\n?//# sourceMappingURL=\S+\s*$", "\n", source)
     return re.sub(
-        r'(from\s*|import\s*)"([^".][^"]*)"', lambda m: f'{m[1]}"./{names[m[2]]}"', source
+        r'(from\s*|import\s*)"([^".\s][^"\s]*)"', lambda m: f'{m[1]}"./{names[m[2]]}"', source
     )
 
 
@@ -74,6 +76,31 @@ def sprite(icons: dict[str, str], licence: str) -> str:
         symbols.append(f'<symbol id="{name}" viewBox="0 0 24 24">{shapes}</symbol>')
     body = "\n".join(symbols)
     return f'<!-- {licence} -->\n<svg xmlns="http://www.w3.org/2000/svg">\n{body}\n</svg>\n'
+
+
+def lean(font: bytes, keep: dict[str, str]) -> bytes:
+    """The font with `keep` alone: weights from:to, unicodes, layout features."""
+    try:
+        from fontTools import subset
+        from fontTools.ttLib import TTFont
+        from fontTools.varLib import instancer
+    except ImportError as error:
+        step = "run it with them: uv run --with fonttools,brotli scripts/vendor.py --update"
+        raise VendorError(
+            f"fonts are cut with fonttools and brotli, which are missing: {step}"
+        ) from error
+    least, most = (float(weight) for weight in keep["weights"].split(":"))
+    found = instancer.instantiateVariableFont(
+        TTFont(io.BytesIO(font), recalcTimestamp=False), {"wght": (least, most)}
+    )
+    options = subset.Options(layout_features=keep["features"].split(","), hinting=False)
+    cutter = subset.Subsetter(options)
+    cutter.populate(unicodes=subset.parse_unicodes(keep["unicodes"]))
+    cutter.subset(found)
+    found.flavor = "woff2"
+    out = io.BytesIO()
+    found.save(out)
+    return out.getvalue()
 
 
 def unpack(package: dict[str, Any], tarball: bytes, names: dict[str, str]) -> dict[str, bytes]:
@@ -94,6 +121,8 @@ def unpack(package: dict[str, Any], tarball: bytes, names: dict[str, str]) -> di
                 content = member(source)
                 if target.endswith(".js"):
                     content = relative_imports(content.decode(), names).encode()
+                if target in package.get("subset", {}):
+                    content = lean(content, package["subset"][target])
                 files[target] = content
             if "icons" in package:
                 icons = {name: member(f"icons/{name}.svg").decode() for name in package["icons"]}

@@ -25,6 +25,7 @@ ROOTS = (
     state.HubTrouble,
     state.Summary,
     usage.UsageReport,
+    usage.Budgets,
     state.History,
 )
 #: A schema spells a Literal out wherever it is used; the page calls these by name.

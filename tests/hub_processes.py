@@ -35,12 +35,15 @@ class HubProcess:
 
     def __init__(self, state_dir: Path, redis_url: str, **settings: str) -> None:
         self.port = free_port()
+        self.state_dir = state_dir
         self.log = state_dir.with_name(f"{state_dir.name}.log")
         self.env = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("ADSUM_", "CLAUDE"))},
             "ADSUM_STATE_DIR": str(state_dir),
             "ADSUM_REDIS_URL": redis_url,
             "ADSUM_HUB_PORT": str(self.port),
+            # Whoever tests signing in says so: sign_in="on".
+            "ADSUM_SIGN_IN": "off",
             **{f"ADSUM_{name.upper()}": value for name, value in settings.items()},
         }
         self.process: subprocess.Popen[bytes] | None = None

@@ -167,6 +167,8 @@ class StandIn:
         head = {"schema": 1, "now": NOW, "trouble": self.trouble}
         if path == "/readyz":
             return _json(503 if self.problem else 200, self._readiness())
+        if path == "/api/v1/me":
+            return _json(200, {"schema": 1, "sign_in": False})
         if path == "/api/v1/hosts":
             return _json(200, {**head, "hosts": self.hosts})
         if path == "/api/v1/sessions":

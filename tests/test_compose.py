@@ -1,4 +1,4 @@
-"""docker-compose.yml and the Dockerfile, as far as they can be checked without a Docker engine."""
+"""The compose files and the Dockerfile, as far as they can be checked without a Docker engine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,22 @@ import pytest
 import yaml
 from redis.connection import parse_url
 
+from adsum_shared.settings import KNOWN
+
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+OVERLAYS = [
+    "compose.collectors.yml",
+    "compose.collectors-tls.yml",
+    "compose.tls.yml",
+    "compose.tailscale.yml",
+]
+#: What overlays insist on.
+NEEDED = {
+    "ADSUM_REDIS_PASSWORD": "p",
+    "ADSUM_MACHINES_PASSWORD": "m",
+    "ADSUM_DOMAIN": "hub.example.net",
+}
 
 
 def _compose_command() -> list[str]:
@@ -40,8 +54,10 @@ def _run(command: list[str], **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _config(**env: str) -> dict[str, Any]:
-    run = _run([*_compose_command(), "config"], **env)
+def _config(*overlays: str, **env: str) -> dict[str, Any]:
+    files = ["docker-compose.yml", *(f"deploy/{name}" for name in overlays)]
+    flags = [word for file in files for word in ("-f", file)]
+    run = _run([*_compose_command(), *flags, "config"], **env)
     assert run.returncode == 0, run.stderr
     config: dict[str, Any] = yaml.safe_load(run.stdout)
     return config
@@ -49,7 +65,14 @@ def _config(**env: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
-    config: dict[str, Any] = _config()["services"]
+    config: dict[str, Any] = _config(**NEEDED)["services"]
+    return config
+
+
+@pytest.fixture(scope="module", params=OVERLAYS)
+def overlaid(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """All services with one more file: name -> as Compose sees it."""
+    config: dict[str, Any] = _config(request.param, **NEEDED)["services"]
     return config
 
 
@@ -65,36 +88,69 @@ def _published(service: dict[str, Any]) -> list[tuple[str, str, str]]:
     return found
 
 
-def test_every_port_is_published_on_loopback_only(services: dict[str, Any]) -> None:
+def test_only_the_hub_is_published_and_on_loopback_only(services: dict[str, Any]) -> None:
     ports = {name: _published(service) for name, service in services.items()}
 
     assert ports == {
         "hub": [("127.0.0.1", "47893", "47893")],
-        "redis": [("127.0.0.1", "47891", "6379")],
+        "demo": [],
+        "redis": [],
     }
 
 
-def test_redis_keeps_what_it_was_given_and_refuses_when_full(services: dict[str, Any]) -> None:
-    command = " ".join(map(str, services["redis"]["command"]))
+def test_nothing_is_published_beyond_loopback_in_clear(overlaid: dict[str, Any]) -> None:
+    """What is published further speaks TLS: Redis's TLS port, and Caddy's."""
+    further = {
+        (name, inner)
+        for name, service in overlaid.items()
+        for address, _, inner in _published(service)
+        if address != "127.0.0.1"
+    }
 
-    assert "--appendonly yes --appendfsync everysec" in command
-    assert "--maxmemory-policy noeviction" in command
+    assert further <= {("redis", "6380"), ("caddy", "443"), ("caddy", "443/udp"), ("caddy", "80")}
+
+
+def test_redis_is_alone_with_the_hub_and_has_no_way_out() -> None:
+    config = _config()
+    inside = {n for n, each in config["services"].items() if "redis" in each.get("networks", {})}
+
+    assert inside == {"redis", "hub"}
+    assert config["networks"]["redis"]["internal"] is True
+
+
+def test_redis_keeps_what_it_was_given_and_refuses_when_full(services: dict[str, Any]) -> None:
+    start = (ROOT / "deploy" / "redis" / "start.sh").read_text()
+
+    assert "--appendonly yes --appendfsync everysec" in start
+    assert "--maxmemory-policy noeviction" in start
+    assert "--maxmemory 512mb" in " ".join(services["redis"]["command"])
     assert any("/data" in str(volume) for volume in services["redis"]["volumes"])
 
 
 def test_the_hub_waits_for_a_redis_that_answers(services: dict[str, Any]) -> None:
     assert services["hub"]["depends_on"]["redis"]["condition"] == "service_healthy"
-    assert "redis-cli ping" in services["redis"]["healthcheck"]["test"][-1]
+    assert "redis-cli --user probe" in services["redis"]["healthcheck"]["test"][-1]
 
 
-@pytest.mark.parametrize("name", ["hub", "redis"])
-def test_a_service_has_no_more_rights_than_it_needs(services: dict[str, Any], name: str) -> None:
-    service = services[name]
+def test_every_service_has_no_more_rights_than_it_needs(overlaid: dict[str, Any]) -> None:
+    for name, service in overlaid.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["mem_limit"], name
+        assert service["pids_limit"], name
+        assert service["logging"]["options"]["max-size"], name
+        assert name == "demo" or service["restart"] == "unless-stopped"
+        added = service.get("cap_add", [])
+        assert added == (["NET_BIND_SERVICE"] if name == "caddy" else []), name
 
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["restart"] == "unless-stopped"
+
+def test_every_service_has_a_health_check(overlaid: dict[str, Any]) -> None:
+    """Those of our image have the image's."""
+    without = {name for name, each in overlaid.items() if "healthcheck" not in each}
+
+    assert without == {"hub"}
+    assert "HEALTHCHECK" in DOCKERFILE
 
 
 @pytest.mark.parametrize("password", ["", "s3cret"])
@@ -102,15 +158,93 @@ def test_hub_and_redis_agree_on_the_password(password: str) -> None:
     services = _config(ADSUM_REDIS_PASSWORD=password)["services"]
 
     url = parse_url(services["hub"]["environment"]["ADSUM_REDIS_URL"])
-    command = services["redis"]["command"]
 
-    assert url.get("password", "") == password
-    assert command[command.index("--requirepass") + 1] == password
-    assert services["redis"]["environment"]["REDISCLI_AUTH"] == password
+    assert (url["username"], url.get("password", "")) == ("hub", password)
+    assert services["redis"]["environment"]["REDIS_HUB_PASSWORD"] == password
+    assert "REDIS_MACHINES_PASSWORD" not in services["redis"]["environment"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS[:2])
+@pytest.mark.parametrize("missing", ["ADSUM_REDIS_PASSWORD", "ADSUM_MACHINES_PASSWORD"])
+def test_a_redis_that_is_published_has_passwords(overlay: str, missing: str) -> None:
+    given = {name: value for name, value in NEEDED.items() if name != missing}
+    flags = ["-f", "docker-compose.yml", "-f", f"deploy/{overlay}"]
+
+    run = _run([*_compose_command(), *flags, "config"], **given)
+
+    assert run.returncode != 0
+    assert ".env.example" in run.stderr
+
+
+def _deploy_files() -> list[Path]:
+    found = [ROOT / "docker-compose.yml", ROOT / ".env.example"]
+    found += [path for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file()]
+    return [path for path in found if "tls" not in path.parts]
+
+
+def test_every_setting_that_is_named_exists() -> None:
+    """But for those that compose files put in themselves: of them none reaches our programs."""
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in _deploy_files()}
+    composed = set(re.findall(r"\$\{(ADSUM_\w+)", "".join(texts.values())))
+    unknown = {
+        f"{path}: {name}"
+        for path, text in texts.items()
+        for name in re.findall(r"ADSUM_[A-Z0-9_]+", text)
+        if name.removeprefix("ADSUM_").lower() not in KNOWN and name not in composed
+    }
+
+    assert not unknown
+
+
+def test_the_programs_are_given_settings_only(overlaid: dict[str, Any]) -> None:
+    given = {*overlaid["hub"]["environment"], *overlaid["demo"]["environment"]}
+    settings = {name for name in given if name.startswith("ADSUM_")}
+
+    assert {name.removeprefix("ADSUM_").lower() for name in settings} <= KNOWN
+    assert given - settings <= {"XDG_CONFIG_HOME", "FORWARDED_ALLOW_IPS"}
+
+
+def test_the_example_names_every_variable_and_its_default() -> None:
+    example = (ROOT / ".env.example").read_text()
+    told = dict(re.findall(r"^#?([A-Z_]+)=(.*)$", example, re.MULTILINE))
+    files = [ROOT / "docker-compose.yml", *(ROOT / "deploy" / name for name in OVERLAYS)]
+    read = {
+        name: default if sign == ":-" else ""
+        for path in files
+        for name, sign, default in re.findall(
+            r"\$\{(\w+)(:-|:\?)?([^}]*)\}",
+            re.sub(r"^ *#.*$", "", path.read_text(), flags=re.MULTILINE),
+        )
+    }
+
+    del told["COMPOSE_FILE"]
+    assert told == read
+
+
+def test_the_example_holds_no_secret_that_works() -> None:
+    secrets = re.findall(
+        r"(?m)^#?(\w*(?:PASSWORD|AUTHKEY)\w*)=(.*)$", (ROOT / ".env.example").read_text()
+    )
+
+    assert len(secrets) == 3
+    assert not [name for name, value in secrets if value]
+
+
+def test_every_file_that_is_mounted_exists(overlaid: dict[str, Any]) -> None:
+    # As written: Compose makes the paths absolute, and a folder of whatever is not there.
+    mounts = [
+        str(volume).split(":")[0]
+        for service in overlaid.values()
+        for volume in service.get("volumes", [])
+    ]
+    files = [Path(mount) for mount in mounts if mount.startswith("/")]
+
+    assert files
+    assert not [path for path in files if not path.exists() and path.name != "tls"]
 
 
 def test_the_hub_accepts_what_compose_tells_it(services: dict[str, Any]) -> None:
-    told = services["hub"]["environment"]
+    told = {k: v for k, v in services["hub"]["environment"].items() if k.startswith("ADSUM_")}
     script = (
         "import json; from adsum_hub.settings import HubSettings; s = HubSettings();"
         "print(json.dumps([s.hub_host, s.hub_port, s.hub_allow_public, s.redis_url]))"
@@ -140,16 +274,18 @@ def test_the_image_runs_as_an_ordinary_user_and_installs_by_hash() -> None:
     last = DOCKERFILE.rsplit("\nFROM ", 1)[1]
     installs = re.findall(r"pip\S* (?:\S+ )*?install [^&]+", DOCKERFILE.replace("\\\n", " "))
 
-    assert re.search(r"^USER adsum$", last, re.MULTILINE)
+    assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
     assert len(installs) == 3
     assert all("--require-hashes" in line or "--no-index" in line for line in installs)
 
 
-def test_the_image_and_compose_use_commands_that_exist(services: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", ["hub", "demo"])
+def test_the_image_and_compose_use_commands_that_exist(services: dict[str, Any], name: str) -> None:
     entry = json.loads(re.findall(r"^ENTRYPOINT (.+)$", DOCKERFILE, re.MULTILINE)[0])
-    command = services["hub"]["command"]
+    command = services[name]["command"]
     command = shlex.split(command) if isinstance(command, str) else command
 
-    run = _run([sys.executable, "-m", *entry, *command, "--help"])
+    run = _run([sys.executable, "-m", *entry, *command, "--help"], COLUMNS="200")
 
     assert run.returncode == 0, run.stderr
+    assert all(word in run.stdout for word in command if word.startswith("--"))

@@ -1,6 +1,6 @@
 """The commands and their options. What a command needs is imported when it runs."""
 
-# ruff: noqa: FBT001, FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
+# ruff: noqa: FBT001, FBT002 - typer reads the options from the signatures
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from typing import Annotated
 import typer
 
 from adsum.collector import collector_app
-from adsum.options import AsJson, HubUrl, RedisUrl, StateDir
+from adsum.hub import hub_app
+from adsum.lists import lists_app
+from adsum.machines_app import machines_app
+from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
+from adsum.reach import reach_app
 from adsum.reports import reports_app
+from adsum.service_app import service_app
 
 app = typer.Typer(
     name="adsum",
@@ -21,11 +26,18 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
+    # Without it help is plain text, and a third of a second is a quarter.
+    rich_markup_mode=None,
 )
 hooks_app = typer.Typer(help="Claude Code's hooks, which report to Adsum.", no_args_is_help=True)
+app.add_typer(lists_app)
+app.add_typer(machines_app)
 app.add_typer(hooks_app, name="hooks")
 app.add_typer(collector_app, name="collector")
+app.add_typer(hub_app, name="hub")
+app.add_typer(service_app, name="service")
 app.add_typer(reports_app)
+app.add_typer(reach_app)
 
 Scope = Annotated[str, typer.Option(help="user: all your sessions; project: this repository's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the diff, change nothing.")]
@@ -79,8 +91,16 @@ def up(
     redis_url: RedisUrl = None,
     no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Leave hooks alone.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Install hooks, do not ask.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Play a made-up fleet, apart from yours; then delete it.")
+    ] = False,
 ) -> None:
     """Broker, hub and collector in one command, until Ctrl-C."""
+    if demo:
+        from adsum.demo.run import run_demo
+
+        run_demo(state_dir)
+        return
     from adsum.hooks import setup_for
     from adsum.offer import Offer
     from adsum.up import run_up
@@ -89,68 +109,17 @@ def up(
 
 
 @app.command()
-def hub(state_dir: StateDir = None, redis_url: RedisUrl = None) -> None:
-    """Run one hub in the foreground."""
-    from adsum.foreground import run_hub_part
-
-    run_hub_part(state_dir, redis_url)
-
-
-@app.command()
-def agents(
+def login(
+    role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "admin",
+    name: Annotated[str | None, typer.Option(help="Whom it lets in; you, if left out.")] = None,
     hub: HubUrl = None,
     state_dir: StateDir = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it current.")] = False,
-    needs_you: Annotated[bool, typer.Option("--needs-you", help="Only who waits for you.")] = False,
-    host: Annotated[str | None, typer.Option(help="Only this machine: label or id.")] = None,
-    state: Annotated[str | None, typer.Option(help="Only this state.")] = None,
-    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Only needs_you, autonomous or delivered.")
-    ] = None,
-    as_json: AsJson = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object per session.")] = False,
-    exit_status: Annotated[
-        bool, typer.Option("--exit-status", help="Exit with 10 when someone needs you.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The link, as JSON.")] = False,
 ) -> None:
-    """Every session, those who need you first.
+    """Print a link that signs one browser in: yours, your phone's, a colleague's."""
+    from adsum.login import print_login
 
-    With its cost, tokens and context from 130 columns on: ≈ is from list prices, ≥ at least.
-
-    Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
-    10 someone needs you (with --exit-status).
-    """
-    from adsum.agents import Form, list_agents
-    from adsum.select import Filter
-
-    chosen = Filter(group, state, host, project, needs_you)
-    form = Form(watch=watch, json=as_json, jsonl=jsonl, exit_status=exit_status)
-    raise typer.Exit(list_agents(hub, state_dir, chosen, form))
-
-
-@app.command()
-def hosts(hub: HubUrl = None, state_dir: StateDir = None, as_json: AsJson = False) -> None:
-    """Every machine, and how fresh its news is."""
-    from adsum.hosts import list_hosts
-
-    raise typer.Exit(list_hosts(hub, state_dir, as_json=as_json))
-
-
-@app.command()
-def show(
-    session: Annotated[str, typer.Argument(help="Session id, or the start of it.")],
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    activity: Annotated[
-        int | None, typer.Option(min=0, max=100, help="How many of its last doings.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """One session in full."""
-    from adsum.show import show_session
-
-    show_session(hub, state_dir, session, as_json=as_json, activity=activity)
+    print_login(hub, state_dir, role, name, as_json=as_json)
 
 
 @app.command()
@@ -159,6 +128,9 @@ def doctor(
     state_dir: StateDir = None,
     claude: Claude = None,
     as_json: Annotated[bool, typer.Option("--json", help="Every check, as JSON.")] = False,
+    bundle: Annotated[
+        Path | None, typer.Option(help="Write a .tar.gz for whoever is to help: no secrets in it.")
+    ] = None,
 ) -> None:
     """Check this machine, and compare its sessions with what Claude Code says of them.
 
@@ -166,7 +138,7 @@ def doctor(
     """
     from adsum.doctor import run_doctor
 
-    raise typer.Exit(run_doctor(hub, state_dir, claude, as_json=as_json))
+    raise typer.Exit(run_doctor(hub, state_dir, claude, as_json=as_json, bundle=bundle))
 
 
 @app.command()

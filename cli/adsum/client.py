@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from platformdirs import user_config_path, user_state_path
 
+from adsum.credentials import running_here, token_for
 from adsum.outcome import CommandError, Exit
 
 DEFAULT_URL = "http://127.0.0.1:47893"
@@ -21,10 +22,30 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - told apart, not bound
 TIMEOUT_S = 10.0
 
 
-def hub_url(flag: str | None, state_dir: Path | None) -> str:
+class HubAddress(str):
+    """A hub's URL, with what lets this command in there.
+
+    A str, since that is what sentences and requests need of it.
+    """
+
+    state_dir: Path
+    config: dict[str, Any]
+
+    def headers(self) -> dict[str, str]:
+        """Read each time: a hub that was started anew has a new token for this machine."""
+        token = token_for(self, self.state_dir, self.config)
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def headers_for(url: str) -> dict[str, str]:
+    return url.headers() if isinstance(url, HubAddress) else {}
+
+
+def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
     """--hub and ADSUM_HUB_URL (the flag holds either) > the hub that runs here > as `up` would."""
-    config = _config()
-    url = (flag or _running_here(state_dir, config) or _configured(config)).rstrip("/")
+    config = read_config()
+    home = state_dir or _state_dir(config)
+    url = (flag or running_here(home) or _configured(config)).rstrip("/")
     parts = urlsplit(url)
     try:
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -36,18 +57,32 @@ def hub_url(flag: str | None, state_dir: Path | None) -> str:
             "ADSUM_HUB_URL.",
             Exit.USAGE,
         )
-    return url
+    address = HubAddress(url)
+    address.state_dir, address.config = home, config
+    return address
 
 
-def fetch(url: str, path: str, query: Mapping[str, str] | None = None) -> Any:
+def fetch(
+    url: str,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> Any:
     """The decoded JSON of GET `path`. Raises CommandError with the exit code that fits."""
-    status, _, body = _ask(url, path, query, "application/json")
+    status, _, body = _ask(url, path, query, timeout_s=timeout_s)
+    return _decoded(url, status, body)
+
+
+def tell(url: str, method: str, path: str, told: Mapping[str, Any] | None = None) -> Any:
+    """The decoded JSON of what changes something. Raises as `fetch` does."""
+    status, _, body = _ask(url, path, method=method, told=told or {})
     return _decoded(url, status, body)
 
 
 def fetch_csv(url: str, path: str, query: Mapping[str, str]) -> bytes:
     """The body of GET `path` as it comes: what is safe to open as a table the hub sees to."""
-    status, kind, body = _ask(url, path, query, "text/csv")
+    status, kind, body = _ask(url, path, query, accept="text/csv")
     if status == 200 and kind.startswith("text/csv"):
         return body
     _decoded(url, status, body)  # says why, unless it is an answer to another question
@@ -55,15 +90,26 @@ def fetch_csv(url: str, path: str, query: Mapping[str, str]) -> bytes:
 
 
 def _ask(
-    url: str, path: str, query: Mapping[str, str] | None, accept: str
+    url: str,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    told: Mapping[str, Any] | None = None,
+    accept: str = "application/json",
+    timeout_s: float = TIMEOUT_S,
 ) -> tuple[int, str, bytes]:
     """Status, content type and body."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
     target = parts.path + path + (f"?{urlencode(query)}" if query else "")
+    headers = {"Accept": accept, **headers_for(url)}
+    text = None
+    if told is not None:
+        text, headers["Content-Type"] = json.dumps(told), "application/json"
     try:
-        connection.request("GET", target, headers={"Accept": accept})
+        connection.request(method, target, text, headers)
         response = connection.getresponse()
         return response.status, response.headers.get("Content-Type", ""), response.read()
     except (OSError, http.client.HTTPException) as error:
@@ -91,7 +137,7 @@ def _decoded(url: str, status: int, body: bytes) -> Any:
     said = answer if isinstance(answer, dict) else {}
     if status in (401, 403):
         why, step = said.get("error", "it gives no reason"), said.get("next", "")
-        raise CommandError(f"The hub at {url} refuses: {why} {step}".rstrip(), Exit.AUTH)
+        raise refused(url, f"{why} {step}".rstrip())
     if "error" in said:
         code = Exit.USAGE if status in (400, 422) else Exit.ERROR
         raise CommandError(f"{said['error']} {said.get('next', '')}".rstrip(), code)
@@ -99,6 +145,10 @@ def _decoded(url: str, status: int, body: bytes) -> Any:
         why = _misunderstood(said.get("detail"))
         raise CommandError(f"The hub does not understand the question: {why}", Exit.USAGE)
     raise no_hub(url, f" (HTTP {status})")
+
+
+def refused(url: str, why: str = "it gives no reason") -> CommandError:
+    return CommandError(f"The hub at {url} refuses: {why}", Exit.AUTH)
 
 
 def _misunderstood(detail: Any) -> str:
@@ -116,15 +166,7 @@ def no_hub(url: str, why: str = "") -> CommandError:
     )
 
 
-def _running_here(state_dir: Path | None, config: dict[str, Any]) -> str | None:
-    try:
-        url = json.loads(((state_dir or _state_dir(config)) / "hub.json").read_bytes())["url"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return str(url)
-
-
-def _config() -> dict[str, Any]:
+def read_config() -> dict[str, Any]:
     """As AdsumSettings reads it; importing that would double the time to the first row."""
     try:
         return tomllib.loads((user_config_path("adsum") / "config.toml").read_text("utf-8"))
@@ -145,6 +187,11 @@ def _configured(config: dict[str, Any]) -> str:
         )
     host = LOOPBACK if host in EVERYWHERE else host
     return f"http://{f'[{host}]' if ':' in host else host}:{int(port)}"
+
+
+def home_of(state_dir: Path | None) -> Path:
+    """The state directory that a command works on; the flag holds the variable's as well."""
+    return state_dir or _state_dir(read_config())
 
 
 def _state_dir(config: dict[str, Any]) -> Path:

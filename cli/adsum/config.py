@@ -22,6 +22,9 @@ class UpSettings(AdsumSettings):
     broker_memory_mb: int = Field(
         default=256, ge=16, description="What the embedded broker may hold; then it refuses more."
     )
+    token_file: Path | None = Field(
+        default=None, description="A file with the token that commands show to a hub elsewhere."
+    )
 
 
 def read_settings(

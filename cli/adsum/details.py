@@ -131,7 +131,9 @@ def cost_words(usage: UsageView, model: str, *, plain: bool) -> str:
 
 
 def asked(request: RequestView, now: int) -> str:
-    what = f"{clean(request.kind)} {clean(request.tool)}: {clean(request.summary)}"
+    what = f"{clean(request.kind)} {clean(request.tool)}".rstrip()
+    if request.summary:
+        what = f"{what}: {clean(request.summary)}"
     return f"{what} (since {age(now - request.opened_at)})"
 
 

@@ -47,7 +47,12 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 
 
 def run_doctor(
-    hub: str | None, state_dir: Path | None, claude: Path | None, *, as_json: bool
+    hub: str | None,
+    state_dir: Path | None,
+    claude: Path | None,
+    *,
+    as_json: bool,
+    bundle: Path | None = None,
 ) -> int:
     findings = examine(hub, state_dir, claude)
     if as_json:
@@ -56,6 +61,10 @@ def run_doctor(
     else:
         console = open_console()
         show(console, table(findings, console), summary(findings))
+    if bundle is not None:
+        from adsum.bundle import write_bundle
+
+        write_bundle(bundle, findings, hub, state_dir)
     return Exit.ERROR if any(each.result == "fail" for each in findings) else Exit.OK
 
 

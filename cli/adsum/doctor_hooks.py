@@ -12,6 +12,7 @@ from pathlib import Path
 from adsum import shim_hook
 from adsum.finding import Finding, from_text
 from adsum.hooks import Setup
+from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.reporting import unanswered
 from adsum_collector.hook_events import HOOK_PATH
 from adsum_collector.hook_text import ALLOWED_URLS, permits
@@ -30,6 +31,11 @@ class Files:
     user: Path
     project: tuple[Path, ...]
     managed: tuple[Path, ...]
+
+    @property
+    def deciding(self) -> tuple[Path, ...]:
+        """All of them, those first whose word counts for more."""
+        return (*self.managed, *self.project, self.user)
 
     @property
     def hooked(self) -> list[Path]:
@@ -62,8 +68,12 @@ def check_hooks(
     try:
         reports = [inspect_hooks(path) for path in files.hooked]
         ours = [report for report in reports if report.counts]
-        hooks = _installed(setup, ours, reporting, idle=idle)
-        return [hooks, _doubled(ours), _enabled(setup, files)]
+        plugin = active_plugin(files.deciding, files.user)
+        if plugin and not ours:
+            hooks = _by_plugin(setup, plugin)
+        else:
+            hooks = _installed(setup, ours, reporting, idle=idle)
+        return [hooks, _doubled(setup, ours, plugin), _enabled(setup, files)]
     except SettingsError as error:
         return [from_text("hooks", "fail", str(error))]
 
@@ -95,6 +105,13 @@ def _installed(setup: Setup, ours: list[Report], reporting: str | None, *, idle:
     return _complete(setup, report, reporting)
 
 
+def _by_plugin(setup: Setup, plugin: Plugin) -> Finding:
+    if fault := plugin.fault(setup):
+        return Finding("hooks", "warn", *fault)
+    what = f"No hooks of Adsum are in {setup.path}: the plugin {plugin.id} reports instead."
+    return Finding("hooks", "ok", what)
+
+
 def _complete(setup: Setup, report: Report, reporting: str | None) -> Finding:
     if setup.found[0] is None and reporting is not None:
         what = f"{len(report.counts)} hooks stand in {report.path}, and sessions of Claude Code {reporting} report."
@@ -118,7 +135,14 @@ def _arrives(setup: Setup, report: Report) -> bool:
     }
 
 
-def _doubled(ours: list[Report]) -> Finding:
+def _doubled(setup: Setup, ours: list[Report], plugin: Plugin | None) -> Finding:
+    if plugin and ours:
+        what = (
+            f"Hooks of Adsum stand in {ours[0].path}, and the plugin {plugin.id} brings the same: "
+            "each event is reported twice, and counted once."
+        )
+        scope = "" if ours[0].path == setup.path else " --scope project"
+        return Finding("hooks-doubled", "warn", what, f"adsum hooks remove{scope}")
     for report in ours:
         if report.doubled:
             what = f"{report.path} has the same hook more than once: {', '.join(report.doubled)}."

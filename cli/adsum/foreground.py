@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -19,7 +18,9 @@ from adsum_shared.settings import AdsumSettings, SettingsError
 
 
 def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
-    from adsum_hub.app import PortTakenError, StateDirError, run_hub
+    from adsum_hub.announcing import StateDirError
+    from adsum_hub.app import PortTakenError, run_hub
+    from adsum_hub.auth.opening import MachineTokenError
     from adsum_hub.domains.choice import DomainsError
     from adsum_hub.doors import PublicAddressError
     from adsum_hub.notify.config import NotifyConfigError
@@ -29,21 +30,32 @@ def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
     settings = _with_broker(HubSettings, state_dir, redis_url)
     told = (
         DomainsError,
+        MachineTokenError,
         NotifyConfigError,
         PortTakenError,
         PublicAddressError,
         PushKeyError,
         StateDirError,
     )
-    _run(lambda: run_hub(settings), settings, told)
+    _run(lambda: run_hub(settings, _greeting()), settings, told)
+
+
+def _greeting() -> Callable[[str], None] | None:
+    """Shows a first login link at a terminal. Elsewhere a hub's output is a log, which is kept."""
+    if os.environ.get(SUPERVISED) or not sys.stdout.isatty():
+        return None
+    from adsum.login import show_link
+
+    return show_link
 
 
 def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
+    from adsum.joined import broker_of
     from adsum_collector.app import run_collector
     from adsum_collector.errors import StartError
     from adsum_collector.settings import CollectorSettings
 
-    settings = _with_broker(CollectorSettings, state_dir, redis_url)
+    settings = _with_broker(CollectorSettings, state_dir, broker_of(state_dir, redis_url))
     _run(lambda: run_collector(settings), settings, (StartError,))
 
 
@@ -57,7 +69,7 @@ def _with_broker(kind: type[T], state_dir: Path | None, redis_url: str | None) -
     if not asyncio.run(is_ready(place.socket)):
         raise CommandError(
             "No Redis URL. Set ADSUM_REDIS_URL (or --redis-url) to a Redis 6.2 or Valkey or newer; "
-            "or run `adsum up`, which brings a broker of its own."
+            "join a hub with `adsum join`; or run `adsum up`, which brings a broker of its own."
         )
     return read_settings(kind, state_dir=state_dir, redis_url=place.url)
 
@@ -68,11 +80,9 @@ def _run(
     expected: tuple[type[Exception], ...],
 ) -> None:
     """expected: what the part raises for people. Anything else is a fault and keeps its traceback."""
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    from adsum_shared.logs import configure
+
+    configure(settings.log_level, settings.log_format)
 
     async def work() -> None:
         if os.environ.get(SUPERVISED):

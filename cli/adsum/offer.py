@@ -12,7 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from adsum.doctor_hooks import settings_files
 from adsum.hooks import Setup, note_shared
+from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.statusline import mode_as_it_is
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.install import inspect_hooks
@@ -26,7 +28,7 @@ def command() -> str:
     return f"{program} hooks install"
 
 
-def _asks(question: str) -> bool:
+def asks(question: str) -> bool:
     """Yes, no, or nothing at all, which is yes; anything else is asked again. Ended input is no."""
     while True:
         print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - as below
@@ -48,7 +50,7 @@ class Offer:
 
     def ask(self) -> None:
         """Before anything starts, so that Ctrl-C here stops nothing half-way."""
-        if not self.enabled or self.agreed or self._installed():
+        if not self.enabled or self.agreed or self._installed() or self._by_plugin():
             return
         if self.setup.parked.exists():
             self.agreed = True
@@ -60,7 +62,7 @@ class Offer:
             "A backup is kept, `adsum hooks remove` restores the file.",
             file=sys.stderr,
         )
-        self.agreed = _asks("Install them now? [Y/n] ")
+        self.agreed = asks("Install them now? [Y/n] ")
 
     def settle(self) -> str:
         """Installs when agreed, once the collector listens; the line to print about hooks."""
@@ -68,6 +70,8 @@ class Offer:
             return f"left alone; `{command()}` adds them"
         if self._installed():
             return f"installed in {self.setup.path}"
+        if not self.agreed and (plugin := self._by_plugin()):
+            return f"the plugin {plugin.id} reports"
         if not self.agreed:
             return f"not installed, or not up to date: run `{command()}`"
         try:
@@ -96,6 +100,15 @@ class Offer:
                 "Claude Code will say that nobody answers; `adsum hooks remove` tries again."
             )
         return f"Hooks taken out of {self.setup.path}; the next `adsum up` puts them back."
+
+    def _by_plugin(self) -> Plugin | None:
+        """The plugin that reports well enough without hooks in the settings."""
+        try:
+            files = settings_files(Path.home(), Path.cwd())
+            plugin = active_plugin(files.deciding, files.user)
+            return plugin if plugin and not plugin.fault(self.setup) else None
+        except (SettingsError, ClaudeNotFoundError):
+            return None
 
     def _installed(self) -> bool:
         try:

@@ -23,24 +23,34 @@ PLAIN_ICONS = {Group.NEEDS_YOU: "!", Group.AUTONOMOUS: "*", Group.DELIVERED: "="
 COLOURS = {Group.NEEDS_YOU: "yellow", Group.AUTONOMOUS: "green", Group.DELIVERED: "blue"}
 WORDS = {Group.NEEDS_YOU: "need you", Group.AUTONOMOUS: "working", Group.DELIVERED: "delivered"}
 COLUMNS = ("STATE", "TITLE", "PROJECT", "HOST", "ID", "FOR")
-#: Most cells per column, and from which width on it may be more. 80 must hold them all.
-LIMITS = (24, 400, 11, 10, 6, 7)
-WIDE = 110
-WIDE_LIMITS = (44, 400, 24, 24, 8, 7)
-#: From which width on what a session used up has room too: by width alone, so that no column
-#: comes and goes while somebody watches.
-FULL = 130
 FULL_COLUMNS = ("STATE", "TITLE", "PROJECT", "HOST", "ID", "COST", "TOKENS", "CTX", "FOR")
-FULL_LIMITS = (30, 400, 18, 16, 8, 13, 6, 5, 7)
+#: From which width on there are which columns: by width alone, so that none comes and goes while
+#: somebody watches. What a session used up is the first to go, who it is the last.
+FORMS = (
+    (130, FULL_COLUMNS),
+    (72, COLUMNS),
+    (56, ("STATE", "TITLE", "HOST", "ID", "FOR")),
+    (0, ("STATE", "TITLE", "ID", "FOR")),
+)
+#: Cells that a column takes at most while others still want some; what the title then leaves goes
+#: to those of GROWING, in this order.
+LIMITS = {"STATE": 24, "PROJECT": 11, "HOST": 10, "ID": 6, "COST": 13, "TOKENS": 6, "CTX": 5}
+LIMITS |= {"FOR": 7}
+WIDE = 110
+WIDE_LIMITS = LIMITS | {"STATE": 30, "PROJECT": 18, "HOST": 16, "ID": 8}
+GROWING = ("STATE", "PROJECT", "HOST")
+#: A title shorter than this tells nothing: the state gives way to it.
+TITLE_LEAST, STATE_LEAST = 12, 12
+GAP = 2
 NUMBERS = ("COST", "TOKENS", "CTX", "FOR")
 
 
 def session_table(views: Sequence[SessionView], now: int, console: Console) -> Table:
     """Never wider than the console; what does not fit is cut with an ellipsis."""
-    columns = FULL_COLUMNS if console.width >= FULL else COLUMNS
+    columns = next(names for least, names in FORMS if console.width >= least)
     cells = [_row(view, now, icons_for(console)) for view in views]
     rows = [[row[name] for name in columns] for row in cells]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     widths = _widths(columns, rows, console.width)
     for name, width in zip(columns, widths, strict=True):
         justify: JustifyMethod = "right" if name in NUMBERS else "left"
@@ -49,6 +59,32 @@ def session_table(views: Sequence[SessionView], now: int, console: Console) -> T
         row[columns.index("ID")].truncate(widths[columns.index("ID")])
         table.add_row(*row, style="dim" if view.reachability != "live" else "")
     return table
+
+
+def session_lines(
+    views: Sequence[SessionView], now: int, width: int, icons: dict[Group, str]
+) -> tuple[Text, list[Text]]:
+    """The same as lines, each as wide as the rest: the heads, and one for each session."""
+    columns = next(names for least, names in FORMS if width >= least)
+    rows = [[_row(view, now, icons)[name] for name in columns] for view in views]
+    widths = _widths(columns, rows, width)
+    heads = _line([Text(name, "dim") for name in columns], columns, widths)
+    lines = [_line(row, columns, widths) for row in rows]
+    for view, line in zip(views, lines, strict=True):
+        if view.reachability != "live":
+            line.stylize("dim")
+    return heads, lines
+
+
+def _line(cells: Sequence[Text], columns: Sequence[str], widths: Sequence[int]) -> Text:
+    line = Text(no_wrap=True)
+    for name, cell, width in zip(columns, cells, widths, strict=True):
+        fitted = cell.copy()
+        fitted.truncate(width, overflow="crop" if name == "ID" else "ellipsis")
+        fitted.align("right" if name in NUMBERS else "left", width)
+        line.append_text(fitted).append(" " * GAP)
+    line.right_crop(GAP)
+    return line
 
 
 #: A session that closed has not thereby finished anything.
@@ -100,20 +136,27 @@ def hook_problem(view: SessionView) -> str | None:
 
 
 def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
-    """Each column as wide as its text, up to its limit; the title takes what is left."""
-    limits: Sequence[int] = WIDE_LIMITS if room >= WIDE else LIMITS
-    if columns is FULL_COLUMNS:
-        limits = FULL_LIMITS
+    """Each column as wide as its text, up to its limit; the title, then others, take what is left."""
+    wants = {
+        name: max([len(name), *(row[index].cell_len for row in rows)])
+        for index, name in enumerate(columns)
+    }
+    wants["ID"] = min(wants["ID"], WIDE_LIMITS["ID"])
     if room >= UNBOUND:
-        limits = [8 if name == "ID" else room for name in columns]
-    widths = [
-        min(limit, max([len(name), *(row[index].cell_len for row in rows)]))
-        for index, (name, limit) in enumerate(zip(columns, limits, strict=True))
-    ]
-    title = columns.index("TITLE")
-    others = sum(widths) - widths[title] + 2 * len(columns)
-    widths[title] = max(5, min(widths[title], room - others))
-    return widths
+        return list(wants.values())
+    limits = WIDE_LIMITS if room >= WIDE else LIMITS
+    widths = {name: min(want, limits.get(name, TITLE_LEAST)) for name, want in wants.items()}
+    spare = room - sum(widths.values()) - GAP * (len(columns) - 1)
+    if spare < 0:
+        given = min(-spare, widths["STATE"] - min(widths["STATE"], STATE_LEAST))
+        widths["STATE"] -= given
+        widths["TITLE"] = max(1, widths["TITLE"] + spare + given)
+    for name in ("TITLE", *GROWING):
+        more = min(max(0, spare), wants.get(name, 0) - widths.get(name, 0))
+        if name in widths and more > 0:
+            widths[name] += more
+            spare -= more
+    return [widths[name] for name in columns]
 
 
 def counts_line(views: Sequence[SessionView], hosts: Iterable[HostView], now: int) -> Text:

@@ -8,6 +8,25 @@ from dataclasses import dataclass
 from adsum.outcome import CommandError, Exit
 from adsum_shared.state import Group, SessionView
 
+#: A group in its own word, or in the words that lists and people use for it.
+GROUPS = {
+    **{group.value: group.value for group in Group},
+    "needs-you": Group.NEEDS_YOU.value,
+    "waiting": Group.NEEDS_YOU.value,
+    "working": Group.AUTONOMOUS.value,
+    "done": Group.DELIVERED.value,
+}
+
+
+def group_named(word: str | None) -> str | None:
+    """Raises CommandError for what no group is called."""
+    if word is None:
+        return None
+    if word.casefold() not in GROUPS:
+        step = "needs_you (or waiting), working (or autonomous), delivered (or done)"
+        raise CommandError(f"{word!r} is no group. --group is one of {step}.", Exit.USAGE)
+    return GROUPS[word.casefold()]
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -18,9 +37,8 @@ class Filter:
     needs_you: bool = False
 
     def __post_init__(self) -> None:
-        groups = [group.value for group in Group]
-        if self.group is not None and self.group not in groups:
-            raise CommandError(f"--group is one of {', '.join(groups)}.", Exit.USAGE)
+        # Frozen: once made it says what the hub and the views call it.
+        object.__setattr__(self, "group", group_named(self.group))
 
     @property
     def query(self) -> dict[str, str]:

@@ -36,6 +36,7 @@ class Plan:
     settings: UpSettings
     hub: tuple[str, int]
     collector_port: int
+    sign_in: bool
 
     @property
     def url(self) -> str:
@@ -48,10 +49,10 @@ def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
     hub = read_settings(HubSettings, state_dir=state_dir, redis_url=redis_url)
     collector = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
     reached = LOOPBACK if hub.hub_host in ("0.0.0.0", "::") else hub.hub_host  # noqa: S104 - asked, not bound
-    plan = Plan(settings, (reached, hub.hub_port), collector.collector_port)
+    plan = Plan(settings, (reached, hub.hub_port), collector.collector_port, hub.sign_in)
     if 0 in (hub.hub_port, collector.collector_port):
         raise CommandError("`adsum up` needs fixed ports: hooks and pages must find them.")
-    with _held(settings.state_dir, plan.url):
+    with held(settings.state_dir, plan.url):
         _require_free(hub.hub_host, hub.hub_port, "hub", "ADSUM_HUB_PORT")
         _require_free(LOOPBACK, plan.collector_port, "collector", "ADSUM_COLLECTOR_PORT")
         offer.ask()
@@ -75,15 +76,19 @@ async def _run(plan: Plan, offer: Offer) -> None:
 
     async def started() -> None:
         hooks = await asyncio.to_thread(offer.settle)
+        way_in, drawn = await asyncio.to_thread(_way_in, plan)
         lines = (
             "Adsum is up.",
             f"  Dashboard  {plan.url}",
+            f"  Sign in    {way_in}",
             f"  Hooks      {hooks}",
             f"  Broker     {broker}",
             f"  Logs       {plan.settings.state_dir / 'logs'}",
             "  Ctrl-C stops it.",
         )
         print("\n".join(lines), flush=True)  # noqa: T201 - the command line speaks here
+        if drawn:
+            print(drawn, flush=True)  # noqa: T201 - the command line speaks here
 
     async def ending() -> None:
         taken_out = await asyncio.to_thread(offer.park)
@@ -92,6 +97,24 @@ async def _run(plan: Plan, offer: Offer) -> None:
             await asyncio.sleep(NOTICED_S)
 
     await supervisor.run(started, ending)
+
+
+def _way_in(plan: Plan) -> tuple[str, str]:
+    """How to get in, for people; and a link that opens on a phone as a QR, or nothing."""
+    if not plan.sign_in:
+        return "nobody has to (ADSUM_SIGN_IN=off)", ""
+    from adsum.client import hub_url
+    from adsum.login import is_local, make_link, qr, user
+
+    try:
+        url = hub_url(plan.url, plan.settings.state_dir)
+        link = make_link(url, "admin", user())["url"]
+    except CommandError as error:
+        return f"adsum login prints a link ({error})", ""
+    often = "once, within ten minutes; for another: adsum login"
+    if is_local(link):
+        often += "\n             from a phone: set ADSUM_PUBLIC_URL, see docs/sign-in.md"
+    return f"{link}\n             {often}", "" if is_local(link) else qr(link)
 
 
 async def _stages(plan: Plan) -> tuple[list[list[Part]], str]:
@@ -158,7 +181,7 @@ async def _require_reachable(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _held(state_dir: Path, url: str) -> Iterator[None]:
+def held(state_dir: Path, url: str) -> Iterator[None]:
     """One `adsum up` per state directory; the kernel lets go of the lock however we end."""
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
         if not as_json:
             print(line, flush=True)  # noqa: T201 - the command line speaks here
 
-    taken = _probe(setup.target.url, setup.target.token)
+    taken = send_probe(setup.target.url, setup.target.token)
     say(f"collector  took the probe as number {taken.seq}: {taken.took_ms:.1f} ms")
     url = hub_url(hub, setup.state_dir)
     host, applied_ms = _applied(setup, url, taken)
@@ -81,7 +81,7 @@ def _installed(setup: Setup) -> tuple[list[str], list[str] | None]:
         raise CommandError(str(error)) from error
 
 
-def _probe(url: str, token: str) -> Taken:
+def send_probe(url: str, token: str) -> Taken:
     """Sent as Claude Code sends a hook."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)

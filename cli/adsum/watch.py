@@ -7,90 +7,19 @@ import contextlib
 import json
 import signal
 import sys
-import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus, WebSocketException
-
-from adsum.client import unreachable
 from adsum.console import advice, open_console, own_up
+from adsum.follow import Roster, follow
 from adsum.outcome import CommandError, Exit
-from adsum.select import Filter, order
-from adsum.words import as_of, trouble_in, trouble_sentence
-from adsum_shared.state import HostView, HubTrouble, SessionView
+from adsum.select import Filter
+from adsum.words import as_of, trouble_sentence
+from adsum_shared.state import HubTrouble
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-#: The hub speaks at least every 5 s; silence beyond this is a dead connection, or a frozen hub.
-SILENCE_S = 11.0
 REDRAW_S = 1.0
-_CONNECTION = (OSError, WebSocketException, TimeoutError)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Ids of sessions that are new or different, and of those that are no more."""
-
-    changed: list[str]
-    gone: list[str]
-
-
-@dataclass(slots=True)
-class Roster:
-    """What the hub has told us, by id. sessions holds the JSON objects as they came.
-
-    told_at: when it did last, by its clock, ms.
-    """
-
-    sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    epoch: str | None = None
-    offset: int | None = None
-    ahead_ms: int = 0
-    told_at: int = 0
-    trouble: HubTrouble | None = None
-
-    def apply(self, message: dict[str, Any], clock_ms: int) -> Change:
-        before = self.sessions
-        if message["type"] == "snapshot":
-            self.sessions = {one["id"]: one for one in message["sessions"]}
-            self.hosts = {one["id"]: one for one in message["hosts"]}
-        elif message["type"] == "deltas":
-            gone, gone_hosts = set(message["gone"]), set(message["gone_hosts"])
-            changed = {one["id"]: one for one in message["sessions"]}
-            kept = {key: one for key, one in before.items() if key not in gone}
-            self.sessions = kept | changed
-            self.hosts = {key: one for key, one in self.hosts.items() if key not in gone_hosts}
-            self.hosts |= {one["id"]: one for one in message["hosts"]}
-        if message["type"] != "deltas":
-            self.trouble = trouble_in(message)
-        self.epoch, self.offset = message["epoch"], message["offset"]
-        self.told_at, self.ahead_ms = message["now"], message["now"] - clock_ms
-        return Change(
-            [key for key, one in self.sessions.items() if before.get(key) != one],
-            [key for key in before if key not in self.sessions],
-        )
-
-    @property
-    def now(self) -> int:
-        """By the hub's clock, ms."""
-        return _clock_ms() + self.ahead_ms
-
-    def wanted(self, key: str, chosen: Filter) -> bool:
-        return chosen.wants(msgspec.convert(self.sessions[key], SessionView))
-
-    def views(self, chosen: Filter) -> list[SessionView]:
-        views = msgspec.convert(list(self.sessions.values()), list[SessionView])
-        return order(view for view in views if chosen.wants(view))
-
-    def host_views(self) -> list[HostView]:
-        return msgspec.convert(list(self.hosts.values()), list[HostView])
 
 
 def watch_agents(url: str, chosen: Filter, *, jsonl: bool) -> None:
@@ -113,50 +42,6 @@ async def _watch(url: str, chosen: Filter, *, jsonl: bool) -> None:
         await _stream(url, roster, chosen)
     else:
         await _draw(url, roster, chosen)
-
-
-async def follow(url: str, roster: Roster) -> AsyncIterator[Change | None]:
-    """Changes for ever, across lost connections; None each time the connection is lost.
-
-    Raises CommandError when the hub cannot be reached the first time.
-    """
-    tries, met = 0, False
-    while True:
-        try:
-            async for change in _one_connection(url, roster):
-                tries, met = 0, True
-                yield change
-        except InvalidStatus as error:
-            if error.response.status_code in (401, 403):
-                raise CommandError(f"The hub at {url} refuses to be watched.", Exit.AUTH) from error
-            if not met:
-                raise unreachable(url, error) from error
-        except _CONNECTION as error:
-            if not met:
-                raise unreachable(url, error) from error
-        yield None
-        await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
-        tries += 1
-
-
-async def _one_connection(url: str, roster: Roster) -> AsyncIterator[Change]:
-    """Until a message is found missing; then the next connection asks for everything."""
-    address = f"ws{url.removeprefix('http')}/ws"
-    async with connect(address, open_timeout=5, max_size=None, proxy=None) as socket:
-        await socket.send(json.dumps({"epoch": roster.epoch, "offset": roster.offset}))
-        while True:
-            message = json.loads(await asyncio.wait_for(socket.recv(), SILENCE_S))
-            if _missed(roster, message):
-                roster.epoch = roster.offset = None
-                return
-            yield roster.apply(message, _clock_ms())
-
-
-def _missed(roster: Roster, message: dict[str, Any]) -> bool:
-    """True for changes that do not continue what we have: another run's, or with a hole before."""
-    if message["type"] != "deltas" or roster.offset is None:
-        return False
-    return bool(message["epoch"] != roster.epoch or message["offset"] < roster.offset)
 
 
 async def _stream(url: str, roster: Roster, chosen: Filter) -> None:
@@ -194,6 +79,8 @@ async def _draw(url: str, roster: Roster, chosen: Filter) -> None:
             away = change is None
             news.set()
 
+    # A terminal of another size is drawn anew at once, as by news.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, news.set)
     listener = asyncio.create_task(listen())
     listener.add_done_callback(lambda _: news.set())
     try:
@@ -237,7 +124,3 @@ def _picture(roster: Roster, chosen: Filter, console: Console, *, away: bool) ->
     table = session_table(views[:room], now, console)
     more = [Text(f"… and {len(views) - room} more", style="dim")] if len(views) > room else []
     return Stack(table, *more, Text(), footer)
-
-
-def _clock_ms() -> int:
-    return int(time.time() * 1000)

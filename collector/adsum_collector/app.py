@@ -16,7 +16,7 @@ from adsum_collector.agent import Agent, claude_code
 from adsum_collector.arrival import Arrival
 from adsum_collector.door import DoorProtocol
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.facts import Witnesses, facts, problem_of
+from adsum_collector.facts import Witnesses, counts, facts, problem_of
 from adsum_collector.health import HookFiles
 from adsum_collector.identity import Identity, load_identity
 from adsum_collector.intake import Intake
@@ -82,7 +82,7 @@ class Collector:
         self._spool = spool
         self._nonce = secrets.token_hex(8)
         table = ProcessTable(watched(spool.state).values())
-        intake = Intake(spool, private_as(settings.privacy, identity.salt))
+        self._intake = intake = Intake(spool, private_as(settings.privacy, identity.salt))
 
         def adopt(identity: Identity) -> None:
             self._identity = identity
@@ -216,6 +216,7 @@ class Collector:
             problem=problem_of(self._spool, self._publisher),
             witnesses=self._parts.health(now_ms()),
             scan=self._usage.progress,
+            counts=counts(self._intake, self._spool, self._publisher, self._parts),
         )
 
 

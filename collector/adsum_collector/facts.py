@@ -7,6 +7,7 @@ from typing import Any
 
 from adsum_collector.health import HookFiles, hook_witness, witness
 from adsum_collector.identity import Identity
+from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket
 from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
@@ -16,6 +17,7 @@ from adsum_collector.ticks import Ticks
 from adsum_collector.usage_witness import UsageWitness
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
+from adsum_shared.beat import Counts
 from adsum_shared.state import HostWitness
 
 
@@ -45,6 +47,19 @@ class Witnesses:
             witness("statusline", statusline.heard_at, statusline.outcomes),
             self.usage.witness(),
         )
+
+
+def counts(intake: Intake, spool: Spool, publisher: Publisher, witnesses: Witnesses) -> Counts:
+    receiver, local = witnesses.receiver, witnesses.local
+    return Counts(
+        hooks=receiver.accepted + local.accepted,
+        refused=receiver.refused.total() + local.refused.total(),
+        signals=intake.accepted,
+        published=publisher.published,
+        published_bytes=publisher.published_bytes,
+        replays=publisher.replays,
+        spool_bytes=spool.size,
+    )
 
 
 def problem_of(spool: Spool, publisher: Publisher) -> str | None:

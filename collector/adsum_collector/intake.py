@@ -16,6 +16,8 @@ class Intake:
     def __init__(self, spool: Spool, private: Private) -> None:
         self._spool = spool
         self.private = private
+        #: signals that are on disk
+        self.accepted = 0
 
     async def accept(
         self,
@@ -29,8 +31,10 @@ class Intake:
         """
         if not signals and not state:
             return self._spool.last_seq
-        return await self._spool.append(
+        number = await self._spool.append(
             [encode_signal(self.private(signal)) for signal in signals],
             message_id=message_id,
             state={**(state or {}), **state_changes(signals)},
         )
+        self.accepted += len(signals)
+        return number

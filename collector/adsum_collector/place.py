@@ -52,6 +52,7 @@ class Place:
         self.spool_id = ""
         self.incarnation = 0
         self.sent = 0
+        self.replays = 0
         self.free = False
         self.moved = False
 
@@ -150,6 +151,7 @@ class Place:
             return
         log.warning("a hub asked to replay after number %d", after)
         self._answered_want = (want, self._now())
+        self.replays += 1
         # Higher ids, or readers that are past the old ones would never see the replay.
         self.incarnation += 1
         await self._spool.set_incarnation(self.incarnation)

@@ -79,6 +79,8 @@ class Publisher:
         self._place = Place(spool, nonce, self._problem, now)
         self._stopping = asyncio.Event()
         self._gathering = False
+        #: signals and their bytes, since the start
+        self.published = self.published_bytes = 0
         self._beat_due = self._look_due = self._check_due = 0.0
 
     @property
@@ -89,6 +91,11 @@ class Publisher:
     def sent(self) -> int:
         """The last number of this spool that is in the stream, as far as we know."""
         return self._place.sent if self._place.spool_id == self._spool.spool_id else 0
+
+    @property
+    def replays(self) -> int:
+        """Begun since the start, because a hub asked."""
+        return self._place.replays
 
     async def join(self) -> None:
         """Before the spool accepts anything of this run. Raises SpoolUnavailable."""
@@ -205,6 +212,9 @@ class Publisher:
             last = found.first + len(found.bodies) - 1
             fields = encode_batch(first=found.first, signals=found.bodies, **about)  # type: ignore[arg-type] # as above
         await self._place.send(inbox, last, fields)
+        if not isinstance(found, Missing):
+            self.published += len(found.bodies)
+            self.published_bytes += len(fields[b"b"])
 
     async def _keep_appointments(self, inbox: Inbox) -> None:
         now = self._monotonic()

@@ -49,7 +49,7 @@ class Accounts:
         self, spending: Spending | None = None, overspent: Overspent | None = None
     ) -> None:
         self.spending = spending or Spending(NoPrices(), local_day)
-        self._overspent = overspent or Overspent((), self.spending)
+        self.overspent = overspent or Overspent((), self.spending)
         self._looked_at = 0
         self._seen: tuple[int, str, int] | None = None
         self._today: tuple[int, float | None, int] | None = None
@@ -80,7 +80,7 @@ class Accounts:
 
     def look(self, hosts: Iterable[Host], now: int, *, at_once: bool = False) -> list[Key]:
         """The sessions of which it is new that they are over a budget, or no longer."""
-        if not self._overspent or (now < self._looked_at + LOOK_MS and not at_once):
+        if not self.overspent or (now < self._looked_at + LOOK_MS and not at_once):
             return []
         self._looked_at = now
         today = self.spending.day_of(now)
@@ -96,7 +96,7 @@ class Accounts:
             for key, state in host.states.items()
             if state.state not in OVER
         )
-        found = self._overspent.look(workers, today)
+        found = self.overspent.look(workers, today)
         changed: list[Key] = []
         for host in hosts:
             over = {

@@ -8,6 +8,20 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
+from adsum_hub.join_answers import (
+    HostChanged,
+    JoinAsked,
+    JoinCheckAsked,
+    JoinChecked,
+    Joined,
+    JoinToken,
+    JoinTokenAsked,
+    JoinTokenMade,
+    JoinTokens,
+    LabelAsked,
+    LeaveAsked,
+    MachineSeen,
+)
 from adsum_hub.notify_answers import (
     Notify,
     NotifyTest,
@@ -16,8 +30,21 @@ from adsum_hub.notify_answers import (
     PushSubscription,
     Subscribed,
 )
+from adsum_hub.sign_in_answers import (
+    LoginAsked,
+    LoginLink,
+    LoginLinkAsked,
+    Me,
+    Revoked,
+    SignedOut,
+    SignIns,
+    TokenAsked,
+    TokenMade,
+    Tokens,
+)
+from adsum_shared.beat import Counts
 from adsum_shared.state import ActivityEntry, History, HostView, HubTrouble, SessionView, Summary
-from adsum_shared.usage import UsageReport
+from adsum_shared.usage import Budgets, UsageReport
 
 SCHEMA = 1
 
@@ -41,10 +68,13 @@ class Activity(msgspec.Struct):
 
 
 class Hosts(msgspec.Struct):
+    """collectors: by host id, what each has done since it started; missing for older ones."""
+
     schema: int
     now: int
     hosts: list[HostView]
     trouble: HubTrouble | None
+    collectors: dict[str, Counts] = {}
 
 
 class Problem(msgspec.Struct):
@@ -85,6 +115,7 @@ _TYPES = (
     Problem,
     Readiness,
     UsageReport,
+    Budgets,
     History,
     Notify,
     NotifyTest,
@@ -92,6 +123,28 @@ _TYPES = (
     PushEndpoint,
     PushSubscription,
     Subscribed,
+    LoginAsked,
+    LoginLink,
+    LoginLinkAsked,
+    Me,
+    Revoked,
+    SignedOut,
+    SignIns,
+    TokenAsked,
+    TokenMade,
+    Tokens,
+    JoinToken,
+    JoinTokenAsked,
+    JoinTokenMade,
+    JoinTokens,
+    JoinCheckAsked,
+    JoinChecked,
+    JoinAsked,
+    Joined,
+    MachineSeen,
+    LeaveAsked,
+    LabelAsked,
+    HostChanged,
 )
 _SCHEMAS, _COMPONENTS = msgspec.json.schema_components(
     _TYPES, ref_template="#/components/schemas/{name}"

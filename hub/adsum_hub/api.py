@@ -105,7 +105,13 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
     @router.get("/hosts", responses=answers_of(Hosts), response_class=Response)
     async def hosts() -> Response:
         now = clock()
-        return as_json(Hosts(SCHEMA, now, _by_label(roster.all_hosts(now)), broadcast.trouble))
+        counts = {
+            host.id: host.beat.counts
+            for host in roster.hosts.values()
+            if host.beat is not None and host.beat.counts is not None
+        }
+        listed = _by_label(roster.all_hosts(now))
+        return as_json(Hosts(SCHEMA, now, listed, broadcast.trouble, counts))
 
     @router.get("/summary", responses=answers_of(Summary), response_class=Response)
     async def summary() -> Response:

@@ -5,33 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import logging
-import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.responses import FileResponse
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from adsum_hub.accounts import Accounts, local_day
+from adsum_hub.announcing import announced
 from adsum_hub.answers import describe, explain
 from adsum_hub.api import api_router
+from adsum_hub.assets import Assets
+from adsum_hub.auth.gate import Gate
+from adsum_hub.auth.opening import greet, signing_in
+from adsum_hub.auth.routes import sign_in_router
+from adsum_hub.auth.signing import Signing
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.budget import read_budgets
+from adsum_hub.budgets_api import budgets_router
 from adsum_hub.clock import Clock
 from adsum_hub.consumer import BLOCK_MS, Consumer
 from adsum_hub.domains.show import open_domains
-from adsum_hub.doors import Doors, known_hosts, require_loopback
+from adsum_hub.doors import Doors, known_hosts, require_address
 from adsum_hub.heartbeats import Heartbeats
+from adsum_hub.join.joining import Joining
+from adsum_hub.join.opening import joined_by
+from adsum_hub.join.routes import join_router
 from adsum_hub.link import Link
 from adsum_hub.live import Connection, live_router
+from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
+from adsum_hub.metrics import Asked, metrics_router
 from adsum_hub.notify.notifications import Notifications, told_by
 from adsum_hub.notify.opening import notifying
 from adsum_hub.notify.routes import notify_router
@@ -59,17 +67,13 @@ class PortTakenError(RuntimeError):
     """Something else listens where the hub should."""
 
 
-class StateDirError(RuntimeError):
-    """The state directory cannot be used."""
-
-
 def steady_clock() -> Clock:
     """Wall time in ms that never steps: its start is the wall's, its pace the monotonic clock's."""
     start = time.time() - time.monotonic()
     return lambda: int((start + time.monotonic()) * 1000)
 
 
-def build_app(
+def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     roster: Roster,
     broadcast: Broadcast,
     link: Link,
@@ -77,24 +81,29 @@ def build_app(
     hosts: frozenset[str],
     notes: Callable[[], list[str]] = list,
     notifications: Notifications | None = None,
+    signing: Signing | None = None,
+    *,
+    joining: Joining | None = None,
+    demo: bool = False,
 ) -> ASGIApp:
-    """notes: what keeps all dollars from being right."""
+    """notes: what keeps all dollars from being right. signing: None where nobody has to sign in."""
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(api_router(roster, broadcast, clock))
     app.include_router(usage_router(roster, clock, notes))
+    app.include_router(budgets_router(roster, clock))
     app.include_router(health_router(roster, broadcast, link, clock))
     app.include_router(live_router(broadcast))
+    if isinstance(broadcast, MeasuredBroadcast):
+        app.include_router(metrics_router(Asked(roster, broadcast, link, notifications, signing)))
+    app.include_router(sign_in_router(signing, demo=demo))
+    if joining is not None:
+        app.include_router(join_router(joining))
     if notifications is not None:
         app.include_router(notify_router(notifications))
-    app.mount("/static", StaticFiles(directory=WEB))
-
-    @app.get("/", include_in_schema=False)
-    def page() -> FileResponse:
-        return FileResponse(WEB / "index.html")
-
+    app.router.routes.extend(Assets(WEB).routes())
     describe(app)
     explain(app)
-    return Doors(app, hosts)
+    return Doors(app if signing is None else Gate(app, signing.keeper, signing.reception), hosts)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -114,11 +123,12 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-async def run_hub(settings: HubSettings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises what ended a vital task: the process must end too."""
-    require_loopback(settings.hub_host, allowed=settings.hub_allow_public)
-    if settings.redis_url is None:
-        raise ValueError("The hub needs a Redis URL: set ADSUM_REDIS_URL, or run `adsum up`.")
+async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. Raises what ended a vital task: the process must end too.
+
+    say: shows a first login link to whoever started the hub by hand; never a log.
+    """
+    redis_url = _require_usable(settings)
     # Thousands of sessions are millions of objects that live on: to look through all of them as
     # often as Python does by default stops the loop for up to 0.7 s at 100,000 sessions.
     gc.set_threshold(10_000, 50, 1000)
@@ -128,18 +138,19 @@ async def run_hub(settings: HubSettings) -> None:
     spending = Spending(prices.book, local_day)
     overspent = Overspent(read_budgets(settings.budgets), spending)
     domains = open_domains(settings.domains, time.perf_counter)
-    roster = Roster(Accounts(spending, overspent), domains)
-    link = Link(address_of(settings.redis_url))
-    broadcast = Broadcast(roster, clock)
+    roster = MeasuredRoster(Accounts(spending, overspent), domains)
+    link = Link(address_of(redis_url))
+    broadcast = MeasuredBroadcast(roster, clock)
     broadcast.restoring = True
     async with contextlib.AsyncExitStack() as stack:
-        redis = open_redis(settings.redis_url)
-        reader = open_redis(settings.redis_url, block_s=BLOCK_MS / 1000)
+        redis = open_redis(redis_url)
+        reader = open_redis(redis_url, block_s=BLOCK_MS / 1000)
         stack.push_async_callback(redis.aclose)
         stack.push_async_callback(reader.aclose)
         bound = stack.enter_context(listen(settings.hub_host, settings.hub_port))
         port = bound.getsockname()[1]
-        stack.enter_context(_announced(settings, port))
+        url = stack.enter_context(announced(settings, port))
+        signing = await stack.enter_async_context(signing_in(settings, redis_url, clock))
         heartbeats = Heartbeats(roster, redis, clock, link, broadcast.tell)
         consumer = Consumer(
             roster,
@@ -150,12 +161,26 @@ async def run_hub(settings: HubSettings) -> None:
             arrived=broadcast.tell,
             greet=heartbeats.hear,
         )
-        hosts = known_hosts(port, settings.hub_hosts)
+        hosts = known_hosts(port, settings.hub_hosts, settings.public_url)
         notes = [prices.problem] if prices.problem is not None else []
         notifications = await stack.enter_async_context(
-            notifying(told_by(settings), settings.redis_url, roster, broadcast, clock)
+            notifying(told_by(settings), redis_url, roster, broadcast, clock)
         )
-        app = build_app(roster, broadcast, link, clock, hosts, lambda: notes, notifications)
+        joining = await stack.enter_async_context(
+            joined_by(settings, redis_url, roster, clock, broadcast.tell)
+        )
+        app = build_app(
+            roster,
+            broadcast,
+            link,
+            clock,
+            hosts,
+            lambda: notes,
+            notifications,
+            signing,
+            joining=joining,
+            demo=settings.demo,
+        )
         server = uvicorn.Server(_server_config(app))
 
         def others() -> list[str]:
@@ -167,15 +192,31 @@ async def run_hub(settings: HubSettings) -> None:
             "heartbeats": heartbeats.listen(),
             "snapshots": saver.run(),
             "writes": writes.watch(),
+            "roll": joining.watch.run(),
             "notifications": notifications.run(),
             "prices": complete_book(wanted, settings.price_file, roster.reprice),
             "timekeeper": Timekeeper(roster, broadcast, link, writes, clock, others=others).run(),
         }
+        if signing is not None and say is not None:
+            vital["greeting"] = greet(signing, url, say)
         await _supervise(server, bound, vital)
         try:
             await asyncio.wait_for(saver.save_once(), 3.0)
         except (*UNAVAILABLE, TimeoutError) as error:
             log.warning("last snapshot not written (%s); the collectors will replay", error)
+
+
+def _require_usable(settings: HubSettings) -> str:
+    """The Redis URL. Raises PublicAddressError, ValueError."""
+    require_address(
+        settings.hub_host,
+        sign_in=settings.sign_in,
+        public_url=settings.public_url,
+        allowed=settings.hub_allow_public,
+    )
+    if settings.redis_url is None:
+        raise ValueError("The hub needs a Redis URL: set ADSUM_REDIS_URL, or run `adsum up`.")
+    return settings.redis_url
 
 
 def _server_config(app: ASGIApp) -> uvicorn.Config:
@@ -207,29 +248,3 @@ async def _supervise(
         await server.serve(sockets=[bound])
         for task in tasks:
             task.cancel()
-
-
-@contextlib.contextmanager
-def _announced(settings: HubSettings, port: int) -> Iterator[None]:
-    """hub.json tells this machine's command line where the hub is, while it runs."""
-    host = settings.hub_host if settings.hub_host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    file = settings.state_dir / "hub.json"
-    draft = file.with_suffix(f".{os.getpid()}")
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_text(json.dumps({"url": url, "pid": os.getpid()}))
-        draft.replace(file)
-    except OSError as error:
-        raise StateDirError(
-            f"The state directory {settings.state_dir} cannot be used: {error.strerror}. "
-            "Choose another with ADSUM_STATE_DIR."
-        ) from error
-    log.info("dashboard at %s", url)
-    try:
-        yield
-    finally:
-        # Another hub may have announced itself since; a torn file is nobody's.
-        with contextlib.suppress(OSError, ValueError):
-            if json.loads(file.read_text()).get("pid") == os.getpid():
-                file.unlink()

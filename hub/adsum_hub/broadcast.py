@@ -1,8 +1,9 @@
 """Broadcast: every change encoded once and sent to all, coalesced for whoever cannot keep up.
 
-A change goes out at once as long as a budget of sends lasts; then one message per TICK_S carries
-all that changed, 70 to 150 times cheaper than a frame per change and client. A tick for everything
-after the first change was rejected: at 100 changes a second it adds 25 ms to nearly all of them.
+A change goes out at once as long as a budget of sends lasts; then one message carries all that
+changed until the budget allows the next, TICK_S later at most: 70 to 150 times cheaper than a frame
+per change and client. A tick for everything after the first change was rejected: at 100 changes a
+second it adds 25 ms to nearly all of them.
 No client has a queue: it has an offset. One that comes late for its next message gets all it has
 missed as one, the latest view of each session, or a fresh snapshot.
 """
@@ -11,25 +12,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
+from adsum_hub.bell import Bell
 from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
+from adsum_hub.pace import Pace
 from adsum_hub.ring import Delta, Ring, Views, parts
 from adsum_hub.roster import Roster
 from adsum_shared.state import HubTrouble
 
-TICK_S = 0.05
+TICK_S = 0.1
+#: To look at all deadlines and hosts after each of 200 flushes a second was a third of the load.
+LOOK_S = 0.05
+#: For whoever comes back with more to tell.
+GRACE_S = 0.005
 #: Where one flush could not take all that has changed, the next follows after this.
 REST_S = 0.002
-#: A flush costs FLUSH_COST plus one per client; about 10 us each, so at most a tenth of a core.
+#: A flush costs FLUSH_COST plus one per client; about 10 us each, so at most a tenth of a core. With
+#: it goes the read of what it tells. Where nobody looks nobody waits for it, so it goes in ticks.
 SENDS_PER_S = 10_000
 SENDS_SAVED = 1_000
-FLUSH_COST = 20
+FLUSH_COST = 50
+UNSEEN_COST = 200
 #: Of silence, after which a client is told that the hub is still there.
 HEARTBEAT_S = 5.0
 #: The offset of a client that has nothing of this run.
@@ -61,38 +71,44 @@ class Broadcast:
         #: Until what was stored is in the list, nobody is told of it: to a client that comes back
         #: after a restart it would look as if sessions had vanished, or gone back in time.
         self.restoring = False
-        #: set by every flush: deadlines may have moved
-        self.flushed = asyncio.Event()
+        self._bell = Bell(LOOK_S)
+        #: set after a flush: deadlines may have moved
+        self.flushed = self._bell.rung
         #: told of every change at once, so they only note it
         self.listeners: list[Callable[[Changes], None]] = []
         self._roster = roster
         self._clock = clock
         self._ring = Ring()
         self._wakers: set[asyncio.Event] = set()
-        self._flushed = 0.0
-        self._budget = float(SENDS_SAVED)
+        self._pace = Pace(SENDS_PER_S, SENDS_SAVED)
         self._timer: asyncio.TimerHandle | None = None
         self._snapshot: Snapshot | None = None
+        #: by the offset they begin after, up to now
+        self._merged: dict[int, bytes] = {}
         self._restored = False
         #: whether anybody was: before that, no change has to be kept for one who has missed it
         self._told = False
 
     def tell(self) -> None:
-        """Something may have changed. Sent now, or with the next tick if the budget is spent."""
-        if self._timer is not None:
-            return
+        """Something may have changed. Sent now, or after the roster's `rest`, when told again."""
         loop = asyncio.get_running_loop()
-        passed = loop.time() - self._flushed
-        affordable = self._budget + passed * SENDS_PER_S >= FLUSH_COST + self.clients
-        if affordable or passed >= TICK_S:
+        wait = self._roster.rest = self._pace.wait(self._cost(), loop.time(), TICK_S)
+        if not wait:
             self.flush()
-        else:
-            self._timer = loop.call_later(TICK_S - passed, self.flush)
+        elif self._timer is None:
+            self._timer = loop.call_later(wait + GRACE_S, self.flush)
+
+    def _cost(self) -> int:
+        return FLUSH_COST + self.clients if self.clients else UNSEEN_COST
 
     def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = None
+        if self._is_reading():
+            return
         changes = self._roster.take_changes(self._clock())
-        self.flushed.set()
+        self._bell.ring()
         restored = self._restored and self.restoring and not changes.more
         if changes.more or (restored and self._roster.settle(self._clock())):
             rest = 0.0 if self.restoring else REST_S
@@ -104,11 +120,18 @@ class Broadcast:
             return
         for heard in self.listeners:
             heard(changes)
-        self._spend()
+        self._pace.spend(self._cost(), asyncio.get_running_loop().time())
         self.offset += 1
+        self._merged.clear()
         if self._told or not self.restoring:
             self._append(changes)
         self._wake()
+
+    def _is_reading(self) -> bool:
+        """What was stored is resolved when all is read: earlier its hosts are not heard, so all twice."""
+        if self.restoring:
+            gc.freeze()  # what is restored lives on: the collector need not look at it again
+        return self.restoring and not self._restored and not (self.trouble and self.trouble.blind)
 
     def own_up(self, trouble: HubTrouble | None) -> None:
         """Told to everyone at once; it changes nothing in the list, so no offset either."""
@@ -125,12 +148,6 @@ class Broadcast:
     def _wake(self) -> None:
         for waker in self._wakers:
             waker.set()
-
-    def _spend(self) -> None:
-        now = asyncio.get_running_loop().time()
-        saved = min(SENDS_SAVED, self._budget + (now - self._flushed) * SENDS_PER_S)
-        self._budget = max(0.0, saved - FLUSH_COST - self.clients)
-        self._flushed = now
 
     def _append(self, changes: Changes) -> None:
         sessions: Views = dict.fromkeys(changes.gone)
@@ -176,7 +193,12 @@ class Broadcast:
         missed = self.offset - offset
         if missed == 1:
             return self._ring.newest()
-        return self._message("deltas", self._ring.merged(missed))
+        message = self._merged.get(offset)
+        if message is None:
+            # Whoever is late is so together with others: a busy hub's clients all are.
+            message = self._message("deltas", self._ring.merged(missed))
+            self._merged[offset] = message
+        return message
 
     async def subscribe(self, epoch: str | None, offset: int | None) -> AsyncGenerator[bytes, None]:
         """Messages for one client, for ever: what it missed or a snapshot, then what changes."""
@@ -202,7 +224,8 @@ class Broadcast:
                     yield self._tick()
                     continue
                 try:
-                    await asyncio.wait_for(waker.wait(), HEARTBEAT_S)
+                    async with asyncio.timeout(HEARTBEAT_S):  # wait_for would make a task of it
+                        await waker.wait()
                 except TimeoutError:
                     if at == self.offset:
                         yield self._tick()

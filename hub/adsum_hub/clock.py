@@ -42,6 +42,11 @@ class HostClock:
         self.last_seen = last_seen
         self._differences: deque[int] = deque(maxlen=LATEST)
 
+    @property
+    def latest_ms(self) -> int:
+        """The best estimate, as it moves: for what is measured in milliseconds and not shown."""
+        return max(self._differences, default=self.offset_ms)
+
     def observe(self, stamp: int, now: int) -> None:
         """The host made this stamp at about `now` of the hub's clock."""
         self._differences.append(stamp - now)

@@ -125,6 +125,9 @@ class Consumer:
                     turn = asyncio.get_running_loop().time()
         if reply:
             self._arrived()
+            if not self._behind:
+                # What comes meanwhile is told no earlier: one read for all of it.
+                await asyncio.sleep(self._roster.rest)
 
     async def _take(self, host: Host, entry_id: str, fields: dict[bytes, bytes]) -> bool:
         """Whether to go on with what follows in this stream."""

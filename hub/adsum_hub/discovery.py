@@ -77,7 +77,7 @@ class Discovery:
     async def _with_keys(self, names: list[bytes]) -> list[str]:
         """Those we do not follow yet and of which there is anything: the others are mere names."""
         found = [name.decode() for name in names if HOST_ID.fullmatch(name)]
-        unknown = [host_id for host_id in found if host_id not in self._roster.hosts]
+        unknown = [host_id for host_id in found if not self._roster.hosts.knows(host_id)]
         if not unknown:
             return []
         pipeline = self._redis.pipeline(transaction=False)

@@ -1,8 +1,8 @@
 """Who may knock: exact Host and Origin, and the headers that keep a page to itself.
 
-Nobody signs in yet, so the hub answers on loopback only, and these two checks keep other pages in
-the same browser out: Host stops DNS rebinding, Origin stops cross-site WebSockets. Exact strings;
-matching a prefix has been bypassed with localhost.evil.example.
+Who is let in, the gate behind asks; these two checks keep other pages in the same browser out: Host
+stops DNS rebinding, Origin stops cross-site WebSockets. Exact strings; matching a prefix has been
+bypassed with localhost.evil.example.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; "
+    "connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
@@ -33,28 +33,43 @@ HEADERS = {
 }
 
 
+#: Of all headers together. No browser sends so many, and each would be looked through.
+MOST_HEADER_BYTES = 64 * 1024
+
+
 class PublicAddressError(RuntimeError):
-    """The hub was told to listen where others can reach it, and nobody signs in yet."""
+    """The hub was told to listen where others can reach it, without what that takes."""
 
 
-def require_loopback(host: str, *, allowed: bool) -> None:
+def require_address(host: str, *, sign_in: bool, public_url: str | None, allowed: bool) -> None:
     """Raises PublicAddressError with the next step in its text."""
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = False
-    if not loopback and not allowed:
+    if loopback:
+        return
+    if not sign_in:
         raise PublicAddressError(
-            f"The hub will not listen on {host}: anyone who reaches it would see everything, since "
-            "nobody signs in yet. Keep ADSUM_HUB_HOST=127.0.0.1, or set ADSUM_HUB_ALLOW_PUBLIC=1 "
-            "if the port is published on loopback only or stands behind a proxy that asks who it is."
+            f"The hub will not listen on {host} with ADSUM_SIGN_IN=off: anyone who reaches it would "
+            "see everything and may change it. Keep ADSUM_HUB_HOST=127.0.0.1, or leave out "
+            "ADSUM_SIGN_IN."
+        )
+    if not allowed and not (public_url or "").startswith("https://"):
+        raise PublicAddressError(
+            f"The hub will not listen on {host} without TLS before it: sign-ins would cross the "
+            "network in clear. Keep ADSUM_HUB_HOST=127.0.0.1; or put a proxy with TLS before it and "
+            "set ADSUM_PUBLIC_URL=https://…; or, where the port is published on loopback only or "
+            "the network is yours, set ADSUM_HUB_ALLOW_PUBLIC=1."
         )
 
 
-def known_hosts(port: int, further: Iterable[str]) -> frozenset[str]:
+def known_hosts(port: int, further: Iterable[str], public_url: str | None = None) -> frozenset[str]:
     """Host header values we answer to."""
     names = ("127.0.0.1", "localhost", "[::1]")
     hosts = {f"{name}:{port}" for name in names} | set(further)
+    if public_url is not None:
+        hosts.add(public_url.partition("://")[2])
     return frozenset(hosts | set(names) if port == 80 else hosts)
 
 
@@ -72,6 +87,13 @@ class Doors:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADER_BYTES:
+            problem = {
+                "error": f"The headers are longer than {MOST_HEADER_BYTES // 1024} kB.",
+                "next": "Clear this site's cookies in the browser.",
+            }
+            await _turn_away(problem, 431, scope, receive, send)
+            return
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self._hosts:
@@ -83,13 +105,20 @@ class Doors:
         else:
             await self._app(scope, receive, _with_headers(scope, send))
             return
-        if scope["type"] == "websocket":
-            # Accepted first: a refused handshake tells a page nothing, a close code says why.
-            await receive()
-            await send({"type": "websocket.accept"})
-            await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})
-            return
-        await JSONResponse({"error": why, "next": step}, 403)(scope, receive, send)
+        await _turn_away({"error": why, "next": step}, 403, scope, receive, send)
+
+
+async def _turn_away(
+    problem: dict[str, str], status: int, scope: Scope, receive: Receive, send: Send
+) -> None:
+    if scope["type"] == "websocket":
+        # Accepted first: a refused handshake tells a page nothing, a close code says why.
+        await receive()
+        await send({"type": "websocket.accept"})
+        reason = problem["error"].encode()[:120].decode(errors="ignore")
+        await send({"type": "websocket.close", "code": 1008, "reason": reason})
+        return
+    await JSONResponse(problem, status)(scope, receive, send)
 
 
 def _with_headers(scope: Scope, send: Send) -> Send:

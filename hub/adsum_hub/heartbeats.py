@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import astuple
 from redis.exceptions import ResponseError
 
 from adsum_hub.clock import Clock
@@ -96,8 +97,9 @@ class Heartbeats:
 def is_sound(beat: Beat) -> bool:
     """Whether its numbers are times and counts: with others no sum and no date would come out."""
     times = (beat.at, *(each.heard_at for each in beat.witnesses))
+    numbers = (beat.seq, beat.sent, *(astuple(beat.counts) if beat.counts else ()))
     return all(0 <= at <= MOST_MS for at in times) and all(
-        0 <= number <= streams.MOST_ID for number in (beat.seq, beat.sent)
+        0 <= number <= streams.MOST_ID for number in numbers
     )
 
 

@@ -56,6 +56,8 @@ class Host:
         self.limits: Limits | None = None
         self.reachability: Reachability = "offline"
         self.saved = Saved()
+        #: what people call it, before what it calls itself
+        self.given: str | None = None
         self.adopt(snapshot, now)
 
     def adopt(self, snapshot: Snapshot, now: int) -> set[str]:
@@ -67,7 +69,7 @@ class Host:
         self.applied = dict(snapshot.applied)
         self.runs: Runs = dict(snapshot.runs)
         self.facts: dict[str, Facts] = dict(snapshot.sessions)
-        self.label = snapshot.host.label or self.id[:8]
+        self.label = self.given or snapshot.host.label or self.id[:8]
         self.gaps = snapshot.host.gaps
         self.clock = HostClock(snapshot.host.clock_offset_ms, snapshot.host.last_seen)
         self.states = {key: state for key, state in self.states.items() if key in self.facts}
@@ -178,7 +180,7 @@ class Host:
     def hear(self, beat: Beat, age_ms: int, now: int) -> None:
         """A heartbeat written `age_ms` ago."""
         self.beat = beat
-        self.label = beat.label
+        self.label = self.given or beat.label
         self.problem = beat.problem
         self.clock.observe(beat.at, now - age_ms)
 

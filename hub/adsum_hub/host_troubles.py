@@ -9,6 +9,7 @@ from adsum_shared.streams import SCHEMA_NUMBER
 TOLD_MS = 600_000
 #: Whatever is told, the most important first; what is not named here comes last.
 _RANKS = (
+    "access",
     "schema",
     "stream",
     "version",
@@ -48,6 +49,16 @@ class Troubles(dict[str, str]):
             self, key=lambda name: _RANKS.index(name) if name in _RANKS else len(_RANKS)
         )
         return " ".join([*([own] if own else []), *(self[name] for name in ranked)]) or None
+
+
+REVOKED = (
+    "Its access was revoked, so nothing new of it comes in. It may join again after "
+    "`adsum hosts reset`, or is forgotten by `adsum hosts forget`."
+)
+RESET = (
+    "It has to join anew, with a new token: `adsum join … --again` on the machine itself, "
+    "`adsum join … --new-identity` on a copy of it."
+)
 
 
 def newer_schema(schema: int) -> str:

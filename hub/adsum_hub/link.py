@@ -21,9 +21,12 @@ class Link:
         self.address = address
         self.problem: str | None = f"Not connected to Redis at {address} yet."
         self.read_at = 0
+        #: times that reading began, the first included
+        self.connects = 0
 
     def up(self, now: int) -> None:
         if self.problem is not None:
+            self.connects += 1
             log.info("reading from Redis at %s", self.address)
         self.problem = None
         self.read_at = now

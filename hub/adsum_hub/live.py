@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+import struct
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 import msgspec
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
 from adsum_hub.broadcast import Broadcast
 
@@ -28,6 +32,10 @@ LOOK_S = 0.02
 #: back for a snapshot in one moment.
 MOST_UNSENT = 64_000_000
 LARGE = 100_000
+#: Not worth deflating.
+SMALL = 1_000
+#: Deflated messages that are kept: clients differ in what they have missed.
+KEPT = 8
 CLOSE_S = 1.0
 #: Of grace after the end, for what was sent before it.
 LINGER_S = 2.0
@@ -46,25 +54,94 @@ class Resume(msgspec.Struct):
 
 
 _resume = msgspec.json.Decoder(Resume)
-#: Among a socket's extensions; its `size` tells how many bytes the client has not taken yet.
+#: Among a socket's extensions; its `size` tells how many bytes the client has not taken yet, its
+#: `send` sends a message.
 UNSENT = "adsum.unsent"
+
+
+#: Head and body.
+Frame = tuple[bytes, bytes]
+#: In a scope, if whoever connects had to sign in: returns when that is over, the code and the reason
+#: to close with.
+LAPSE = "adsum.lapse"
+Lapse = Callable[[], Coroutine[None, None, tuple[int, str]]]
 
 
 class Connection(WebSocketsSansIOProtocol):
     """uvicorn's own, but it tells how much the client has still to take, and it ends."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # uvicorn's own setting deflates a message anew for each client, seven times as dear as none.
+        deflate = ServerPerMessageDeflateFactory(
+            server_no_context_takeover=True, client_no_context_takeover=True
+        )
+        self.conn.available_extensions = [deflate]
+
     async def run_asgi(self) -> None:
-        self.scope["extensions"][UNSENT] = {"size": self.transport.get_write_buffer_size}
+        self.scope["extensions"][UNSENT] = {
+            "size": self.transport.get_write_buffer_size,
+            "send": self.send_frame,
+            "inflates": bool(self.conn.extensions),
+        }
         await super().run_asgi()
         # Closing waits until all that was written has been taken. A client that no longer reads,
         # and yet lives or seems to, would keep its socket and a whole snapshot here for ever.
         self.loop.call_later(LINGER_S, self.transport.abort)
+
+    def send_frame(self, frame: Frame) -> None:
+        """Only for who has looked at the buffer's size: it does not wait until there is room."""
+        if self.close_sent or self.transport.is_closing():
+            raise WebSocketDisconnect(1006)
+        self.transport.writelines(frame)
+
+
+class Frames:
+    """Messages as frames, deflated once for all clients: over a slow line no large list arrives else."""
+
+    def __init__(self) -> None:
+        self._deflated: dict[int, tuple[bytes, asyncio.Future[Frame]]] = {}
+
+    async def of(self, message: bytes, *, inflates: bool) -> Frame:
+        if not inflates or len(message) < SMALL:
+            return framed(message)
+        held = self._deflated.get(id(message))
+        if held is None or held[0] is not message:
+            if len(self._deflated) >= KEPT:
+                del self._deflated[next(iter(self._deflated))]
+            held = self._deflated[id(message)] = message, self._deflate(message)
+        return held[1].result() if held[1].done() else await asyncio.shield(held[1])
+
+    @staticmethod
+    def _deflate(message: bytes) -> asyncio.Future[Frame]:
+        if len(message) > 10 * LARGE:  # some ten milliseconds
+            return asyncio.ensure_future(asyncio.to_thread(deflated, message))
+        made: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        made.set_result(deflated(message))
+        return made
+
+
+def framed(body: bytes, first: int = 0x81) -> Frame:
+    """A text frame that is a whole message."""
+    size = len(body)
+    if size < 126:
+        return bytes((first, size)), body
+    wide = size >= 1 << 16
+    return struct.pack("!BBQ" if wide else "!BBH", first, 127 if wide else 126, size), body
+
+
+def deflated(message: bytes) -> Frame:
+    """By RFC 7692, resting on no message before it, so the same for everybody."""
+    deflate = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
+    body = deflate.compress(message) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    return framed(body[:-4], 0xC1)
 
 
 class Room:
     """For large messages on their way. One that is larger than all of it goes alone."""
 
     def __init__(self) -> None:
+        self.frames = Frames()
         self._taken = 0
         self._freed = asyncio.Event()
 
@@ -108,14 +185,24 @@ def live_router(broadcast: Broadcast) -> APIRouter:
 async def _serve(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
     listener = asyncio.create_task(_listen(socket))
     sender = asyncio.create_task(_send(socket, broadcast, resume, room))
+    lapse: Lapse = socket.scope.get(LAPSE, _never)
+    lapsing = asyncio.create_task(lapse())
     try:
-        await asyncio.wait({listener, sender}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({listener, sender, lapsing}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (listener, sender):
+        for task in (listener, sender, lapsing):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
                 # RuntimeError: the socket was closed under a send; there is nobody to tell.
                 await task
+    if not lapsing.cancelled():
+        with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+            await asyncio.wait_for(socket.close(*lapsing.result()), CLOSE_S)
+
+
+async def _never() -> tuple[int, str]:
+    await asyncio.Event().wait()
+    raise asyncio.CancelledError
 
 
 async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
@@ -128,7 +215,7 @@ async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: R
             return
         while True:
             async with room.of(len(message)):
-                if not await _is_taken(socket, message):
+                if not await _is_taken(socket, message, room.frames):
                     log.info("a client that takes next to nothing is let go")
                     break
             message = await anext(messages)
@@ -137,15 +224,15 @@ async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: R
         await asyncio.wait_for(socket.close(SLOW, "slow: connect again"), CLOSE_S)
 
 
-async def _is_taken(socket: WebSocket, message: bytes) -> bool:
+async def _is_taken(socket: WebSocket, message: bytes, frames: Frames) -> bool:
     """Returns when next to nothing of it waits here any more, or the client is stuck: False."""
     told = socket.scope.get("extensions", {}).get(UNSENT, {})
     unsent: Callable[[], int] = told.get("size", lambda: 0)
     loop = asyncio.get_running_loop()
-    try:
-        await asyncio.wait_for(socket.send_text(message.decode()), SEND_S)
-    except TimeoutError:
-        return False
+    if "send" in told:
+        told["send"](await frames.of(message, inflates=told["inflates"]))
+    else:
+        await socket.send_text(message.decode())
     before, since = unsent(), loop.time()
     while (left := unsent()) > NEXT_TO_NOTHING:
         await asyncio.sleep(LOOK_S)

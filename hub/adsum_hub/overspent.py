@@ -47,6 +47,10 @@ class Overspent:
     def __bool__(self) -> bool:
         return bool(self._budgets)
 
+    @property
+    def budgets(self) -> Sequence[Budget]:
+        return self._budgets
+
     def look(self, workers: Iterable[Worker], today: str) -> dict[Key, Exceeded]:
         """Of each session that is over one the budget that was crossed first."""
         self._before, self._sums = self._sums, {}
@@ -77,7 +81,7 @@ class Overspent:
         owner: object = {"project": project, "host": worker.key[0]}.get(budget.scope)
         kept = (budget, tuple(keys) if keys else owner, days and days[-1])
         if kept not in self._sums:
-            found = self._crossing(budget, owner, days, keys)
+            found = self.crossing(budget, owner, days, keys)
             self._sums[kept] = _settled(found, self._before.get(kept))
         spent, times, crossed = self._sums[kept]
         if times and facts.used_at >= crossed and facts.answered_at <= crossed:
@@ -85,13 +89,19 @@ class Overspent:
             name = {"host": worker.host, "project": project}.get(budget.scope)
             yield Exceeded(since, spent, budget.usd, name, budget.scope, budget.when)
 
-    def _crossing(
-        self, budget: Budget, owner: object, days: list[str] | None, keys: list[Key] | None
+    def crossing(
+        self,
+        budget: Budget,
+        owner: object,
+        days: list[str] | None,
+        keys: list[Key] | None,
+        *,
+        first: bool = False,
     ) -> tuple[float, int, int]:
         """What was spent, how many times the limit that is, and when it came to be so many.
 
         By the machines' own clocks, which are not compared otherwise: nothing else is the same to
-        every hub. 0: earlier than anything that is known of.
+        every hub. 0: earlier than anything that is known of. first: when it came to be the limit.
         """
         if days is None and keys:
             days = sorted({line.day for key in keys for line in self._spending.lines(key)})
@@ -100,7 +110,7 @@ class Overspent:
         times = floor(spent / budget.usd + HAIR)
         if not times:
             return spent, 0, 0
-        target, before = times * budget.usd * (1 - HAIR), 0.0
+        target, before = (1 if first else times) * budget.usd * (1 - HAIR), 0.0
         for day, shares in sums:
             on_day = fsum(shares.values())
             if before + on_day >= target:

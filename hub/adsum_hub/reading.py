@@ -58,7 +58,32 @@ class Reading(msgspec.Struct, frozen=True):
         return bool(self.busy) or (self.stand.open and not self.idle)
 
 
+#: Grounds of late by their facts' identity, readings by their ground's; both keep that alive. State,
+#: requests, children and deadline are found one after the other, mostly of the same facts.
+_grounds: dict[int, Ground] = {}
+_readings: dict[int, Reading] = {}
+KEPT = 1_000
+
+
 def survey(facts: Facts, limits: Limits) -> Ground:
+    ground = _grounds.get(id(facts))
+    if ground is None or ground.facts is not facts or ground.limits is not limits:
+        if len(_grounds) >= KEPT:
+            _grounds.clear()
+        ground = _grounds[id(facts)] = _survey(facts, limits)
+    return ground
+
+
+def read(ground: Ground, now: int) -> Reading:
+    reading = _readings.get(id(ground))
+    if reading is None or reading.ground is not ground or reading.now != now:
+        if len(_readings) >= KEPT:
+            _readings.clear()
+        reading = _readings[id(ground)] = _read(ground, now)
+    return reading
+
+
+def _survey(facts: Facts, limits: Limits) -> Ground:
     stand = standing(facts)
     return Ground(
         facts=facts,
@@ -72,7 +97,7 @@ def survey(facts: Facts, limits: Limits) -> Ground:
     )
 
 
-def read(ground: Ground, now: int) -> Reading:
+def _read(ground: Ground, now: int) -> Reading:
     status, stand, limits = ground.status, ground.stand, ground.limits
     children = alive(ground.facts, stand.run, status, now, limits)
     requests = unanswered(ground.unclosed, stand.opened, status, now, limits)

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from adsum_hub.series import Series, Split
 from adsum_hub.spending import Key
 from adsum_hub.sums import Sum
 from adsum_hub.usage import Line, Lines
@@ -25,7 +26,10 @@ _BREAKS = ("\t", "\r", "\n")
 
 
 class Query(msgspec.Struct, frozen=True):
-    """since, until: ISO dates, both included. host: label or id."""
+    """since, until: ISO dates, both included. host: label or id.
+
+    before: the first of the days before `since` that are summed up to compare them.
+    """
 
     since: str
     until: str
@@ -33,6 +37,12 @@ class Query(msgspec.Struct, frozen=True):
     host: str | None = None
     project: str | None = None
     model: str | None = None
+    split: Split | None = None
+    before: str | None = None
+
+    @property
+    def first(self) -> str:
+        return self.before or self.since
 
 
 class Spender(NamedTuple):
@@ -57,6 +67,9 @@ class Tally:
         self._query = query
         self._is_priced = is_priced
         self._total = Sum()
+        self._before = Sum()
+        self._sessions: set[str] = set()
+        self._series = Series()
         self._rows: dict[str, tuple[str, Sum, set[str]]] = {}
         #: by model, and whether all that it lacks is a rate for fast mode
         self._unpriced: dict[tuple[str, bool], int] = {}
@@ -69,9 +82,12 @@ class Tally:
             return
         naming = _NAMES[query.by]
         for line in spender.lines:
-            if not query.since <= line.day <= query.until:
+            if not query.first <= line.day <= query.until:
                 continue
             if query.model is not None and query.model != line.model:
+                continue
+            if line.day < query.since:
+                self._before.add(line)
                 continue
             key, label = naming(spender, line)
             row = self._rows.get(key)
@@ -80,6 +96,9 @@ class Tally:
             row[1].add(line)
             row[2].add(spender.key[1])  # on however many hosts
             self._total.add(line)
+            self._sessions.add(spender.key[1])
+            if query.split is not None:
+                self._series.add(*_NAMES[query.split](spender, line), line)
             if line.unpriced_tokens:
                 kind = line.model, self._is_priced(line.model, line.day)
                 self._unpriced[kind] = self._unpriced.get(kind, 0) + line.unpriced_tokens
@@ -103,6 +122,10 @@ class Tally:
             rows=rows,
             total=self._total.view(),
             notes=[*_unpriced(self._unpriced), *notes],
+            sessions=len(self._sessions),
+            split=self._query.split,
+            series=self._series.found(),
+            before=self._before.view() if self._query.before is not None else None,
         )
 
 

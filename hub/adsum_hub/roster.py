@@ -11,16 +11,17 @@ from adsum_hub import host_troubles
 from adsum_hub.accounts import Accounts
 from adsum_hub.activity import entries
 from adsum_hub.alarms import Alarms, Key
-from adsum_hub.changes import Changes
+from adsum_hub.changes import HOSTS_MS, Changes, Machines
 from adsum_hub.domains.show import Domains
 from adsum_hub.expiry import expire
 from adsum_hub.facts import Facts
+from adsum_hub.followed import Followed
 from adsum_hub.host import Host
 from adsum_hub.lull import Lull
 from adsum_hub.sequence import Admission, admit
 from adsum_hub.snapshot_fields import Snapshot
 from adsum_hub.usage import Prices
-from adsum_hub.views import only_ticks, same_host, summarise, view_id
+from adsum_hub.views import only_ticks, summarise, view_id
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, DecodeError, Gap
 from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
@@ -36,32 +37,38 @@ class Roster:
     def __init__(self, accounts: Accounts | None = None, domains: Domains | None = None) -> None:
         self.accounts = accounts or Accounts()
         self.domains = domains or Domains()
-        self.hosts: dict[str, Host] = {}
+        self.hosts = Followed()
         self.views: dict[str, SessionView] = {}
         self.host_views: dict[str, HostView] = {}
         #: counts every visible change; part of the ETag
         self.revision = 0
+        self.rest = 0.0  # the seconds until what arrives now is told, by whoever tells it
         self.counts: Counter[str] = Counter()
         self._alarms = Alarms()
         #: to resolve, and to tell anew although the state is the same; the latest are taken first
         self._unresolved: dict[Key, None] = {}
         self._stale: dict[Key, None] = {}
         self._lull = Lull()
+        self._machines = Machines(self.host_views)
+        self._ticked_at = 0
 
     def add(self, host_id: str, snapshot: Snapshot, now: int) -> Host:
         host = self.hosts[host_id] = Host(host_id, snapshot, now)
         host.reach(now)
+        self._machines.heard.add(host_id)
         self._unresolved |= {(host_id, key): None for key in host.facts}
         return host
 
     def reload(self, host_id: str, snapshot: Snapshot, now: int) -> None:
         """Take over what another hub has persisted further than we have read."""
         touched = self.hosts[host_id].adopt(snapshot, now)
+        self._machines.heard.add(host_id)
         self._unresolved |= {(host_id, key): None for key in touched}
 
     def apply(self, host_id: str, batch: Batch, now: int) -> int:
         """Fold a batch. Returns the first number missing before it, 0 if it could be applied."""
         host = self.hosts[host_id]
+        self._machines.heard.add(host_id)
         admission = admit(host.applied, batch, host.runs)
         if admission.missing:
             self.counts["holes"] += 1
@@ -97,6 +104,7 @@ class Roster:
     def set_aside(self, host_id: str, entry_id: str, error: DecodeError, now: int) -> bool:
         """An entry that cannot be read. Whether that is news."""
         host = self.hosts[host_id]
+        self._machines.heard.add(host_id)
         host.set_aside += 1
         self.counts["undecodable"] += 1
         self.counts["set_aside"] += 1
@@ -117,18 +125,22 @@ class Roster:
 
     def hear(self, host_id: str, beat: Beat, age_ms: int, now: int) -> None:
         host = self.hosts[host_id]
+        self._machines.heard.add(host_id)
         offset, label = host.clock.offset_ms, host.label
         host.hear(beat, age_ms, now)
         reached_anew = host.reach(now)
         if reached_anew or (offset, label) != (host.clock.offset_ms, host.label):
-            self._revive(host)
+            self.revive(host)
 
     def tick(self, now: int) -> None:
         """Whatever changes with time alone: deadlines that have come, hosts that fell silent."""
-        for host in self.hosts.values():
-            host.troubles.expire(now)
-            if host.reach(now):
-                self._revive(host)
+        if not 0 <= now - self._ticked_at < HOSTS_MS:
+            self._ticked_at = now
+            for host in self.hosts.values():
+                host.troubles.expire(now)
+                if host.reach(now):
+                    self._machines.heard.add(host.id)
+                    self.revive(host)
         self._unresolved |= dict.fromkeys(self._alarms.ring(now))
         self._stale |= dict.fromkeys(self._lull.due(now))
         if len(self._unresolved) < SLICE:  # else sums are halves, after a start for instance
@@ -154,7 +166,7 @@ class Roster:
         for host in self.hosts.values():
             self._stale |= {(host.id, key): None for key in host.states}
 
-    def _revive(self, host: Host) -> None:
+    def revive(self, host: Host) -> None:
         """Its clock stands or runs again: every timer and every view of it is to be redone."""
         self._unresolved |= {(host.id, key): None for key in host.states}
         self._stale |= {(host.id, key): None for key in host.states}
@@ -186,7 +198,7 @@ class Roster:
             self._stale.pop(key, None)
             self._stale[key] = None
         sessions, gone = self._session_changes(now)
-        hosts, gone_hosts = self._host_changes(now)
+        hosts, gone_hosts = self._machines.changes(self.hosts, now)
         more = bool(self._unresolved or self._stale)
         changes = Changes(sessions, gone, hosts, gone_hosts, more)
         self.revision += bool(changes)
@@ -216,18 +228,6 @@ class Roster:
             self.views[view_key] = view
             changed.append(view)
         return tuple(changed), tuple(gone)
-
-    def _host_changes(self, now: int) -> tuple[tuple[HostView, ...], tuple[str, ...]]:
-        changed: list[HostView] = []
-        for host in self.hosts.values():
-            view, before = host.view(now), self.host_views.get(host.id)
-            if before is None or not same_host(before, view):
-                changed.append(view)
-            self.host_views[host.id] = view
-        gone = tuple(self.host_views.keys() - self.hosts.keys())
-        for host_id in gone:
-            del self.host_views[host_id]
-        return tuple(changed), gone
 
     def find(self, key: str) -> tuple[Host, Facts] | None:
         """By its view's id: of a session that is listed, or of history."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from platformdirs import user_config_path
 from pydantic import Field, field_validator
@@ -18,13 +19,35 @@ class HubSettings(AdsumSettings):
     hub_port: int = Field(default=47893, ge=0, le=65535)
     hub_allow_public: bool = Field(
         default=False,
-        description="Listen on an address other machines reach, though nobody signs in yet: "
-        "only behind a port published on loopback or a proxy of your own that asks who it is.",
+        description="Listen on an address other machines reach although no TLS stands before it: "
+        "only behind a port published on loopback, or in a network you trust with your sign-in.",
     )
     hub_hosts: list[str] = Field(
         default_factory=list,
         description="Further Host header values to answer to, e.g. hub.example.net:443.",
     )
+    public_url: str | None = Field(
+        default=None,
+        description="Where people elsewhere reach the hub, e.g. https://hub.example.net: for login "
+        "links, and for cookies that only TLS carries.",
+    )
+    machine_redis_url: str | None = Field(
+        default=None,
+        repr=False,
+        description="Where machines that join reach Redis, without a login: each gets its own. "
+        "Empty: where the hub does.",
+    )
+    machine_shared_url: str | None = Field(
+        default=None,
+        repr=False,
+        description="A Redis URL for machines that can be given no login of their own. Whoever has "
+        "it can read and write everything. Empty: such a machine cannot join.",
+    )
+    sign_in: bool = Field(
+        default=True,
+        description="off: nobody has to sign in, and everybody is an admin. On loopback only.",
+    )
+    demo: bool = Field(default=False, description="What it shows is made up, and its page says so.")
     price_file: Path = Field(
         default_factory=lambda: user_config_path("adsum") / "prices.toml",
         description="Prices that are to hold before the known ones; nothing there: none.",
@@ -60,6 +83,28 @@ class HubSettings(AdsumSettings):
         default=False,
         description="Push to services in the hub's own network as well, and without TLS: for tests.",
     )
+
+    @field_validator("public_url")
+    @classmethod
+    def _require_origin(cls, given: str | None) -> str | None:
+        """Without a path: the page and its sockets are at fixed ones."""
+        if not given:
+            return None
+        # The library puts the variable's name before it, and what was given behind it.
+        wrong = "write it as https://hub.example.net or http://192.168.1.5:47893, without a path"
+        try:
+            parts = urlsplit(given.rstrip("/"))
+            port = parts.port
+        except ValueError:
+            raise ValueError(wrong) from None
+        bare = f"{parts.scheme}://{parts.netloc}".lower() == given.rstrip("/").lower()
+        plain = bare and given.isascii() and given.isprintable() and " " not in given
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in given or not plain:
+            raise ValueError(wrong)
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        preset = 443 if parts.scheme == "https" else 80
+        # As a browser writes it into Host and Origin.
+        return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, preset) else "")
 
     @field_validator("budgets")
     @classmethod

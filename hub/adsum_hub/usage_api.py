@@ -19,6 +19,7 @@ from adsum_hub.past import PAST_MS, Search, search
 from adsum_hub.reports import By, Spender, Tally, as_csv
 from adsum_hub.reports import Query as Asked
 from adsum_hub.roster import Roster
+from adsum_hub.series import Split
 from adsum_hub.spending import Key
 from adsum_hub.views import OVER, view_id
 from adsum_shared.state import History, SessionView
@@ -56,6 +57,8 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
         host: str | None = None,
         project: str | None = None,
         model: str | None = None,
+        split: Split | None = None,
+        compare: bool = False,  # noqa: FBT001, FBT002 - as in the address
         form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
     ) -> Response:
         now = clock()
@@ -67,7 +70,9 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
                 Problem(str(error), "A day is written as 2026-11-30; until is today unless given."),
                 400,
             )
-        tally = await _tallied(roster, Asked(first, last, by, host, project, model))
+        before = days_before(first, last) if compare else None
+        asked = Asked(first, last, by, host, project, model, split, before)
+        tally = await _tallied(roster, asked)
         # What it has added up is nobody else's: a long answer is made beside the loop.
         strange = await misspelt(roster, host, project, model) if tally.is_empty else []
         noted = [*strange, *_unfinished(roster, now), *notes()]
@@ -112,7 +117,7 @@ async def _tallied(roster: Roster, asked: Asked) -> Tally:
     """
     spending = roster.accounts.spending
     tally = Tally(asked, spending.is_priced)
-    for count, key in enumerate(spending.keys(asked.since, asked.until), 1):
+    for count, key in enumerate(spending.keys(asked.first, asked.until), 1):
         spender = spender_of(roster, key)
         if spender is not None:
             tally.add(spender)
@@ -148,6 +153,13 @@ def days_asked(
     if first > last:
         raise DaysError(f"since ({first}) is after until ({last}).")
     return first.isoformat(), last.isoformat()
+
+
+def days_before(first: str, last: str) -> str:
+    """The first of as many days before them."""
+    begin = date.fromisoformat(first)
+    count = (date.fromisoformat(last) - begin).days + 1
+    return (begin - timedelta(days=min(count, (begin - date.min).days))).isoformat()
 
 
 def _day(name: str, text: str | None) -> date | None:

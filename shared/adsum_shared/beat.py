@@ -8,12 +8,28 @@ from adsum_shared.state import HostWitness
 from adsum_shared.usage import ScanProgress
 
 
+class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a collector has done since it started; spool_bytes alone is as of now.
+
+    hooks, refused: taken and refused, of both doors. signals: put into the spool. published,
+    published_bytes: into the stream, replays too. replays: begun because a hub asked.
+    """
+
+    hooks: int = 0
+    refused: int = 0
+    signals: int = 0
+    published: int = 0
+    published_bytes: int = 0
+    replays: int = 0
+    spool_bytes: int = 0
+
+
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """at: host wall clock, ms. seq: highest number in the spool, sent: highest in the stream.
 
     fingerprint tells machines apart that share a copied state directory. stopping: a clean
     shutdown, so the host may be called offline at once. witnesses: their times are host ms. scan:
-    while the history is being read.
+    while the history is being read. counts: None from a collector that is older than they are.
     """
 
     host_id: str
@@ -30,6 +46,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str | None = None
     witnesses: tuple[HostWitness, ...] = ()
     scan: ScanProgress | None = None
+    counts: Counts | None = None
 
 
 _decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)

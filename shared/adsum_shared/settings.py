@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_config_path, user_state_path
 from pydantic import Field
@@ -21,11 +22,17 @@ KNOWN = frozenset(
         "state_dir",
         "redis_url",
         "log_level",
+        "log_format",
         # the hub
         "hub_host",
         "hub_port",
         "hub_allow_public",
         "hub_hosts",
+        "public_url",
+        "sign_in",
+        "machine_redis_url",
+        "machine_shared_url",
+        "demo",
         "price_file",
         "budgets",
         "domains",
@@ -42,6 +49,7 @@ KNOWN = frozenset(
         "spool_retention_h",
         "privacy",
         # the command line
+        "token_file",
         "broker_memory_mb",
     }
 )
@@ -88,6 +96,10 @@ class AdsumSettings(BaseSettings):
         description="redis://, rediss:// or unix:// URL of the broker; empty: the embedded one.",
     )
     log_level: str = Field(default="info", pattern="(?i)^(debug|info|warning|error)$")
+    log_format: Literal["auto", "json", "plain"] = Field(
+        default="auto",
+        description="Of hub and collector; auto: plain at a terminal, JSON elsewhere.",
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -6,6 +6,9 @@ them together.
 
 from __future__ import annotations
 
+#: What all of them match.
+ALL = "adsum:*"
+
 #: set of host ids; a host leaves it when it is forgotten
 HOSTS = "adsum:hosts"
 
@@ -35,6 +38,20 @@ def want(host_id: str) -> str:
     return f"adsum:{{{host_id}}}:want"
 
 
+def commands(host_id: str) -> str:
+    """Stream of decisions for the machine; nothing writes it yet, its user may read it already."""
+    return f"adsum:{{{host_id}}}:cmd"
+
+
+#: Hash of the machines that have joined, host id -> JSON with the SHA-256 of each one's secret; a
+#: field lives until the machine leaves or is forgotten
+MACHINES = "adsum:machines"
+#: Hash of the names that hosts were given here, host id -> label; as MACHINES
+LABELS = "adsum:labels"
+#: Set of host ids that no hub lists, whoever writes under them; an id leaves it by joining
+FORGOTTEN = "adsum:forgotten"
+
+
 #: Hash of the browsers that asked for pushes, id -> JSON, at most some hundred; a field lives until
 #: its browser, or the push service, ends it. It holds no secret of ours: the key that a push is
 #: signed with is on the hubs' disks, and one without the other pushes nothing.
@@ -51,6 +68,39 @@ def notify_rule(rule: str) -> str:
     return f"adsum:notify:rule:{rule}"
 
 
+# Who may enter. Secrets lie here as SHA-256 alone, so none can be read back. One hash tag, so that a
+# pass and the list it stands in change together.
+
+
+def login_code(digest: str) -> str:
+    """String, JSON of a login link, or of its being used up; expires after LOGIN_CODE_KEEP_MS."""
+    return f"adsum:{{auth}}:code:{digest}"
+
+
+def entry_pass(kind: str, digest: str) -> str:
+    """String, JSON of a browser's sign-in or of a token; expires when that does."""
+    return f"adsum:{{auth}}:{kind}:{digest}"
+
+
+def entry_passes(kind: str) -> str:
+    """Sorted set of the digests of all of a kind, by when they end; expires after the longest."""
+    return f"adsum:{{auth}}:{kind}s"
+
+
+def login_tries(whose: str) -> str:
+    """String, a number: logins tried from an address, or from all; expires after LOGIN_TRIES_MS."""
+    return f"adsum:{{auth}}:tries:{whose}"
+
+
+def join_token(digest: str) -> str:
+    """String, JSON of a join token, or of its being used; expires a day after it has ended."""
+    return f"adsum:{{auth}}:join:{digest}"
+
+
+#: Sorted set of the digests of all join tokens, by when they end; expires after the longest.
+JOIN_TOKENS = "adsum:{auth}:joins"
+
+
 def host_of(inbox_key: str) -> str:
     """The inverse of `inbox`."""
     return inbox_key[len("adsum:{") : -len("}:in")]
@@ -62,6 +112,16 @@ WANT_TTL_MS = 2_000
 #: Longer than it takes to tell of a case; and than anything that stands so long is told of.
 NOTIFY_CLAIM_MS = 60_000
 NOTIFY_KEEP_MS = 8 * 24 * 3_600_000
+
+#: A login link is good for so long; that it was one is known for longer, to say what became of it.
+LOGIN_CODE_MS = 10 * 60_000
+LOGIN_CODE_KEEP_MS = 24 * 3_600_000
+LOGIN_TRIES_MS = 60_000
+#: No sign-in and no token lives longer.
+ENTRY_PASS_MOST_MS = 366 * 24 * 3_600_000
+#: That a join token was one is known for longer than it is good, to say what became of it.
+JOIN_TOKEN_KEEP_MS = 24 * 3_600_000
+JOIN_TOKEN_MOST_MS = 31 * 24 * 3_600_000
 
 #: Beyond this either half of an entry's id is poison: nobody could write after it for long, and
 #: numbers of scripts and browsers end here. A hub deletes such a stream; a collector that meets a

@@ -62,8 +62,28 @@ class UsageRow(msgspec.Struct, frozen=True, omit_defaults=True):
     sessions: int = 0
 
 
+class UsagePoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One day of a series. cost_usd: None if none of its tokens has a price."""
+
+    day: str
+    tokens: int = 0
+    cost_usd: float | None = None
+
+
+class UsageSeries(msgspec.Struct, frozen=True):
+    """Day by day what a host, project or model used. key: as a row's; None = all others."""
+
+    key: str | None
+    label: str
+    points: list[UsagePoint]
+
+
 class UsageReport(msgspec.Struct, frozen=True):
-    """since, until: ISO dates, both included. by: what a row stands for. notes: for people."""
+    """since, until: ISO dates, both included. by: what a row stands for. notes: for people.
+
+    sessions: in all of it. series: where `split` was asked for, those with the most dollars or
+    tokens, then all others as one. before: in as many days before `since`, where asked for.
+    """
 
     schema: int
     now: int
@@ -73,3 +93,41 @@ class UsageReport(msgspec.Struct, frozen=True):
     rows: list[UsageRow]
     total: UsageView
     notes: list[str]
+    sessions: int = 0
+    split: Literal["host", "project", "model"] | None = None
+    series: list[UsageSeries] = []
+    before: UsageView | None = None
+
+
+class BudgetUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who is under a budget, and how far. key: the host's id, the project, the session's view id.
+
+    since: when the limit was reached, by the machine's own clock, ms; None = it was not, or nobody
+    knows.
+    """
+
+    key: str
+    label: str
+    spent_usd: float
+    since: int | None = None
+
+
+class BudgetView(msgspec.Struct, frozen=True):
+    """One entry of the hub's budgets. name: its pattern. when: for people, behind a sum.
+
+    uses: the fullest first; more: how many others have spent anything of it.
+    """
+
+    scope: Literal["session", "project", "host", "team"]
+    usd: float
+    per: Literal["session", "day", "7 days", "30 days"]
+    name: str | None
+    when: str
+    uses: list[BudgetUse]
+    more: int
+
+
+class Budgets(msgspec.Struct, frozen=True):
+    schema: int
+    now: int
+    budgets: list[BudgetView]

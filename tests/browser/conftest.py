@@ -104,7 +104,9 @@ async def open_page(
         ready: str = ".card",
         path: str = "/",
         clock: bool = False,
+        narrowing: bool = False,
     ) -> Page:
+        """narrowing: with the facets open, as somebody left them."""
         if fleet is not None:
             hub.load(*fleet)
         # A clock is its whole context's; everyone else shares one, and its cache.
@@ -115,6 +117,8 @@ async def open_page(
         await page.emulate_media(color_scheme=scheme)
         await page.set_viewport_size(viewport)
         await page.add_init_script(RECORD_VIOLATIONS)
+        if narrowing:
+            await page.add_init_script("localStorage.setItem('adsum.narrowing', 'true')")
         if clock:
             await page.clock.install()
         await page.goto(hub.url + path)

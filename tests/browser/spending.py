@@ -9,11 +9,15 @@ from msgspec.structs import replace
 
 from adsum_shared.state import SessionView, Summary
 from adsum_shared.usage import (
+    BudgetUse,
+    BudgetView,
     ContextView,
     RateLimitView,
     ScanProgress,
+    UsagePoint,
     UsageReport,
     UsageRow,
+    UsageSeries,
     UsageView,
 )
 from tests.browser import fleets
@@ -91,7 +95,42 @@ def report(by: Any, count: int = 7, total: UsageView | None = None) -> UsageRepo
         UsageRow(key, label, USES[n % len(USES)], n + 1) for n, (key, label) in enumerate(names)
     ]
     notes = ["80,000 tokens of 1 model have no price: see `adsum usage --help`."]
-    return UsageReport(1, 0, days[-1], days[0], by, rows, total or USES[3], notes)
+    return UsageReport(
+        1, 0, days[-1], days[0], by, rows, total or USES[3], notes, 12, "model",
+        series(days), USES[0],
+    )  # fmt: skip
+
+
+MODELS = ("claude-opus-4-1", "claude-sonnet-4-5", "claude-haiku-4-5", "gpt-5", None)
+
+
+def series(days: list[str], names: tuple[str | None, ...] = MODELS) -> list[UsageSeries]:
+    """Less with each; a day without anything now and then."""
+    return [
+        UsageSeries(
+            name,
+            name or "all others",
+            [
+                UsagePoint(day, 10_000 * (n % 5 + 1) // (rank + 1), 4.2 * (n % 4 + 1) / (rank + 1))
+                for n, day in enumerate(sorted(days))
+                if (n + rank) % 6
+            ],
+        )
+        for rank, name in enumerate(names)
+    ]
+
+
+def budgets(now: int) -> list[BudgetView]:
+    uses = [
+        BudgetUse("payments-api", "payments-api", 12.4, now - 75 * MINUTE),
+        BudgetUse("billing", "billing", 8.6),
+        BudgetUse("web", "web", 0.31),
+    ]
+    return [
+        BudgetView("project", 10.0, "day", None, "a day", uses, 3),
+        BudgetView("session", 5.0, "session", "web*", "", [], 0),
+        BudgetView("team", 500.0, "30 days", None, "in 30 days", [BudgetUse("", "", 217.0)], 0),
+    ]
 
 
 def reports() -> dict[str, UsageReport]:

@@ -20,12 +20,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from adsum_shared.state import ActivityEntry, History, HostView, HubTrouble, SessionView, Summary
-from adsum_shared.usage import UsageReport
+from adsum_shared.usage import Budgets, BudgetView, UsageReport
 
+#: Addresses of the page's views.
+PAGES = (
+    "/",
+    "/list",
+    "/by/host",
+    "/by/project",
+    "/hosts",
+    "/usage",
+    "/history",
+    "/settings",
+    "/sessions/{id:path}",
+)
 WEB = Path(__file__).parents[2] / "hub" / "adsum_hub" / "web"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; "
+    "connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -79,12 +91,16 @@ class StandIn:
         self.summary = Summary()
         #: by what its rows stand for, some also by how many days, as "day 400"
         self.reports: dict[str, UsageReport] = {}
+        self.budgets: list[BudgetView] = []
         #: those that are over, the latest first; searched for: `sought`
         self.past: list[SessionView] = []
         self.sought: list[tuple[str, int]] = []
+        self.asked_of_history: list[dict[str, str]] = []
         #: how often it was asked how many those are
         self.counted = 0
         self.fails_with: int | None = None
+        #: who uses the browser; where nobody has to sign in, this one
+        self.me = {"name": "you", "role": "admin", "csrf": "", "sign_in": False}
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         #: what is asked for, such as "host 7", and answered only once that is set
@@ -185,7 +201,8 @@ class StandIn:
         return _json(self.summary)
 
     async def tell_usage(self, request: Request) -> Response:
-        by, days = request.query_params["by"], request.query_params["days"]
+        said = request.query_params
+        by, days = said["by"], said.get("days") or f"{said.get('since')}..{said.get('until')}"
         self.asked.append(f"{by} {days}")
         await self.held.get(f"{by} {days}", self.may_answer).wait()
         if self.fails_with is not None:
@@ -195,18 +212,26 @@ class StandIn:
             return Response("key,label\n", 200, headers, "text/csv")
         return _json(self.reports.get(f"{by} {days}") or self.reports[by])
 
+    async def tell_budgets(self, _: Request) -> Response:
+        return _json(Budgets(1, self.now(), self.budgets))
+
     async def tell_history(self, request: Request) -> Response:
         wanted, offset = request.query_params.get("q"), int(request.query_params.get("offset", 0))
         if wanted is None:
             self.counted += 1
             return _json(History(1, self.now(), len(self.past), self.past[:1]))
         self.sought.append((wanted, offset))
+        asked = {**request.query_params}
+        self.asked_of_history.append({k: asked[k] for k in asked if k not in ("limit", "offset")})
         await self.held.get(wanted, self.may_answer).wait()
         if self.fails_with is not None:
             return Response("no JSON", self.fails_with, {"Cache-Control": "no-cache"})
         found = [view for view in self.past if wanted.lower() in (view.title or "").lower()]
         page = found[offset : offset + int(request.query_params["limit"])]
         return _json(History(1, self.now(), len(found), page))
+
+    async def tell_me(self, _: Request) -> Response:
+        return _json(self.me)
 
     async def tell_hosts(self, _: Request) -> Response:
         self.hosts_asked += 1
@@ -217,12 +242,16 @@ class StandIn:
             return FileResponse(WEB / "index.html")
 
         routes = [
-            Route("/", index),
+            *[Route(path, index) for path in PAGES],
+            # One that does nothing: what the real one keeps would reach from test to test.
+            Route("/sw.js", lambda _: Response("", media_type="text/javascript")),
             Route("/api/v1/sessions/{id:path}/activity", self.tell_activity),
             Route("/api/v1/sessions/{id:path}", self.tell_session),
             Route("/api/v1/hosts", self.tell_hosts),
+            Route("/api/v1/me", self.tell_me),
             Route("/api/v1/summary", self.tell_summary),
             Route("/api/v1/usage", self.tell_usage),
+            Route("/api/v1/budgets", self.tell_budgets),
             Route("/api/v1/history", self.tell_history),
             WebSocketRoute("/ws", self.live),
             Mount("/static", StaticFiles(directory=WEB)),

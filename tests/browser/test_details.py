@@ -27,7 +27,7 @@ def card(page: Page, title: str) -> Locator:
 
 
 def part(page: Page, name: str) -> Locator:
-    return page.locator(f".sheet .part[data-part={name}]")
+    return page.locator(f".part[data-part={name}]")
 
 
 def relabelled(view: SessionView, label: str) -> SessionView:
@@ -35,8 +35,8 @@ def relabelled(view: SessionView, label: str) -> SessionView:
 
 
 async def opened(open_page: OpenPage, view: SessionView) -> Page:
-    """The page with this one session's details open."""
-    return await open_page(([view], []), path=f"/#session={view.id}", ready=".sheet")
+    """The page of this one session."""
+    return await open_page(([view], []), path=f"/sessions/{view.id}", ready=".session-body")
 
 
 async def test_a_card_opens_its_details_and_the_address_names_them(open_page: OpenPage) -> None:
@@ -47,7 +47,7 @@ async def test_a_card_opens_its_details_and_the_address_names_them(open_page: Op
 
     dialog = page.get_by_role("dialog", name="Fix the flaky refund test")
     await expect(dialog).to_be_visible()
-    assert page.url.endswith("/#session=beta%3Apayments-1")
+    assert page.url.endswith("/sessions/beta:payments-1")
     assert await page.get_attribute("[data-id='beta:payments-1'] .open", "aria-expanded") == "true"
     assert await page.locator("[aria-expanded=true]").count() == 1
 
@@ -92,7 +92,7 @@ async def test_the_keyboard_alone_opens_reads_and_closes(open_page: OpenPage) ->
     await page.keyboard.press("Escape")
     await expect(page.locator(".sheet")).to_have_count(0)
     assert await page.evaluate("document.activeElement.textContent") == title
-    assert "#" not in page.url
+    await page.wait_for_url(lambda url: url.endswith("/"))
 
 
 @pytest.mark.parametrize("way", ["button", "outside", "back"])
@@ -108,7 +108,7 @@ async def test_the_details_close(open_page: OpenPage, way: str) -> None:
         await page.go_back()
 
     await expect(page.locator(".sheet")).to_have_count(0)
-    assert page.url.endswith("/?q=refund")
+    await page.wait_for_url("**/?q=refund")
     await expect(page.locator(".card")).to_have_count(1)
 
 
@@ -118,7 +118,7 @@ async def test_closed_details_leave_no_step_in_the_history(open_page: OpenPage) 
     await expect(page.locator(".sheet")).to_be_visible()
     await page.keyboard.press("Escape")
     await expect(page.locator(".sheet")).to_have_count(0)
-    await page.wait_for_url(lambda url: "#" not in url)
+    await page.wait_for_url(lambda url: url.endswith("/"))
 
     await page.go_back()
     await page.wait_for_url("about:blank")
@@ -141,25 +141,28 @@ async def test_closing_gives_the_focus_to_a_card_that_moved_meanwhile(
     await expect(page.locator("[data-group=autonomous] .open")).to_be_focused()
 
 
-async def test_a_link_opens_the_details_and_they_survive_a_reload(
+async def test_open_details_survive_a_reload_with_the_list_below_them(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    page = await open_page(fleets.full(wall_ms()), path=f"/#session={REFUND}", ready=".sheet")
+    page = await open_page(fleets.full(wall_ms()))
+    await card(page, "Fix the flaky refund test").get_by_role("button").click()
+    await expect(page.locator(".sheet")).to_be_visible()
     await page.reload()
     await expect(page.get_by_role("dialog", name="Fix the flaky refund test")).to_be_visible()
+    await expect(page.locator(".board")).to_be_visible()
 
     await page.keyboard.press("Escape")
     await expect(page.locator(".sheet")).to_have_count(0)
-    assert page.url == hub.url + "/"
+    await page.wait_for_url(hub.url + "/")
 
 
 async def test_a_link_to_nobody_says_so(
     open_page: OpenPage, hub: StandIn, expected_faults: list[str]
 ) -> None:
     expected_faults.append(NOT_FOUND)
-    page = await open_page(fleets.full(wall_ms()), path="/#session=alpha:nobody", ready=".sheet")
+    page = await open_page(fleets.full(wall_ms()), path="/sessions/alpha:nobody", ready=".session")
     said = "There is no session alpha:nobody on the roll"
-    await expect(page.locator(".sheet")).to_contain_text(said)
+    await expect(page.locator(".session")).to_contain_text(said)
     assert hub.asked == []
 
 
@@ -167,7 +170,9 @@ async def test_a_session_that_leaves_while_it_is_read_says_so(
     open_page: OpenPage, hub: StandIn, expected_faults: list[str]
 ) -> None:
     expected_faults.append(NOT_FOUND)
-    page = await open_page(fleets.full(wall_ms()), path=f"/#session={REFUND}", ready=".sheet")
+    page = await open_page(fleets.full(wall_ms()))
+    await card(page, "Fix the flaky refund test").get_by_role("button").click()
+    await expect(page.locator(".sheet-state")).to_be_visible()
     await hub.change(gone=(REFUND,))
     await expect(page.locator(".sheet")).to_contain_text("There is no session")
 
@@ -175,9 +180,21 @@ async def test_a_session_that_leaves_while_it_is_read_says_so(
     await expect(page.locator(".sheet")).to_have_count(0)
 
 
-async def test_an_address_that_names_no_session_opens_nothing(open_page: OpenPage) -> None:
-    page = await open_page(fleets.full(wall_ms()), path="/#session=")
-    await expect(page.locator(".sheet")).to_have_count(0)
+@pytest.mark.parametrize("path", ["/sessions/", "/sessions/%ZZ"])
+async def test_an_address_that_names_no_session_says_so(
+    open_page: OpenPage, expected_faults: list[str], path: str
+) -> None:
+    expected_faults.append(NOT_FOUND)
+    page = await open_page(fleets.full(wall_ms()), path=path, ready=".session")
+    await expect(page.locator(".session")).to_contain_text("No such session")
+
+
+async def test_a_bookmark_of_an_older_version_leads_to_the_page(open_page: OpenPage) -> None:
+    page = await open_page(
+        fleets.full(wall_ms()), path="/#session=beta%3Apayments-1", ready=".session-body"
+    )
+    assert page.url.endswith("/sessions/beta:payments-1")
+    await expect(page.locator("#view-title")).to_have_text("Fix the flaky refund test")
 
 
 async def test_the_state_says_why_it_is_believed(open_page: OpenPage) -> None:
@@ -188,9 +205,10 @@ async def test_the_state_says_why_it_is_believed(open_page: OpenPage) -> None:
     )
     page = await opened(open_page, msgspec.structs.replace(view, state=state))
 
+    await expect(page.locator(".standing")).to_contain_text("Failed: rate_limit")
     said = await page.inner_text(".sheet-state")
-    assert "Failed: rate_limit" in said
-    assert "Known from its transcript, 70 % sure, since" in said
+    assert "Why: Known from its transcript, likely (70 %), since" in said
+    assert "Heard since, and nothing else said: hooks, session registry" in said
     assert "429: slow down" in said
 
 
@@ -231,7 +249,7 @@ async def test_a_child_that_its_session_left_behind_says_so(open_page: OpenPage)
     page = await opened(
         open_page, fleets.session("a", "session_ended", "Closed", now=now, children=(lost,))
     )
-    said = await page.locator(".sheet .child-status").inner_text()
+    said = await page.locator(".session .child-status").inner_text()
     assert " ".join(said.split()) == "orphaned, its session ended"
 
 
@@ -242,7 +260,7 @@ async def test_all_children_stand_in_the_tree_those_that_run_first(
     view = next(s for s in fleets.working(now) if s.state.state == "delegating")
     view = msgspec.structs.replace(view, children=view.children[::-1])
     page = await opened(open_page, view)
-    rows = await page.locator(".sheet .child").all_inner_texts()
+    rows = await page.locator(".session .child").all_inner_texts()
 
     assert len(rows) == 7
     assert all("running" in row for row in rows[:5])
@@ -256,15 +274,16 @@ async def test_what_it_did_is_listed_newest_first_with_exact_times(
     now = wall_ms()
     hub.load([fleets.session("a", "thinking", "…", now=now)], [])
     hub.activity["alpha:a"] = fleets.activity(now)
-    page = await open_page(path="/#session=alpha:a", ready=".log")
+    page = await open_page(path="/sessions/alpha:a", ready=".log")
     lines = await page.locator(".line").all_inner_texts()
 
     assert len(lines) == 12
-    assert "agent dreamt" in lines[0]
-    assert "Make the refund test pass" in lines[-1]
-    assert "by a subagent" in lines[6]
-    assert "by a subagent" not in lines[5]
-    age = page.locator(".line .age").first
+    assert "Make the refund test pass" in lines[0]
+    assert "agent dreamt" in lines[1]
+    assert "Bash: pytest" in lines[-1]
+    assert "by a subagent" in lines[7]
+    assert "by a subagent" not in lines[6]
+    age = page.locator(".line .age").nth(1)
     await expect(age).to_have_text("1m")
     assert ":" in (await age.get_attribute("title") or "")
 
@@ -273,19 +292,19 @@ async def test_alike_entries_are_each_listed(open_page: OpenPage, hub: StandIn) 
     now = wall_ms()
     hub.load([fleets.session("a", "thinking", "…", now=now)], [])
     hub.activity["alpha:a"] = [ActivityEntry(now, "tool.started", "Read: a.py")] * 3
-    page = await open_page(path="/#session=alpha:a", ready=".log")
+    page = await open_page(path="/sessions/alpha:a", ready=".log")
     await expect(page.locator(".line")).to_have_count(3)
 
 
 async def test_while_it_is_fetched_the_page_says_so(open_page: OpenPage, hub: StandIn) -> None:
     hub.load([fleets.session("a", "thinking", "…", now=wall_ms())], [])
     hub.may_answer.clear()
-    page = await open_page(path="/#session=alpha:a", ready=".log-ghost")
+    page = await open_page(path="/sessions/alpha:a", ready=".log-ghost")
     await expect(part(page, "activity").get_by_role("status")).to_have_text("Fetching what it did")
 
     hub.may_answer.set()
     await expect(page.locator(".log-ghost")).to_have_count(0)
-    assert "Nothing has been heard of what it does yet." in await page.inner_text(".sheet")
+    assert "Nothing has been heard of what it does yet." in await page.inner_text(".session")
 
 
 async def test_a_session_the_hub_keeps_no_record_of_is_no_fault(
@@ -294,7 +313,7 @@ async def test_a_session_the_hub_keeps_no_record_of_is_no_fault(
     expected_faults.append(NOT_FOUND)
     hub.load([fleets.session("a", "thinking", "…", now=wall_ms())], [])
     hub.fails_with = 404
-    page = await open_page(path="/#session=alpha:a", ready=".sheet")
+    page = await open_page(path="/sessions/alpha:a", ready=".session")
     await expect(part(page, "activity")).to_contain_text("keeps no record of this session")
 
 
@@ -305,7 +324,7 @@ async def test_an_answer_that_fails_can_be_asked_for_again(
     now = wall_ms()
     hub.load([fleets.session("a", "thinking", "…", now=now)], [])
     hub.fails_with = 500
-    page = await open_page(path="/#session=alpha:a", ready=".log-failed")
+    page = await open_page(path="/sessions/alpha:a", ready=".log-failed")
     assert "The hub answered with status 500." in await page.inner_text(".log-failed")
 
     hub.fails_with = None
@@ -318,7 +337,7 @@ async def test_an_answer_that_fails_can_be_asked_for_again(
 async def test_an_answer_that_is_no_json_is_owned_up_to(open_page: OpenPage, hub: StandIn) -> None:
     hub.load([fleets.session("a", "thinking", "…", now=wall_ms())], [])
     hub.fails_with = 200
-    page = await open_page(path="/#session=alpha:a", ready=".log-failed")
+    page = await open_page(path="/sessions/alpha:a", ready=".log-failed")
     assert "The hub's answer could not be read." in await page.inner_text(".log-failed")
 
 
@@ -330,7 +349,7 @@ async def test_a_lost_hub_keeps_what_was_read_and_says_so(
     view = fleets.session("a", "thinking", "…", now=now)
     hub.load([view], [])
     hub.activity["alpha:a"] = fleets.activity(now)
-    page = await open_page(path="/#session=alpha:a", ready=".log")
+    page = await open_page(path="/sessions/alpha:a", ready=".log")
     await page.route("**/activity", lambda route: route.abort())
     await hub.change(relabelled(view, "More"))
     await expect(page.locator(".log-failed")).to_contain_text("The hub could not be reached.")
@@ -352,7 +371,9 @@ async def test_a_busy_session_is_asked_about_once_a_second_at_most(
     now = wall_ms()
     view = fleets.session("a", "thinking", "…", now=now)
     hub.load([view], [])
-    page = await open_page(path="/#session=alpha:a", ready=".quiet", clock=True)
+    page = await open_page(
+        path="/sessions/alpha:a", ready="[data-part=activity] .quiet", clock=True
+    )
     await page.clock.pause_at(await page.evaluate("Date.now() + 100"))
     assert len(hub.asked) == 1
 
@@ -360,7 +381,7 @@ async def test_a_busy_session_is_asked_about_once_a_second_at_most(
     for n in range(20):
         await hub.change(relabelled(view, f"Step {n}"))
     passed = 0
-    while await page.inner_text(".sheet .badge") != "Step 19":
+    while await page.inner_text(".session .badge") != "Step 19":
         await page.clock.run_for(20)
         passed += 20
     await page.clock.run_for(900 - passed)
@@ -381,9 +402,9 @@ async def test_a_change_while_an_answer_is_on_its_way_is_asked_for_after_it(
     view = fleets.session("a", "thinking", "…", now=now)
     hub.load([view], [])
     hub.may_answer.clear()
-    page = await open_page(path="/#session=alpha:a", ready=".log-ghost")
+    page = await open_page(path="/sessions/alpha:a", ready=".log-ghost")
     await hub.change(relabelled(view, "Later"))
-    await expect(page.locator(".sheet .badge")).to_have_text("Later")
+    await expect(page.locator(".session .badge")).to_have_text("Later")
     assert len(hub.asked) == 1
 
     hub.may_answer.set()
@@ -395,10 +416,12 @@ async def test_a_page_that_nobody_sees_asks_nothing_until_it_is_seen(
 ) -> None:
     view = fleets.session("a", "thinking", "…", now=wall_ms())
     hub.load([view], [])
-    page = await open_page(path="/#session=alpha:a", ready=".quiet", clock=True)
+    page = await open_page(
+        path="/sessions/alpha:a", ready="[data-part=activity] .quiet", clock=True
+    )
     await page.evaluate(HIDE % "hidden" + TELL)
     await hub.change(relabelled(view, "Unseen"))
-    await expect(page.locator(".sheet .badge")).to_have_text("Unseen")
+    await expect(page.locator(".session .badge")).to_have_text("Unseen")
     await page.clock.run_for(60_000)
     await page.evaluate(ASKED)
     assert len(hub.asked) == 1
@@ -410,7 +433,9 @@ async def test_a_page_that_nobody_sees_asks_nothing_until_it_is_seen(
 async def test_closed_details_ask_nothing(open_page: OpenPage, hub: StandIn) -> None:
     view = fleets.session("a", "thinking", "…", now=wall_ms())
     hub.load([view], [])
-    page = await open_page(path="/#session=alpha:a", ready=".quiet", clock=True)
+    page = await open_page(clock=True)
+    await page.locator(".card .open").click()
+    await page.wait_for_selector("[data-part=activity] .quiet")
     await hub.change(relabelled(view, "Just before"))
     await expect(page.locator(".sheet .badge")).to_have_text("Just before")
     await page.get_by_role("button", name="Close").click()
@@ -424,9 +449,8 @@ async def test_closed_details_ask_nothing(open_page: OpenPage, hub: StandIn) -> 
 
 
 async def test_on_a_phone_the_details_take_the_whole_window(open_page: OpenPage) -> None:
-    page = await open_page(
-        fleets.full(wall_ms()), viewport=PHONE, path=f"/#session={REFUND}", ready=".sheet"
-    )
+    page = await open_page(fleets.full(wall_ms()), viewport=PHONE)
+    await card(page, "Fix the flaky refund test").get_by_role("button").click()
     box = await page.locator(".sheet").bounding_box()
     assert box is not None
     assert (box["x"], box["y"], box["width"], box["height"]) == (0, 0, 390, 844)
@@ -444,7 +468,7 @@ async def test_markup_in_the_details_stays_text(open_page: OpenPage, hub: StandI
     for index in range(len(sessions)):
         await page.locator(".card .open").nth(index).click()
         await expect(page.locator(".line")).to_have_count(len(fleets.HOSTILE))
-        outside = ".sheet :is(img, script, iframe, style, a)"
+        outside = ".sheet :is(img, script, iframe, style, a:not(.way))"
         assert await page.locator(outside).count() == 0
         assert "\u202e" not in await page.inner_text(".sheet")
         await page.keyboard.press("Escape")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import shutil
 import subprocess
@@ -15,9 +14,6 @@ from scripts.wire import FILE, declarations
 from tests.browser.standin import WEB
 
 VENDOR = Path(__file__).parents[2] / "scripts" / "vendor.py"
-#: What a browser loads, gzipped, 30 kB of it the font; charts will come on top, loaded when they
-#: are looked at.
-BUDGET = 110_000
 
 
 def check(web: Path) -> subprocess.CompletedProcess[str]:
@@ -77,15 +73,3 @@ def test_every_icon_that_is_named_is_in_the_sprite() -> None:
 
 def test_the_types_of_the_wire_are_those_of_the_structs() -> None:
     assert FILE.read_text() == declarations(), "write it anew: python -m scripts.wire"
-
-
-def test_all_that_a_browser_loads_stays_small() -> None:
-    loaded = [
-        path
-        for path in WEB.glob("**/*")
-        if path.suffix in {".js", ".css", ".html", ".svg", ".woff2", ".webmanifest"}
-    ]
-    size = sum(len(gzip.compress(path.read_bytes())) for path in loaded)
-
-    print(f"{size} bytes gzipped")
-    assert size < BUDGET

@@ -107,14 +107,14 @@ async def test_a_session_is_read_from_card_to_activity(real: RealHub, page: Page
 
     await expect(sheet.locator(".child")).to_contain_text("Look around")
     await expect(sheet.locator(".line")).to_have_count(3)
-    await expect(sheet.locator(".line").last).to_contain_text("Make it green")
-    await expect(sheet.locator(".line .age").last).to_have_text("1m")
-    await expect(sheet.locator(".because")).to_contain_text("Known from its transcript")
+    await expect(sheet.locator(".line").first).to_contain_text("Make it green")
+    await expect(sheet.locator(".line .age").first).to_have_text("1m")
+    await expect(sheet.locator(".because").first).to_contain_text("Known from its transcript")
     await expect(sheet.locator(".warning")).to_contain_text("Hooks missing.")
     await expect(sheet.locator(".witnesses")).to_contain_text("Transcript")
 
     real.tell(s.TurnEnded(at=wall_ms(), prompt_id="p1", last_message="It is green.", **transcript))
-    await expect(sheet.locator(".line").first).to_contain_text("It is green.")
+    await expect(sheet.locator(".turn-steps .line").first).to_contain_text("It is green.")
     await expect(sheet.locator(".badge")).to_have_text("Background work: Look around")
 
 
@@ -135,8 +135,8 @@ async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> Non
             **hook,
         ),
     )
-    await page.goto(f"{real.url}/#session=box:a")
-    request = page.locator(".sheet .request")
+    await page.goto(f"{real.url}/sessions/box:a")
+    request = page.locator(".session .request")
 
     await expect(request).to_contain_text("Permission: Bash")
     await expect(request.locator(".request-main")).to_have_text("make all")
@@ -150,12 +150,12 @@ async def test_what_a_machine_says_of_its_witnesses_is_shown(real: RealHub, page
         HostWitness("transcript", "ok", wall_ms() - 65_000, {"no JSON": 2}),
         HostWitness("statusline"),
     )
-    await page.goto(real.url)
-    host = page.locator(".host")
+    await page.goto(f"{real.url}/hosts")
+    host = page.locator(".machine")
     await expect(host).to_contain_text(note)
 
-    await host.get_by_role("button").click()
-    rows = host.locator(".host-more li")
+    await host.locator(".host-head").click()
+    rows = host.locator(".witnesses li")
     await expect(rows).to_have_count(3)
     assert "heard 1m ago · no JSON" in await rows.nth(1).inner_text()
     assert "never heard" in await rows.nth(2).inner_text()
@@ -185,6 +185,7 @@ async def test_what_a_machine_lost_is_told_of_it_and_of_its_sessions(
     await expect(page.locator(".meta .late")).to_have_attribute("title", lost)
 
     await page.locator(".host-head").click()
+    await page.wait_for_selector(".machine")
     await expect(page.locator(".host-lost")).to_have_text(lost)
 
 
@@ -209,22 +210,24 @@ async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, pa
     await expect(page.locator(".card .spent")).to_have_text("unpriced \u00b7 2.5k tokens")
     await expect(page.locator(".gauge")).to_contain_text("95 % context")
     await expect(page.locator(".limit-short")).to_contain_text("5h 91 %")
-    await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "50")
+    await expect(page.locator(".host-scan")).to_have_text("reads its history, 50 %")
     today = page.locator(".tool").first
     await expect(today).to_have_attribute("title", re.compile("12,500 tokens"))
 
     await today.click()
     await expect(page.locator(".report-total")).to_contain_text("12.5k")
-    for by in ("Machine", "Project", "Model", "Session"):
-        await page.get_by_role("radio", name=by).click()
+    await expect(page.locator(".budgets")).to_contain_text("None is set.")
+    await page.get_by_role("radio", name="Tokens").click()
+    await expect(page.locator(".legend li")).to_contain_text(["claude-opus-4-1"])
+    for n, by in enumerate(("Host", "Project", "Model", "Session"), 1):
+        await page.locator("[name=by]").nth(n).click()
         await expect(page.get_by_role("columnheader").first).to_have_text(by)
-    await page.get_by_role("button", name="Long over").click()
+    await page.get_by_role("link", name="Long over").click()
     await expect(page.get_by_role("dialog", name="Long over")).to_be_visible()
     await page.keyboard.press("Escape")
-    await page.keyboard.press("Escape")
 
-    await page.get_by_role("button", name="History").click()
-    await page.keyboard.type("over long")
+    await page.get_by_role("link", name="History").click()
+    await page.get_by_role("searchbox").fill("over long")
     await expect(page.locator(".result")).to_have_count(1)
     await page.locator(".result").click()
     sheet = page.get_by_role("dialog", name="Long over")
@@ -234,5 +237,7 @@ async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, pa
     await page.keyboard.press("Escape")
     await page.keyboard.press("Escape")
 
+    await page.get_by_role("link", name="Hosts").click()
+    await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "50")
     real.hear()
     await expect(page.get_by_role("progressbar")).to_have_count(0)

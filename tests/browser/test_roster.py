@@ -187,9 +187,9 @@ async def test_many_hosts_are_folded_and_all_can_be_seen(open_page: OpenPage) ->
     assert await page.locator(".host").count() == 8
 
     await page.click("text=32 more")
-    await page.wait_for_selector(":nth-match(.host, 40)")
+    await page.wait_for_selector(":nth-match(.machine, 40)")
 
-    assert await page.locator(".host").count() == 40
+    assert await page.locator(".machine").count() == 40
 
 
 def child(name: str, status: str = "running", **more: object) -> ChildView:

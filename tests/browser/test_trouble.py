@@ -117,7 +117,7 @@ async def test_trouble_that_ended_while_the_page_was_away_is_gone_when_it_is_bac
 
 async def test_open_details_do_not_look_live_either(open_page: OpenPage, hub: StandIn) -> None:
     page = await open_page(
-        fleets.full(wall_ms()), path="/#session=alpha:search-ranking", ready=".sheet"
+        fleets.full(wall_ms()), path="/sessions/alpha:search-ranking", ready=".session"
     )
     await expect(page.locator(".sheet-stale")).to_have_count(0)
     await hub.own_up(blind(wall_ms()))
@@ -212,8 +212,10 @@ async def test_a_session_whose_hosts_gaps_are_unknown_still_says_that_something_
 @pytest.mark.parametrize("size", [DESK, PHONE])
 async def test_an_open_host_lists_what_it_lost(open_page: OpenPage, size: object) -> None:
     page = await open_page(lossy(wall_ms()), viewport=size)
-    if size == PHONE:
-        await page.click(".hosts-fold")
+    await page.click(".hosts-fold" if size == PHONE else ".host-head")
+    await page.wait_for_selector(".machine")
+    if size == DESK:
+        await page.click(".machine .host-head")
     assert await page.locator(".host-lost").count() == 0
     await page.click(".host-head")
     await expect(page.locator(".host-lost")).to_have_count(4)
@@ -228,7 +230,7 @@ async def test_an_open_host_lists_what_it_lost(open_page: OpenPage, size: object
 
 
 async def test_the_first_row_of_an_open_host_keeps_its_distance(open_page: OpenPage) -> None:
-    page = await open_page(([], [fleets.host("alpha", wall_ms())]), ready=".host")
+    page = await open_page(([], [fleets.host("alpha", wall_ms())]), path="/hosts", ready=".machine")
     await page.click(".host-head")
     head = await page.locator(".host-head").bounding_box()
     row = await page.locator(".host-more li").first.bounding_box()

@@ -93,8 +93,8 @@ async def test_pressing_the_chip_opens_the_details_with_commands_to_copy(
 
 async def test_the_details_name_every_witness_with_its_age(open_page: OpenPage) -> None:
     fleet = ([faulty(wall_ms(), hook="missing")], [])
-    page = await open_page(fleet, path="/#session=alpha:a", ready=".sheet")
-    rows = await page.locator(".sheet .witnesses li").all_inner_texts()
+    page = await open_page(fleet, path="/sessions/alpha:a", ready=".session-body")
+    rows = await page.locator(".session .witnesses li").all_inner_texts()
 
     # An age may have gone on by a second.
     assert [re.sub(r"\d+s", "Ns", " ".join(row.split())) for row in rows] == [
@@ -108,50 +108,61 @@ async def test_the_details_name_every_witness_with_its_age(open_page: OpenPage) 
 
 async def test_a_session_without_witnesses_says_so(open_page: OpenPage) -> None:
     view = fleets.session("a", "thinking", "…", now=wall_ms(), witnesses=())
-    page = await open_page(([view], []), path="/#session=alpha:a", ready=".sheet")
-    await expect(page.locator(".sheet")).to_contain_text("Nothing is known of its witnesses.")
+    page = await open_page(([view], []), path="/sessions/alpha:a", ready=".session-body")
+    await expect(page.locator(".session")).to_contain_text("Nothing is known of its witnesses.")
 
 
 async def test_a_host_says_unasked_what_is_wrong_and_what_to_do(open_page: OpenPage) -> None:
     page = await open_page(fleets.broken(wall_ms()))
-    eta = page.locator("[data-host=eta]")
+    strip = page.locator("[data-host=eta]")
+    await expect(strip).to_have_attribute("data-reach", "trouble")
+    assert " ".join((await strip.inner_text()).split()) == "eta live Hooks missing 0 sessions"
 
+    await strip.get_by_role("link").click()
+    eta = page.locator("[data-machine=eta]")
     await expect(eta).to_have_attribute("data-reach", "trouble")
-    said = await eta.inner_text()
+    said = await eta.locator(".faults").inner_text()
     assert "Hooks missing. Claude Code runs here" in said
     assert "Transcript trouble. 3 lines could not be read" in said
     assert "Status line" not in said
-    assert await eta.locator("code").all_inner_texts() == ["adsum hooks install"]
+    assert await eta.locator(".host-note p > code").first.inner_text() == "adsum hooks install"
+    await eta.get_by_role("button", name="Copy: adsum hooks install").click()
+
+    async def copied() -> bool:
+        return bool(await page.evaluate("navigator.clipboard.readText()") == "adsum hooks install")
+
+    await wait_until(copied)
 
 
 async def test_the_step_at_the_end_of_a_note_is_set_as_a_command(open_page: OpenPage) -> None:
     note = "~/.claude/settings.json holds none of Adsum's hooks. Next: adsum hooks install"
     missing = HostWitness(name="hook", state="missing", note=note)
     box = fleets.host("alpha", wall_ms(), witnesses=(missing,))
-    page = await open_page(([], [box]), ready=".host")
+    page = await open_page(([], [box]), path="/hosts", ready=".machine")
 
-    assert await page.locator(".host-note code").all_inner_texts() == ["adsum hooks install"]
+    assert await page.locator(".host-note code").all_inner_texts() == ["adsum hooks install"] * 2
     assert note in await page.inner_text(".host-note")
 
 
 async def test_a_silent_witness_is_no_fault(open_page: OpenPage) -> None:
     silent = tuple(HostWitness(name=name) for name in fleets.WITNESSES)
     box = fleets.host("alpha", wall_ms(), witnesses=silent)
-    page = await open_page(([], [box]), ready=".host")
+    page = await open_page(([], [box]), path="/hosts", ready=".machine")
 
-    await expect(page.locator(".host")).to_have_attribute("data-reach", "live")
+    await expect(page.locator(".machine")).to_have_attribute("data-reach", "live")
     await expect(page.locator(".host-note")).to_have_count(0)
 
 
 async def test_a_host_opens_to_all_its_witnesses(open_page: OpenPage) -> None:
-    page = await open_page(fleets.broken(wall_ms()))
-    eta = page.locator("[data-host=eta]")
-    button = eta.get_by_role("button")
+    page = await open_page(fleets.broken(wall_ms()), path="/hosts", ready=".machine")
+    eta = page.locator("[data-machine=eta]")
+    button = eta.locator(".host-head")
     await button.focus()
     await page.keyboard.press("Enter")
 
     await expect(button).to_have_attribute("aria-expanded", "true")
-    rows = [" ".join(row.split()) for row in await eta.locator("li").all_inner_texts()]
+    await expect(eta.locator(".witnesses li")).to_have_count(6)
+    rows = [" ".join(row.split()) for row in await eta.locator(".witnesses li").all_inner_texts()]
     assert rows[0] == "Hooks missing, never heard"
     assert (
         rows[1]
@@ -161,12 +172,14 @@ async def test_a_host_opens_to_all_its_witnesses(open_page: OpenPage) -> None:
     assert rows[4] == "Status line never heard"
 
     await page.keyboard.press("Enter")
-    await expect(eta.locator("li")).to_have_count(0)
+    await expect(eta.locator(".witnesses li")).to_have_count(0)
 
 
 async def test_a_state_of_a_witness_never_heard_of_is_shown_by_name(open_page: OpenPage) -> None:
     odd = HostWitness(name="oracle", state="dreaming", heard_at=wall_ms() - 60_000)
-    page = await open_page(([], [fleets.host("alpha", wall_ms(), witnesses=(odd,))]), ready=".host")
+    page = await open_page(
+        ([], [fleets.host("alpha", wall_ms(), witnesses=(odd,))]), path="/hosts", ready=".machine"
+    )
     await page.click(".host-head")
 
     row = await page.locator(".host-more li").inner_text()
@@ -186,7 +199,9 @@ async def test_ages_of_an_open_host_are_asked_for_and_of_a_closed_one_not(
     open_page: OpenPage, hub: StandIn
 ) -> None:
     now = wall_ms()
-    page = await open_page(([], [fleets.host("alpha", now)]), ready=".host", clock=True)
+    page = await open_page(
+        ([], [fleets.host("alpha", now)]), path="/hosts", ready=".machine", clock=True
+    )
     later = HostWitness(name="hook", state="ok", heard_at=now - 90_000)
     before = hub.hosts["alpha"]
     hub.hosts["alpha"] = msgspec.structs.replace(before, witnesses=(later,))

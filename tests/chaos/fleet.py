@@ -124,6 +124,7 @@ class Fleet:
             "ADSUM_STATE_DIR": str(directory),
             "ADSUM_REDIS_URL": link.url,
             "ADSUM_HUB_PORT": str(port),
+            "ADSUM_SIGN_IN": "off",
             "HOME": str(directory),
         }
         log = self.root / f"{name}.log"

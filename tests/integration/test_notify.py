@@ -80,6 +80,22 @@ async def test_a_need_that_stands_for_a_minute_is_pushed_once(
     assert told["id"] == "laptop-id:s"
 
 
+async def test_a_push_says_how_many_need_somebody_for_the_apps_icon(
+    start: Start, fleet: Fleet, phone: Browser
+):
+    rule = {"channels": ["push"], "state": ["needs_permission"], "after": 1}
+    hub = await start(phone, notify=[rule])
+    fleet.need("a", "idle")
+    fleet.need("b")
+    fleet.deliver("c")
+    await hub.run(2)
+    fleet.work("a")
+    fleet.need("d")
+    await hub.run(2)
+
+    assert [(told["count"], told["needing"]) for told in phone.opened()] == [(1, 2), (1, 2)]
+
+
 async def test_a_push_is_sealed_signed_and_says_how_urgent_it_is(
     start: Start, fleet: Fleet, phone: Browser, tmp_path: Path
 ):

@@ -148,6 +148,7 @@ def running_fleet(folder: Path, homes: dict[str, Home]) -> Iterator[Fleet]:
         **env,
         "ADSUM_STATE_DIR": str(folder / "hub"),
         "ADSUM_HUB_PORT": str(hub_port),
+        "ADSUM_SIGN_IN": "off",
         "ADSUM_REDIS_URL": redis_url,
     }
     fleet = Fleet(

@@ -139,7 +139,7 @@ class Notifier:
             if called is not None and claimed:
                 try:
                     outcome = await self.speakers[channel.name].say(
-                        message_of(claimed, channel.content)
+                        message_of(claimed, channel.content, self.pending.needing)
                     )
                 except UNAVAILABLE:
                     outcome = NO_REDIS

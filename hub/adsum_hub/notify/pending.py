@@ -31,6 +31,11 @@ class Pending:
     def __len__(self) -> int:
         return sum(len(each.due) for each in self.standing.values())
 
+    @property
+    def needing(self) -> int:
+        """Sessions that need a human, whether anybody is to be told of them or not."""
+        return sum(each.case.on == "needs_you" for each in self.standing.values())
+
     def enter(self, case: Case, decision: Decision) -> None:
         """Its latest words are kept also where nothing else has changed."""
         known = self.standing.get(case.key)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from fastapi import APIRouter, Request, Response
 
 from adsum_hub.answers import SCHEMA, Problem, answers_of, as_json
+from adsum_hub.bodies import BadRequestError, read, takes
 from adsum_hub.notify.notifications import Notifications
 from adsum_hub.notify.subscriptions import SubscriptionError
 from adsum_hub.notify.vapid import PushKeyError
@@ -23,38 +23,9 @@ from adsum_hub.notify_answers import (
 )
 from adsum_shared.connect import UNAVAILABLE
 
-T = TypeVar("T")
-MOST_BYTES = 8 * 1024
 #: Between two tests: whoever holds the button down is no nuisance to others.
 TEST_EVERY_MS = 5_000
 REFUSED = {400: "No such request", 409: "Not possible here", 415: "Not JSON", 503: "Not now"}
-
-
-class BadRequestError(ValueError):
-    def __init__(self, status: int, cause: str, step: str) -> None:
-        super().__init__(cause)
-        self.answer = as_json(Problem(cause, step), status)
-
-
-async def read(request: Request, of: type[T]) -> T:
-    """Raises BadRequestError. Only JSON: a page from elsewhere cannot send it without asking first.
-
-    The doors refuse its question, as they refuse whatever names another Origin.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        step = "Send it with Content-Type: application/json."
-        raise BadRequestError(415, "This takes JSON only.", step)
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise BadRequestError(413, "This is too long.", f"Send at most {MOST_BYTES} bytes.")
-    try:
-        return msgspec.json.decode(body or b"{}", type=of)
-    except msgspec.DecodeError as error:
-        step = "See /openapi.json for what belongs there."
-        raise BadRequestError(400, f"The body cannot be read: {error}.", step) from error
 
 
 async def answered(work: Awaitable[Any]) -> Response:
@@ -118,7 +89,7 @@ def notify_router(notifications: Notifications) -> APIRouter:
         summary="A browser asks for pushes: what its subscription.toJSON() says",
         responses=answers_of(Subscribed, also=REFUSED),
         response_class=Response,
-        openapi_extra=_takes(PushSubscription),
+        openapi_extra=takes(PushSubscription),
     )
     async def subscribe(request: Request) -> Response:
         return await answered(subscribed(request))
@@ -128,7 +99,7 @@ def notify_router(notifications: Notifications) -> APIRouter:
         summary="A browser wants no more of them",
         responses=answers_of(Subscribed, also=REFUSED),
         response_class=Response,
-        openapi_extra=_takes(PushEndpoint),
+        openapi_extra=takes(PushEndpoint),
     )
     async def unsubscribe(request: Request) -> Response:
         return await answered(unsubscribed(request))
@@ -138,14 +109,9 @@ def notify_router(notifications: Notifications) -> APIRouter:
         summary="Tell one channel, or all, that messages arrive",
         responses=answers_of(NotifyTest, also={**REFUSED, 429: "Too soon"}),
         response_class=Response,
-        openapi_extra=_takes(NotifyTestAsked),
+        openapi_extra=takes(NotifyTestAsked),
     )
     async def test(request: Request) -> Response:
         return await answered(testing.test(request))
 
     return router
-
-
-def _takes(kind: type) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -38,7 +38,10 @@ _WORD = re.compile(r"[A-Za-z][\w-]{0,39}")
 
 
 class Message(msgspec.Struct, frozen=True):
-    """topic: a later message of the same one takes its place. id: of the session or host, if one."""
+    """topic: a later message of the same one takes its place. id: of the session or host, if one.
+
+    needing: how many need a human at that moment, told or not, for the app's icon; None: not looked.
+    """
 
     title: str
     body: str
@@ -48,6 +51,7 @@ class Message(msgspec.Struct, frozen=True):
     count: int
     at: int
     id: str | None = None
+    needing: int | None = None
 
 
 TEST = Message(
@@ -61,7 +65,7 @@ TEST = Message(
 )
 
 
-def message_of(cases: Sequence[Case], content: Content) -> Message:
+def message_of(cases: Sequence[Case], content: Content, needing: int | None = None) -> Message:
     """One or many cases, of at least one."""
     cases = sorted(cases, key=lambda case: (case.urgency, case.since))
     first = cases[0]
@@ -78,6 +82,7 @@ def message_of(cases: Sequence[Case], content: Content) -> Message:
         count=len(cases),
         at=min(case.since for case in cases),
         id=first.key if len(cases) == 1 else None,
+        needing=needing,
     )
 
 

@@ -1,84 +1,148 @@
 // @ts-check
-/** What the address says: the filter, the section a phone shows, the panel and the details that are open. */
+/** What the address says: the view, the session that is open, the filters, the section a phone shows. */
 import { effect, signal } from "./vendor/signals-core.js";
-import { query } from "./roster.js";
+import { FACETS, filters, filtersIn, searchOf } from "./filters.js";
 import { GROUPS } from "./states.js";
 
 /** @import { Group } from "./wire.js" */
 
+const VIEWS = /** @type {const} */ ({
+  "/": "board",
+  "/list": "list",
+  "/by/host": "host",
+  "/by/project": "project",
+  "/hosts": "hosts",
+  "/usage": "usage",
+  "/history": "history",
+  "/settings": "settings",
+});
+const SESSION = "/sessions/";
+
+/** @typedef {(typeof VIEWS)[keyof typeof VIEWS] | "session" | "nowhere"} ViewName */
+
+// A bookmark from before sessions had pages of their own.
+const bookmarked = new URLSearchParams(location.hash.slice(1)).get("session");
+if (bookmarked) history.replaceState(null, "", pathOf(bookmarked));
+
+/** What is drawn as the page. A session that was opened from another view is drawn over that one. */
+export const view = signal(viewNamed());
+/** The session that is open, as the page or over it. */
+export const opened = signal(sessionNamed());
+/** The view that was shown before a session became the page. */
+export const cameFrom = signal(/** @type {ViewName} */ ("board"));
 /** Which section a phone shows. */
 export const tab = signal(/** @type {Group} */ (GROUPS.find((group) => location.hash === `#${group}`) ?? "needs_you"));
-/** The session whose details are open. */
-export const opened = signal(sessionNamed());
-/** What is open over the list, under the details. */
-export const panel = signal(panelNamed());
 
-/** @typedef {"usage" | "history"} PanelName */
+/** @param {string} path @returns {ViewName} */
+function viewOf(path) {
+  if (path.startsWith(SESSION)) return "session";
+  return Object.hasOwn(VIEWS, path) ? VIEWS[/** @type {keyof typeof VIEWS} */ (path)] : "nowhere";
+}
 
-function named() {
-  return new URLSearchParams(location.hash.slice(1));
+/** Where a session lies over another view, the entry in the history says over which. @returns {ViewName} */
+function viewNamed() {
+  const under = history.state?.under;
+  return sessionNamed() && typeof under === "string" ? viewOf(under) : viewOf(location.pathname);
 }
 
 /** @returns {string | null} */
 function sessionNamed() {
-  return named().get("session") || null;
+  if (!location.pathname.startsWith(SESSION)) return null;
+  try {
+    return decodeURIComponent(location.pathname.slice(SESSION.length)) || null;
+  } catch {
+    return null; // a per cent sign that stands for nothing
+  }
 }
 
-/** @returns {PanelName | null} */
-function panelNamed() {
-  return named().has("usage") ? "usage" : named().has("history") ? "history" : null;
+/** @param {string} id */
+export function pathOf(id) {
+  return SESSION + encodeURIComponent(id).replaceAll("%3A", ":");
 }
 
-/** @param {PanelName | null} name @param {string | null} id */
-function hashOf(name, id) {
-  return [name, id && `session=${encodeURIComponent(id)}`].filter(Boolean).join("&");
+/** @param {ViewName} name */
+export function pathTo(name) {
+  return Object.entries(VIEWS).find(([, each]) => each === name)?.[0] ?? "/";
+}
+
+/** Counts the moves, of which some change the address alone. */
+export const moves = signal(0);
+
+function follow() {
+  moves.value = moves.peek() + 1;
+  if (view.value !== "session") cameFrom.value = view.value;
+  view.value = viewNamed();
+  opened.value = sessionNamed();
+  tab.value = GROUPS.find((group) => location.hash === `#${group}`) ?? tab.value;
+}
+
+/** To another view; the filters come along unless the path has its own. @param {string} path */
+export function go(path) {
+  const target = new URL(path, location.origin);
+  if (!target.search) target.search = searchOf(filters.value);
+  // What lies over a view may become the page itself.
+  const there = target.pathname + target.search === location.pathname + location.search;
+  if (there && (!target.hash || target.hash === location.hash) && !history.state?.under) return;
+  history.pushState({ ours: true }, "", target);
+  filters.value = filtersIn(target.search);
+  follow();
+  scrollTo({ top: 0 });
 }
 
 /** @param {Group} group */
 export function chooseTab(group) {
   tab.value = group;
-  history.replaceState(null, "", `#${group}`);
+  history.replaceState(history.state, "", `#${group}`);
 }
 
-/** An entry of its own in the history, so that "back" closes the details. @param {string} id */
+/** Over the view that is shown; an entry of its own in the history, so that "back" closes it. @param {string} id */
 export function openSession(id) {
   if (opened.value === id) return;
-  history.pushState({ ours: true }, "", `#${hashOf(panel.value, id)}`);
-  opened.value = id;
+  const under = history.state?.under ?? location.pathname;
+  // From one session to another: "back" still leads to the view below both.
+  const move = opened.value && history.state?.under ? "replaceState" : "pushState";
+  history[move]({ ours: true, under }, "", pathOf(id) + searchOf(filters.value));
+  follow();
 }
 
+/** Opened by us: back to where we were. Opened by a link: there is nothing of ours behind it. */
 export function closeSession() {
-  if (!goneBack(hashOf(panel.value, null))) opened.value = null;
+  if (history.state?.under) return history.back();
+  go("/");
 }
 
-/** @param {PanelName} name */
-export function openPanel(name) {
-  if (panel.value === name) return;
-  history.pushState({ ours: true }, "", `#${name}`);
-  panel.value = name;
+/** Links within the page are followed without loading it again. @param {MouseEvent} click */
+function onClick(click) {
+  const link = click.target instanceof Element ? click.target.closest("a") : null;
+  if (!link || click.defaultPrevented || click.button !== 0 || click.metaKey || click.ctrlKey || click.shiftKey || click.altKey) return;
+  if (link.origin !== location.origin || link.target || link.hasAttribute("download") || viewOf(link.pathname) === "nowhere") return;
+  if (link.hash && link.pathname === location.pathname) return;
+  click.preventDefault();
+  if (link.pathname.startsWith(SESSION) && !link.dataset.page) openSession(decodeURIComponent(link.pathname.slice(SESSION.length)));
+  else go(link.pathname + link.search + link.hash);
 }
 
-export function closePanel() {
-  if (!goneBack("")) panel.value = null;
-}
-
-/** Opened by us: back to where we were. Opened by a link: there is nothing of ours behind it. @param {string} hash what stays then */
-function goneBack(hash) {
-  if (history.state?.ours) return history.back(), true;
-  history.replaceState(null, "", location.pathname + location.search + (hash && `#${hash}`));
-  return false;
+/** What a view keeps in the address beside the filters; an empty value goes. @param {Record<string, string>} own */
+export function keepInAddress(own) {
+  const address = new URL(location.href);
+  for (const [name, value] of Object.entries(own)) {
+    if (value) address.searchParams.set(name, value);
+    else address.searchParams.delete(name);
+  }
+  if (address.href !== location.href) history.replaceState(history.state, "", address);
 }
 
 export function followAddress() {
-  query.value = new URLSearchParams(location.search).get("q") ?? "";
   effect(() => {
     const address = new URL(location.href);
-    if (query.value) address.searchParams.set("q", query.value);
-    else address.searchParams.delete("q");
+    const said = new URLSearchParams(searchOf(filters.value));
+    for (const [name, value] of address.searchParams) if (name !== "q" && !FACETS.some((facet) => facet === name)) said.append(name, value);
+    address.search = said.toString();
     if (address.href !== location.href) history.replaceState(history.state, "", address);
   });
   addEventListener("popstate", () => {
-    opened.value = sessionNamed();
-    panel.value = panelNamed();
+    filters.value = filtersIn(location.search);
+    follow();
   });
+  document.addEventListener("click", onClick);
 }

@@ -1,22 +1,62 @@
 // @ts-check
-/** One question to the hub by REST; what went wrong comes back in words for people. */
+/** Asking and telling the hub by REST; what went wrong comes back in words for people. */
+import { signal } from "./vendor/signals-core.js";
 
 const PATIENCE_MS = 10_000;
+/** What changes something may wait for a service elsewhere, such as one that takes notifications. */
+const TELLING_MS = 30_000;
+const NOT_IN = 401;
 
 /**
  * status: 0 if there was no answer. body: as the hub sent it, unchecked.
  * @typedef {{body: any, why?: undefined, status: number} | {body?: undefined, why: string, status: number}} Answer
  */
+/**
+ * csrf: goes with what changes something; empty where it is not needed. sign_in: false where nobody has to. demo: all of it is made up.
+ * @typedef {{name: string, role: "viewer" | "operator" | "admin", csrf: string, sign_in: boolean, demo?: boolean}} Me
+ */
+
+/** Who uses this browser, once the hub was asked: see `learnMe`. */
+export const me = signal(/** @type {Me | undefined} */ (undefined));
 
 /** @param {string} path @param {AbortSignal} stopped @returns {Promise<Answer>} */
-export async function askHub(path, stopped) {
-  const signal = AbortSignal.any([stopped, AbortSignal.timeout(PATIENCE_MS)]);
+export function askHub(path, stopped) {
+  return answered(fetch(path, { signal: AbortSignal.any([stopped, AbortSignal.timeout(PATIENCE_MS)]) }));
+}
+
+/** @param {"POST" | "PUT" | "PATCH" | "DELETE"} method @param {string} path @param {unknown} [body] @returns {Promise<Answer>} */
+export async function tellHub(method, path, body) {
+  // Asked each time: in another tab somebody may have signed in anew, and the old proof is worth nothing.
+  const { why, status } = await learnMe();
+  if (why !== undefined) return { why, status };
+  const headers = { "content-type": "application/json", "x-csrf-token": me.value?.csrf ?? "" };
+  return answered(fetch(path, { method, headers, body: JSON.stringify(body ?? {}), signal: AbortSignal.timeout(TELLING_MS) }));
+}
+
+/** Fills `me`. @param {AbortSignal} [stopped] @returns {Promise<Answer>} */
+export async function learnMe(stopped = new AbortController().signal) {
+  const answer = await askHub("/api/v1/me", stopped);
+  if (answer.why === undefined) me.value = answer.body;
+  return answer;
+}
+
+/** To the page that signs in, and back here after. */
+export function toLogin() {
+  if (location.pathname === "/login") return;
+  const here = location.pathname + location.search + location.hash;
+  location.replace(here === "/" ? "/login" : `/login?next=${encodeURIComponent(here)}`);
+}
+
+/** @param {Promise<Response>} asked @returns {Promise<Answer>} */
+async function answered(asked) {
   let status = 0;
   try {
-    const answer = await fetch(path, { signal });
+    const answer = await asked;
     status = answer.status;
-    if (!answer.ok) return { status, why: `The hub answered with status ${status}.` };
-    return { status, body: await answer.json() };
+    if (status === NOT_IN) toLogin();
+    if (answer.ok) return { status, body: await answer.json() };
+    const said = await answer.json().catch(() => ({}));
+    return { status, why: said?.error ? `${said.error} ${said.next ?? ""}`.trim() : `The hub answered with status ${status}.` };
   } catch (error) {
     const name = error instanceof Error ? error.name : "";
     if (name === "TimeoutError") return { status, why: "The hub took too long to answer." };

@@ -1,6 +1,7 @@
 // @ts-check
 /** The connection to the hub: opened, watched for silence, opened again, resumed where it was. */
 import { computed, signal } from "./vendor/signals-core.js";
+import { toLogin } from "./fetching.js";
 
 /** @import { Message } from "./messages.js" */
 /** @import { HubTrouble } from "./wire.js" */
@@ -15,6 +16,8 @@ import { computed, signal } from "./vendor/signals-core.js";
 
 /** The hub ticks every 5 s; after this much silence the connection is a dead one, or its hub is. */
 const SILENCE_MS = 11_000;
+/** A whole list takes its time over a slow line, and a hub that restores one lets us wait for 20 s. */
+const FIRST_MS = 30_000;
 /** A frozen hub's machine still takes connections, which nobody then answers. */
 const HANDSHAKE_MS = 6_000;
 const FIRST_WAIT_MS = 500;
@@ -22,6 +25,7 @@ const LONGEST_WAIT_MS = 5_000;
 /** So many attempts that failed in a row are no hiccup any more: say "offline". */
 const OFFLINE_AFTER = 3;
 const POLICY_VIOLATION = 1008;
+const NOT_SIGNED_IN = 4401;
 
 export const linkState = signal(
   /** @type {LinkState} */ ({ phase: "connecting", since: Date.now() }),
@@ -38,6 +42,8 @@ let socket;
 let reached = { epoch: null, offset: null };
 let failures = 0;
 let heardAt = 0;
+/** Whether this connection has brought anything. */
+let greeted = false;
 /** When the page was last true. */
 let liveUntil = Date.now();
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -69,6 +75,7 @@ function connect() {
   const opened = new WebSocket(address);
   socket = opened;
   heardAt = Date.now();
+  greeted = false;
   opened.onopen = () => opened.send(JSON.stringify(reached));
   opened.onmessage = ({ data }) => socket === opened && hear(data);
   opened.onclose = ({ code }) => socket === opened && lose(code);
@@ -81,6 +88,7 @@ function settle() {
 /** @param {string} data */
 function hear(data) {
   heardAt = liveUntil = Date.now();
+  greeted = true;
   /** @type {Message} */
   let message;
   try {
@@ -112,7 +120,7 @@ function startAfresh() {
 }
 
 function lookForSilence() {
-  const patience = socket?.readyState === WebSocket.OPEN ? SILENCE_MS : HANDSHAKE_MS;
+  const patience = socket?.readyState !== WebSocket.OPEN ? HANDSHAKE_MS : greeted ? SILENCE_MS : FIRST_MS;
   if (!socket || Date.now() - heardAt < patience) return;
   abandon();
   lose(undefined);
@@ -127,6 +135,7 @@ function abandon() {
 /** @param {number | undefined} code */
 function lose(code) {
   socket = undefined;
+  if (code === NOT_SIGNED_IN) toLogin();
   failures += 1;
   const wait = backOff(failures);
   const phase = code === POLICY_VIOLATION ? "refused" : failures > OFFLINE_AFTER ? "offline" : "reconnecting";

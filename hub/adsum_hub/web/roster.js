@@ -1,7 +1,8 @@
 // @ts-check
 /** Everyone the hub has told us of: one signal per session, one ordered list per section. */
 import { batch, computed, signal } from "./vendor/signals.js";
-import { byRank, byTrouble, matches, rankOf } from "./order.js";
+import { filtering, filters, keeps } from "./filters.js";
+import { byRank, byTrouble, rankOf } from "./order.js";
 
 /** @import { Deltas, Snapshot } from "./messages.js" */
 /** @import { Group, HostView, SessionView } from "./wire.js" */
@@ -39,8 +40,6 @@ const lists = {
 
 /** False until the first snapshot. */
 export const known = signal(false);
-/** What the filter box holds. */
-export const query = signal("");
 export const hosts = signal(/** @type {HostView[]} */ ([]));
 /** How many sessions there are, those of offline hosts included. */
 export const total = signal(0);
@@ -51,6 +50,11 @@ const moves = signal(0);
 /** @param {string} id @returns {Entry | undefined} redrawn when it comes or goes */
 export function entryOf(id) {
   return moves.value >= 0 ? entries.get(id) : undefined;
+}
+
+/** Everybody, in no order, whatever the filter says. */
+export function allSessions() {
+  return [...entries.values()].map(({ view }) => view.peek());
 }
 
 /** @param {SessionView} session @returns {HostView | undefined} */
@@ -70,6 +74,13 @@ export const here = {
   delivered: lists["here.delivered"],
 };
 
+/** Those on offline hosts. @type {Record<Group, Signal<Entry[]>>} */
+export const away = {
+  needs_you: lists["absent.needs_you"],
+  autonomous: lists["absent.autonomous"],
+  delivered: lists["absent.delivered"],
+};
+
 /** What each section draws: what the filter leaves. @type {Record<Group, {here: Signal<Entry[]>, absent: Signal<Entry[]>}>} */
 export const shown = {
   needs_you: { here: kept("here.needs_you"), absent: kept("absent.needs_you") },
@@ -80,9 +91,9 @@ export const shown = {
 /** @param {Place} place */
 function kept(place) {
   return computed(() => {
-    const wanted = query.value.trim();
     const list = lists[place].value;
-    return wanted ? list.filter((entry) => matches(entry.view.value, wanted)) : list;
+    const wanted = filters.value;
+    return filtering.value ? list.filter((entry) => keeps(entry.view.value, wanted)) : list;
   });
 }
 

@@ -220,7 +220,10 @@ export interface Summary {
   totalTokensToday?: number | null;
 }
 
-/** since, until: ISO dates, both included. by: what a row stands for. notes: for people. */
+/** since, until: ISO dates, both included. by: what a row stands for. notes: for people.
+ *
+ *  sessions: in all of it. series: where `split` was asked for, those with the most dollars or
+ *  tokens, then all others as one. before: in as many days before `since`, where asked for. */
 export interface UsageReport {
   schema: number;
   now: number;
@@ -230,6 +233,10 @@ export interface UsageReport {
   rows: UsageRow[];
   total: UsageView;
   notes: string[];
+  sessions?: number;
+  split?: "host" | "model" | "project" | null;
+  series?: UsageSeries[];
+  before?: UsageView | null;
 }
 
 /** One line of a usage report. key: the day, host id, project, model or session's view id.
@@ -240,6 +247,50 @@ export interface UsageRow {
   label: string;
   usage: UsageView;
   sessions?: number;
+}
+
+/** Day by day what a host, project or model used. key: as a row's; None = all others. */
+export interface UsageSeries {
+  key: string | null;
+  label: string;
+  points: UsagePoint[];
+}
+
+/** One day of a series. cost_usd: None if none of its tokens has a price. */
+export interface UsagePoint {
+  day: string;
+  tokens?: number;
+  cost_usd?: number | null;
+}
+
+export interface Budgets {
+  schema: number;
+  now: number;
+  budgets: BudgetView[];
+}
+
+/** One entry of the hub's budgets. name: its pattern. when: for people, behind a sum.
+ *
+ *  uses: the fullest first; more: how many others have spent anything of it. */
+export interface BudgetView {
+  scope: "host" | "project" | "session" | "team";
+  usd: number;
+  per: "30 days" | "7 days" | "day" | "session";
+  name: string | null;
+  when: string;
+  uses: BudgetUse[];
+  more: number;
+}
+
+/** Who is under a budget, and how far. key: the host's id, the project, the session's view id.
+ *
+ *  since: when the limit was reached, by the machine's own clock, ms; None = it was not, or nobody
+ *  knows. */
+export interface BudgetUse {
+  key: string;
+  label: string;
+  spent_usd: number;
+  since?: number | null;
 }
 
 /** Sessions that are over, the latest first. total counts what matches, before limit and offset.

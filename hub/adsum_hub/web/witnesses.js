@@ -33,10 +33,14 @@ const SOURCES = {
   fallback: "A guess, since no witness says more",
 };
 
+/** @param {string} source */
+export function whoTold(source) {
+  return Object.hasOwn(SOURCES, source) ? SOURCES[source] : `Known from the ${plain(source)}`;
+}
+
 /** @param {string} source @param {number} confidence 0..1 */
 export function sourceWords(source, confidence) {
-  const who = Object.hasOwn(SOURCES, source) ? SOURCES[source] : `Known from the ${plain(source)}`;
-  return `${who}, ${Math.round(confidence * 100)} % sure`;
+  return `${whoTold(source)}, ${Math.round(confidence * 100)} % sure`;
 }
 
 /**

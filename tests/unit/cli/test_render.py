@@ -224,3 +224,20 @@ def test_nothing_but_the_id_is_cut_in_a_pipe() -> None:
     long = msgspec.structs.replace(LONG, project="p" * 99)
     assert "p" * 99 in table_text(long, width=UNBOUND)
     assert long.session_id not in table_text(long, width=UNBOUND)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 140])
+def test_no_cell_is_cut_while_the_row_has_room_for_it(width: int) -> None:
+    row = view(title="Rewrite the whole quick start", label="Over budget: $12.40 of $10.00")
+    line = table_text(row, width=width).splitlines()[1]
+    assert "…" not in line or len(line) == width
+
+
+@pytest.mark.parametrize(
+    ("width", "gone"), [(40, {"HOST", "PROJECT"}), (60, {"PROJECT"}), (72, set())]
+)
+def test_a_narrow_terminal_has_fewer_columns_and_whole_ones(width: int, gone: set[str]) -> None:
+    head, line = table_text(LONG, width=width).splitlines()
+    assert {"STATE", "TITLE", "HOST", "PROJECT", "ID", "FOR"} - set(head.split()) == gone
+    assert "A title" in line
+    assert line.endswith(" 1m")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from adsum.naming import named
 from adsum.outcome import CommandError, Exit
 from adsum.select import Filter, exit_code, order
-from adsum.show import named
 from adsum_shared.state import AgentState, Group, Reachability, SessionView
 
 
@@ -78,7 +78,7 @@ def test_a_filter_leaves_out_the_rest(chosen: Filter) -> None:
 
 
 def test_a_group_that_is_none_is_a_usage_error() -> None:
-    with pytest.raises(CommandError, match="needs_you, autonomous, delivered") as wrong:
+    with pytest.raises(CommandError, match=r"needs_you \(or waiting\), working") as wrong:
         Filter(group="sleeping")
     assert wrong.value.code is Exit.USAGE
 
@@ -112,3 +112,18 @@ def test_an_ambiguous_id_lists_the_candidates() -> None:
 def test_an_unknown_id_says_where_to_look() -> None:
     with pytest.raises(CommandError, match="All of them: adsum agents"):
         named([], "ab")
+
+
+def test_a_group_goes_by_the_words_that_lists_use_too() -> None:
+    assert Filter(group="working").query == Filter(group="autonomous").query
+    assert Filter(group="Waiting").query == {"group": "needs_you"}
+    assert Filter(group="done").group == "delivered"
+
+
+def test_a_slip_in_an_id_is_met_with_the_nearest() -> None:
+    with pytest.raises(CommandError, match=r"Did you mean 0a1b2c3d\?") as wrong:
+        named([view("0a1b2c3d4e5f"), view("77777777")], "0a1b2d")
+    assert "4e5f" not in str(wrong.value)
+    with pytest.raises(CommandError) as wrong:
+        named([view("77777777")], "0a1b")
+    assert "Did you mean" not in str(wrong.value)

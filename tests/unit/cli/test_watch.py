@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from adsum.follow import Roster
 from adsum.select import Filter
-from adsum.watch import Roster, _picture
+from adsum.watch import _picture
 from adsum_shared.state import HubTrouble
 from tests.hubs import NOW, host, session
 
@@ -32,7 +33,7 @@ def drawn(*, away: bool, trouble: HubTrouble | None = None) -> str:
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adsum.watch._clock_ms", lambda: 0)
+    monkeypatch.setattr("adsum.follow._clock_ms", lambda: 0)
 
 
 def test_ages_grow_while_the_hub_is_there() -> None:

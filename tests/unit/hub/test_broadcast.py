@@ -380,3 +380,28 @@ async def test_trouble_that_does_not_blind_the_hub_shows_nobody_half_a_list():
 
     assert [each["id"] for each in (await first)["sessions"]] == ["a"]
     await tape.close()
+
+
+async def test_what_is_stored_is_resolved_once_all_of_it_is_read():
+    roster, broadcast = setup()
+    broadcast.restoring = True
+    push(roster, broadcast, Changes(sessions=(view("a"),)))
+    assert roster.queue  # not even taken yet: its host may not have been heard
+
+    broadcast.restored()
+
+    assert (roster.queue, broadcast.restoring) == ([], False)
+
+
+async def test_those_who_have_missed_the_same_get_the_same_message_made_once():
+    roster, broadcast = setup()
+    push(roster, broadcast, *(Changes(sessions=(view(key),)) for key in "abc"))
+
+    first = broadcast.since(1)
+
+    assert broadcast.since(1) is first
+    assert broadcast.since(0) is not first
+    push(roster, broadcast, Changes(sessions=(view("d"),)))
+    assert {each["id"] for each in msgspec.json.decode(broadcast.since(1))["sessions"]} == set(
+        "bcd"
+    )

@@ -109,6 +109,29 @@ async def test_filters_of_usage(client: httpx.AsyncClient):
     assert (await report(client, "project=web&model=m&days=1")).total.input_tokens == 100
 
 
+async def test_days_are_split_and_compared_where_that_is_asked_for(client: httpx.AsyncClient):
+    found = await report(client, "by=model&days=1&split=project&compare=true")
+
+    assert {each.key: each.points[0].tokens for each in found.series} == {"web": 100, "api": 50}
+    assert found.before is not None
+    assert found.before.input_tokens == 7
+    assert found.sessions == 2
+
+
+async def test_nothing_is_before_the_first_day_there_is(client: httpx.AsyncClient):
+    found = await report(client, "since=0001-01-01&until=0001-01-02&compare=true")
+
+    assert found.before is not None
+    assert found.before.input_tokens == 0
+
+
+async def test_a_split_that_there_is_none_of_is_refused(client: httpx.AsyncClient):
+    answer = await client.get("/api/v1/usage?split=colour")
+
+    assert answer.status_code == 422
+    assert "split" in answer.json()["error"]
+
+
 async def test_notes_say_what_keeps_it_from_being_right(client: httpx.AsyncClient, roster: Roster):
     scan = ScanProgress(files=4, files_done=1, bytes=200, bytes_done=50)
     roster.hear("lab-id", Beat("lab-id", "lab", NOON, "n", "sp", scan=scan), 0, NOON)

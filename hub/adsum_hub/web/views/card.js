@@ -11,6 +11,7 @@ import { problemOf, sourceWords } from "../witnesses.js";
 import { Branches, finishedCount } from "./children.js";
 import { Hint } from "./hint.js";
 import { Age, Icon, counted, html } from "./html.js";
+import { NewMark } from "./mark.js";
 import { Gauge, Spent } from "./spent.js";
 
 /** @import { Entry } from "../roster.js" */
@@ -45,7 +46,7 @@ export function Card({ entry, first }) {
           : html`<${Age} at=${state.since} />`}
       </div>
       <h3 class="title">
-        <${Opener} session=${session} />
+        <${NewMark} entry=${entry} /><${Opener} session=${session} />
       </h3>
       ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} />`}
       <${Meta} session=${session} />

@@ -1,12 +1,12 @@
 // @ts-check
-/** What a session has started: a few branches on its card, the whole tree in its details. */
+/** What a session has started: a few branches on its card. */
 import { plain } from "../asks.js";
 import { Age, Icon, counted, html } from "./html.js";
 
 /** @import { ChildView } from "../wire.js" */
 
 /** @type {Record<string, {icon: string, words: string}>} */
-const KIND = {
+export const KIND = {
   agent: { icon: "bot", words: "subagent" },
   shell: { icon: "square-terminal", words: "background shell" },
   monitor: { icon: "activity", words: "monitor" },
@@ -14,15 +14,14 @@ const KIND = {
   cron: { icon: "clock", words: "schedule" },
 };
 const ON_CARD = 4;
-const IN_DETAILS = 200;
 
 /** @param {ChildView} child */
-function runs(child) {
+export function runs(child) {
   return child.finished_at == null && child.status === "running";
 }
 
 /** Those that run first; within each, the hub's order. @param {ChildView[]} list */
-function inOrder(list) {
+export function inOrder(list) {
   return [...list.filter(runs), ...list.filter((child) => !runs(child))];
 }
 
@@ -33,26 +32,26 @@ export function finishedCount(list) {
 
 /** On a card, as long as one of them runs. @param {{list: ChildView[]}} props */
 export function Branches({ list }) {
-  return list.some(runs) ? html`<${Tree} list=${list} most=${ON_CARD} />` : null;
+  return list.some(runs) ? html`<${Tree} list=${list} />` : null;
 }
 
-/** over: their session is. @param {{list: ChildView[], most?: number, over?: boolean}} props */
-export function Tree({ list, most = IN_DETAILS, over = false }) {
-  const more = list.length - most;
+/** @param {{list: ChildView[]}} props */
+function Tree({ list }) {
+  const more = list.length - ON_CARD;
   const running = list.filter(runs).length;
   return html`<ul class="children" aria-label=${`${counted(list.length, "child", "children")}, ${running} running`}>
-    ${inOrder(list).slice(0, most).map((child) => html`<${Branch} key=${child.id} child=${child} over=${over} />`)}
+    ${inOrder(list).slice(0, ON_CARD).map((child) => html`<${Branch} key=${child.id} child=${child} />`)}
     ${more > 0 && html`<li class="child-more">and ${more.toLocaleString()} more</li>`}
   </ul>`;
 }
 
-/** @param {{child: ChildView, over: boolean}} props */
-function Branch({ child, over }) {
+/** @param {{child: ChildView}} props */
+function Branch({ child }) {
   const kind = Object.hasOwn(KIND, child.kind) ? KIND[child.kind] : { icon: "circle-dashed", words: plain(child.kind) };
   return html`<li class="child" data-running=${runs(child)}>
     <span class="child-kind"><${Icon} name=${kind.icon} /><span class="sr">${kind.words}</span></span>
     <bdi class="child-words" title=${child.description && plain(child.description)}>${nameOf(child)}</bdi>
-    ${child.status === "orphaned" ? html`<${Orphaned} child=${child} over=${over} />` : html`<${Status} child=${child} />`}
+    ${child.status === "orphaned" ? html`<${Orphaned} child=${child} />` : html`<${Status} child=${child} />`}
   </li>`;
 }
 
@@ -63,11 +62,10 @@ function Status({ child }) {
   return html`<span class="child-status">${plain(child.status)}${at != null && html` <${Age} at=${at} />${!running && " ago"}`}</span>`;
 }
 
-/** Its end is when it was last heard. @param {{child: ChildView, over: boolean}} props */
-function Orphaned({ child, over }) {
-  const at = child.finished_at;
+/** Its end is when it was last heard. @param {{child: ChildView}} props */
+function Orphaned({ child: { finished_at: at } }) {
   return html`<span class="child-status" title="Orphaned: nobody told how it ended">
-    <${Icon} name="unplug" /><span class="sr">orphaned, </span>${over || at == null ? "its session ended" : html`no word for <${Age} at=${at} />`}
+    <${Icon} name="unplug" /><span class="sr">orphaned, </span>${at == null ? "its session ended" : html`no word for <${Age} at=${at} />`}
   </span>`;
 }
 

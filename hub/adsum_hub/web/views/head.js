@@ -1,70 +1,55 @@
 // @ts-check
-/** Top of the page: name, filter, what today has cost, the way to usage and history, connection pill. */
-import { useEffect, useRef } from "../vendor/preact-hooks.js";
-import { openPanel, panel } from "../address.js";
+/** Top of the page: name, views, filter, what today has cost, connection pill. */
 import { timeOfDay } from "../clock.js";
 import { about, exactDollars, short } from "../figures.js";
+import { me } from "../fetching.js";
+import { narrow, query } from "../filters.js";
+import { show } from "../keys.js";
 import { linkState, trouble } from "../link.js";
-import { known, query } from "../roster.js";
+import { known } from "../roster.js";
 import { today } from "../today.js";
 import { Icon, html } from "./html.js";
+import { Nav } from "./nav.js";
+
+const PALETTE_KEY = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ K" : "Ctrl K";
 
 /** @param {{filter: boolean}} props there is something to filter */
 export function Head({ filter }) {
   return html`<header class="head">
-    <h1 class="brand"><img src="/static/icon.svg" alt="" width="26" height="26" />Adsum</h1>
+    <h1 class="brand"><a href="/"><img src="/static/icon.svg" alt="" width="26" height="26" /><span class="brand-name">Adsum</span></a></h1>
+    ${me.value?.demo && html`<p class="demo" title="A fleet that is made up. Nothing of yours is here">Demo</p>`}
+    <${Nav} />
     ${filter && html`<${Filter} />`}
-    <div class="head-end">${known.value && html`<${Tools} />`}<${Pill} /></div>
+    <div class="head-end">${known.value && html`<${Today} />`}<${Pill} /></div>
   </header>`;
 }
 
-function Tools() {
-  return html`<button class="tool" aria-haspopup="dialog" aria-expanded=${panel.value === "usage"} title=${todayExactly()} onClick=${() => openPanel("usage")}>
-      <${Icon} name="wallet" /><${Today} /><span class="sr">Usage</span>
-    </button>
-    <button class="tool" aria-haspopup="dialog" aria-expanded=${panel.value === "history"} title="Search sessions that are over" onClick=${() => openPanel("history")}>
-      <${Icon} name="archive" /><span class="tool-name">History</span>
-    </button>`;
-}
-
+/** What today has cost, on the way to the rest of it; nothing where nothing was used up. */
 function Today() {
   const { totalCostTodayUsd: cost = null, totalTokensToday: tokens = null } = today.value ?? {};
-  if (cost == null && !tokens) return html`<span class="tool-name" aria-hidden="true">Usage</span>`;
-  return html`<b>${cost == null ? "unpriced" : about(cost)}</b><span class="today-rest"> ${tokens != null && html`<span class="today-tokens">· ${short(tokens)} tokens </span>`}<span class="today-word">today</span></span>`;
+  if (!tokens && !cost) return null;
+  return html`<a class="tool" href="/usage" title=${todayExactly(cost, tokens)}><${Icon} name="wallet" /><span><span class="sr">Used up: </span><b>${cost == null ? "unpriced" : about(cost)}</b><span class="today-rest"> ${tokens != null && html`<span class="today-tokens">· ${short(tokens)} tokens </span>`}<span class="today-word">today</span></span></span></a>`;
 }
 
-/** Both figures in full, and how far to trust them. */
-function todayExactly() {
-  const { totalCostTodayUsd: cost = null, totalTokensToday: tokens = null } = today.value ?? {};
+/** Both figures in full, and how far to trust them. @param {number | null} cost @param {number | null} tokens */
+function todayExactly(cost, tokens) {
   const told = [cost != null && exactDollars(cost), tokens != null && `${tokens.toLocaleString()} tokens`].filter(Boolean).join(" and ");
-  return told ? `Today so far: ${told}. Dollars are the agents' own where they report them, else from list prices` : "What was used up";
+  return `Today so far: ${told}. Dollars are the agents' own where they report them, else from list prices`;
 }
 
 function Filter() {
-  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => {
-    /** @param {KeyboardEvent} press */
-    const onKey = (press) => {
-      const typing = press.target instanceof Element && press.target.closest("input, textarea");
-      if (press.key !== "/" || typing || press.ctrlKey || press.metaKey || press.altKey) return;
-      press.preventDefault();
-      box.current?.focus();
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, []);
   /** @param {KeyboardEvent} press */
   const onEscape = (press) => {
     if (press.key !== "Escape") return;
-    query.value = "";
-    box.current?.blur();
+    narrow({ q: "" });
+    /** @type {HTMLElement} */ (press.target).blur();
   };
-  return html`<label class="filter">
+  return html`<div class="filter" role="search">
     <${Icon} name="search" />
-    <span class="sr">Filter by title, host, project, branch, model or state</span>
-    <input ref=${box} type="search" placeholder="Filter" autocomplete="off" spellcheck=${false} maxlength="200" value=${query} onInput=${(/** @type {InputEvent} */ e) => (query.value = /** @type {HTMLInputElement} */ (e.target).value)} onKeyDown=${onEscape} />
-    <kbd aria-hidden="true">/</kbd>
-  </label>`;
+    <label class="sr" for="filter">Filter by title, host, project, branch, model or state</label>
+    <input id="filter" type="search" placeholder="Filter" autocomplete="off" spellcheck=${false} maxlength="200" value=${query} onInput=${(/** @type {InputEvent} */ e) => narrow({ q: /** @type {HTMLInputElement} */ (e.target).value })} onKeyDown=${onEscape} />
+    <button class="filter-key" title="Search and commands" aria-label=${`Command palette, ${PALETTE_KEY}`} onClick=${() => show("palette")}><kbd>${PALETTE_KEY}</kbd></button>
+  </div>`;
 }
 
 const PHASE = {

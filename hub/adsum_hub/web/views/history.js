@@ -1,51 +1,122 @@
 // @ts-check
-/** The search for sessions that are over; one that is found opens as any other does. */
-import { useEffect } from "../vendor/preact-hooks.js";
-import { closePanel, openSession, opened, panel } from "../address.js";
+/** The search for sessions that are over, day by day; one that is found opens as any other does. */
+import { useEffect, useRef } from "../vendor/preact-hooks.js";
+import { openSession, pathOf } from "../address.js";
 import { plain } from "../asks.js";
-import { askAgain, found, more, wanted, watchSearch } from "../past.js";
-import { titleOf } from "./card.js";
-import { Age, Ghosts, Icon, counted, html } from "./html.js";
-import { Sheet } from "./sheet.js";
+import { duration, exact, hubNow } from "../clock.js";
+import { askAgain, clearSearch, found, inProject, more, onHost, projects, seeking, wanted, watchSearch } from "../past.js";
+import { here, hosts } from "../roster.js";
+import { GROUPS } from "../states.js";
+import { modelName, titleOf } from "./card.js";
+import { Ghosts, Icon, Sentence, counted, html } from "./html.js";
 import { Spent } from "./spent.js";
 
+/** @import { Signal } from "../vendor/signals.js" */
 /** @import { SessionView } from "../wire.js" */
 
-export function HistoryPanel() {
+const dayWords = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+const timeWords = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+const DAY_MS = 86_400_000;
+
+export function View() {
+  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(watchSearch, []);
-  const { phase, sessions, total, why } = found.value;
-  return html`<${Sheet} name="history" title="History" wide onClose=${() => panel.value === "history" && closePanel()}>
-    <label class="filter seek"><${Icon} name="search" /><span class="sr">Search sessions that are over</span>
-      <input type="search" autofocus placeholder="Title, project, machine, branch …" autocomplete="off" spellcheck=${false} maxlength="200" value=${wanted} onInput=${(/** @type {InputEvent} */ e) => (wanted.value = /** @type {HTMLInputElement} */ (e.target).value)} />
-    </label>
-    <p class="sr" role="status">${phase === "shown" ? counted(total, "session") : ""}</p>
+  useEffect(() => {
+    // Where there are no keys, the focus would bring up a keyboard over what was found.
+    if (matchMedia("(pointer: fine)").matches && !document.querySelector("dialog[open]")) box.current?.focus();
+  }, []);
+  const { phase, sessions, total, why, notes } = found.value;
+  return html`<section class="view history" data-name="history" aria-labelledby="view-title" onKeyDown=${onArrow}><h2 id="view-title">History</h2>
+    <search class="seek">
+      <label class="filter"><${Icon} name="search" /><span class="sr">Search sessions that are over</span>
+        <input ref=${box} type="search" placeholder="Title, project, machine, branch …" autocomplete="off" spellcheck=${false} maxlength="200" value=${wanted} onInput=${(/** @type {InputEvent} */ e) => (wanted.value = /** @type {HTMLInputElement} */ (e.target).value)} />
+      </label>
+      <${Choose} name="Machine" every="All machines" chosen=${onHost} options=${hosts.value.map(({ label }) => label)} />
+      <${Choose} name="Project" every="All projects" chosen=${inProject} options=${projectNames()} />
+    </search>
+    <p class="found" role="status">${phase === "shown" && total > 0 ? `${counted(total, "session")}, the latest first` : ""}</p>
+    ${notes.map((note) => html`<p class="quiet" key=${note}><${Sentence} text=${plain(note)} /></p>`)}
     ${phase === "failed" && html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span>${why} ${sessions.length > 0 ? "Below is what was found before." : ""}</span>
       <button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p>`}
     ${phase === "loading" && sessions.length === 0 && html`<${Ghosts} words="Searching" />`}
     ${phase === "shown" && sessions.length === 0 && html`<${NoMatch} />`}
-    ${sessions.length > 0 && html`<ol class="results" aria-label="Latest first" aria-busy=${phase === "loading"} data-busy=${phase === "loading"}>${sessions.map((session) => html`<${Result} key=${session.id} session=${session} />`)}</ol>`}
+    ${sessions.length > 0 && html`<div class="days" aria-busy=${phase === "loading"} data-busy=${phase === "loading"}>${daysOf(sessions).map(
+      ([day, list]) => html`<section class="day" key=${day} aria-label=${day}><h3 class="day-head">${day}</h3><ol class="results">${list.map((session) => html`<${Result} key=${session.id} session=${session} />`)}</ol></section>`,
+    )}</div>`}
     ${sessions.length > 0 && sessions.length < total && html`<button class="more" disabled=${phase === "loading"} onClick=${more}>Show more (${(total - sessions.length).toLocaleString()} not shown)</button>`}
-  <//>`;
+  </section>`;
+}
+
+/** One of those that are known; what the address names is among them, known or not. @param {{name: string, every: string, chosen: Signal<string>, options: string[]}} props */
+function Choose({ name, every, chosen, options }) {
+  const all = [...new Set(chosen.value ? [...options, chosen.value] : options)].sort((a, b) => a.localeCompare(b));
+  return html`<label class="choose"><span class="sr">${name}</span><select value=${chosen.value} onChange=${(/** @type {Event} */ e) => (chosen.value = /** @type {HTMLSelectElement} */ (e.target).value)}>
+    <option value="">${every}</option>${all.map((each) => html`<option key=${each} value=${each} selected=${each === chosen.value}>${plain(each)}</option>`)}
+  </select><${Icon} name="chevron-down" /></label>`;
+}
+
+/** Those of the live list and of all that was found so far. */
+function projectNames() {
+  const live = GROUPS.flatMap((group) => here[group].value.map(({ view }) => view.peek().project ?? ""));
+  return [...new Set([...projects, ...live])].filter(Boolean);
 }
 
 function NoMatch() {
   const { sought } = found.value;
-  return html`<p class="nobody">${sought ? html`<span>No session matches “<bdi>${plain(sought)}</bdi>”.</span>` : "No session is over yet. Once one is, it is found here."}</p>`;
+  if (!seeking.value && !sought) return html`<p class="nobody">No session is over yet. Once one is, it is found here.</p>`;
+  return html`<p class="nobody"><span>${sought ? html`No session matches “<bdi>${plain(sought)}</bdi>”.` : "No session matches."}</span></p>
+    <p class="ways"><button class="button" onClick=${clearSearch}><${Icon} name="x" />Clear the search</button></p>`;
+}
+
+/** @param {SessionView[]} sessions the latest first @returns {[string, SessionView[]][]} by the day on which they ended */
+function daysOf(sessions) {
+  /** @type {Map<string, SessionView[]>} */
+  const days = new Map();
+  for (const session of sessions) {
+    const day = dayOf(session.ended_at ?? session.updated_at);
+    const list = days.get(day);
+    if (list) list.push(session);
+    else days.set(day, [session]);
+  }
+  return [...days];
+}
+
+/** @param {number} at */
+function dayOf(at) {
+  const now = hubNow.peek();
+  const day = new Date(at).toDateString();
+  if (day === new Date(now).toDateString()) return "Today";
+  return day === new Date(now - DAY_MS).toDateString() ? "Yesterday" : dayWords.format(at);
+}
+
+/** Up and down lead from the box through what was found. @param {KeyboardEvent} press */
+function onArrow(press) {
+  if (!["ArrowDown", "ArrowUp"].includes(press.key) || press.target instanceof HTMLSelectElement) return;
+  const within = /** @type {HTMLElement} */ (press.currentTarget);
+  const stops = /** @type {HTMLElement[]} */ ([...within.querySelectorAll("input, .row-open")]);
+  const to = stops[stops.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + (press.key === "ArrowDown" ? 1 : -1)];
+  if (!to) return;
+  press.preventDefault();
+  to.focus();
 }
 
 /** @param {{session: SessionView}} props */
 function Result({ session }) {
-  const { id, project, host, ended_at, updated_at, usage } = session;
+  const { id, project, host, branch, model, started_at, usage } = session;
+  const at = session.ended_at ?? session.updated_at;
   /** @param {MouseEvent} click */
   const onClick = (click) => {
-    if (!(/** @type {Element} */ (click.target).closest("button")) && !getSelection()?.toString()) openSession(id);
+    if (!(/** @type {Element} */ (click.target).closest("a")) && !getSelection()?.toString()) openSession(id);
   };
   return html`<li class="result" data-id=${id} onClick=${onClick}>
-    <h3 class="title"><button class="row-open" aria-haspopup="dialog" aria-expanded=${opened.value === id} onClick=${() => openSession(id)}><bdi>${titleOf(session)}</bdi></button></h3>
-    <span class="result-end"><span class="sr">ended </span><${Age} at=${ended_at ?? updated_at} /> ago</span>
+    <h4 class="title"><a class="row-open" href=${pathOf(id)} aria-haspopup="dialog"><bdi>${titleOf(session)}</bdi></a></h4>
+    <span class="result-end"><span class="sr">ended at </span><time datetime=${new Date(at).toISOString()} title=${exact(at)}>${timeWords.format(at)}</time></span>
     <ul class="meta">
       ${project && session.title && html`<li><${Icon} name="folder" /><bdi>${plain(project)}</bdi></li>`}
       <li><${Icon} name="server" /><bdi>${plain(host)}</bdi></li>
+      ${branch && html`<li><${Icon} name="git-branch" /><bdi>${plain(branch)}</bdi></li>`}
+      ${model && html`<li title=${plain(model)}><${Icon} name="cpu" />${modelName(plain(model))}</li>`}
+      ${started_at && at > started_at && html`<li><${Icon} name="timer" /><span class="sr">took </span>${duration(at - started_at)}</li>`}
       ${usage && html`<${Spent} usage=${usage} />`}
     </ul>
   </li>`;

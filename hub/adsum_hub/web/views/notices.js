@@ -1,14 +1,11 @@
 // @ts-check
-/** The page when there is no roster to show: calling, unreachable, empty; and the stale banner. */
-import { useEffect } from "../vendor/preact-hooks.js";
+/** The page when there is no roster to show: calling, unreachable; and the stale banner. */
 import { useSignal } from "../vendor/signals.js";
-import { openPanel } from "../address.js";
 import { plain } from "../asks.js";
 import { moment } from "../clock.js";
 import { linkState, retryNow, trouble } from "../link.js";
-import { remembered, watchRemembered } from "../remembered.js";
-import { hosts } from "../roster.js";
-import { Icon, counted, html } from "./html.js";
+import { Icon, html } from "./html.js";
+import { Lazy } from "./lazy.js";
 
 export function Loading() {
   return html`<div class="loading" aria-busy="true">
@@ -27,6 +24,7 @@ export function Unreachable() {
       ? html`<p>It speaks only to pages opened at its own address, and this one is at <code>${location.origin}</code>. Open the address that <code>adsum up</code> printed.</p>`
       : html`<p>Nothing answers at <code>${location.origin}</code>. Your agents are not affected: what they do is kept on their machines and will be here once the hub runs.</p>
           <${Command} text="adsum up" />`}
+    <${Lazy} name="install" part="LastLive" quiet />
     <${Retry} />
   </div>`;
 }
@@ -59,39 +57,6 @@ export function StaleBanner() {
 
 function Retry() {
   return html`<button class="button" onClick=${retryNow}><${Icon} name="refresh-cw" />Try now</button>`;
-}
-
-/** The hub answers, and nobody is on its roll. */
-export function Empty() {
-  useEffect(watchRemembered, []);
-  const count = remembered.value ?? 0;
-  return html`<div class="notice">
-    <span class="notice-mark"><img src="/static/icon.svg" alt="" width="44" height="44" /></span>
-    ${count > 0 ? html`<${Over} count=${count} />` : html`<h2>Nobody has answered the roll call yet</h2>`}
-    <p>${machinesWords()} ${count > 0 ? "A session has its card here from its next sign of life on. If it has none:" : "Three steps to the first card:"}</p>
-    <ol class="steps">
-      <li><h3>Let Claude Code tell Adsum what it does</h3><p>Adds hooks beside your own; shows what it would write with <code>--dry-run</code>.</p><${Command} text="adsum hooks install" /></li>
-      <li><h3>Start an agent, in any project</h3><p>Its card appears here within two seconds.</p><${Command} text="claude" /></li>
-      <li><h3>Add a machine, when you like</h3><p>Hub and collectors then share a Redis both can reach: the README says how, under <em>Over several machines</em>.</p></li>
-    </ol>
-  </div>`;
-}
-
-function machinesWords() {
-  const machines = hosts.value.length;
-  if (machines === 0) return "The hub is ready, but no machine reports to it.";
-  const report = `${counted(machines, "machine reports", "machines report")} to this hub`;
-  return remembered.value ? `${report}.` : `${report}, and no agent has run there so far.`;
-}
-
-/** The way to what was. @param {{count: number}} props */
-function Over({ count }) {
-  return html`<h2>Nobody is at work</h2>
-    <p>${counted(count, "session is", "sessions are")} in the history.</p>
-    <p class="ways">
-      <button class="button" aria-haspopup="dialog" onClick=${() => openPanel("history")}><${Icon} name="archive" />History</button>
-      <button class="button" aria-haspopup="dialog" onClick=${() => openPanel("usage")}><${Icon} name="wallet" />Usage</button>
-    </p>`;
 }
 
 /** @param {{text: string}} props */

@@ -1,7 +1,8 @@
 // @ts-check
 /** One of the three sections: its head with the count, its cards, what it says when empty. */
 import { useSignal } from "../vendor/signals.js";
-import { here, query, shown } from "../roster.js";
+import { filtering } from "../filters.js";
+import { here, shown } from "../roster.js";
 import { GROUP_LOOK, whyFirst } from "../states.js";
 import { Card } from "./card.js";
 import { Icon, counted, html } from "./html.js";
@@ -38,7 +39,7 @@ export function Section({ group }) {
 
 /** @param {Entry} entry @param {number} index @param {Group} group @param {Entry[]} list */
 function drawn(entry, index, group, list) {
-  const leads = group === "needs_you" && index === 0 && !query.value;
+  const leads = group === "needs_you" && index === 0 && !filtering.value;
   // Only two cards' views are read here, so that a change of any other redraws just its card.
   const first = leads ? whyFirst(entry.view.value, list[1]?.view.value) : undefined;
   return html`<${Card} key=${entry.id} entry=${entry} first=${first} />`;
@@ -48,12 +49,12 @@ function drawn(entry, index, group, list) {
 export function Count({ group }) {
   const all = here[group].value.length;
   const left = shown[group].here.value.length;
-  return html`<span class="count">${query.value.trim() ? `${left} of ${all}` : all.toLocaleString()}</span>`;
+  return html`<span class="count">${filtering.value ? `${left} of ${all}` : all.toLocaleString()}</span>`;
 }
 
 /** @param {{group: Group, absent: number}} props */
 function Nobody({ group, absent }) {
-  if (query.value.trim()) return html`<p class="nobody">No match here.</p>`;
+  if (filtering.value) return html`<p class="nobody">No match here.</p>`;
   const working = here.autonomous.value.length;
   const text = {
     needs_you: working > 0 ? `Nobody needs you. ${counted(working, "agent is", "agents are")} at work.` : "Nobody needs you.",

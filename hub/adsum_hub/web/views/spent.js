@@ -1,6 +1,6 @@
 // @ts-check
-/** What one session used up: in the quiet line of its card, and by kind in its details. */
-import { costOf, costSource, exactUsage, fullness, nearlyFull, short, tokensOf } from "../figures.js";
+/** What one session used up, in the quiet line of its card. */
+import { costOf, exactUsage, fullness, nearlyFull, short, tokensOf } from "../figures.js";
 import { isOver } from "../states.js";
 import { Bar, Icon, html } from "./html.js";
 
@@ -21,24 +21,4 @@ export function Gauge({ session: { context, state } }) {
   return html`<li class="gauge" data-near=${near} title=${`Context: ${context.tokens.toLocaleString()} of ${context.size?.toLocaleString()} tokens`}>
     ${near && html`<${Icon} name="triangle-alert" />`}<${Bar} percent=${percent} />${percent} % context<span class="sr"> full</span>
   </li>`;
-}
-
-/** By kind, in the details. @param {{session: SessionView}} props */
-export function UsageFacts({ session: { usage, context } }) {
-  const percent = context ? fullness(context) : undefined;
-  const count = (/** @type {number | undefined} */ n) => (n ? n.toLocaleString() : null);
-  /** @type {[string, string | number | null | undefined][]} */
-  const facts = [
-    ["cost", usage && costOf(usage) && `${costOf(usage)}, ${costSource(usage)}`],
-    ["tokens", usage && tokensOf(usage).toLocaleString()],
-    ["input", count(usage?.input_tokens)],
-    ["output", count(usage?.output_tokens)],
-    ["cache read", count(usage?.cache_read_tokens)],
-    ["cache written", count(usage?.cache_write_tokens)],
-    ["web searches", count(usage?.web_searches)],
-    ["context", context && `${context.tokens.toLocaleString()}${context.size ? ` of ${context.size.toLocaleString()}` : ""} tokens${percent === undefined ? "" : `, ${percent} % full`}`],
-  ];
-  return html`<dl class="facts">${facts.filter(([, value]) => value).map(
-    ([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`,
-  )}</dl>`;
 }

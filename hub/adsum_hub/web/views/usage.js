@@ -1,65 +1,193 @@
 // @ts-check
-/** What was used up, as a report by day, machine, project, model or session. */
+/** What was used up: the sums, day by day as a chart, how far budgets are used, and a report by one thing or another. */
 import { useEffect } from "../vendor/preact-hooks.js";
-import { closePanel, openSession, panel } from "../address.js";
+import { useSignal } from "../vendor/signals.js";
+import { pathOf } from "../address.js";
 import { plain } from "../asks.js";
-import { costOf, exactUsage, reportSource, short, tokensOf } from "../figures.js";
+import { compared, dayLong, percentOf, sizeOf } from "../charts.js";
+import { moment } from "../clock.js";
+import { costOf, costSource, dollars, exactUsage, reportSource, short, tokensOf } from "../figures.js";
 import { readers, shareOf } from "../reading.js";
-import { BY, DAYS, FURTHEST, askAgain, by, csvAddress, days, older, usage, watchUsage } from "../usage.js";
-import { Ghosts, Icon, Sentence, counted, html } from "./html.js";
-import { Sheet } from "./sheet.js";
+import { BY, DAYS, FURTHEST, MEASURES, SPLITS, askAgain, budgets, choose, csvAddress, older, strange, usage, wanted, watchUsage, wrongDays } from "../usage.js";
+import { Bar, Ghosts, Icon, Sentence, counted, html } from "./html.js";
+import { Lazy } from "./lazy.js";
 
-/** @import { Signal } from "../vendor/signals.js" */
-/** @import { UsageReport, UsageRow, UsageView } from "../wire.js" */
+/** @import { BudgetUse, BudgetView, UsageReport, UsageRow, UsageView } from "../wire.js" */
 
 /** More rows than anyone reads; the file holds all of them. */
 const MOST = 500;
 
-const BY_WORDS = { day: "Day", host: "Machine", project: "Project", model: "Model", session: "Session" };
-const DAY_WORDS = { 1: "Today", 7: "7 days", 30: "30 days", 90: "90 days", [FURTHEST]: "All" };
+const BY_WORDS = { day: "Day", host: "Host", project: "Project", model: "Model", session: "Session" };
+const DAY_WORDS = { 1: "Today", 7: "7 days", 30: "30 days", 90: "90 days", [FURTHEST]: "All", 0: "Dates" };
+const MEASURE_WORDS = { cost: "Cost", tokens: "Tokens" };
 
-export function UsagePanel() {
+export function View() {
   useEffect(watchUsage, []);
   const { phase, report, why } = usage.value;
-  return html`<${Sheet} name="usage" title="Usage" wide onClose=${() => panel.value === "usage" && closePanel()}>
-    <div class="choices">
-      <${Choice} name="days" legend="Period" chosen=${days} options=${DAYS.map((each) => [each, DAY_WORDS[each]])} />
-      <${Choice} name="by" legend="By" chosen=${by} options=${BY.map((each) => [each, BY_WORDS[each]])} />
-    </div>
+  const wrong = wrongDays.value;
+  return html`<section class="view" data-name="usage" aria-labelledby="view-title"><h2 id="view-title">Usage</h2>
+    <${Period} report=${report} />
+    ${strange.value.length > 0 && html`<p class="quiet report-note" role="status">The address asks for ${strange.value.map((each) => html`<code key=${each}>${plain(each)}</code> `)}which there is not. Below is the usual.</p>`}
+    ${wrong && html`<p class="wrong-days" role="alert"><${Icon} name="circle-alert" />${wrong}</p>`}
     ${phase === "failed" && html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span>${why} ${report ? "Below is what it said before." : ""}</span>
       <button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p>`}
-    ${report ? html`<${Report} report=${report} busy=${phase === "loading"} />` : phase === "loading" && html`<${Ghosts} words="Fetching the report" />`}
-  <//>`;
+    ${report ? html`<${Report} report=${report} busy=${phase === "loading"} />` : phase === "loading" && !wrong && html`<${Ghosts} words="Fetching the report" />`}
+  </section>`;
 }
 
-/** One of a few: arrow keys change it. @param {{name: string, legend: string, chosen: Signal<any>, options: [string | number, string][]}} props */
-function Choice({ name, legend, chosen, options }) {
+/** One of a few: arrow keys change it. @param {{name: string, legend: string, chosen: any, options: [any, string][], onChoose: (value: any) => void}} props */
+function Choice({ name, legend, chosen, options, onChoose }) {
   return html`<fieldset class="choice"><legend class="sr">${legend}</legend>${options.map(
-    ([value, words]) => html`<label key=${value}><input type="radio" name=${name} checked=${chosen.value === value} onChange=${() => (chosen.value = value)} /><span>${words}</span></label>`,
+    ([value, words]) => html`<label key=${value}><input type="radio" name=${name} checked=${chosen === value} onChange=${() => onChoose(value)} /><span>${words}</span></label>`,
   )}</fieldset>`;
+}
+
+/** @param {{report: UsageReport | undefined}} props */
+function Period({ report }) {
+  const { days, since, until } = wanted.value;
+  const own = () => choose({ days: 0, since: since || report?.since || "", until: until || report?.until || "" });
+  return html`<div class="choices">
+    <${Choice} name="days" legend="Period" chosen=${days} options=${[...DAYS, 0].map((each) => [each, DAY_WORDS[/** @type {keyof typeof DAY_WORDS} */ (each)]])} onChoose=${(/** @type {number} */ value) => (value ? choose({ days: value }) : own())} />
+    ${days === 0 && html`<div class="own-days"><${DayField} name="since" words="From" value=${since} /><${DayField} name="until" words="to" value=${until} /></div>`}
+  </div>`;
+}
+
+/** @param {{name: "since" | "until", words: string, value: string}} props */
+function DayField({ name, words, value }) {
+  return html`<label>${words} <input type="date" name=${name} value=${value} min="2020-01-01" onChange=${(/** @type {Event} */ e) => choose({ [name]: /** @type {HTMLInputElement} */ (e.target).value })} /></label>`;
 }
 
 /** @param {{report: UsageReport, busy: boolean}} props */
 function Report({ report, busy }) {
-  const { rows, total, notes = [] } = report;
-  const period = report.since === report.until ? report.since : `${report.since} to ${report.until}`;
+  const { rows, notes = [], since, until } = report;
+  const several = since !== until;
   if (rows.length === 0) {
-    return html`<p class="nobody" aria-busy=${busy}>Nothing was used up: ${period}.</p>
-      <${Older} /><${Readers} notes=${notes} /><${ReportNotes} notes=${notes} />`;
+    const none = wanted.value.days === 1 ? "Nothing yet today." : `Nothing was used up: ${periodOf(report)}.`;
+    return html`<p class="nobody" aria-busy=${busy}>${none}</p>
+      <${Older} /><${Readers} notes=${notes} /><${ReportNotes} notes=${notes} /><${BudgetList} />`;
   }
-  const source = reportSource(report);
-  return html`<p class="report-head">${period}<a class="link" href=${csvAddress()} download>CSV<span class="sr"> of this report</span></a></p>
-    <table class="report" aria-busy=${busy} data-busy=${busy}>
-      <caption class="sr">Usage, ${period}</caption>
-      <thead><tr><th scope="col">${BY_WORDS[report.by]}</th>${report.by !== "session" && html`<th scope="col" class="more-room">Sessions</th>`}<th scope="col" class="more-room">Input</th><th scope="col" class="more-room">Output</th><th scope="col" class="more-room">Cache read</th><th scope="col" class="more-room">Cache written</th><th scope="col">Tokens</th><th scope="col">Cost</th></tr></thead>
+  return html`<div class="report-body" aria-busy=${busy} data-busy=${busy}>
+    <${Headline} report=${report} />
+    ${several && html`<${Chart} report=${report} />`}
+    <${Table} report=${report} key=${report.by} />
+  </div>
+  <${Source} report=${report} /><${Readers} notes=${notes} /><${ReportNotes} notes=${notes} />
+  <${BudgetList} />`;
+}
+
+/** @param {UsageReport} report */
+function periodOf({ since, until }) {
+  return since === until ? since : `${since} to ${until}`;
+}
+
+/** The sums, and how they compare with those before. @param {{report: UsageReport}} props */
+function Headline({ report }) {
+  const { total, before, since, until, sessions = 0 } = report;
+  const days = Math.round((Date.parse(until) - Date.parse(since)) / 86_400_000) + 1;
+  const when = days === 1 ? "the day before" : `the ${days} days before`;
+  const cost = before && before.cost_usd != null && !before.unpriced_tokens && !total.unpriced_tokens ? compared(total.cost_usd, before.cost_usd, when) : undefined;
+  const tokens = before && compared(tokensOf(total), tokensOf(before), when);
+  return html`<dl class="totals">
+    <div class="total" data-name="cost"><dt>Cost</dt><dd title=${exactUsage(total)}>${costOf(total) || "–"}</dd>
+      <dd class="total-note">${costSource(total)}</dd>${cost && html`<${Trend} trend=${cost} was=${before && costOf(before)} />`}</div>
+    <div class="total" data-name="tokens"><dt>Tokens</dt><dd title=${tokensOf(total).toLocaleString()}>${short(tokensOf(total))}</dd>
+      <dd class="total-note">${kindsOf(total)}</dd>${tokens && html`<${Trend} trend=${tokens} was=${before && short(tokensOf(before))} />`}</div>
+    <div class="total" data-name="sessions"><dt>Sessions</dt><dd>${sessions.toLocaleString()}</dd>
+      ${total.web_searches ? html`<dd class="total-note">${counted(total.web_searches, "web search", "web searches")}</dd>` : ""}</div>
+  </dl>`;
+}
+
+/** @param {UsageView} usage */
+function kindsOf({ input_tokens = 0, output_tokens = 0, cache_read_tokens = 0, cache_write_tokens = 0 }) {
+  return `${short(input_tokens)} input, ${short(output_tokens)} output, ${short(cache_read_tokens)} cache read, ${short(cache_write_tokens)} cache written`;
+}
+
+/** @param {{trend: {trend: "up" | "down" | "same", words: string}, was: string | undefined}} props */
+function Trend({ trend: { trend, words }, was }) {
+  return html`<dd class="trend">${trend !== "same" && html`<${Icon} name=${trend === "up" ? "arrow-up" : "arrow-down"} />`}<span>${words}${was && !words.startsWith("nothing") ? ` (${was})` : ""}</span></dd>`;
+}
+
+/** @param {{report: UsageReport}} props */
+function Chart({ report }) {
+  const { split, measure, days } = wanted.value;
+  const drawable = (report.series ?? []).some(({ points }) => points.some((point) => (measure === "cost" ? point.cost_usd : point.tokens)));
+  return html`<section class="report-part" aria-labelledby="chart-title">
+    <div class="part-bar"><h3 id="chart-title">${MEASURE_WORDS[measure]} per day</h3>
+      <${Choice} name="measure" legend="Measure" chosen=${measure} options=${MEASURES.map((each) => [each, MEASURE_WORDS[each]])} onChoose=${(/** @type {any} */ value) => choose({ measure: value })} />
+      <${Choice} name="split" legend="Coloured by" chosen=${split} options=${SPLITS.map((each) => [each, BY_WORDS[each]])} onChoose=${(/** @type {any} */ value) => choose({ split: value })} /></div>
+    <div class="chart-room" data-empty=${!drawable}>${drawable ? html`<${Lazy} name="chart" quiet report=${report} measure=${measure} trimmed=${days === FURTHEST} />` : html`<p class="nobody">${measure === "cost" ? "Nothing of it has a price." : "There is nothing to draw."}</p>`}</div>
+  </section>`;
+}
+
+/** @typedef {"name" | "sessions" | "input" | "output" | "read" | "written" | "tokens" | "cost"} Column */
+
+/** @type {[Column, string, boolean][]} its words, and whether a phone has no room for it */
+const COLUMNS = [
+  ["sessions", "Sessions", true],
+  ["input", "Input", true],
+  ["output", "Output", true],
+  ["read", "Cache read", true],
+  ["written", "Cache written", true],
+  ["tokens", "Tokens", false],
+  ["cost", "Cost", false],
+];
+
+/** @type {Record<Column, (row: UsageRow) => number | string>} */
+const VALUES = {
+  name: ({ label, key }) => (label || key).toLowerCase(),
+  sessions: ({ sessions = 0 }) => sessions,
+  input: ({ usage }) => usage.input_tokens ?? 0,
+  output: ({ usage }) => usage.output_tokens ?? 0,
+  read: ({ usage }) => usage.cache_read_tokens ?? 0,
+  written: ({ usage }) => usage.cache_write_tokens ?? 0,
+  tokens: ({ usage }) => tokensOf(usage),
+  cost: ({ usage }) => usage.cost_usd ?? -1,
+};
+
+/** @param {UsageRow[]} rows @param {Column} column @param {boolean} down */
+function sorted(rows, column, down) {
+  const value = VALUES[column];
+  const order = (/** @type {UsageRow} */ a, /** @type {UsageRow} */ b) => {
+    const [x, y] = [value(a), value(b)];
+    return typeof x === "string" ? x.localeCompare(String(y), undefined, { numeric: true }) : x - Number(y);
+  };
+  return [...rows].sort((a, b) => (down ? order(b, a) : order(a, b)));
+}
+
+/** @param {{report: UsageReport}} props */
+function Table({ report }) {
+  const { rows, total, by } = report;
+  const { measure } = wanted.value;
+  // Nothing: as it comes, the days in their order and of all else the largest first.
+  const sort = useSignal(/** @type {{column: Column, down: boolean} | null} */ (null));
+  const { column, down } = sort.value ?? (by === "day" ? { column: /** @type {const} */ ("name"), down: true } : { column: measure, down: true });
+  const shown = sorted(rows, column, down).slice(0, MOST);
+  const whole = sizeOf(total, measure);
+  /** @param {Column} chosen */
+  const change = (chosen) => (sort.value = { column: chosen, down: column === chosen ? !down : chosen !== "name" || by === "day" });
+  const head = (/** @type {Column} */ name, /** @type {string} */ words, /** @type {boolean} */ hides) =>
+    html`<th key=${name} scope="col" class=${hides ? "more-room" : undefined} aria-sort=${column === name ? (down ? "descending" : "ascending") : undefined}><button class="sort" onClick=${() => change(name)}>${words}${column === name && html`<${Icon} name=${down ? "arrow-down" : "arrow-up"} />`}</button></th>`;
+  const columns = COLUMNS.filter(([name]) => name !== "sessions" || by !== "session");
+  return html`<section class="report-part" aria-labelledby="table-title">
+    <div class="part-bar"><h3 id="table-title">By ${BY_WORDS[by].toLowerCase()}</h3>
+      <${Choice} name="by" legend="By" chosen=${wanted.value.by} options=${BY.map((each) => [each, BY_WORDS[each]])} onChoose=${(/** @type {any} */ value) => choose({ by: value })} />
+      <span class="report-head"><span class="report-period">${periodOf(report)}</span><a class="link" href=${csvAddress()} download><${Icon} name="download" />CSV<span class="sr"> of this report</span></a></span></div>
+    <div class="report-scroll"><table class="report">
+      <caption class="sr">Usage by ${by}, ${periodOf(report)}</caption>
+      <thead><tr>${head("name", BY_WORDS[by], false)}<th scope="col" class="more-room share">Share</th>${columns.map((each) => head(...each))}</tr></thead>
       <tbody>
-        <tr class="report-total"><th scope="row">Total</th>${report.by !== "session" && html`<td class="more-room"></td>`}<${Numbers} usage=${total} /></tr>
-        ${rows.slice(0, MOST).map((row) => html`<tr key=${row.key}><th scope="row"><${RowName} row=${row} by=${report.by} /></th>${report.by !== "session" && html`<td class="more-room">${row.sessions?.toLocaleString()}</td>`}<${Numbers} usage=${row.usage} /></tr>`)}
+        <tr class="report-total"><th scope="row">Total</th><td class="more-room share"></td>${by !== "session" && html`<td class="more-room">${report.sessions ? report.sessions.toLocaleString() : ""}</td>`}<${Numbers} usage=${total} /></tr>
+        ${shown.map((row) => html`<tr key=${row.key}><th scope="row"><${RowName} row=${row} by=${by} /><span class="row-bar"><${Bar} percent=${whole > 0 ? (100 * sizeOf(row.usage, measure)) / whole : 0} /></span></th><td class="more-room share">${percentOf(sizeOf(row.usage, measure), whole)}</td>${by !== "session" && html`<td class="more-room">${row.sessions?.toLocaleString()}</td>`}<${Numbers} usage=${row.usage} /></tr>`)}
       </tbody>
-    </table>
+    </table></div>
     ${rows.length > MOST && html`<p class="quiet">${counted(rows.length - MOST, "more row")}: the CSV file has them all.</p>`}
-    ${source && html`<p class="quiet report-note report-source">${source}</p>`}
-    <${Readers} notes=${notes} /><${ReportNotes} notes=${notes} />`;
+  </section>`;
+}
+
+/** @param {{report: UsageReport}} props */
+function Source({ report }) {
+  const source = reportSource(report);
+  return source && html`<p class="quiet report-note report-source">${source}</p>`;
 }
 
 /** @param {{notes: string[]}} props */
@@ -70,7 +198,7 @@ function ReportNotes({ notes }) {
 /** The way to what was used before the days that have nothing. */
 function Older() {
   if (!older.value) return null;
-  return html`<p class="report-note report-older"><span>There is older usage.</span><button class="button" onClick=${() => (days.value = FURTHEST)}>Show all</button></p>`;
+  return html`<p class="report-note report-older"><span>There is older usage.</span><button class="button" onClick=${() => choose({ days: FURTHEST })}>Show all</button></p>`;
 }
 
 /** Machines whose history is not yet in the report, unless its notes say so. @param {{notes: string[]}} props */
@@ -80,11 +208,19 @@ function Readers({ notes }) {
     .map(({ id, label, scan }) => html`<p class="quiet report-note" key=${id}><bdi>${plain(label)}</bdi> still reads its history: ${scan && shareOf(scan)} % so far. What it finds comes in here by itself.</p>`)}`;
 }
 
+/** Where the sessions of a row are found; nothing where they have no such name. @param {UsageRow} row @param {UsageReport["by"]} by */
+function wayTo({ key, label }, by) {
+  if (by === "session") return pathOf(key);
+  if (by === "day") return `/usage?since=${key}&until=${key}&by=session`;
+  const value = by === "host" ? label : key;
+  return value && `/list?${by}=${encodeURIComponent(value)}`;
+}
+
 /** @param {{row: UsageRow, by: UsageReport["by"]}} props */
-function RowName({ row: { key, label }, by }) {
-  const name = plain(label || key || `no ${BY_WORDS[by].toLowerCase()}`);
-  if (by !== "session") return html`<bdi>${name}</bdi>`;
-  return html`<button class="row-open" aria-haspopup="dialog" onClick=${() => openSession(key)}><bdi>${name}</bdi></button>`;
+function RowName({ row, by }) {
+  const name = by === "day" ? row.key : plain(row.label || row.key || `no ${BY_WORDS[by].toLowerCase()}`);
+  const way = wayTo(row, by);
+  return way ? html`<a class="row-open" href=${way} title=${by === "day" ? dayLong(row.key) : undefined}><bdi>${name}</bdi></a>` : html`<bdi>${name}</bdi>`;
 }
 
 /** @param {{usage: UsageView}} props */
@@ -93,4 +229,44 @@ function Numbers({ usage }) {
   return html`${[input_tokens, output_tokens, cache_read_tokens, cache_write_tokens].map(
       (count, i) => html`<td key=${i} class="more-room" title=${count.toLocaleString()}>${short(count)}</td>`,
     )}<td title=${tokensOf(usage).toLocaleString()}>${short(tokensOf(usage))}</td><td class="cost" title=${exactUsage(usage)}>${costOf(usage) || "–"}</td>`;
+}
+
+/** How much of each budget is used. */
+function BudgetList() {
+  const all = budgets.value;
+  if (all === undefined) return null;
+  return html`<section class="report-part budgets" aria-labelledby="budgets-title">
+    <div class="part-bar"><h3 id="budgets-title">Budgets</h3></div>
+    ${all === null && html`<p class="quiet">How far budgets are used could not be fetched.</p>`}
+    ${all?.length === 0 && html`<p class="quiet">None is set. A <code>[[budgets]]</code> entry in the hub's <code>config.toml</code> limits the dollars of a session, a project, a host or the team, and calls for you when it is crossed.</p>`}
+    ${all && all.length > 0 && html`<ul class="budget-list">${all.map((budget, n) => html`<${OneBudget} key=${n} budget=${budget} />`)}</ul>`}
+  </section>`;
+}
+
+const SCOPES = { session: "Each session", project: "Each project", host: "Each host", team: "The team" };
+
+/** @param {{budget: BudgetView}} props */
+function OneBudget({ budget }) {
+  const { scope, usd, name, when, uses, more } = budget;
+  const who = name && scope !== "team" ? html`${{ session: "Sessions", project: "Projects", host: "Hosts" }[scope]} <bdi>${plain(name)}</bdi>` : SCOPES[scope];
+  const over = uses.filter(({ spent_usd }) => spent_usd >= usd).length;
+  return html`<li class="budget"><p class="budget-head"><b>${who}</b><span>${dollars(usd)} ${when || "each"}</span>${over > 0 && html`<a class="budget-over" href="/list?state=budget_exceeded"><${Icon} name="triangle-alert" />${over} over</a>`}</p>
+    ${uses.length === 0 && html`<p class="quiet">Nothing of it is used yet.</p>`}
+    ${uses.length > 0 && html`<ul>${uses.map((use) => html`<${OneUse} key=${use.key} use=${use} budget=${budget} />`)}</ul>`}
+    ${more > 0 && html`<p class="quiet">and ${counted(more, "other")} with less.</p>`}
+  </li>`;
+}
+
+/** @param {{use: BudgetUse, budget: BudgetView}} props */
+function OneUse({ use: { key, label, spent_usd, since }, budget: { scope, per, usd } }) {
+  const percent = (100 * spent_usd) / usd;
+  const over = spent_usd >= usd;
+  const near = !over && percent >= 80;
+  const single = scope === "session" || per === "session";
+  const way = single ? pathOf(key) : scope === "team" ? "" : `/list?${scope}=${encodeURIComponent(label)}`;
+  return html`<li data-near=${near} data-over=${over}>
+    ${way ? html`<a class="row-open" href=${way}><bdi>${plain(label)}</bdi></a>` : html`<span>${scope === "team" ? "Everybody" : html`<bdi>${plain(label)}</bdi>`}</span>`}
+    <${Bar} percent=${percent} />
+    <span class="budget-words">${over && html`<${Icon} name="triangle-alert" />`}${dollars(spent_usd)} of ${dollars(usd)}, ${percentOf(spent_usd, usd)}${over ? (since ? `, over since ${moment(since)}` : ", over") : ""}</span>
+  </li>`;
 }

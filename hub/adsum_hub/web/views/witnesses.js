@@ -3,21 +3,8 @@
 import { plain } from "../asks.js";
 import { capital, countsOf, isUnwell, nameOf, noteOf, problemOf, stateOf } from "../witnesses.js";
 import { Age, Icon, Sentence, html } from "./html.js";
-import { Command } from "./notices.js";
 
 /** @import { HostWitness, SessionView } from "../wire.js" */
-
-/** What is wrong, at length, with the next step. @param {{session: SessionView}} props */
-export function Warnings({ session }) {
-  return (session.witnesses ?? []).map((witness) => {
-    const problem = problemOf(witness);
-    return problem && html`<div class="warning" key=${witness.name} role="note">
-      <p><${Icon} name="triangle-alert" /><strong>${problem.label}.</strong> ${problem.text}</p>
-      <p>What to run on <b>${plain(session.host)}</b>:</p>
-      <div class="commands">${problem.commands.map((command) => html`<${Command} key=${command} text=${command} />`)}</div>
-    </div>`;
-  });
-}
 
 /** @param {{session: SessionView}} props */
 export function SessionWitnesses({ session }) {

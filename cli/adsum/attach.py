@@ -1,0 +1,153 @@
+"""`adsum attach`: to the terminal that a session runs in, here or on another machine, by tmux."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from adsum.agents import fetch_sessions
+from adsum.client import home_of, hub_url
+from adsum.doctor_checks import host_id_of
+from adsum.naming import session_named
+from adsum.outcome import CommandError
+from adsum.plain import clean
+from adsum_shared.state import SessionView
+
+#: Of each pane: its terminal, its first process, and what tmux calls it.
+PANES = ("list-panes", "-a", "-F", "#{pane_tty} #{pane_pid} #{pane_id}")
+#: ssh takes a word that begins with - for an option, and a label may be anything.
+SSH_NAME = re.compile(r"[A-Za-z0-9_][\w.@:%-]{0,252}")
+TMUX_WAIT_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    terminal: str
+    pid: int
+    name: str
+
+
+def attach(
+    hub: str | None, state_dir: Path | None, wanted: str, ssh: str | None, *, only_print: bool
+) -> None:
+    """Becomes tmux or ssh. Raises CommandError when it cannot, with the reason."""
+    url = hub_url(hub, state_dir)
+    views = msgspec.convert(fetch_sessions(url, {})["sessions"], list[SessionView])
+    view = session_named(url, views, wanted)
+    command = command_for(view, host_id_of(home_of(state_dir)), ssh)
+    if only_print:
+        print(shlex.join(command))  # noqa: T201 - data
+        return
+    os.execvp(command[0], command)  # noqa: S606 - its words are ours; see SSH_NAME
+
+
+def command_for(view: SessionView, here: str | None, ssh: str | None = None) -> list[str]:
+    """here: this machine's id. ssh: what ssh calls the other machine, if not by its label."""
+    name = f"Session {clean(view.session_id)[:8]}"
+    if view.pid is None:
+        why = "has ended" if view.ended_at else "has not told which process it runs in"
+        raise CommandError(f"{name} {why}, so there is no terminal to attach to.")
+    if view.host_id != here:
+        return _over_ssh(view, name, ssh)
+    if shutil.which("tmux") is None:
+        raise CommandError(
+            f"{name} runs on this machine as process {view.pid}, and tmux is not installed. Only a "
+            "terminal that tmux keeps can be attached to."
+        )
+    pane = pane_of(_panes(), *_terminal_and_ancestors(name, view.pid))
+    if pane is None:
+        raise CommandError(
+            f"{name} runs on this machine as process {view.pid}, outside tmux. A plain terminal "
+            "cannot be attached to: look for its window, or start `claude` within tmux next time."
+        )
+    return local_command(pane, os.environ)
+
+
+def _over_ssh(view: SessionView, name: str, ssh: str | None) -> list[str]:
+    target = ssh or view.host
+    if SSH_NAME.fullmatch(target) is None:
+        raise CommandError(
+            f"{name} runs on {clean(view.host)}, which is no name that ssh takes. Give one with "
+            "--ssh."
+        )
+    if view.reachability == "offline":
+        raise CommandError(f"{name} runs on {clean(view.host)}, which nobody hears at present.")
+    if shutil.which("ssh") is None:
+        raise CommandError(f"{name} runs on {clean(view.host)}, and ssh is not installed here.")
+    return ["ssh", "-t", "--", target, remote_script(view.pid or 0)]
+
+
+def remote_script(pid: int) -> str:
+    """For a plain sh: finds the pane by the terminal, else by an ancestor, and says if there is none."""
+    return (
+        f"p={pid}; t=$(ps -o tty= -p $p | tr -d ' '); n=; "
+        "l=$(tmux list-panes -a -F '#{pane_tty} #{pane_pid} #{pane_id}'); "
+        'while [ -z "$n" ] && [ -n "$p" ] && [ "$p" -gt 1 ]; do '
+        'n=$(echo "$l" | awk -v t="/dev/$t" -v p="$p" \'$1 == t || $2 == p {print $3; exit}\'); '
+        "p=$(ps -o ppid= -p $p | tr -d ' '); done; "
+        f'[ -n "$n" ] || {{ echo "Process {pid} does not run within tmux on this machine." >&2; '
+        "exit 1; }; "
+        'tmux select-window -t "$n" && tmux select-pane -t "$n" && exec tmux attach -t "$n"'
+    )
+
+
+def pane_of(
+    panes: Collection[Pane], terminal: str | None, ancestors: Collection[int]
+) -> Pane | None:
+    """By its terminal; else a pane whose first process began all this, as under `script`."""
+    found = [pane for pane in panes if terminal and pane.terminal == terminal]
+    found += [pane for pane in panes if pane.pid in ancestors]
+    return found[0] if found else None
+
+
+def local_command(pane: Pane, environ: Mapping[str, str]) -> list[str]:
+    """Within tmux this terminal's client goes there; a client inside a client would be a trap."""
+    choose = ["select-window", "-t", pane.name, ";", "select-pane", "-t", pane.name, ";"]
+    go = "switch-client" if environ.get("TMUX") else "attach-session"
+    return ["tmux", *choose, go, "-t", pane.name]
+
+
+def _panes() -> list[Pane]:
+    """None while no server of tmux runs."""
+    try:
+        said = subprocess.run(  # noqa: S603 - our words
+            ["tmux", *PANES],  # noqa: S607 - the user's own tmux
+            capture_output=True,
+            text=True,
+            timeout=TMUX_WAIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(f"tmux does not answer within {TMUX_WAIT_S} s.") from error
+    return panes_in(said.stdout)
+
+
+def panes_in(text: str) -> list[Pane]:
+    words = [line.split(" ") for line in text.splitlines()]
+    return [
+        Pane(each[0], int(each[1]), each[2])
+        for each in words
+        if len(each) == 3 and each[1].isdecimal()
+    ]
+
+
+def _terminal_and_ancestors(name: str, pid: int) -> tuple[str | None, list[int]]:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.terminal(), [pid, *(each.pid for each in process.parents())]
+    except psutil.NoSuchProcess as error:
+        raise CommandError(f"{name} ran as process {pid}, which is gone.") from error
+    except psutil.AccessDenied as error:
+        raise CommandError(
+            f"{name} runs as process {pid}, which belongs to another user: ask them."
+        ) from error

@@ -1,0 +1,156 @@
+"""`adsum hub`: runs one hub, or says who may enter it. What a command needs is imported when it runs."""
+
+# ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adsum.options import AsJson, HubUrl, RedisUrl, StateDir
+
+hub_app = typer.Typer(invoke_without_command=True)
+tokens_app = typer.Typer(help="Tokens for the API and for command lines.", no_args_is_help=True)
+sign_ins_app = typer.Typer(help="The browsers that are signed in.", no_args_is_help=True)
+hub_app.add_typer(tokens_app, name="tokens")
+hub_app.add_typer(sign_ins_app, name="sign-ins")
+
+HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
+ToJoin = Annotated[bool, typer.Option("--join", help="Of those by which machines join.")]
+Id = Annotated[str, typer.Argument(help="As `list` shows it.")]
+
+
+@hub_app.callback()
+def hub(context: typer.Context, state_dir: StateDir = None, redis_url: RedisUrl = None) -> None:
+    """Run one hub in the foreground, or say who may enter it."""
+    if context.invoked_subcommand is not None:
+        context.obj = state_dir  # for a command that names none itself
+        return
+    from adsum.foreground import run_hub_part
+
+    run_hub_part(state_dir, redis_url)
+
+
+@hub_app.command("backup")
+def hub_backup(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="A file that is not there yet; - is stdout.")],
+    state_dir: HomeDir = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Write what lies in Redis into a file, while all runs."""
+    from adsum.backup import back_up
+
+    back_up(file, state_dir or context.obj, redis_url)
+
+
+@hub_app.command("restore")
+def hub_restore(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="What `backup` wrote; - is stdin.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put it in the place of what lies there.")
+    ] = False,
+    state_dir: HomeDir = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Put a backup into Redis. Stop the hubs first; collectors may run."""
+    from adsum.backup import restore
+
+    restore(file, state_dir or context.obj, redis_url, replace=replace)
+
+
+@tokens_app.command("create")
+def tokens_create(
+    context: typer.Context,
+    name: Annotated[str, typer.Option(help="What it is for: shown in lists.")] = "",
+    role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
+    expires: Annotated[
+        str | None, typer.Option(help="Such as 12h or 90d; at most 366d. [90d; to join: 1h]")
+    ] = None,
+    join: Annotated[
+        bool,
+        typer.Option("--join", help="One by which a machine joins: prints what to type there."),
+    ] = False,
+    reusable: Annotated[
+        bool, typer.Option("--reusable", help="Joins many machines, not one.")
+    ] = False,
+    host_label: Annotated[str, typer.Option(help="What the machine is to be called.")] = "",
+    hub: HubUrl = None,
+    state_dir: HomeDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make one. Its secret goes to stdout, this once."""
+    home = state_dir or context.obj
+    if join:
+        from adsum.join_tokens import create_join_token
+
+        create_join_token(
+            hub, home, expires or "1h", host_label or name, reusable=reusable, as_json=as_json
+        )
+        return
+    if not name:
+        raise typer.BadParameter("a token for the API needs --name; one to join by needs --join")
+    from adsum.tokens import create_token
+
+    create_token(hub, home, role, name, expires or "90d", as_json=as_json)
+
+
+@tokens_app.command("list")
+def tokens_list(
+    context: typer.Context,
+    hub: HubUrl = None,
+    state_dir: HomeDir = None,
+    as_json: AsJson = False,
+    join: ToJoin = False,
+) -> None:
+    """Those that are good, and when each was last used."""
+    if join:
+        from adsum.join_tokens import list_join_tokens
+
+        list_join_tokens(hub, state_dir or context.obj, as_json=as_json)
+        return
+    from adsum.tokens import list_tokens
+
+    list_tokens(hub, state_dir or context.obj, as_json=as_json)
+
+
+@tokens_app.command("revoke")
+def tokens_revoke(
+    context: typer.Context,
+    named: Id,
+    hub: HubUrl = None,
+    state_dir: HomeDir = None,
+    join: ToJoin = False,
+) -> None:
+    """Make one worthless."""
+    if join:
+        from adsum.join_tokens import revoke_join_token
+
+        revoke_join_token(hub, state_dir or context.obj, named)
+        return
+    from adsum.tokens import revoke
+
+    revoke(hub, state_dir or context.obj, "token", named)
+
+
+@sign_ins_app.command("list")
+def sign_ins_list(
+    context: typer.Context, hub: HubUrl = None, state_dir: HomeDir = None, as_json: AsJson = False
+) -> None:
+    """Who is signed in, where, and when they were last here."""
+    from adsum.tokens import list_sign_ins
+
+    list_sign_ins(hub, state_dir or context.obj, as_json=as_json)
+
+
+@sign_ins_app.command("revoke")
+def sign_ins_revoke(
+    context: typer.Context, named: Id, hub: HubUrl = None, state_dir: HomeDir = None
+) -> None:
+    """Sign a browser out, and close what it has open."""
+    from adsum.tokens import revoke
+
+    revoke(hub, state_dir or context.obj, "sign-in", named)

@@ -1,0 +1,186 @@
+"""`adsum join`: this machine reports to a hub, checked to the first signal, or all is as before."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adsum import join_collector
+from adsum.config import read_settings
+from adsum.hooks import Setup, setup_for
+from adsum.join_hub import Hub
+from adsum.join_steps import (
+    agree,
+    check_hub,
+    check_settings,
+    first_signal,
+    put_hooks,
+    reach_redis,
+    until_listening,
+)
+from adsum.join_undo import Folder, Undo, heedless, interruptible, uninterrupted
+from adsum.joined import Joined, joined, keep
+from adsum.outcome import CommandError, Exit
+from adsum_collector.errors import StartError
+from adsum_collector.identity import load_identity, make_private, renew_identity
+from adsum_collector.lock import holder_of
+from adsum_collector.settings import CollectorSettings
+
+TOKEN_VARIABLE = "ADSUM_JOIN_TOKEN"  # noqa: S105 - a name
+HOW_TO_JOIN = (
+    "A machine joins by a token: --token, --token - for standard input, or ADSUM_JOIN_TOKEN. "
+    "`adsum hub tokens create --join` on the hub's machine makes one."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """yes: install hooks without asking. again: although it has joined."""
+
+    token: str | None
+    ca: Path | None = None
+    yes: bool = False
+    hooks: bool = True
+    service: bool = True
+    again: bool = False
+    fresh_identity: bool = False
+
+
+def join(url: str, state_dir: Path | None, wish: Wish) -> None:
+    """Raises CommandError, with everything undone."""
+    began = time.monotonic()
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    hub = Hub(url, wish.ca)
+    before = joined(settings.state_dir)
+    if before is not None and not (wish.again or wish.fresh_identity):
+        said(f"This machine has joined {before.hub} already, as {before.label}.")
+        said("To do it anew, by a new token: --again. To leave: adsum leave")
+        return
+    token = given_token(wish.token)
+    _require_free(settings, again=before is not None)
+    setup = setup_for("user", settings.state_dir)
+    check_settings(setup, wanted=wish.hooks)
+    said(check_hub(hub, token))
+    hooks = wish.hooks and agree(setup, yes=wish.yes)
+    undo = Undo()
+    with interruptible():
+        try:
+            work = _Joining(hub, settings, setup, wish, undo)
+            work.run(token, before, hooks=hooks)
+        except (CommandError, KeyboardInterrupt, OSError, StartError) as error:
+            _undone(error, undo)
+    said(f"Joined in {time.monotonic() - began:.1f} s. It is on the page: {hub.url}")
+
+
+class _Joining:
+    def __init__(
+        self, hub: Hub, settings: CollectorSettings, setup: Setup, wish: Wish, undo: Undo
+    ) -> None:
+        self._hub = hub
+        self._home = settings.state_dir
+        self._settings = settings
+        self._setup = setup
+        self._wish = wish
+        self._undo = undo
+
+    def run(self, token: str, before: Joined | None, *, hooks: bool) -> None:
+        if before is not None and join_collector.stop(self._home):
+            self._undo.add("start the collector: adsum collector", self._launch)
+        folder = Folder(self._home)
+        self._undo.add(f"remove what is new in {self._home}", folder.restore)
+        answer = self._enter(token, before)
+        reach_redis(answer)
+        said(self._start())
+        port = until_listening(self._setup)
+        if hooks:
+            said(f"hooks      {put_hooks(self._setup, port, self._undo)}")
+        else:
+            said("hooks      left out; to add them: adsum hooks install")
+        said(f"signal     {first_signal(self._hub, self._setup, port)}")
+
+    def _enter(self, token: str, before: Joined | None) -> dict[str, Any]:
+        """The hub's answer; it is kept, and undone."""
+        make_private(self._home)
+        label = self._settings.host_label
+        if self._wish.fresh_identity:
+            identity, before = renew_identity(self._home, label), None
+        else:
+            identity = load_identity(self._home, label)
+        asked = {"token": token, "host_id": identity.host_id, "label": identity.label}
+        if before is not None and before.host_id == identity.host_id:
+            asked["former"] = before.secret
+        with uninterrupted():
+            answer: dict[str, Any] = self._hub.ask("/api/v1/join", asked)
+            self._hub.secret = answer["secret"]
+            self._undo.add(
+                f"on the hub's machine: adsum hosts forget {identity.host_id}",
+                lambda: self._hub.ask("/api/v1/machine/leave", {"undo": True}),
+            )
+        if answer["warning"]:
+            said(f"warning    {answer['warning']}")
+        if self._wish.ca and answer["redis_url"].startswith("rediss:"):
+            mark = "&" if "?" in answer["redis_url"] else "?"
+            answer["redis_url"] += f"{mark}ssl_ca_certs={self._wish.ca.absolute()}"
+        ca = str(self._wish.ca.absolute()) if self._wish.ca else None
+        kept = (identity.host_id, answer["label"], answer["redis_url"], answer["secret"], ca)
+        keep(self._home, Joined(self._hub.url, *kept))
+        said(f"joined     as {answer['label']}, {identity.host_id}")
+        return answer
+
+    def _start(self) -> str:
+        self._undo.add(
+            "stop the collector: adsum service remove", lambda: join_collector.stop(self._home)
+        )
+        return f"collector  {self._launch()}"
+
+    def _launch(self) -> str:
+        start = join_collector.as_service if self._wish.service else join_collector.as_process
+        return start(self._home)
+
+
+def given_token(flag: str | None) -> str:
+    """Raises CommandError."""
+    if flag == "-":
+        flag = sys.stdin.readline()
+    token = (flag or os.environ.get(TOKEN_VARIABLE) or "").strip()
+    if not token:
+        raise CommandError(HOW_TO_JOIN, Exit.USAGE)
+    return token
+
+
+def _require_free(settings: CollectorSettings, *, again: bool) -> None:
+    """Raises CommandError: something would come before what joining gives."""
+    if settings.redis_url:
+        raise CommandError(
+            "A Redis URL is set here (ADSUM_REDIS_URL, or redis_url in config.toml), which comes "
+            "before what joining gives. Take it away, then join.",
+            Exit.USAGE,
+        )
+    holder = holder_of(settings.state_dir)
+    if holder is not None and not again:
+        raise CommandError(
+            f"A collector runs on {settings.state_dir} already (process {holder.pid}), perhaps by "
+            "`adsum up`. Stop it, then join; or give this one its own ADSUM_STATE_DIR."
+        )
+
+
+def _undone(error: BaseException, undo: Undo) -> None:
+    """Raises it again, once everything is as it was."""
+    with heedless():
+        left = undo.run()
+    after = "Everything is as it was before."
+    if left:
+        after = "All but this is as it was before: " + "; ".join(left)
+    if isinstance(error, KeyboardInterrupt):
+        said(after)
+        raise error
+    code = error.code if isinstance(error, CommandError) else Exit.ERROR
+    raise CommandError(f"{error}\n{after}", code) from error
+
+
+def said(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people

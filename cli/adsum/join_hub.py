@@ -1,0 +1,123 @@
+"""What a machine asks of the hub that it joins, leaves, or is known to; with words for wrong TLS."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from adsum.outcome import CommandError, Exit
+
+TIMEOUT_S = 10.0
+#: Of OpenSSL, as Python tells them.
+_EXPIRED, _NOT_YET, _SELF, _SELF_IN_CHAIN, _NO_ISSUER, _WRONG_NAME = 10, 9, 18, 19, 20, 62
+
+
+class RefusedError(CommandError):
+    """The hub's own answer. status: of HTTP."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text, Exit.AUTH if status in (401, 403, 410) else Exit.ERROR)
+        self.status = status
+
+
+class Hub:
+    """ca: a file with the certificate of who signs for it, if no system knows that."""
+
+    def __init__(self, url: str, ca: Path | None = None, secret: str | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._parts = parts = urlsplit(self.url)
+        try:
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or parts.path or "@" in parts.netloc:
+            raise CommandError(
+                "This is no address of a hub. It looks like https://hub.example.net or "
+                "http://127.0.0.1:47893.",
+                Exit.USAGE,
+            )
+        self.secret = secret
+        self._context = _context(ca) if parts.scheme == "https" else None
+
+    def ask(self, path: str, told: dict[str, Any] | None = None) -> Any:
+        """GET, or POST of `told`. Raises CommandError, RefusedError."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self.secret:
+            headers["Authorization"] = f"Bearer {self.secret}"
+        connection = self._connection()
+        try:
+            body = None if told is None else json.dumps(told)
+            connection.request("GET" if told is None else "POST", path, body, headers)
+            response = connection.getresponse()
+            status, raw = response.status, response.read()
+        except ssl.SSLError as error:
+            raise CommandError(wrong_tls(self._parts.hostname or "", error), Exit.AUTH) from error
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise CommandError(
+                f"The hub at {self.url} cannot be reached from here ({why}). Is that its address, "
+                "does it run, and does a firewall let this machine through?",
+                Exit.UNREACHABLE,
+            ) from error
+        finally:
+            connection.close()
+        return self._answer(status, raw)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._context is None:
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self._context)
+
+    def _answer(self, status: int, raw: bytes) -> Any:
+        try:
+            said = json.loads(raw)
+        except ValueError:
+            said = None
+        if status == 200 and isinstance(said, dict):
+            return said
+        if isinstance(said, dict) and "error" in said:
+            raise RefusedError(f"{said['error']} {said.get('next', '')}".rstrip(), status)
+        if status in (404, 405):
+            why = "it is older, and knows nothing of joining, or no hub of Adsum: upgrade it"
+        else:
+            why = f"HTTP {status}: something else answers there, or a proxy before it"
+        raise CommandError(f"{self.url} does not answer as a hub: {why}.", Exit.UNREACHABLE)
+
+
+def _context(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca) if ca else None)
+    except (OSError, ssl.SSLError) as error:
+        why = getattr(error, "strerror", None) or "it holds no certificate"
+        raise CommandError(f"--ca {ca} cannot be used ({why}).", Exit.USAGE) from error
+
+
+def wrong_tls(host: str, error: ssl.SSLError) -> str:
+    """In words, with the next step."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"No TLS is spoken at {host} ({error.reason or error}). If the hub has none: http://…; "
+            "then secrets cross the network in clear."
+        )
+    code = error.verify_code
+    if code == _EXPIRED:
+        return f"The certificate of {host} has expired. Renew it; or is this machine's clock wrong?"
+    if code == _NOT_YET:
+        return f"The certificate of {host} is not valid yet. Is this machine's clock wrong?"
+    if code == _WRONG_NAME:
+        return (
+            f"The certificate shown is not for {host}: {error.verify_message}. Use the name it is "
+            "for; if that is what you did, somebody else answers there."
+        )
+    if code in (_SELF, _SELF_IN_CHAIN, _NO_ISSUER):
+        return (
+            f"Nobody this machine trusts has signed the certificate of {host} "
+            f"({error.verify_message}). If it is by your own authority: --ca FILE, with that "
+            "authority's certificate."
+        )
+    return f"The certificate of {host} is refused: {error.verify_message}."

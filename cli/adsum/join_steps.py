@@ -1,0 +1,183 @@
+"""The steps of `adsum join`, each checked by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from adsum.hooks import Setup, note_shared
+from adsum.join_hub import Hub
+from adsum.join_undo import Undo, uninterrupted, without_backups
+from adsum.offer import asks
+from adsum.outcome import CommandError, Exit
+from adsum.verify import Taken, send_probe
+from adsum_collector.claude_version import ClaudeNotFoundError
+from adsum_collector.hook_events import HOOK_PATH
+from adsum_collector.install import inspect_hooks
+from adsum_collector.lock import FILE as LOCK
+from adsum_collector.settings_file import SettingsError, require_writable
+from adsum_collector.token import held_token
+from adsum_shared import __version__, streams
+from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
+from adsum_shared.envelope import VERSION
+
+CLOCK_MOST_MS = 5_000
+LISTENS_WITHIN_S = 20.0
+APPLIED_WITHIN_S = 15.0
+LOOK_S = 0.05
+
+
+def check_settings(setup: Setup, *, wanted: bool) -> None:
+    """Before a token is used up. Raises CommandError: hooks could not be installed."""
+    if not wanted:
+        return
+    try:
+        inspect_hooks(setup.path)
+        require_writable(setup.path)
+        _ = setup.version
+    except (SettingsError, ClaudeNotFoundError) as error:
+        step = "Or join without hooks: --no-hooks. Nothing has changed."
+        raise CommandError(f"{error}\n{step}") from error
+
+
+def check_hub(hub: Hub, token: str) -> str:
+    """Reachable, of a version that fits, and the token good. Raises CommandError."""
+    before = time.time()
+    found = hub.ask("/api/v1/join/check", {"token": token})
+    middle_ms = (before + time.time()) * 500
+    if found["wire"] != VERSION:
+        older = "this machine" if found["wire"] > VERSION else "the hub"
+        raise CommandError(
+            f"The hub is Adsum {found['version']}, this is {__version__}, and they do not understand "
+            f"each other (batch formats {found['wire']} and {VERSION}). Upgrade {older}."
+        )
+    said = f"hub        {hub.url}, Adsum {found['version']}"
+    off = middle_ms - found["now"]
+    if abs(off) > CLOCK_MOST_MS:
+        way = "ahead of" if off > 0 else "behind"
+        said += (
+            f"\nclock      this machine's is {abs(off) / 1000:.0f} s {way} the hub's. Ages are "
+            "corrected for it; yet let both keep network time: timedatectl set-ntp true"
+        )
+    return said
+
+
+def agree(setup: Setup, *, yes: bool) -> bool:
+    """Whether to install hooks: asked on a terminal, else only where --yes says so."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        return False
+    print(  # noqa: T201 - for people
+        f"Claude Code reports to Adsum through hooks in {setup.path}.\n"
+        "Your own hooks stay; `adsum leave` restores the file.",
+        file=sys.stderr,
+    )
+    return asks("Install them? [Y/n] ")
+
+
+def reach_redis(answer: dict[str, Any]) -> None:
+    """With the machine's own login. Raises CommandError."""
+    url, host_id = answer["redis_url"], answer["host_id"]
+
+    async def look() -> None:
+        client = open_redis(url)
+        try:
+            await client.get(streams.want(host_id))
+        finally:
+            await client.aclose()
+
+    try:
+        asyncio.run(look())
+    except UNAVAILABLE as error:
+        raise CommandError(
+            f"The hub names Redis at {address_of(url)}, and from here it cannot be used ({error}). "
+            "If machines reach it elsewhere, set ADSUM_MACHINE_REDIS_URL at the hub; else look at "
+            "the way there.",
+            Exit.UNREACHABLE,
+        ) from error
+
+
+def until_listening(setup: Setup) -> int:
+    """The collector's port, once it takes hooks. Raises CommandError."""
+    until = time.monotonic() + LISTENS_WITHIN_S
+    while True:
+        port = _said_port(setup.state_dir) or setup.port
+        try:
+            send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", held_token(setup.state_dir))
+        except CommandError as error:
+            if time.monotonic() > until:
+                said = f"{error} Its log ends: {_last_words(setup.state_dir)}"
+                raise CommandError(f"The collector takes no hooks. {said}") from error
+        else:
+            return port
+        time.sleep(LOOK_S)
+
+
+def _said_port(state_dir: Path) -> int:
+    """As its holder wrote it into the lock; 0: nothing yet.
+
+    The lock itself is not asked whether it is held: that takes it for a moment, and a collector
+    that starts in this very moment would find it taken, and end.
+    """
+    try:
+        _, port = (state_dir / LOCK).read_text().split()
+        return int(port)
+    except (OSError, ValueError):
+        return 0
+
+
+def _last_words(state_dir: Path) -> str:
+    log = state_dir / "logs" / "collector.log"
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return "its log: adsum service logs"
+    return lines[-1][:500] if lines else f"nothing stands in {log}"
+
+
+def put_hooks(setup: Setup, port: int, undo: Undo) -> str:
+    """Where they stand now. Raises CommandError."""
+    here = Setup(setup.path, setup.state_dir, port, setup.claude, setup.slot)
+    take_away = without_backups(setup.path)
+    before = setup.path.read_bytes() if setup.path.exists() else None
+    with uninterrupted():
+        try:
+            change = here.install(dry_run=False)
+        except (SettingsError, ClaudeNotFoundError, OSError) as error:
+            raise CommandError(str(error)) from error
+
+        def remove() -> None:
+            try:
+                if change.needed:
+                    here.remove(dry_run=False)
+            except SettingsError as error:
+                raise CommandError(str(error)) from error
+            after = setup.path.read_bytes() if setup.path.exists() else None
+            if after == before:
+                take_away()
+
+        undo.add("take out the hooks: adsum hooks remove", remove)
+    note_shared(inspect_hooks(setup.path))
+    return f"in {setup.path}" if change.needed else f"in {setup.path} already"
+
+
+def first_signal(hub: Hub, setup: Setup, port: int) -> str:
+    """A probe goes the way of every hook; how long until the hub had it. Raises CommandError."""
+    here = Setup(setup.path, setup.state_dir, port, setup.claude, setup.slot)
+    taken: Taken = send_probe(here.target.url, here.target.token)
+    while True:
+        seen = hub.ask("/api/v1/machine")
+        took_s = time.perf_counter() - taken.sent
+        if seen["applied"] >= taken.seq and seen["reachability"] == "live":
+            return f"applied by the hub for {seen['label']} after {took_s * 1000:.0f} ms"
+        if took_s > APPLIED_WITHIN_S:
+            raise CommandError(
+                f"The hub has not seen this machine's signal within {APPLIED_WITHIN_S:g} s: it is at "
+                f"number {seen['applied']}, the signal is {taken.seq}. "
+                f"The collector says: {_last_words(setup.state_dir)}"
+            )
+        time.sleep(LOOK_S)

@@ -1,0 +1,78 @@
+"""`adsum leave`: this machine reports to nobody any more, and is as it was before it joined."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from adsum import join_collector
+from adsum.config import read_settings
+from adsum.hooks import Setup, setup_for
+from adsum.join import said
+from adsum.join_hub import Hub, RefusedError
+from adsum.join_undo import uninterrupted
+from adsum.joined import FILE, Joined, joined
+from adsum.outcome import CommandError, Exit
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.settings_file import SettingsError
+
+#: Within this time running sessions have read settings that changed (measured: 0.5 to 2 s).
+NOTICED_S = 1.5
+
+
+def leave(state_dir: Path | None) -> int:
+    """What is left to do is said; the exit code tells of it."""
+    home = read_settings(CollectorSettings, state_dir=state_dir).state_dir
+    was = joined(home)
+    if was is None:
+        said("This machine has not joined a hub: there is nothing to leave.")
+        return Exit.OK
+    left: list[str] = []
+    _take_out_hooks(setup_for("user", home), left)
+    try:
+        if join_collector.stop(home):
+            said("collector  stopped, and starts no more")
+    except CommandError as error:
+        left.append(str(error))
+    told = _tell(was, left)
+    with uninterrupted():
+        (home / FILE).unlink(missing_ok=True)
+    said("credential removed")
+    if not left:
+        said(f"Left {was.hub}.")
+        return Exit.OK
+    said("What is left to do:")
+    for each in left:
+        said(f"  {each}")
+    return Exit.ERROR if told else Exit.PARTIAL
+
+
+def _take_out_hooks(setup: Setup, left: list[str]) -> None:
+    """Before anything stops: a hook that nobody answers paints a red line."""
+    try:
+        change = setup.remove(dry_run=False)
+    except (SettingsError, OSError) as error:
+        left.append(f"Take the hooks out of {setup.path}, adsum hooks remove: {error}")
+        return
+    setup.parked.unlink(missing_ok=True)
+    if change.needed:
+        said(f"hooks      taken out of {setup.path}")
+        time.sleep(NOTICED_S)
+
+
+def _tell(was: Joined, left: list[str]) -> bool:
+    """Whether the hub knows that this machine has left."""
+    ca = Path(was.ca) if was.ca else None
+    try:
+        Hub(was.hub, ca, was.secret).ask("/api/v1/machine/leave", {})
+    except RefusedError as error:
+        if error.status == 401:
+            said("hub        had shut this machine out, or forgotten it, already")
+            return True
+        left.append(f"The hub did not let it go: {error}")
+    except CommandError as error:
+        left.append(f"Tell the hub, on its machine: adsum hosts forget {was.host_id} ({error})")
+    else:
+        said("hub        has let it go")
+        return True
+    return False

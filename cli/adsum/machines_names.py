@@ -1,0 +1,55 @@
+"""`adsum hosts rename|forget|revoke|reset`: a machine by its name, and what is done with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from adsum.client import fetch, hub_url, tell
+from adsum.join import said
+from adsum.outcome import CommandError, Exit
+from adsum.plain import clean
+from adsum_shared.state import HostView
+
+LEAST_OF_ID = 4
+
+
+def change(
+    hub: str | None, state_dir: Path | None, verb: str, named: str, label: str | None = None
+) -> None:
+    """Raises CommandError."""
+    url = hub_url(hub, state_dir)
+    hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
+    host_id, name = _found(hosts, named)
+    told = {} if label is None else {"label": label}
+    tell(url, "POST", f"/api/v1/hosts/{quote(host_id, safe='')}/{verb}", told)
+    said(_DONE[verb].format(name=name, label=clean(label or "what it calls itself")))
+
+
+def _found(hosts: list[HostView], named: str) -> tuple[str, str]:
+    """(id, name): by the whole label, or the start of the id. Raises CommandError."""
+    found = [host for host in hosts if named in (host.label, host.id)]
+    if not found and len(named) >= LEAST_OF_ID:
+        found = [host for host in hosts if host.id.startswith(named)]
+    if len(found) > 1:
+        ids = ", ".join(host.id for host in found)
+        raise CommandError(
+            f"{len(found)} hosts are called {named!r}. Give an id: {ids}", Exit.USAGE
+        )
+    if found:
+        return found[0].id, clean(found[0].label)
+    if len(named) == len("00000000-0000-0000-0000-000000000000"):
+        return named, named  # of a machine that joined and of which nothing was heard yet
+    raise CommandError(f"There is no host {named!r}. List them: adsum hosts", Exit.USAGE)
+
+
+_DONE = {
+    "rename": "{name} is called {label} from now on.",
+    "forget": "{name} is forgotten, with its sessions. It comes back only by joining.",
+    "revoke": "{name} is shut out: its credential is worthless. What it sent stays listed.\n"
+    "To let it join again: adsum hosts reset. To have it gone: adsum hosts forget.",
+    "reset": "{name} may join anew; its credential is worthless. On the machine itself: "
+    "adsum join … --again.\nOn a copy of it: adsum join … --new-identity.",
+}

@@ -1,0 +1,107 @@
+"""`adsum hub tokens` and `adsum hub sign-ins`: who may enter, listed, made and revoked."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from adsum.client import fetch, hub_url, tell
+from adsum.console import open_console
+from adsum.login import ROLES, say
+from adsum.outcome import CommandError, Exit
+from adsum.plain import age, clean
+
+UNITS_S = {"m": 60, "h": 3_600, "d": 86_400}
+MOST_DAYS = 366
+
+
+def create_token(
+    hub: str | None, state_dir: Path | None, role: str, name: str, expires: str, *, as_json: bool
+) -> None:
+    url = hub_url(hub, state_dir)
+    if role not in ROLES:
+        raise CommandError(f"{role!r} is no role. Give one of {', '.join(ROLES)}.", Exit.USAGE)
+    asked = {"role": role, "name": name, "expires_s": seconds(expires)}
+    made = tell(url, "POST", "/api/v1/tokens", asked)
+    if as_json:
+        print(json.dumps(made, indent=2, ensure_ascii=False))  # noqa: T201 - data
+        return
+    token = made["token"]
+    say(
+        f"Token {token['id']} for {clean(token['name'])} ({token['role']}), good for {expires}. It is "
+        f"shown this once: keep it. Elsewhere: ADSUM_HUB_URL={url} ADSUM_TOKEN=… adsum agents"
+    )
+    print(made["secret"])  # noqa: T201 - data
+
+
+def list_tokens(hub: str | None, state_dir: Path | None, *, as_json: bool) -> None:
+    answer = fetch(hub_url(hub, state_dir), "/api/v1/tokens")
+    rows = [(*_who(one, answer), _left(one["until"], answer)) for one in answer["tokens"]]
+    empty = "There is no token. One for the API: adsum hub tokens create --name NAME"
+    _print(answer, rows, ("ID", "NAME", "ROLE", "MADE", "USED", "ENDS IN"), empty, as_json=as_json)
+
+
+def list_sign_ins(hub: str | None, state_dir: Path | None, *, as_json: bool) -> None:
+    answer = fetch(hub_url(hub, state_dir), "/api/v1/sign-ins")
+    rows = [
+        (*_who(one, answer), _left(one["ends"], answer), clean(one["where"]))
+        for one in answer["sign_ins"]
+    ]
+    empty = "No browser is signed in. A link that does it: adsum login"
+    columns = ("ID", "NAME", "ROLE", "SINCE", "USED", "ENDS IN", "BROWSER")
+    _print(answer, rows, columns, empty, as_json=as_json)
+
+
+def revoke(hub: str | None, state_dir: Path | None, kind: str, named: str) -> None:
+    """kind: token or sign-in."""
+    url = hub_url(hub, state_dir)
+    tell(url, "DELETE", f"/api/v1/{kind}s/{quote(named, safe='')}")
+    say(f"Revoked {named}: it opens nothing more, and what it has open is closed within seconds.")
+
+
+def seconds(text: str) -> int:
+    """Of such as 30m, 12h, 90d. Raises CommandError."""
+    found = re.fullmatch(r"([1-9][0-9]{0,6})([mhd])", text.strip())
+    span = int(found[1]) * UNITS_S[found[2]] if found else 0
+    if not 0 < span <= MOST_DAYS * UNITS_S["d"]:
+        raise CommandError(
+            f"{text!r} is no time that a token may last. Give such as 30m, 12h or 90d, at most "
+            f"{MOST_DAYS}d.",
+            Exit.USAGE,
+        )
+    return span
+
+
+def _who(one: dict[str, Any], answer: dict[str, Any]) -> tuple[str, ...]:
+    used = age(answer["now"] - one["seen"]) if one["seen"] else "never"
+    return one["id"], clean(one["name"]), one["role"], age(answer["now"] - one["since"]), used
+
+
+def _left(until: int, answer: dict[str, Any]) -> str:
+    return age(until - answer["now"])
+
+
+def _print(
+    answer: dict[str, Any],
+    rows: list[tuple[str, ...]],
+    columns: tuple[str, ...],
+    empty: str,
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        print(json.dumps(answer, indent=2, ensure_ascii=False))  # noqa: T201 - data
+        return
+    if not rows:
+        say(empty)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="dim")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    open_console().print(table)

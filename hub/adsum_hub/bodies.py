@@ -1,0 +1,48 @@
+"""Reading what is sent to REST: JSON of a known shape, of a bounded length, or a clear refusal."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import Request
+
+from adsum_hub.answers import Problem, as_json
+
+T = TypeVar("T")
+MOST_BYTES = 8 * 1024
+
+
+class BadRequestError(ValueError):
+    def __init__(
+        self, status: int, cause: str, step: str, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(cause)
+        self.answer = as_json(Problem(cause, step), status, headers)
+
+
+async def read(request: Request, of: type[T]) -> T:
+    """Raises BadRequestError. Only JSON: a page from elsewhere cannot send it without asking first.
+
+    The doors refuse its question, as they refuse whatever names another Origin.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        step = "Send it with Content-Type: application/json."
+        raise BadRequestError(415, "This takes JSON only.", step)
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise BadRequestError(413, "This is too long.", f"Send at most {MOST_BYTES} bytes.")
+    try:
+        return msgspec.json.decode(body or b"{}", type=of)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        step = "See /openapi.json for what belongs there."
+        raise BadRequestError(400, f"The body cannot be read: {error}.", step) from error
+
+
+def takes(kind: type) -> dict[str, Any]:
+    """For OpenAPI."""
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,74 @@
+"""What is done with hosts that are there: named, forgotten, shut out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import msgspec
+
+from adsum_hub.answers import SCHEMA
+from adsum_hub.bodies import BadRequestError
+from adsum_hub.join.asked import label_of
+from adsum_hub.join.machines import Machines, State
+from adsum_hub.join.rights import NoRightsError, Rights
+from adsum_hub.join.watch import Watch
+from adsum_hub.join.words import NO_USER_STEP, SHARES, SHARES_STEP
+from adsum_hub.join_answers import HostChanged
+from adsum_hub.roster import Roster
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedHosts:
+    roster: Roster
+    machines: Machines
+    rights: Rights
+    watch: Watch
+
+    async def rename(self, host_id: str, label: str) -> HostChanged:
+        await self._require(host_id)
+        await self.machines.name(host_id, label_of(label))
+        await self.watch.look()
+        return HostChanged(SCHEMA, host_id)
+
+    async def forget(self, host_id: str) -> HostChanged:
+        await self._require(host_id)
+        return await self.remove(host_id)
+
+    async def shut_out(self, host_id: str, *, for_good: bool) -> HostChanged:
+        """for_good: until somebody resets it. Raises BadRequestError: it has not joined."""
+        machine = await self.machines.find(host_id)
+        if machine is None:
+            await self._require(host_id)
+            cause = "This host has not joined, so it has no credential of its own."
+            step = "It writes as whoever knows the Redis URL. `adsum hosts forget` leaves it out."
+            raise BadRequestError(409, cause, step)
+        if machine.way == "acl":
+            await self._withdraw(host_id)
+        elif for_good:
+            raise BadRequestError(409, SHARES, SHARES_STEP)
+        state: State = "revoked" if for_good else "reset"
+        await self.machines.put(msgspec.structs.replace(machine, state=state, before=None))
+        await self.watch.look()
+        log.info("%s (%s) is shut out: %s", host_id, machine.label, state)
+        return HostChanged(SCHEMA, host_id)
+
+    async def _withdraw(self, host_id: str) -> None:
+        try:
+            await self.rights.withdraw(host_id)
+        except NoRightsError as error:
+            cause = f"Its user in Redis cannot be taken away: {error}."
+            raise BadRequestError(409, cause, NO_USER_STEP) from error
+
+    async def remove(self, host_id: str) -> HostChanged:
+        await self.rights.remove_if_any(host_id)
+        await self.machines.forget(host_id)
+        await self.watch.look()
+        return HostChanged(SCHEMA, host_id)
+
+    async def _require(self, host_id: str) -> None:
+        if host_id in self.roster.hosts or await self.machines.find(host_id) is not None:
+            return
+        raise BadRequestError(404, f"There is no host {host_id[:40]!r}.", "List them: adsum hosts")

@@ -1,0 +1,207 @@
+"""Joining and leaving: what happens, without the HTTP of it."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from dataclasses import dataclass
+
+import msgspec
+
+from adsum_hub.answers import SCHEMA
+from adsum_hub.auth.secret import digest_of, id_of
+from adsum_hub.auth.tries import Tries
+from adsum_hub.bodies import BadRequestError
+from adsum_hub.clock import Clock
+from adsum_hub.join.asked import good, label_of, token_digest, token_of
+from adsum_hub.join.hosts import JoinedHosts
+from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.places import Addresses
+from adsum_hub.join.rights import NoRightsError, Rights
+from adsum_hub.join.secret import (
+    host_in,
+    is_host_id,
+    make_join_token,
+    make_machine_secret,
+)
+from adsum_hub.join.tokens import Held, JoinTokenStore
+from adsum_hub.join.watch import Watch
+from adsum_hub.join.words import (
+    ANOTHER,
+    CLONE,
+    CLONE_STEP,
+    MAKE,
+    NO_USER_STEP,
+    RANGE,
+    REVOKED,
+    REVOKED_STEP,
+    SHARED,
+)
+from adsum_hub.join_answers import (
+    HostChanged,
+    JoinAsked,
+    JoinChecked,
+    Joined,
+    JoinTokenAsked,
+    JoinTokenMade,
+    MachineSeen,
+    Way,
+)
+from adsum_hub.roster import Roster
+from adsum_shared import __version__, streams
+from adsum_shared.beat import decode_beat
+from adsum_shared.envelope import VERSION
+
+log = logging.getLogger(__name__)
+
+MOST_TOKENS = 500
+LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    roster: Roster
+    tokens: JoinTokenStore
+    machines: Machines
+    rights: Rights
+    tries: Tries
+    watch: Watch
+    hosts: JoinedHosts
+    addresses: Addresses
+    clock: Clock
+
+    async def make_token(self, asked: JoinTokenAsked, reached: str) -> JoinTokenMade:
+        """reached: the hub's URL as whoever asks sees it. Raises BadRequestError."""
+        label, now = label_of(asked.label), self.clock()
+        if not LEAST_S <= asked.expires_s <= MOST_S:
+            raise BadRequestError(400, "expires_s is out of range.", RANGE)
+        if len(await self.tokens.all(now)) >= MOST_TOKENS:
+            step = "Revoke those that nobody uses: adsum hub tokens list --join"
+            raise BadRequestError(409, f"There are {MOST_TOKENS} join tokens already.", step)
+        secret = make_join_token()
+        digest = digest_of(secret)
+        until = now + asked.expires_s * 1000
+        held = Held(id_of(digest), now, until, asked.reusable, label)
+        await self.tokens.put(digest, held, now)
+        log.info("made join token %s", held.id)
+        url = self.addresses.hub(reached)
+        command = f"adsum join {url} --token {secret}"
+        return JoinTokenMade(SCHEMA, secret, command, token_of(held), self.addresses.note(url))
+
+    async def revoke_token(self, named: str) -> None:
+        """Raises BadRequestError."""
+        if not await self.tokens.revoke(named):
+            step = "List them: adsum hub tokens list --join"
+            raise BadRequestError(404, f"There is no join token {named[:40]!r}.", step)
+        log.info("revoked join token %s", named)
+
+    async def check(self, token: str, address: str) -> JoinChecked:
+        """Raises BadRequestError. Uses nothing up."""
+        await self._look(token, address)
+        return JoinChecked(SCHEMA, __version__, VERSION, self.clock())
+
+    async def join(self, asked: JoinAsked, address: str) -> Joined:
+        """Raises BadRequestError; then nothing has changed, and the token is as good as before."""
+        digest, host_id, now = await self._look(asked.token, address), asked.host_id, self.clock()
+        if not is_host_id(host_id):
+            raise BadRequestError(400, "host_id is no identity of a machine.", ANOTHER)
+        label = label_of(asked.label)
+        before = await self._admissible(host_id, asked.former)
+        held = good(await self.tokens.take(digest, host_id, now))
+        secret = make_machine_secret(host_id)
+        try:
+            way, url, warning = await self._way(host_id, secret)
+        except BaseException:
+            await self.tokens.free(held.id, host_id, now)
+            raise
+        machine = Machine(
+            host_id,
+            label,
+            digest_of(secret),
+            now,
+            way,
+            held.id,
+            before=before and msgspec.structs.replace(before, before=None),
+            fresh=not await self.machines.is_listed(host_id),
+        )
+        await self.machines.enter(machine, held.label)
+        await self.watch.look()
+        log.info("%s (%s) joined by %s, %s", host_id, label, held.id, way)
+        return Joined(SCHEMA, host_id, held.label or label, way, url, secret, warning)
+
+    async def _admissible(self, host_id: str, former: str) -> Machine | None:
+        """What is known of it. Raises BadRequestError: the identity is, or may be, another's."""
+        before = await self.machines.find(host_id)
+        if before is not None and before.state == "revoked":
+            raise BadRequestError(409, REVOKED, REVOKED_STEP)
+        if before is not None and before.state == "in":
+            if not hmac.compare_digest(before.digest, digest_of(former)):
+                raise BadRequestError(409, CLONE, CLONE_STEP)
+            return before
+        raw = await self.machines.beat(host_id)
+        beat = decode_beat(raw) if raw else None
+        if before is None and beat is not None and not beat.stopping:
+            raise BadRequestError(409, CLONE, CLONE_STEP)
+        return before
+
+    async def _way(self, host_id: str, secret: str) -> tuple[Way, str, str | None]:
+        """(how its signals come, the URL for it, a warning). Raises BadRequestError."""
+        try:
+            await self.rights.grant(host_id, digest_of(secret))
+        except NoRightsError as error:
+            shared = self.addresses.shared
+            if shared is None:
+                cause = f"This machine cannot be given a login of its own: {error}."
+                raise BadRequestError(409, cause, NO_USER_STEP) from error
+            return "shared", shared, f"{SHARED} The reason: {error}."
+        return "acl", self.addresses.redis(host_id, secret), None
+
+    async def machine_of(self, secret: str) -> Machine:
+        """Who shows this. Raises BadRequestError."""
+        host_id = host_in(secret)
+        machine = None if host_id is None else await self.machines.find(host_id)
+        good = machine is not None and hmac.compare_digest(machine.digest, digest_of(secret))
+        if machine is None or not good or machine.state != "in":
+            cause = "This machine's credential is not valid, or not any more."
+            raise BadRequestError(401, cause, f"Join again. {MAKE}")
+        return machine
+
+    def seen(self, machine: Machine) -> MachineSeen:
+        host = self.roster.hosts.get(machine.host_id)
+        if host is None:
+            return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003
+        view = host.view(self.clock())
+        return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003
+
+    async def leave(self, machine: Machine, *, undo: bool) -> HostChanged:
+        """undo: the joining failed, so all is to be as it was before."""
+        if undo:
+            await self.tokens.free(machine.token, machine.host_id, self.clock())
+        if not undo or machine.fresh:
+            return await self.hosts.remove(machine.host_id)
+        before = machine.before
+        if before is None:
+            await self.rights.remove_if_any(machine.host_id)
+            await self.machines.strike(machine.host_id)
+        else:
+            if before.way == "acl" and before.state == "in":
+                await self.rights.grant(before.host_id, before.digest)
+            elif machine.way == "acl":
+                await self.rights.withdraw(machine.host_id)
+            await self.machines.put(before)
+        await self.watch.look()
+        return HostChanged(SCHEMA, machine.host_id)
+
+    async def _look(self, token: str, address: str) -> str:
+        """The digest of one that is good. Raises BadRequestError.
+
+        Only bad ones are counted: behind one address a hundred machines may join at once.
+        """
+        digest = token_digest(token)
+        found = await self.tokens.look(digest, self.clock())
+        if not isinstance(found, Held) and (wait := await self.tries.count(address)):
+            log.info("too many join tokens were tried from %s", address)
+            again, after = f"Try again in {wait} s.", {"retry-after": str(wait)}
+            raise BadRequestError(429, "Too many join tokens were tried.", again, after)
+        good(found)
+        return digest

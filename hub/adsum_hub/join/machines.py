@@ -1,0 +1,121 @@
+"""The machines that have joined, and the names of hosts, as they lie in Redis."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from adsum_hub.join_answers import Way
+from adsum_shared import streams
+from adsum_shared.connect import Redis
+
+#: revoked: shut out. reset: as that, and the identity may join anew.
+State = Literal["in", "revoked", "reset"]
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """digest: SHA-256 of its secret. since: ms. token: id of what it joined by.
+
+    before: what stood here before the last joining, should that come to nothing. fresh: nothing of
+    the host was there at all.
+    """
+
+    host_id: str
+    label: str
+    digest: str
+    since: int
+    way: Way
+    token: str
+    state: State = "in"
+    before: Machine | None = None
+    fresh: bool = False
+
+
+class Roll(msgspec.Struct, frozen=True):
+    machines: dict[str, Machine]
+    labels: dict[str, str]
+    forgotten: frozenset[str]
+
+
+class Machines:
+    def __init__(self, redis: Redis) -> None:
+        self._redis: Any = redis
+
+    async def find(self, host_id: str) -> Machine | None:
+        return _decoded(await self._redis.hget(streams.MACHINES, host_id))
+
+    async def is_listed(self, host_id: str) -> bool:
+        return bool(await self._redis.sismember(streams.HOSTS, host_id))
+
+    async def strike(self, host_id: str) -> None:
+        """It has not joined; what there is of it stays."""
+        await self._redis.hdel(streams.MACHINES, host_id)
+
+    async def put(self, machine: Machine) -> None:
+        await self._redis.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
+
+    async def enter(self, machine: Machine, label: str) -> None:
+        """On the roll from now on, even if it had been forgotten. label: empty: its own."""
+        async with self._redis.pipeline(transaction=False) as writes:
+            writes.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
+            writes.srem(streams.FORGOTTEN, machine.host_id)
+            writes.sadd(streams.HOSTS, machine.host_id)
+            if label:
+                writes.hset(streams.LABELS, machine.host_id, label)
+            await writes.execute()
+
+    async def forget(self, host_id: str) -> None:
+        """And all there is of it. First that it is forgotten, so that no hub takes it up again."""
+        async with self._redis.pipeline(transaction=False) as writes:
+            writes.sadd(streams.FORGOTTEN, host_id)
+            writes.srem(streams.HOSTS, host_id)
+            writes.hdel(streams.MACHINES, host_id)
+            writes.hdel(streams.LABELS, host_id)
+            await writes.execute()
+        await self.sweep([host_id])
+
+    async def sweep(self, forgotten: list[str]) -> None:
+        """What a hub that did not know yet, or the host itself by a shared URL, wrote since."""
+        for host_id in forgotten:
+            keys = (streams.inbox, streams.snapshot, streams.beat, streams.want, streams.commands)
+            await self._redis.unlink(*(key(host_id) for key in keys))
+
+    async def name(self, host_id: str, label: str) -> None:
+        if label:
+            await self._redis.hset(streams.LABELS, host_id, label)
+        else:
+            await self._redis.hdel(streams.LABELS, host_id)
+
+    async def beat(self, host_id: str) -> bytes | None:
+        found: bytes | None = await self._redis.get(streams.beat(host_id))
+        return found
+
+    async def roll(self) -> Roll:
+        async with self._redis.pipeline(transaction=False) as reads:
+            reads.hgetall(streams.MACHINES)
+            reads.hgetall(streams.LABELS)
+            reads.smembers(streams.FORGOTTEN)
+            machines, labels, forgotten = await reads.execute()
+        known = {
+            name.decode(errors="replace"): machine
+            for name, raw in machines.items()
+            if (machine := _decoded(raw)) is not None
+        }
+        return Roll(
+            known,
+            {_text(name): _text(label) for name, label in labels.items()},
+            frozenset(map(_text, forgotten)),
+        )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _decoded(stored: bytes | None) -> Machine | None:
+    """None also for what cannot be read: nobody is let in by it."""
+    try:
+        return None if stored is None else msgspec.json.decode(stored, type=Machine)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,44 @@
+"""Where machines reach the hub and its Redis. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from adsum_hub.join.rights import user_of
+from adsum_hub.join.words import LOCAL, LOCAL_HUB
+from adsum_shared.connect import address_of
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """redis_url: where machines reach Redis. shared: a URL for those that get no user of their own.
+
+    public_url: where the hub is reached from elsewhere; None: nobody has said so.
+    """
+
+    redis_url: str
+    shared: str | None
+    public_url: str | None
+
+    def hub(self, reached: str) -> str:
+        return self.public_url or reached
+
+    def redis(self, host_id: str, secret: str) -> str:
+        """With the machine's own login in it, and none of the hub's."""
+        parts = urlsplit(self.redis_url)
+        place = parts.netloc.rpartition("@")[2]
+        login = f"{quote(user_of(host_id))}:{quote(secret)}"
+        # urlunsplit would leave out an empty netloc of unix:///path, and it is not empty any more
+        return urlunsplit(parts._replace(netloc=f"{login}@{place}"))
+
+    def note(self, hub: str) -> str | None:
+        """What keeps machines elsewhere from joining, as far as it shows in the addresses."""
+        if urlsplit(hub).hostname in LOOPBACK:
+            return LOCAL_HUB
+        parts = urlsplit(self.redis_url)
+        if parts.scheme == "unix" or (parts.hostname or "localhost") in LOOPBACK:
+            return LOCAL.format(address=address_of(self.redis_url))
+        return None

@@ -1,0 +1,116 @@
+"""Join tokens in Redis: by digest, used up by exactly one machine unless they are reusable."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import msgspec
+
+from adsum_hub.auth.secret import id_of
+from adsum_shared import streams
+from adsum_shared.connect import Redis
+
+#: Why a token lets no machine in.
+Worthless = Literal["unknown", "used", "expired"]
+
+
+class Held(msgspec.Struct, frozen=True):
+    """since, until: ms. by: the host that has used it up, of one that is not reusable."""
+
+    id: str
+    since: int
+    until: int
+    reusable: bool
+    label: str
+    uses: int = 0
+    by: str | None = None
+
+
+class JoinTokenStore:
+    """Only digests come in here, no secret. One that is over is known for a day, to say so."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def put(self, digest: str, held: Held, now: int) -> None:
+        async with self._redis.pipeline(transaction=True) as writes:
+            writes.set(streams.join_token(digest), msgspec.json.encode(held), px=_kept(held, now))
+            writes.zremrangebyscore(streams.JOIN_TOKENS, "-inf", now)
+            writes.zadd(streams.JOIN_TOKENS, {digest: held.until})
+            writes.pexpire(streams.JOIN_TOKENS, streams.JOIN_TOKEN_MOST_MS)
+            await writes.execute()
+
+    async def look(self, digest: str, now: int) -> Held | Worthless:
+        """As `take` would find it."""
+        return _read(await self._redis.get(streams.join_token(digest)), now)
+
+    async def take(self, digest: str, host_id: str, now: int) -> Held | Worthless:
+        held = await self.look(digest, now)
+        if not isinstance(held, Held):
+            return held
+        by = None if held.reusable else host_id
+        over = msgspec.structs.replace(held, uses=held.uses + 1, by=by)
+        # Whoever gets back the unused one has it: of two machines at once, one.
+        before = await self._write(digest, over, now)
+        return held if held.reusable and before else _read(before, now)
+
+    async def free(self, named: str, host_id: str, now: int) -> None:
+        """By id. The joining of that host came to nothing."""
+        digest = await self._digest(named)
+        stored = None if digest is None else await self._redis.get(streams.join_token(digest))
+        held = _decoded(stored)
+        if digest is None or held is None or held.by not in (None, host_id):
+            return
+        free = msgspec.structs.replace(held, uses=max(0, held.uses - 1), by=None)
+        await self._write(digest, free, now)
+
+    async def all(self, now: int) -> list[Held]:
+        """Those that are good, the latest made first."""
+        digests = cast(
+            "list[bytes]", await self._redis.zrangebyscore(streams.JOIN_TOKENS, now, "+inf")
+        )
+        keys = [streams.join_token(digest.decode()) for digest in digests]
+        stored = await self._redis.mget(keys) if keys else []
+        found = [held for held in map(_decoded, stored) if held is not None and held.by is None]
+        return sorted(found, key=lambda held: -held.since)
+
+    async def revoke(self, named: str) -> bool:
+        """By id. Whether there was such a one."""
+        digest = await self._digest(named)
+        if digest is None:
+            return False
+        async with self._redis.pipeline(transaction=True) as writes:
+            writes.delete(streams.join_token(digest))
+            writes.zrem(streams.JOIN_TOKENS, digest)
+            removed, _ = await writes.execute()
+        return bool(removed)
+
+    async def _digest(self, named: str) -> str | None:
+        stored = cast("list[bytes]", await self._redis.zrange(streams.JOIN_TOKENS, 0, -1))
+        return next((each.decode() for each in stored if id_of(each.decode()) == named), None)
+
+    async def _write(self, digest: str, held: Held, now: int) -> bytes | None:
+        """What stood there before; None: it was revoked in this moment, and stays so."""
+        key, encoded = streams.join_token(digest), msgspec.json.encode(held)
+        before = await self._redis.set(key, encoded, xx=True, get=True, px=_kept(held, now))
+        return cast("bytes | None", before)
+
+
+def _kept(held: Held, now: int) -> int:
+    return max(1, held.until - now + streams.JOIN_TOKEN_KEEP_MS)
+
+
+def _decoded(stored: object) -> Held | None:
+    try:
+        return None if stored is None else msgspec.json.decode(cast("bytes", stored), type=Held)
+    except msgspec.DecodeError:
+        return None
+
+
+def _read(stored: object, now: int) -> Held | Worthless:
+    held = _decoded(stored)
+    if held is None:
+        return "unknown"
+    if held.by is not None:
+        return "used"
+    return held if now < held.until else "expired"

@@ -1,0 +1,41 @@
+"""What is said to who joins and cannot: causes and next steps. Pure."""
+
+from __future__ import annotations
+
+from adsum_hub.join.tokens import Worthless
+
+MAKE = "Make a token: `adsum hub tokens create --join` on the hub's machine."
+ANOTHER = "Join with `adsum join`, which sees to it."
+RANGE = "Give 60 seconds to 31 days."
+WHY: dict[Worthless, tuple[int, str]] = {
+    "unknown": (401, "No join token is this one: it is wrong, was revoked, or is long over."),
+    "used": (410, "This join token was used already: it lets one machine in, once."),
+    "expired": (410, "This join token has expired."),
+}
+CLONE = "A machine with this identity has joined, or reports already."
+CLONE_STEP = (
+    "If this is a copy of it: `adsum join … --new-identity`. If it is the same machine: stop its "
+    "collector and try again in ten seconds; if it has lost its credential, first "
+    "`adsum hosts reset` on the hub's machine."
+)
+REVOKED = "The access of this machine was revoked."
+REVOKED_STEP = (
+    "To let it in again: `adsum hosts reset` on the hub's machine, then join with a token."
+)
+NO_USER_STEP = (
+    "Give the hub a Redis 7.0 or Valkey, or newer, where its user has +acl; or, to let machines share "
+    "one login that can read and write everything, set ADSUM_MACHINE_SHARED_URL at the hub."
+)
+SHARED = "This machine shares its Redis login with others: each of them can read and write what all send."
+SHARES = "This machine shares its Redis login with others, so it cannot be shut out alone."
+SHARES_STEP = (
+    "Change that login's password; or leave the machine out of all lists: adsum hosts forget"
+)
+LOCAL = (
+    "Redis is reached at {address} by the hub, which leads nowhere from another machine. Set "
+    "ADSUM_MACHINE_REDIS_URL at the hub to where machines reach it."
+)
+LOCAL_HUB = (
+    "The hub is at a loopback address, which leads nowhere from another machine: see docs/sign-in.md, "
+    "ADSUM_PUBLIC_URL."
+)

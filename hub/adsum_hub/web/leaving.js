@@ -1,0 +1,12 @@
+// @ts-check
+/** Signing out: pushes to this browser end with it, for what they tell is for those who are signed in. */
+import { tellHub, toLogin } from "./fetching.js";
+import { turnOff } from "./notify.js";
+
+/** @returns {Promise<string | undefined>} what kept it from being done, in words for people */
+export async function signOut() {
+  await turnOff();
+  const { why } = await tellHub("POST", "/api/v1/logout");
+  if (why === undefined) toLogin();
+  return why;
+}

@@ -1,0 +1,87 @@
+"""Writes what plugin/ holds of the collector's: its hooks, its shim, its version. --check: compares.
+
+A plugin is copied whole into Claude Code's cache, alone, so that it cannot point at the package.
+"""
+
+# ruff: noqa: T201 - a script speaks by printing
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import adsum_collector
+from adsum_collector.hook_events import SHIM_NAME, Target, entry_for, events_for
+from adsum_collector.settings import CollectorSettings
+from adsum_shared import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+PLUGIN = ROOT / "plugin"
+PACKAGE = Path(adsum_collector.__file__).parent
+#: Set by Claude Code to where it keeps the plugin.
+HOME = Path("${CLAUDE_PLUGIN_ROOT}")
+NEWEST = (9999,)
+SAYS = "Reports this machine's Claude Code sessions to Adsum's collector, on this machine."
+
+
+def hooks() -> dict[str, Any]:
+    """Those of `adsum hooks install` for the newest Claude Code, as far as a file can know them.
+
+    No token: the file is the same for all. The receiver lets the same user in without one.
+    """
+    port = CollectorSettings.model_fields["collector_port"].default
+    target = Target(port, token="", python="python3", shim=HOME / SHIM_NAME, socket=Path())
+    groups = {event: entry_for(event, target) for event in events_for(NEWEST)}
+    for group in groups.values():
+        (hook,) = group["hooks"]
+        hook.pop("headers", None)
+        if hook["type"] == "command":
+            # Without the socket's path the shim looks where collectors keep it.
+            hook["args"] = hook["args"][:-1]
+    return {"description": SAYS, "hooks": {event: [group] for event, group in groups.items()}}
+
+
+def manifest(path: Path) -> str:
+    """What it says, with this version."""
+    told = json.loads(path.read_text())
+    return _json({**told, "version": __version__})
+
+
+def written() -> dict[Path, str]:
+    """Each file that is made from the sources, and what it should hold."""
+    described = PLUGIN / ".claude-plugin" / "plugin.json"
+    return {
+        PLUGIN / "hooks" / "hooks.json": _json(hooks()),
+        PLUGIN / SHIM_NAME: (PACKAGE / Path(SHIM_NAME).name).read_text(),
+        described: manifest(described),
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+def main() -> int:
+    if sys.argv[1:] not in ([], ["--check"]):
+        print("usage: scripts/plugin.py [--check]", file=sys.stderr)
+        return 2
+    stale = {
+        path: text
+        for path, text in written().items()
+        if not path.exists() or path.read_text() != text
+    }
+    names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
+    if sys.argv[1:] and stale:
+        print(f"not as the sources have it: {names}. Run: python scripts/plugin.py")
+        return 1
+    for path, text in stale.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    print(f"written: {names}" if stale else "plugin/ is as the sources have it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

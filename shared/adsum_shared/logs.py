@@ -1,0 +1,95 @@
+"""How hub and collector log: one line an event, JSON where a program reads it, never a secret."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+from collections.abc import MutableMapping
+from types import TracebackType
+from typing import Any, Literal, TextIO
+
+import structlog
+
+from adsum_shared.log_secrets import fields_without_secrets
+
+LogFormat = Literal["auto", "json", "plain"]
+#: Theirs would write past ours.
+_OF_LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "websockets", "asyncio")
+
+log = logging.getLogger(__name__)
+
+
+class Redaction:
+    """The last step before an event is written out: after tracebacks have become text.
+
+    Equal secrets bear equal marks in one run, and other marks in the next.
+    """
+
+    def __init__(self) -> None:
+        self._salt = secrets.token_hex(8)
+
+    def __call__(
+        self, _logger: Any, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        return fields_without_secrets(event, self._salt)
+
+
+def configure(level: str, kind: LogFormat = "auto", stream: TextIO | None = None) -> None:
+    """All loggers of this process write so, those of libraries too. stream: sys.stderr if None."""
+    stream = stream or sys.stderr
+    output = logging.StreamHandler(stream)
+    output.setFormatter(_formatter(kind, is_terminal=stream.isatty()))
+    root = logging.getLogger()
+    root.handlers[:] = [output]
+    root.setLevel(level.upper())
+    for name in _OF_LIBRARIES:
+        library = logging.getLogger(name)
+        library.handlers.clear()
+        library.propagate = True
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _tell_of_the_end
+
+
+def _formatter(kind: LogFormat, *, is_terminal: bool) -> logging.Formatter:
+    stamp = "iso" if kind == "json" or (kind == "auto" and not is_terminal) else "%Y-%m-%d %H:%M:%S"
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt=stamp, utc=stamp == "iso", key="time"),
+        ],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            Redaction(),
+            _json
+            if stamp == "iso"
+            else _plain(coloured=is_terminal and not os.environ.get("NO_COLOR")),
+        ],
+    )
+
+
+_json = structlog.processors.JSONRenderer(ensure_ascii=False)
+
+
+def _plain(*, coloured: bool) -> structlog.typing.Processor:
+    return structlog.dev.ConsoleRenderer(
+        colors=coloured,
+        pad_event_to=0,
+        pad_level=False,
+        timestamp_key="time",
+        # Rich's would show the values of local variables.
+        exception_formatter=structlog.dev.plain_traceback,
+    )
+
+
+def _tell_of_the_end(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """A fault that ends the process: its traceback may quote what must not be read either."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    log.critical("ended by a fault", exc_info=(kind, error, trace))

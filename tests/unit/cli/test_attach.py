@@ -1,0 +1,106 @@
+"""`adsum attach`: which command leads to a session's terminal, and why none does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from adsum.attach import Pane, command_for, local_command, pane_of, panes_in, remote_script
+from adsum.outcome import CommandError
+from adsum_shared.state import SessionView
+from tests.hubs import session
+from tests.support import wait_until
+
+PANES = [Pane("/dev/pts/1", 10, "%0"), Pane("/dev/pts/2", 20, "%3")]
+
+
+def view(**more: Any) -> SessionView:
+    return msgspec.structs.replace(session("0a1b2c3d"), **{"pid": 77, **more})
+
+
+@pytest.fixture(autouse=True)
+def _programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ssh", "tmux"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def test_a_pane_is_found_by_its_terminal_or_by_an_ancestor() -> None:
+    assert pane_of(PANES, "/dev/pts/2", [77, 10]) == PANES[1]
+    assert pane_of(PANES, "/dev/pts/9", [77, 10, 1]) == PANES[0]
+    assert pane_of(PANES, None, [77, 1]) is None
+    assert panes_in("/dev/pts/1 10 %0\nno server running\n") == PANES[:1]
+
+
+def test_within_tmux_the_client_goes_there_and_none_is_nested() -> None:
+    assert local_command(PANES[0], {})[-3:] == ["attach-session", "-t", "%0"]
+    assert local_command(PANES[0], {"TMUX": "x"})[-3:] == ["switch-client", "-t", "%0"]
+
+
+def test_on_another_machine_ssh_goes_there_by_its_label_or_by_a_given_name() -> None:
+    command = command_for(view(), "another-id")
+    assert command[:4] == ["ssh", "-t", "--", "laptop"]
+    assert command_for(view(), None, "dev@10.0.0.7")[3] == "dev@10.0.0.7"
+
+
+@pytest.mark.parametrize("label", ["-oProxyCommand=x", "a b", "", "$(x)"])
+def test_a_label_that_ssh_would_misread_is_not_given_to_it(label: str) -> None:
+    with pytest.raises(CommandError, match="--ssh"):
+        command_for(view(host=label), "another-id")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"pid": None}, "which process"),
+        ({"pid": None, "ended_at": 1}, "has ended"),
+        ({"reachability": "offline"}, "nobody hears"),
+    ],
+)
+def test_why_there_is_nothing_to_attach_to(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(CommandError, match=why):
+        command_for(view(**more), "another-id")
+
+
+def test_a_process_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    with pytest.raises(CommandError, match="is gone"):
+        command_for(view(pid=ended.pid), "laptop-id")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CommandError, match="tmux is not installed"):
+        command_for(view(), "laptop-id")
+
+
+async def test_the_pane_of_a_real_tmux_is_found_here_and_by_the_script_for_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+    monkeypatch.delenv("TMUX", raising=False)
+    monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
+    if shutil.which("tmux") is None:
+        pytest.skip("needs tmux")
+    note = tmp_path / "pid"
+    keep = f"sh -c 'echo $$ > {note}; exec sleep 60'; true"
+    subprocess.run(["tmux", "-f", "/dev/null", "new-session", "-d", "-s", "x", keep], check=True)
+    try:
+        await wait_until(lambda: note.exists() and note.read_text().strip(), timeout=15)
+        here = command_for(view(pid=int(note.read_text())), "laptop-id")
+        assert here[-3:] == ["attach-session", "-t", "%0"]
+        # What would attach needs a terminal; all before it does not.
+        script = remote_script(int(note.read_text())).replace("exec tmux attach -t", "echo")
+        ended = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (0, "%0\n"), ended.stderr
+        outside = subprocess.run(
+            ["sh", "-c", remote_script(1)], capture_output=True, text=True, check=False
+        )
+        assert outside.returncode == 1
+        assert "does not run within tmux" in outside.stderr
+    finally:
+        subprocess.run(["tmux", "kill-server"], check=False)

@@ -1,0 +1,219 @@
+"""The demo's story: every state and every request is in it, it moves, and it is the same each time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from adsum.demo.cast import MACHINES, MINUTE, ROLES
+from adsum.demo.fleet import Fleet
+from adsum.demo.line import AWAY_MS, READ_AGAIN_MS, is_connected, progress
+from adsum.demo.past import DAYS, history
+from adsum.demo.plots import PLOTS
+from adsum.demo.projects_more import PROJECTS
+from adsum_shared.signals import encode_signal
+from adsum_shared.state import GROUP_OF, Group
+from tests.demo_fleets import START, Audience
+
+#: What no hub shows: who is listed has a state.
+NEVER = {"unknown"}
+STEP_MS = 4_000
+
+
+def told(seed: int = 1, minutes: int = 5) -> list[tuple[int, str, bytes]]:
+    return [
+        (said.at, said.machine.label, encode_signal(signal))
+        for said in Fleet(START, seed).until(START + minutes * MINUTE)
+        for signal in said.signals
+    ]
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, set[str]]:
+    """Whatever an audience meets that stays for a while."""
+    audience = Audience()
+    found: dict[str, set[str]] = {
+        name: set() for name in ("states", "requests", "children", "labels", "titles", "changed")
+    }
+    before: dict[str, str] = {}
+    for now in range(START, START + 16 * MINUTE, STEP_MS):
+        for view in audience.at(now).roster.views.values():
+            found["states"].add(view.state.state)
+            found["labels"].add(view.state.label)
+            found["requests"] |= {request.kind for request in view.requests}
+            found["children"] |= {child.kind for child in view.children}
+            found["titles"].add(view.title or "")
+            if before.setdefault(view.id, view.state.label) != view.state.label:
+                found["changed"].add(view.id)
+    return found
+
+
+def test_every_state_is_seen_within_a_quarter_of_an_hour(seen: dict[str, set[str]]) -> None:
+    assert seen["states"] == set(GROUP_OF) - NEVER
+
+
+def test_every_kind_of_request_and_child_is_seen(seen: dict[str, set[str]]) -> None:
+    assert seen["requests"] == {"permission", "question", "plan", "dialog"}
+    assert seen["children"] == {"agent", "shell", "monitor", "workflow", "cron"}
+
+
+def test_what_is_asked_of_a_subagent_and_what_hangs_is_told_in_words(
+    seen: dict[str, set[str]],
+) -> None:
+    beginnings = ("API retry", "Interrupted", "Ready", "Over session budget", "No sign of life for")
+    for words in beginnings:
+        assert any(label.startswith(words) for label in seen["labels"]), words
+
+
+def test_nobody_stands_still(seen: dict[str, set[str]]) -> None:
+    # All but those of the machine that is away.
+    assert len(seen["changed"]) >= len(ROLES) - 5
+
+
+def test_each_session_has_a_title_of_its_own_and_keeps_it(seen: dict[str, set[str]]) -> None:
+    titled = {title for title in seen["titles"] if title}
+    assert len(titled) == len(ROLES)
+
+
+def test_whoever_comes_meets_all_three_groups_at_once() -> None:
+    roster = Audience().at(START).roster
+    summary = roster.summary(START)
+
+    assert len(roster.views) == len(ROLES) == 40
+    assert min(summary.needs_you_count, summary.autonomous_count, summary.delivered_count) >= 3
+    assert summary.offline_count == sum(role.machine == "dune" for role in ROLES)
+    assert {view.state.group for view in roster.views.values()} == set(Group)
+
+
+def test_whoever_comes_meets_every_state_at_once() -> None:
+    """If a plot has changed: another WARM_MS brings them together again."""
+    views = Audience().at(START).roster.views.values()
+    assert {view.state.state for view in views} == set(GROUP_OF) - NEVER
+
+
+def test_the_machines_show_what_can_be_wrong_with_machines() -> None:
+    hosts = {host.label: host for host in Audience().at(START).roster.all_hosts(START)}
+
+    assert {label: host.reachability for label, host in hosts.items()} == {
+        "atlas": "live",
+        "birch": "live",
+        "buildbox-2": "live",
+        "harbor-vm": "live",
+        "cedar": "late",
+        "dune": "offline",
+    }
+    assert hosts["buildbox-2"].scan is not None
+    assert hosts["harbor-vm"].clock_offset_ms == 43 * MINUTE
+    assert all(host.limits for host in hosts.values())
+    assert all(host.set_aside == 0 and host.problem is None for host in hosts.values())
+
+
+def test_every_session_has_used_something_and_its_price_is_known() -> None:
+    roster = Audience().at(START).roster
+    opened = {view.id for view in roster.views.values() if view.state.label == "Ready"}
+
+    for view in roster.views.values():
+        if view.id not in opened:
+            assert view.usage is not None
+            assert view.usage.cost_usd
+            assert view.context is not None
+            assert view.context.size
+
+
+def test_witnesses_have_nothing_to_complain_of() -> None:
+    views = Audience().at(START + 5 * MINUTE).roster.views.values()
+    assert not [(view.title, each) for view in views for each in view.witnesses if each.problem]
+
+
+def test_sixty_days_have_been_worked_before() -> None:
+    audience = Audience().at(START)
+    spending = audience.roster.accounts.spending
+    past = [day for day in sorted(spending.days()) if day < spending.day_of(START)]
+
+    assert len(past) >= DAYS
+    assert all(spending.day(day).total for day in past)
+    assert sum(len(host.past) for host in audience.roster.hosts.values()) > 100
+
+
+def test_the_same_seed_tells_the_same_story_and_another_another() -> None:
+    assert told() == told()
+    assert told(seed=2) != told()
+
+
+def test_a_story_that_is_asked_for_in_pieces_is_the_same() -> None:
+    fleet = Fleet(START)
+    pieces = [
+        (said.at, said.machine.label, encode_signal(signal))
+        for now in range(START - 30 * MINUTE, START + 5 * MINUTE + 1, 7_000)
+        for said in fleet.until(min(now, START + 5 * MINUTE))
+        for signal in said.signals
+    ]
+    pieces += [
+        (said.at, said.machine.label, encode_signal(signal))
+        for said in fleet.until(START + 5 * MINUTE)
+        for signal in said.signals
+    ]
+    assert pieces == told()
+
+
+def test_it_is_told_in_the_order_of_time_and_does_not_end() -> None:
+    fleet = Fleet(START)
+    times = [said.at for said in fleet.until(START + 600 * MINUTE)]
+
+    assert all(one <= other for one, other in pairwise(times))
+    assert fleet.due > START + 600 * MINUTE
+
+
+def test_it_goes_on_at_human_pace() -> None:
+    fleet = Fleet(START)
+    list(fleet.until(START))
+    signals = sum(len(said.signals) for said in fleet.until(START + 30 * MINUTE))
+    assert 1 < signals / (30 * 60) < 10
+
+
+def test_a_clock_that_is_off_is_off_in_all_that_its_machine_says() -> None:
+    skewed = next(machine for machine in MACHINES if machine.skew_ms)
+    for said in Fleet(START).until(START):
+        if said.machine is skewed and said.at > START - MINUTE:
+            assert any(signal.at >= said.at + skewed.skew_ms for signal in said.signals)
+
+
+def test_the_line_of_a_train_is_down_for_longer_than_a_hub_calls_live() -> None:
+    up = [is_connected("train", now) for now in range(0, 56_000, 500)]
+    assert Counter(up)[False] > 2 * Counter(up)[True] > 0
+
+
+def test_who_is_away_comes_back_and_goes_again() -> None:
+    up = [is_connected("away", now) for now in range(0, 2 * AWAY_MS, MINUTE)]
+    assert not up[0]
+    assert sum(a != b for a, b in pairwise(up)) == 4
+
+
+def test_the_reading_of_a_history_comes_to_its_end_and_begins_anew() -> None:
+    told = [progress(now) for now in range(0, READ_AGAIN_MS + 1, MINUTE)]
+    done = [each.files_done for each in told if each is not None]
+
+    assert None in told
+    assert told[0] == told[-1]
+    assert max(done) > 4_000
+
+
+def test_every_role_has_a_plot_a_machine_and_a_job_of_its_own() -> None:
+    wanted = Counter(role.project for role in ROLES)
+
+    assert {role.plot for role in ROLES} == set(PLOTS)
+    assert {role.machine for role in ROLES} == {machine.label for machine in MACHINES}
+    for name, project in PROJECTS.items():
+        assert len(project.jobs) >= wanted[name]
+    titles = [job.title for project in PROJECTS.values() for job in project.jobs]
+    assert len(set(titles)) == len(titles)
+
+
+def test_a_past_is_over_before_the_audience_comes() -> None:
+    for machine in MACHINES:
+        assert all(
+            signal.at < START + machine.skew_ms and signal.seen <= START + machine.skew_ms
+            for signal in history(machine, START)
+        )

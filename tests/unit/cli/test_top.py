@@ -1,0 +1,139 @@
+"""`adsum top`: groups, keys, the filter, details, and a list that stays where somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from adsum import top
+from adsum.outcome import CommandError, Exit
+from adsum.select import Filter
+from adsum_shared.state import ActivityEntry, Group
+from tests.brokers import free_port
+from tests.hubs import NOW, StandIn, session, stand_in_hub
+from tests.support import wait_until
+
+pytest.importorskip("textual", reason="adsum top needs the extra tui")
+
+from textual.pilot import Pilot
+from textual.widgets import OptionList, Static
+
+from adsum.top_details import Details
+from adsum.top_screen import Top
+
+ASKS = session("0a1b2c3d", Group.NEEDS_YOU, "needs_permission", label="Needs permission: Bash")
+WORKS = session("0a1bffff", title="Write the docs")
+AWAY = session("77777777", title="Mend the wall", host="desk", reachability="offline")
+
+
+@pytest.fixture
+def hub() -> Iterator[StandIn]:
+    with stand_in_hub() as hub:
+        hub.sessions = [WORKS, ASKS, AWAY]
+        yield hub
+
+
+@asynccontextmanager
+async def screen(hub: StandIn, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Pilot[Any]]:
+    app = Top(hub.url, Filter())
+    async with app.run_test(size=size) as pilot:
+        await wait_until(lambda: rows(pilot), timeout=15)
+        yield pilot
+
+
+def rows(pilot: Pilot[Any]) -> list[str]:
+    return [str(option.id) for option in pilot.app.query_one(OptionList).options]
+
+
+def drawn(pilot: Pilot[Any]) -> str:
+    console = Console(width=80, file=io.StringIO())
+    console.print(pilot.app.screen.query_one("#told", Static).content)
+    return console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+
+def highlighted(pilot: Pilot[Any]) -> str | None:
+    option = pilot.app.query_one(OptionList).highlighted_option
+    return option.id if option else None
+
+
+async def test_who_needs_you_stands_first_each_group_under_its_heading(hub: StandIn) -> None:
+    async with screen(hub) as pilot:
+        assert rows(pilot) == [
+            *("group:needs you", ASKS.id),
+            *("group:working", WORKS.id),
+            *("group:offline", AWAY.id),
+        ]
+        assert highlighted(pilot) == ASKS.id
+
+
+async def test_j_and_k_pass_over_headings(hub: StandIn) -> None:
+    async with screen(hub) as pilot:
+        await pilot.press("j")
+        assert highlighted(pilot) == WORKS.id
+        await pilot.press("j", "k", "k")
+        assert highlighted(pilot) == ASKS.id
+
+
+async def test_the_highlight_stays_with_its_session_when_the_list_moves(hub: StandIn) -> None:
+    async with screen(hub) as pilot:
+        await pilot.press("j")
+        hub.tell(session("new", Group.NEEDS_YOU, "idle"))
+        await wait_until(lambda: "laptop-id:new" in rows(pilot), timeout=15)
+        assert highlighted(pilot) == WORKS.id
+        hub.tell(gone=(WORKS.id,))
+        await wait_until(lambda: WORKS.id not in rows(pilot), timeout=15)
+        assert highlighted(pilot) in (ASKS.id, "laptop-id:new")
+
+
+async def test_a_filter_narrows_as_it_is_typed_and_escape_ends_it(hub: StandIn) -> None:
+    async with screen(hub) as pilot:
+        await pilot.press("slash", *"docs")
+        await wait_until(lambda: rows(pilot) == ["group:working", WORKS.id], timeout=15)
+        await pilot.press("escape")
+        await wait_until(lambda: len(rows(pilot)) == 6, timeout=15)
+
+
+async def test_enter_shows_one_session_in_full(hub: StandIn) -> None:
+    hub.activity = [ActivityEntry(NOW, "tool.started", "Read the plan")]
+    async with screen(hub) as pilot:
+        await pilot.press("enter")
+        await wait_until(lambda: "/activity" in str(hub.asked), timeout=15)
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Details)
+        await wait_until(lambda: "Read the plan" in drawn(pilot), timeout=15)
+        assert "Needs permission: Bash (needs_permission)" in drawn(pilot)
+        await pilot.press("escape")
+        assert highlighted(pilot) == ASKS.id
+
+
+async def test_a_hub_that_goes_away_is_told_and_what_was_known_stays(hub: StandIn) -> None:
+    async with screen(hub) as pilot:
+        hub.refusal = 500
+        # Closing waits for the other side, which runs on this loop.
+        await asyncio.to_thread(hub.drop_watchers)
+        foot = pilot.app.query_one("#foot", Static)
+        await wait_until(lambda: "The hub is away" in str(foot.content), timeout=15)
+        assert ASKS.id in rows(pilot)
+
+
+async def test_no_hub_ends_it_with_the_reason() -> None:
+    app = Top(f"http://127.0.0.1:{free_port()}", Filter())
+    async with app.run_test():
+        await wait_until(lambda: app.failed, timeout=15)
+    assert app.failed is not None
+    assert app.failed.code == Exit.UNREACHABLE
+
+
+def test_without_the_extra_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(top, "find_spec", lambda name: None)
+    with pytest.raises(CommandError, match=r"pip install 'adsum\[tui\]'.*agents --watch"):
+        top.run_top("http://127.0.0.1:9", tmp_path, Filter())

@@ -1,0 +1,151 @@
+"""The gate before the hub's paths: redirects, refusals in words, CSRF, and what is logged of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+
+from adsum_hub.auth.credentials import Shown
+from adsum_hub.auth.gate import MOST_NEXT, Gate, Reception
+from adsum_hub.auth.keeper import AWAY, AWAY_STEP, Grant, Keeper, RefusedError
+from adsum_hub.auth.roles import Role
+from adsum_hub.auth.secret import csrf_of, make_cookie, make_token
+
+COOKIE, TOKEN = make_cookie(), make_token()
+
+
+class FakeKeeper(Keeper):
+    """Knows one cookie and one token, of `role`."""
+
+    def __init__(self) -> None:
+        super().__init__({}, "", lambda: self.at)
+        self.at = 1_000_000
+        self.role: Role = "viewer"
+        self.away = False
+
+    async def let_in(self, shown: Shown | None) -> Grant:
+        if self.away:
+            raise RefusedError(503, AWAY, AWAY_STEP)
+        if shown == Shown("sign-in", COOKIE):
+            return Grant("Ann", self.role, "sign-in", csrf_of(COOKIE))
+        if shown == Shown("token", TOKEN):
+            return Grant("ci", self.role, "token")
+        raise RefusedError(401, "You are not signed in.", "Sign in.", noteworthy=shown is not None)
+
+
+@pytest.fixture
+def keeper() -> FakeKeeper:
+    return FakeKeeper()
+
+
+@pytest.fixture
+async def client(keeper: FakeKeeper) -> Any:
+    gate = Gate(PlainTextResponse("in"), keeper, Reception("https://hub.example.net"))
+    transport = httpx.ASGITransport(gate)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4000") as client:
+        yield client
+
+
+SIGNED_IN = {"cookie": f"adsum-4000={COOKIE}"}
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize("headers", [SIGNED_IN, BEARER])
+async def test_whoever_is_signed_in_is_let_through(client: Any, headers: dict[str, str]) -> None:
+    assert (await client.get("/api/v1/sessions", headers=headers)).text == "in"
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        ("/", "/login"),
+        ("/list", "/login?next=/list"),
+        ("/list?q=a+b&host=c%20d", "/login?next=/list%3Fq%3Da%2Bb%26host%3Dc%2520d"),
+        ("/sessions/h:%C3%BC", "/login?next=/sessions/h%3A%C3%BC"),
+        ("//evil.example/x", "/login?next=//evil.example/x"),
+        ("/" + "x" * MOST_NEXT, "/login"),
+    ],
+)
+async def test_a_page_leads_to_where_one_signs_in(client: Any, path: str, to: str) -> None:
+    for method in ("GET", "HEAD"):
+        answer = await client.request(method, f"http://127.0.0.1:4000{path}")
+        assert (answer.status_code, answer.headers["location"]) == (302, to)
+
+
+async def test_the_api_says_in_words_that_nobody_is_signed_in(client: Any) -> None:
+    answer = await client.get("/api/v1/sessions")
+
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json() == {"error": "You are not signed in.", "next": "Sign in."}
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/login", "/static/x.js", "/api/v1/login"])
+async def test_what_is_open_asks_nobody(client: Any, keeper: FakeKeeper, path: str) -> None:
+    keeper.away = True
+    assert (await client.get(path, headers={"authorization": "Bearer x"})).text == "in"
+
+
+async def test_a_role_that_is_not_enough_says_which_one_is(client: Any) -> None:
+    for path, needed in (("/api/v1/notify/test", "operator"), ("/api/v1/tokens", "admin")):
+        answer = await client.post(path, headers=BEARER)
+        assert answer.status_code == 403
+        assert f"the role {needed}" in answer.json()["error"]
+        assert "signed in as viewer" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("csrf", [None, "", "x", csrf_of("another's"), "ü" * 64])
+async def test_with_a_cookie_what_changes_something_needs_its_proof(
+    client: Any, csrf: str | None
+) -> None:
+    headers: Any = SIGNED_IN if csrf is None else {**SIGNED_IN, "x-csrf-token": csrf.encode()}
+    answer = await client.post("/api/v1/logout", headers=headers)
+
+    assert answer.status_code == 403
+    assert "x-csrf-token" in answer.json()["error"]
+
+
+async def test_with_its_proof_or_a_token_it_is_done(client: Any) -> None:
+    proven = {**SIGNED_IN, "x-csrf-token": csrf_of(COOKIE)}
+    for headers in (proven, BEARER):
+        assert (await client.post("/api/v1/logout", headers=headers)).text == "in"
+
+
+async def test_a_proxy_that_ends_tls_makes_the_cookie_a_secure_one(client: Any) -> None:
+    host = {"host": "hub.example.net"}
+    answer = await client.get("/", headers={**host, "cookie": f"__Host-adsum={COOKIE}"})
+    assert answer.text == "in"
+    answer = await client.get("/", headers={**host, "cookie": f"adsum={COOKIE}"})
+    assert answer.status_code == 302
+
+
+async def test_while_redis_is_away_a_page_and_the_api_say_so(
+    client: Any, keeper: FakeKeeper
+) -> None:
+    keeper.away = True
+    page, api = await client.get("/"), await client.get("/api/v1/me")
+
+    assert page.status_code == api.status_code == 503
+    assert page.headers["retry-after"] == api.headers["retry-after"]
+    assert page.text.startswith(AWAY)
+    assert api.json() == {"error": AWAY, "next": AWAY_STEP}
+
+
+async def test_what_was_shown_and_is_wrong_is_logged_once_a_minute_without_it(
+    client: Any, keeper: FakeKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    other = make_token()
+    for _ in range(3):
+        await client.get("/api/v1/me", headers={"authorization": f"Bearer {other}"})
+    keeper.at += 60_000
+    await client.get("/api/v1/me?token=" + other, headers={"authorization": f"Bearer {other}"})
+    await client.get("/api/v1/me")
+
+    lines = [record for record in caplog.records if record.name == "adsum_hub.auth.gate"]
+    assert len(lines) == 2
+    assert all(other not in record.getMessage() for record in lines)
