@@ -3,8 +3,8 @@
 .PHONY: help up test check unit bench chaos lock image-check claude-code system-deps clean
 
 BIN := .venv/bin
-# Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two or three.
-WORKERS := $(shell [ "$$(getconf _NPROCESSORS_ONLN)" -gt 3 ] && echo 3 || echo 2)
+# Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two or four.
+WORKERS := $(shell [ "$$(getconf _NPROCESSORS_ONLN)" -gt 3 ] && echo 4 || echo 2)
 ALONE := tests/integration/test_live_clients.py tests/real_cli tests/mutants tests/partition tests/chaos
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,13 +113,15 @@ class Machine:
 
 
 @contextmanager
-def machines(folder: Path, *names: str) -> Iterator[list[Machine]]:
-    made = [Machine(folder / name) for name in names]
-    try:
-        yield made
-    finally:
-        for each in made:
-            each.end()
+def machines(*names: str) -> Iterator[list[Machine]]:
+    """In a folder with a short name: a socket's path may have but 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="adsum-", ignore_cleanup_errors=True) as folder:
+        made = [Machine(Path(folder) / name) for name in names]
+        try:
+            yield made
+        finally:
+            for each in made:
+                each.end()
 
 
 def join_token(hub: HubProcess, **asked: Any) -> str:

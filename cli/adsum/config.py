@@ -59,4 +59,8 @@ def require_url(url: str) -> None:
 
 def _instead_of(error: ErrorDetails) -> str:
     # A Redis URL of the wrong type may hold a password all the same.
-    return "" if "redis_url" in error["loc"] else f", not {error['input']!r}"
+    return (
+        ""
+        if str(error["loc"][-1]).endswith(("redis_url", "shared_url"))
+        else f", not {error['input']!r}"
+    )

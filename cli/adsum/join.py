@@ -12,7 +12,7 @@ from typing import Any
 from adsum import join_collector
 from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
-from adsum.join_hub import Hub
+from adsum.join_hub import Hub, LostError
 from adsum.join_steps import (
     agree,
     check_hub,
@@ -64,6 +64,8 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
     _require_free(settings, again=before is not None)
     setup = setup_for("user", settings.state_dir)
     check_settings(setup, wanted=wish.hooks)
+    if hub.in_clear:
+        said(f"warning    {hub.in_clear}")
     said(check_hub(hub, token))
     hooks = wish.hooks and agree(setup, yes=wish.yes)
     undo = Undo()
@@ -71,8 +73,9 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
         try:
             work = _Joining(hub, settings, setup, wish, undo)
             work.run(token, before, hooks=hooks)
-        except (CommandError, KeyboardInterrupt, OSError, StartError) as error:
+        except BaseException as error:
             _undone(error, undo)
+            raise
     said(f"Joined in {time.monotonic() - began:.1f} s. It is on the page: {hub.url}")
 
 
@@ -91,10 +94,10 @@ class _Joining:
         if before is not None and join_collector.stop(self._home):
             self._undo.add("start the collector: adsum collector", self._launch)
         folder = Folder(self._home)
-        self._undo.add(f"remove what is new in {self._home}", folder.restore)
+        self._undo.add(f"remove what joining made in {self._home}", folder.restore)
         answer = self._enter(token, before)
         reach_redis(answer)
-        said(self._start())
+        said(self._start(folder))
         port = until_listening(self._setup)
         if hooks:
             said(f"hooks      {put_hooks(self._setup, port, self._undo)}")
@@ -114,7 +117,7 @@ class _Joining:
         if before is not None and before.host_id == identity.host_id:
             asked["former"] = before.secret
         with uninterrupted():
-            answer: dict[str, Any] = self._hub.ask("/api/v1/join", asked)
+            answer = self._ask(asked)
             self._hub.secret = answer["secret"]
             self._undo.add(
                 f"on the hub's machine: adsum hosts forget {identity.host_id}",
@@ -131,10 +134,25 @@ class _Joining:
         said(f"joined     as {answer['label']}, {identity.host_id}")
         return answer
 
-    def _start(self) -> str:
-        self._undo.add(
-            "stop the collector: adsum service remove", lambda: join_collector.stop(self._home)
-        )
+    def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = self._hub.ask("/api/v1/join", asked)
+        except LostError:
+            self._undo.beyond(
+                "the hub's answer was lost, so this machine may stand half joined there, and the "
+                f"token be used up. On the hub's machine: adsum hosts reset {asked['host_id']}; "
+                "then join by a new token: adsum hub tokens create --join"
+            )
+            raise
+        return answer
+
+    def _start(self, folder: Folder) -> str:
+        def stop() -> None:
+            join_collector.stop(self._home)
+            folder.in_use = False
+
+        folder.in_use = True
+        self._undo.add("stop the collector: adsum service remove", stop)
         return f"collector  {self._launch()}"
 
     def _launch(self) -> str:
@@ -169,15 +187,15 @@ def _require_free(settings: CollectorSettings, *, again: bool) -> None:
 
 
 def _undone(error: BaseException, undo: Undo) -> None:
-    """Raises it again, once everything is as it was."""
+    """Everything as it was. Raises CommandError for what people can read; the rest is told."""
     with heedless():
         left = undo.run()
     after = "Everything is as it was before."
     if left:
         after = "All but this is as it was before: " + "; ".join(left)
-    if isinstance(error, KeyboardInterrupt):
+    if not isinstance(error, (CommandError, OSError, StartError)):
         said(after)
-        raise error
+        return
     code = error.code if isinstance(error, CommandError) else Exit.ERROR
     raise CommandError(f"{error}\n{after}", code) from error
 

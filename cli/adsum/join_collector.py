@@ -55,10 +55,13 @@ def as_process(state_dir: Path) -> str:
 
 
 def stop(state_dir: Path) -> bool:
-    """The service, if there is one, and whoever runs on this directory. Whether anybody did."""
+    """Its service, if there is one, and whoever runs on this directory. Whether anybody did.
+
+    A hub's service on the same machine goes on. Raises CommandError.
+    """
     gone: object = ()
     with contextlib.suppress(NoServiceManagerError):
-        gone = remove_service()
+        gone = remove_service(only_collector=True)
     holder = holder_of(state_dir)
     if holder is None or not holder.pid.isdecimal():
         return bool(gone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import ssl
 from pathlib import Path
@@ -24,6 +25,10 @@ class RefusedError(CommandError):
         self.status = status
 
 
+class LostError(CommandError):
+    """It was asked, and may have done it: no answer of its own came back."""
+
+
 class Hub:
     """ca: a file with the certificate of who signs for it, if no system knows that."""
 
@@ -43,22 +48,38 @@ class Hub:
         self.secret = secret
         self._context = _context(ca) if parts.scheme == "https" else None
 
+    @property
+    def in_clear(self) -> str | None:
+        """A warning: what is told to it can be read on the way. None: nobody can."""
+        host = self._parts.hostname or ""
+        if self._parts.scheme == "https" or _is_loopback(host):
+            return None
+        port = self._parts.port or 80
+        return (
+            f"{self.url} is not encrypted: the token and this machine's secret cross the network "
+            "in clear. Give the hub https, or go through a tunnel: "
+            f"ssh -N -L 47893:127.0.0.1:{port} {host}, and join http://127.0.0.1:47893"
+        )
+
     def ask(self, path: str, told: dict[str, Any] | None = None) -> Any:
-        """GET, or POST of `told`. Raises CommandError, RefusedError."""
+        """GET, or POST of `told`. Raises CommandError, RefusedError, LostError."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self.secret:
             headers["Authorization"] = f"Bearer {self.secret}"
         connection = self._connection()
+        cannot = CommandError
         try:
+            connection.connect()
+            cannot = LostError
             body = None if told is None else json.dumps(told)
             connection.request("GET" if told is None else "POST", path, body, headers)
             response = connection.getresponse()
             status, raw = response.status, response.read()
         except ssl.SSLError as error:
-            raise CommandError(wrong_tls(self._parts.hostname or "", error), Exit.AUTH) from error
+            raise cannot(wrong_tls(self._parts.hostname or "", error), Exit.AUTH) from error
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise CommandError(
+            raise cannot(
                 f"The hub at {self.url} cannot be reached from here ({why}). Is that its address, "
                 "does it run, and does a firewall let this machine through?",
                 Exit.UNREACHABLE,
@@ -86,7 +107,17 @@ class Hub:
             why = "it is older, and knows nothing of joining, or no hub of Adsum: upgrade it"
         else:
             why = f"HTTP {status}: something else answers there, or a proxy before it"
-        raise CommandError(f"{self.url} does not answer as a hub: {why}.", Exit.UNREACHABLE)
+        lost = status == 200 or status >= 500
+        raise (LostError if lost else CommandError)(
+            f"{self.url} does not answer as a hub: {why}.", Exit.UNREACHABLE
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _context(ca: Path | None) -> ssl.SSLContext:

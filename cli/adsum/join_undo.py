@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
+from adsum.joined import FILE as JOINED
 from adsum.outcome import CommandError
+from adsum_collector.identity import FILE as IDENTITY
+from adsum_collector.local_socket import FILE as SOCKET
+from adsum_collector.lock import FILE as LOCK
+from adsum_collector.lock import holder_of
 
-#: Deeper there is only the spool, which is new as a whole or not at all.
-_KEPT = ("host.json", "machine.json", "token")
+#: What joining rewrites.
+_KEPT = (IDENTITY, JOINED, "token")
+#: What the collector that it starts makes besides. Other processes have files here too.
+_RUNNING = (LOCK, SOCKET, "logs/collector.log", "spool")
 
 
 class Undo:
     def __init__(self) -> None:
         self._steps: list[tuple[str, Callable[[], object]]] = []
+        self._beyond: list[str] = []
 
     def add(self, what: str, step: Callable[[], object]) -> None:
         """what: how to do it by hand, should it fail."""
         self._steps.append((what, step))
 
+    def beyond(self, what: str) -> None:
+        """what: to be done by hand, for nothing here can undo it."""
+        self._beyond.append(what)
+
     def run(self) -> list[str]:
         """What is left to do by hand."""
-        left = []
+        left = self._beyond
         while self._steps:
             what, step = self._steps.pop()
             try:
                 step()
-            except (CommandError, OSError) as error:
-                left.append(f"{what} ({error})")
+            except Exception as error:  # noqa: BLE001 - the steps before it must be undone as well
+                left.append(f"{what} ({str(error) or type(error).__name__})")
         return left
 
 
@@ -77,31 +90,54 @@ def _answered_by(
 
 
 class Folder:
-    """A folder as it is now: which files are there, and what is in those that joining rewrites."""
+    """A state directory as it is now, for what joining makes and rewrites in it.
+
+    in_use: a collector was started on it, and is not known to have stopped.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._missing = [each for each in (path, *path.parents) if not each.exists()]
-        self._there = set(path.rglob("*")) if not self._missing else set()
-        files = [path / name for name in _KEPT]
-        self._held = {file: file.read_bytes() for file in files if file in self._there}
+        self.in_use = False
+        folders = (path / "logs", path / "hooks", path, *path.parents)
+        self._missing = [each for each in folders if not each.exists()]
+        self._new = {name for name in (*_KEPT, *_RUNNING) if not (path / name).exists()}
+        files = [path / name for name in _KEPT if name not in self._new]
+        self._held = {file: file.read_bytes() for file in files}
 
     def restore(self) -> None:
-        """Raises OSError."""
-        if self._missing:
-            shutil.rmtree(self._path, ignore_errors=True)
-            for each in self._missing[1:]:
-                with contextlib.suppress(OSError):
-                    each.rmdir()
-            return
-        for each in sorted(set(self._path.rglob("*")) - self._there, reverse=True):
-            if each.is_dir() and not each.is_symlink():
-                each.rmdir()
-            else:
-                each.unlink(missing_ok=True)
+        """Only by name: a hub or a broker may have come to live here. Raises CommandError."""
+        running = self.in_use or holder_of(self._path) is not None
+        names = self._new & {JOINED} if running else self._new
+        wrong = [f"a collector may still run, so its files stay in {self._path}"] if running else []
+        drafts = [self._path / f".{name}.{os.getpid()}" for name in _KEPT]
+        for each in (*(self._path / name for name in sorted(names)), *drafts, *self._locks()):
+            try:
+                _remove(each)
+            except OSError as error:
+                wrong.append(str(error))
         for file, content in self._held.items():
-            if not file.exists() or file.read_bytes() != content:
-                file.write_bytes(content)
+            try:
+                if not file.exists() or file.read_bytes() != content:
+                    file.write_bytes(content)
+            except OSError as error:
+                wrong.append(str(error))
+        for each in self._missing:
+            with contextlib.suppress(OSError):  # somebody else has something in it
+                each.rmdir()
+        if wrong:
+            raise CommandError("; ".join(wrong))
+
+    def _locks(self) -> list[Path]:
+        """Of installing hooks. What stood in the settings before lies beside them, and stays."""
+        folder = self._path / "hooks"
+        return list(folder.glob("*.lock")) if folder in self._missing else []
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def without_backups(settings: Path) -> Callable[[], None]:

@@ -99,14 +99,16 @@ def install_service(
     return Installed(every, tuple(file.path for file in changed), notes)
 
 
-def remove_service(*, system: bool = False, only_hub: bool = False) -> tuple[Path, ...]:
+def remove_service(
+    *, system: bool = False, only_hub: bool = False, only_collector: bool = False
+) -> tuple[Path, ...]:
     """Stops the services and takes their files out, which it returns; none: there were none.
 
     What a collector has collected stays. Raises CommandError.
     """
     init = find_init(system=system)
     gone: list[Path] = []
-    for part in BOTH[1:] if only_hub else BOTH:
+    for part in BOTH[1:] if only_hub else BOTH[:1] if only_collector else BOTH:
         paths = [path for path in init.paths(part) if path.is_file()]
         if not paths:
             continue

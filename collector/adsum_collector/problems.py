@@ -140,7 +140,8 @@ _CAUSES: tuple[tuple[type[Exception] | None, tuple[str, ...], str], ...] = (
         AuthenticationError,
         ("NOAUTH", "WRONGPASS"),
         "refused the password, or wants one. "
-        "Put the right one into the URL: redis://user:password@host:port (ADSUM_REDIS_URL).",
+        "Put the right one into the URL: redis://user:password@host:port (ADSUM_REDIS_URL). A machine "
+        "that joined may have been shut out: `adsum hosts` on the hub's machine says so.",
     ),
     (
         OutOfMemoryError,

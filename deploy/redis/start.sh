@@ -27,7 +27,7 @@ word() { # word PASSWORD: as users.acl has it; only its hash is kept there
   # What hubs do with Redis, and the users of machines. CONFIG GET: for \`adsum doctor\`.
   echo "user hub on $(word "${REDIS_HUB_PASSWORD:-}") ~adsum:* resetchannels -@all" \
     "+@read +@write +@transaction +@connection +@scripting -@dangerous +info +time +config|get" \
-    "+acl|setuser +acl|deluser +acl|getuser +acl|list +acl|save +acl|whoami +acl|dryrun"
+    "+acl|setuser +acl|deluser +acl|getuser +acl|list +acl|users +acl|save +acl|whoami +acl|dryrun"
   if [ -n "${REDIS_MACHINES_PASSWORD:-}" ]; then
     echo "user machines on $(word "$REDIS_MACHINES_PASSWORD") resetchannels" \
       "~adsum:{*}:in ~adsum:{*}:beat ~adsum:hosts" \

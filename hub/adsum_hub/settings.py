@@ -8,10 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from platformdirs import user_config_path
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from adsum_hub.budget import read_budgets
-from adsum_shared.settings import AdsumSettings
+from adsum_shared.connect import RedisUrlError, check_url
+from adsum_shared.settings import AdsumSettings, SettingsError
 
 
 class HubSettings(AdsumSettings):
@@ -105,6 +106,22 @@ class HubSettings(AdsumSettings):
         preset = 443 if parts.scheme == "https" else 80
         # As a browser writes it into Host and Origin.
         return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, preset) else "")
+
+    @field_validator("machine_redis_url", "machine_shared_url")
+    @classmethod
+    def _require_redis(cls, given: str | None, info: ValidationInfo) -> str | None:
+        """Else each machine that joins would meet it. A ValueError would be told with the URL."""
+        if not given:
+            return None
+        try:
+            check_url(given)
+        except RedisUrlError:
+            raise SettingsError(
+                f"ADSUM_{(info.field_name or '').upper()} is no Redis URL. It looks like "
+                "redis://host:6379, rediss://host:6379 or unix:///path; a login stands before the "
+                "host as user:password@, with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25."
+            ) from None
+        return given
 
     @field_validator("budgets")
     @classmethod

@@ -24,9 +24,9 @@ _MORE = (
     re.compile(r"[?&][\w.\[\]-]{1,64}=(?P<secret>[^\s&#\"'<>]{1,4096})"),
     re.compile(r"://(?P<secret>[^\s/?#@\"'<>]{1,512})@"),
     # A login link's code stands behind the hash.
-    re.compile(r"/login#(?P<secret>[\w-]{1,128})"),
-    # A token, whether or not a word before it says that it is one.
-    re.compile(r"\b(?P<secret>adsum_[\w-]{43})"),
+    re.compile(r"/login(?:\?[^\s#]{0,2000})?#(?P<secret>[\w-]{1,128})"),
+    # A token, whether or not a word before it says that it is one; those of machines are longer.
+    re.compile(r"\b(?P<secret>adsum_[\w-]{43,256})"),
 )
 #: Fields by whose name alone the value is one.
 _NAMES = re.compile(r"(?i)cookie|authorization")

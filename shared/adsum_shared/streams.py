@@ -38,6 +38,11 @@ def want(host_id: str) -> str:
     return f"adsum:{{{host_id}}}:want"
 
 
+def joining(host_id: str) -> str:
+    """String: whoever has it is letting the host in just now; expires after JOINING_MS."""
+    return f"adsum:{{{host_id}}}:joining"
+
+
 def commands(host_id: str) -> str:
     """Stream of decisions for the machine; nothing writes it yet, its user may read it already."""
     return f"adsum:{{{host_id}}}:cmd"
@@ -88,7 +93,7 @@ def entry_passes(kind: str) -> str:
 
 
 def login_tries(whose: str) -> str:
-    """String, a number: logins tried from an address, or from all; expires after LOGIN_TRIES_MS."""
+    """String, a number: logins, or joins, tried from an address, or from all; expires after LOGIN_TRIES_MS."""
     return f"adsum:{{auth}}:tries:{whose}"
 
 
@@ -109,6 +114,8 @@ def host_of(inbox_key: str) -> str:
 BEAT_INTERVAL_MS = 2_000
 BEAT_TTL_MS = 10_000
 WANT_TTL_MS = 2_000
+#: Longer than letting a machine in takes.
+JOINING_MS = 10_000
 #: Longer than it takes to tell of a case; and than anything that stands so long is told of.
 NOTIFY_CLAIM_MS = 60_000
 NOTIFY_KEEP_MS = 8 * 24 * 3_600_000

@@ -215,8 +215,9 @@ async def test_an_open_host_lists_what_it_lost(open_page: OpenPage, size: object
     await page.click(".hosts-fold" if size == PHONE else ".host-head")
     await page.wait_for_selector(".machine")
     if size == DESK:
+        await page.wait_for_selector(".host-lost")  # named by the address, it opens by itself
         await page.click(".machine .host-head")
-    assert await page.locator(".host-lost").count() == 0
+    await expect(page.locator(".host-lost")).to_have_count(0)
     await page.click(".host-head")
     await expect(page.locator(".host-lost")).to_have_count(4)
     lost = await page.locator(".host-lost").all_inner_texts()

@@ -48,7 +48,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[Hu
 
 @pytest.fixture
 def oak(tmp_path: Path) -> Iterator[Machine]:
-    with machines(tmp_path, "oak") as [made]:
+    with machines("oak") as [made]:
         yield made
 
 
@@ -181,7 +181,7 @@ def test_a_copy_of_a_machine_joins_as_a_machine_of_its_own(
 ) -> None:
     assert_joined(oak.join(hub.url, join_token(hub)))
     token = join_token(hub)
-    with machines(tmp_path / "more", "elm") as [elm]:
+    with machines("elm") as [elm]:
         elm.state.mkdir(parents=True, mode=0o700)
         (elm.state / "host.json").write_bytes((oak.state / "host.json").read_bytes())
         with undone(elm):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from adsum import join_collector
 from adsum.app import app
 from adsum.outcome import CommandError
 from adsum.service import install_service, remove_service
@@ -164,6 +165,15 @@ def test_only_the_hub_can_go(fake: Fake) -> None:
     remove_service(only_hub=True)
 
     assert sorted(path.name for path in fake.units.iterdir()) == UNITS
+
+
+def test_only_the_collector_can_go_as_leaving_does(fake: Fake) -> None:
+    install_service(hub=True)
+
+    assert join_collector.stop(fake.state_dir)
+
+    assert [path.name for path in fake.units.iterdir()] == ["adsum-hub.service"]
+    assert not [call for call in fake.calls() if "disable" in call and "adsum-hub" in call]
 
 
 def test_a_file_of_that_name_that_is_not_ours_is_left_alone(fake: Fake) -> None:

@@ -14,14 +14,17 @@ ALL = "all"
 
 
 class Tries:
-    def __init__(self, redis: Redis) -> None:
+    """of: what is tried, where it is no login; each is counted for itself, and locks out no other."""
+
+    def __init__(self, redis: Redis, of: str = "") -> None:
         self._redis = redis
+        self._of = of
 
     async def count(self, address: str) -> int:
         """0: go on. Else seconds to wait. Counted before the code is looked at, or a burst passes."""
         asked = (
-            (streams.login_tries(origin_of(address)), MOST_OF_ONE),
-            (streams.login_tries(ALL), MOST_OF_ALL),
+            (streams.login_tries(self._of + origin_of(address)), MOST_OF_ONE),
+            (streams.login_tries(self._of + ALL), MOST_OF_ALL),
         )
         async with self._redis.pipeline(transaction=True) as counting:
             for key, _ in asked:

@@ -63,7 +63,7 @@ class JoinedHosts:
             raise BadRequestError(409, cause, NO_USER_STEP) from error
 
     async def remove(self, host_id: str) -> HostChanged:
-        await self.rights.remove_if_any(host_id)
+        await self.rights.withdraw_if_any(host_id)
         await self.machines.forget(host_id)
         await self.watch.look()
         return HostChanged(SCHEMA, host_id)

@@ -30,6 +30,8 @@ from adsum_hub.join.words import (
     ANOTHER,
     CLONE,
     CLONE_STEP,
+    JOINING,
+    JOINING_STEP,
     MAKE,
     NO_USER_STEP,
     RANGE,
@@ -55,6 +57,8 @@ from adsum_shared.envelope import VERSION
 log = logging.getLogger(__name__)
 
 MOST_TOKENS = 500
+#: A joining that failed is undone at once. Later, an undo would make a used token good again.
+UNDO_MS = 5 * 60_000
 LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
 
 
@@ -102,10 +106,18 @@ class Joining:
 
     async def join(self, asked: JoinAsked, address: str) -> Joined:
         """Raises BadRequestError; then nothing has changed, and the token is as good as before."""
-        digest, host_id, now = await self._look(asked.token, address), asked.host_id, self.clock()
-        if not is_host_id(host_id):
+        digest = await self._look(asked.token, address)
+        if not is_host_id(asked.host_id):
             raise BadRequestError(400, "host_id is no identity of a machine.", ANOTHER)
         label = label_of(asked.label)
+        # Two at once would both be admissible, and the one entered last would shut the other out.
+        async with self.machines.alone(asked.host_id) as alone:
+            if not alone:
+                raise BadRequestError(409, JOINING, JOINING_STEP)
+            return await self._let_in(asked, digest, label)
+
+    async def _let_in(self, asked: JoinAsked, digest: str, label: str) -> Joined:
+        host_id, now = asked.host_id, self.clock()
         before = await self._admissible(host_id, asked.former)
         held = good(await self.tokens.take(digest, host_id, now))
         secret = make_machine_secret(host_id)
@@ -174,21 +186,22 @@ class Joining:
         return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003
 
     async def leave(self, machine: Machine, *, undo: bool) -> HostChanged:
-        """undo: the joining failed, so all is to be as it was before."""
+        """undo: the joining failed just now, so all is to be as it was before."""
+        undo = undo and self.clock() - machine.since <= UNDO_MS
         if undo:
             await self.tokens.free(machine.token, machine.host_id, self.clock())
         if not undo or machine.fresh:
             return await self.hosts.remove(machine.host_id)
         before = machine.before
         if before is None:
-            await self.rights.remove_if_any(machine.host_id)
+            await self.rights.withdraw_if_any(machine.host_id)
             await self.machines.strike(machine.host_id)
         else:
+            await self.machines.put(before)  # first: `mend` goes by it
             if before.way == "acl" and before.state == "in":
                 await self.rights.grant(before.host_id, before.digest)
             elif machine.way == "acl":
                 await self.rights.withdraw(machine.host_id)
-            await self.machines.put(before)
         await self.watch.look()
         return HostChanged(SCHEMA, machine.host_id)
 

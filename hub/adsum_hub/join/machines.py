@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import msgspec
+from redis.exceptions import LockError
 
 from adsum_hub.join_answers import Way
 from adsum_shared import streams
@@ -45,6 +48,38 @@ class Machines:
     async def find(self, host_id: str) -> Machine | None:
         return _decoded(await self._redis.hget(streams.MACHINES, host_id))
 
+    @contextlib.asynccontextmanager
+    async def alone(self, host_id: str) -> AsyncIterator[bool]:
+        """Whether nobody else is letting this host in, at any hub; nobody will meanwhile."""
+        seconds = streams.JOINING_MS / 1000
+        lock = self._redis.lock(streams.joining(host_id), timeout=seconds, blocking=False)
+        mine: bool = await lock.acquire()
+        try:
+            yield mine
+        finally:
+            if mine:
+                with contextlib.suppress(LockError):  # it took too long, and has expired
+                    await lock.release()
+
+    async def entitled(self, host_id: str) -> str | None:
+        """The digest its user is to have; empty: it is to have no user; None: nobody can say now.
+
+        While it is let in, its user is newer than what stands here.
+        """
+        async with self._redis.pipeline(transaction=False) as reads:
+            reads.exists(streams.joining(host_id))
+            reads.sismember(streams.FORGOTTEN, host_id)
+            reads.hget(streams.MACHINES, host_id)
+            busy, forgotten, stored = await reads.execute()
+        machine = _decoded(stored)
+        if busy:
+            return None
+        if forgotten:
+            return ""
+        if machine is None or machine.way != "acl":
+            return None
+        return machine.digest if machine.state == "in" else ""
+
     async def is_listed(self, host_id: str) -> bool:
         return bool(await self._redis.sismember(streams.HOSTS, host_id))
 
@@ -78,6 +113,9 @@ class Machines:
     async def sweep(self, forgotten: list[str]) -> None:
         """What a hub that did not know yet, or the host itself by a shared URL, wrote since."""
         for host_id in forgotten:
+            # The list may be over: what it has written since it joined anew is not to go.
+            if not await self._redis.sismember(streams.FORGOTTEN, host_id):
+                continue
             keys = (streams.inbox, streams.snapshot, streams.beat, streams.want, streams.commands)
             await self._redis.unlink(*(key(host_id) for key in keys))
 

@@ -39,7 +39,7 @@ async def joined_by(
             JoinTokenStore(redis),
             machines,
             rights,
-            Tries(redis),
+            Tries(redis, "join:"),
             watch,
             JoinedHosts(roster, machines, rights, watch),
             addresses,

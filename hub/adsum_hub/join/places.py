@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from adsum_hub.join.rights import user_of
 from adsum_hub.join.words import LOCAL, LOCAL_HUB
 from adsum_shared.connect import address_of
 
+#: What machines get of the query. The rest may be a login, or a path that only the hub's machine has.
+HARMLESS = frozenset({"db", "ssl_cert_reqs", "ssl_check_hostname"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -31,8 +33,9 @@ class Addresses:
         parts = urlsplit(self.redis_url)
         place = parts.netloc.rpartition("@")[2]
         login = f"{quote(user_of(host_id))}:{quote(secret)}"
+        query = urlencode([(k, v) for k, v in parse_qsl(parts.query) if k in HARMLESS])
         # urlunsplit would leave out an empty netloc of unix:///path, and it is not empty any more
-        return urlunsplit(parts._replace(netloc=f"{login}@{place}"))
+        return urlunsplit(parts._replace(netloc=f"{login}@{place}", query=query, fragment=""))
 
     def note(self, hub: str) -> str | None:
         """What keeps machines elsewhere from joining, as far as it shows in the addresses."""

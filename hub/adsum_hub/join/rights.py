@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
@@ -48,24 +48,26 @@ class Rights:
     async def grant(self, host_id: str, digest: str) -> None:
         """digest: SHA-256 of the secret, which so never reaches Redis. Raises NoRightsError."""
         await self._require_recent()
-        await self._set(host_id, "reset", "on", f"#{digest}", "-@all", *rules_of(host_id))
+        user, rules = user_of(host_id), ["on", f"#{digest}", "-@all", *rules_of(host_id)]
+        with _refusals():
+            async with self._redis.pipeline(transaction=True) as writes:
+                # SETUSER alone, `reset` or not, leaves a connection of before logged in: a copy's,
+                # or of one who was shut out, would be given these rights as well.
+                writes.execute_command("ACL", "DELUSER", user)
+                writes.execute_command("ACL", "SETUSER", user, *rules)
+                await writes.execute()
         await self._keep()
 
     async def withdraw(self, host_id: str) -> None:
-        """It may nothing more, whoever is connected included, and gets in no more."""
-        await self._set(host_id, "reset")
-        await self._keep()
-
-    async def remove(self, host_id: str) -> None:
-        """Its connections end too."""
+        """It gets in no more, and its connections end."""
         with _refusals():
             await self._redis.execute_command("ACL", "DELUSER", user_of(host_id))
         await self._keep()
 
-    async def remove_if_any(self, host_id: str) -> None:
+    async def withdraw_if_any(self, host_id: str) -> None:
         """Where nobody may make users there is none."""
         with contextlib.suppress(NoRightsError):
-            await self.remove(host_id)
+            await self.withdraw(host_id)
 
     async def there(self) -> set[str]:
         """The hosts that have a user."""
@@ -74,9 +76,19 @@ class Rights:
         names = (user.decode(errors="replace") for user in users)
         return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
-    async def _set(self, host_id: str, *rules: str) -> None:
+    async def _granted(self, host_ids: list[str]) -> set[tuple[str, str]]:
+        """(host id, digest) of those that get in, each by that alone."""
         with _refusals():
-            await self._redis.execute_command("ACL", "SETUSER", user_of(host_id), *rules)
+            async with self._redis.pipeline(transaction=False) as reads:
+                for host_id in host_ids:
+                    reads.execute_command("ACL", "GETUSER", user_of(host_id))
+                replies = await reads.execute()
+        found = set()
+        for host_id, reply in zip(host_ids, replies, strict=True):
+            told = dict(zip(reply[::2], reply[1::2], strict=False)) if reply else {}
+            if b"on" in told.get(b"flags", ()) and len(told.get(b"passwords", ())) == 1:
+                found.add((host_id, told[b"passwords"][0].decode()))
+        return found
 
     async def _keep(self) -> None:
         """Over a restart of Redis, where it has a file for it. Else `mend` makes them anew."""
@@ -92,17 +104,27 @@ class Rights:
                     "that takes Redis 7.0 or Valkey, or newer"
                 )
 
-    async def mend(self, members: Iterable[tuple[str, str]], barred: Iterable[str]) -> None:
-        """Users are not data: a Redis that was restarted, or took over, may have none of them.
+    async def mend(
+        self,
+        members: Iterable[tuple[str, str]],
+        barred: Iterable[str],
+        entitled: Callable[[str], Awaitable[str | None]],
+    ) -> None:
+        """Users are not data: a Redis that was restarted, or took over, may have none, or old ones.
 
-        members: (host id, digest) of all that may write. Raises NoRightsError.
+        members: (host id, digest) of all that may write. entitled: asked just before a host's user
+        is changed, as members and barred may be over by then: the digest that lets it in; empty:
+        none does; None: leave its user alone. Raises NoRightsError.
         """
         there = await self.there()
-        for host_id, digest in members:
-            if host_id not in there:
+        wanted = dict(members)
+        granted = await self._granted([each for each in wanted if each in there])
+        for host_id in (each for each in wanted if (each, wanted[each]) not in granted):
+            if digest := await entitled(host_id):
                 await self.grant(host_id, digest)
         for host_id in there.intersection(barred):
-            await self._set(host_id, "reset")
+            if await entitled(host_id) == "":
+                await self.withdraw(host_id)
 
 
 @contextlib.contextmanager
@@ -111,9 +133,14 @@ def _refusals() -> Iterator[None]:
         yield
     except NoPermissionError as error:
         raise NoRightsError(
-            f"the hub's own user may make no users in Redis ({error}): it takes +acl"
+            f"the hub's own user may make no users in Redis ({_bare(error)}): it takes +acl"
         ) from error
     except ResponseError as error:
-        if not str(error).lower().startswith("unknown"):
+        if not _bare(error).lower().startswith("unknown"):
             raise
-        raise NoRightsError(f"this Redis lets nobody make users ({error})") from error
+        raise NoRightsError(f"this Redis lets nobody make users ({_bare(error)})") from error
+
+
+def _bare(error: ResponseError) -> str:
+    """What Redis said, without the command, which a pipeline puts before it."""
+    return str(error).rpartition(" of pipeline caused error: ")[2]

@@ -89,7 +89,7 @@ class Watch:
         if not own and not roll.forgotten:
             return
         try:
-            await self._rights.mend(members, [*shut_out, *roll.forgotten])
+            await self._rights.mend(members, [*shut_out, *roll.forgotten], self._machines.entitled)
             self._refusal = ""
         except NoRightsError as error:
             if members and self._refusal != str(error):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
 from adsum_hub.notify.config import read_config
 from adsum_hub.notify.notifier import Notifier
+from adsum_hub.notify.owners import Owner, Owners, owner_of
 from adsum_hub.notify.push import Push
 from adsum_hub.notify.rules import PUSH, Channel, Rule
 from adsum_hub.notify.services import AppriseSpeaker
@@ -27,9 +28,15 @@ from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
 from adsum_shared.connect import Redis
 
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
 
 class Told(NamedTuple):
-    """What the settings say. notify, channel: the entries of the TOML file, or JSON."""
+    """What the settings say. notify, channel: the entries of the TOML file, or JSON.
+
+    sign_in: whether people have to.
+    """
 
     state_dir: Path
     notify: Any = None
@@ -37,6 +44,7 @@ class Told(NamedTuple):
     push_contact: str | None = None
     push_key_file: Path | None = None
     push_allow_private: bool = False
+    sign_in: bool = False
 
 
 def told_by(settings: HubSettings) -> Told:
@@ -47,6 +55,7 @@ def told_by(settings: HubSettings) -> Told:
         push_contact=settings.push_contact,
         push_key_file=settings.push_key_file,
         push_allow_private=settings.push_allow_private,
+        sign_in=settings.sign_in,
     )
 
 
@@ -62,7 +71,7 @@ class Notifications:
         require_contact(told.push_contact)
         config = read_config(told.notify, told.channel)
         self.clock = clock
-        self.subscriptions = Subscriptions(redis)
+        self.subscriptions = Subscriptions(redis, Owners(redis) if told.sign_in else None)
         self._told = told
         self._key: PushKey | None = None
         self._making = asyncio.Lock()
@@ -94,11 +103,23 @@ class Notifications:
                 )
             return self._key
 
-    async def subscribe(self, asked: PushSubscription) -> int:
+    def owner_of(self, scope: Scope) -> Owner | None:
+        """None where nobody has to sign in. Raises SubscriptionError."""
+        if not self._told.sign_in:
+            return None
+        owner = owner_of(scope)
+        if owner is None:
+            raise SubscriptionError(
+                "This machine's own token takes no pushes: a subscription ends with its sign-in.",
+                "Sign in in the browser that is to be told; `adsum login` prints a link.",
+            )
+        return owner
+
+    async def subscribe(self, asked: PushSubscription, owner: Owner | None = None) -> int:
         """How many there are now. Raises SubscriptionError, PushKeyError, and what Redis raises."""
         key = await self.key()
         subscription = subscription_of(
-            asked, key.public, self.clock(), private=self._told.push_allow_private
+            asked, key.public, self.clock(), owner, private=self._told.push_allow_private
         )
         if subscription.service.endswith(APPLE) and not self._told.push_contact:
             raise SubscriptionError(

@@ -10,9 +10,9 @@ from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import httpx
-import msgspec
 
 from adsum_hub.clock import Clock
+from adsum_hub.notify.sealing import encrypted
 from adsum_hub.notify.speaking import SAY_S, Health, Outcome
 from adsum_hub.notify.subscriptions import Subscription, Subscriptions, leads_home
 from adsum_hub.notify.vapid import PushKey, PushKeyError
@@ -120,7 +120,15 @@ class Push:
         due = [key for key, late in self._late.items() if late.at <= now]
         if not due:
             return
-        for late, reply in await self._round([self._late.pop(key) for key in due]):
+        asked = [self._late[key].subscription for key in due]
+        try:
+            wanting = {each.id for each in await self._subscriptions.living(asked)}
+        except UNAVAILABLE:
+            return  # nobody can say whose sign-in is good still: they wait
+        popped = [late for key in due if (late := self._late.pop(key, None)) is not None]
+        for late, reply in await self._round(
+            [late for late in popped if late.subscription.id in wanting]
+        ):
             if reply.again_s is not None:
                 self._put_off(late, reply)
 
@@ -170,7 +178,7 @@ class Push:
             return Reply(f"{to.service} has asked for a pause.", rests / 1000)
         if not self._private and await asyncio.to_thread(leads_home, to.service):
             return Reply(f"{to.service} lies in a private network, so nothing is sent there.")
-        body = await asyncio.to_thread(_encrypted, to, message)
+        body = await asyncio.to_thread(encrypted, to, message)
         if body is None:
             return Reply("The keys of a subscription cannot be used.")
         try:
@@ -220,18 +228,6 @@ class Push:
             logging.getLogger("httpcore").setLevel(logging.WARNING)
             self._http = httpx.AsyncClient(timeout=POST_S, follow_redirects=False)
         return self._http
-
-
-def _encrypted(to: Subscription, message: Message) -> bytes | None:
-    from http_ece import ECEException
-    from pywebpush import WebPusher, WebPushException
-
-    keys = {"p256dh": to.p256dh, "auth": to.auth}
-    try:
-        pusher = WebPusher({"endpoint": to.endpoint, "keys": keys})
-        return bytes(pusher.encode(msgspec.json.encode(message))["body"])
-    except (ValueError, ECEException, WebPushException):
-        return None
 
 
 def _seconds(pause: str | None, now: int) -> float:

@@ -68,7 +68,8 @@ def notify_router(notifications: Notifications) -> APIRouter:
 
     async def subscribed(request: Request) -> Subscribed:
         asked = await read(request, PushSubscription)
-        return Subscribed(SCHEMA, await notifications.subscribe(asked))
+        owner = notifications.owner_of(request.scope)
+        return Subscribed(SCHEMA, await notifications.subscribe(asked, owner))
 
     async def unsubscribed(request: Request) -> Subscribed:
         named = await read(request, PushEndpoint)

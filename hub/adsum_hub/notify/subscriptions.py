@@ -7,15 +7,19 @@ import binascii
 import hashlib
 import ipaddress
 import socket
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
+from adsum_hub.notify.owners import Owner, Owners
 from adsum_hub.notify_answers import PushSubscription
 from adsum_shared import streams
 from adsum_shared.connect import Redis
 
 MOST = 200
+#: Of one sign-in or token: a browser has one, and a script may have made a few.
+MOST_OF_ONE = 10
 MOST_URL = 2_048
 APPLE = "push.apple.com"
 
@@ -29,13 +33,22 @@ class SubscriptionError(ValueError):
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """key: the public key it was made with; a push signed by another is refused. since: ms."""
+    """key: the public key it was made with; a push signed by another is refused. since: ms.
+
+    by, digest: the pass it was made with; None where nobody had to sign in.
+    """
 
     endpoint: str
     p256dh: str
     auth: str
     key: str
     since: int
+    by: Literal["sign-in", "token"] | None = None
+    digest: str = ""
+
+    @property
+    def owner(self) -> Owner | None:
+        return Owner(self.by, self.digest) if self.by is not None else None
 
     @property
     def id(self) -> str:
@@ -52,7 +65,12 @@ def id_of(endpoint: str) -> str:
 
 
 def subscription_of(
-    asked: PushSubscription, key: str, now: int, *, private: bool = False
+    asked: PushSubscription,
+    key: str,
+    now: int,
+    owner: Owner | None = None,
+    *,
+    private: bool = False,
 ) -> Subscription:
     """Raises SubscriptionError. private: plain http and this machine's own network will do."""
     require_endpoint(asked.endpoint, private=private)
@@ -60,7 +78,9 @@ def subscription_of(
     if not _on_curve(point) or len(auth) != 16:
         step = "Send what the browser's subscription.toJSON() returns, as it is."
         raise SubscriptionError("`keys` are no keys of a push subscription.", step)
-    return Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth, key, now)
+    by, digest = owner if owner is not None else (None, "")
+    keys = asked.keys
+    return Subscription(asked.endpoint, keys.p256dh, keys.auth, key, now, by, digest)
 
 
 def require_endpoint(endpoint: str, *, private: bool) -> None:
@@ -127,12 +147,14 @@ def _on_curve(point: bytes) -> bool:
 
 
 class Subscriptions:
-    """A list in Redis, the same for all hubs."""
+    """A list in Redis, the same for all hubs. owners: None where nobody has to sign in."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, owners: Owners | None = None) -> None:
         self._redis = redis
+        self._owners = owners
 
     async def all(self) -> list[Subscription]:
+        """Those to be told. What was made with a pass that is no more is dropped."""
         stored = await self._redis.hgetall(streams.NOTIFY_SUBSCRIPTIONS)
         found = []
         for raw in stored.values():
@@ -140,11 +162,26 @@ class Subscriptions:
                 found.append(msgspec.json.decode(raw, type=Subscription))
             except msgspec.DecodeError:
                 continue  # of a newer version, which knows what to do with it
-        return found
+        living = await self.living(found)
+        if dropped := [each.id for each in found if each not in living]:
+            # One that is renewed in this moment may go too: its page tells of it again when loaded.
+            await self._redis.hdel(streams.NOTIFY_SUBSCRIPTIONS, *dropped)
+        return living
+
+    async def living(self, known: list[Subscription]) -> list[Subscription]:
+        """Those whose pass is good still. Raises what Redis raises."""
+        if self._owners is None:
+            return known
+        gone = await self._owners.gone({each.owner for each in known if each.owner is not None})
+        return [each for each in known if each.owner is not None and each.owner not in gone]
 
     async def add(self, subscription: Subscription) -> None:
         """Raises SubscriptionError if there are too many. A known one is renewed."""
         key = streams.NOTIFY_SUBSCRIPTIONS
+        others = [each for each in await self.all() if each.id != subscription.id]
+        of_one = [] if subscription.owner is None else _of(subscription.owner, others)
+        if excess := of_one[MOST_OF_ONE - 1 :]:
+            await self._redis.hdel(key, *[each.id for each in excess])
         known = await self._redis.hexists(key, subscription.id)
         if not known and await self._redis.hlen(key) >= MOST:
             step = "Unsubscribe on devices that are no longer used."
@@ -154,3 +191,8 @@ class Subscriptions:
     async def remove(self, endpoint: str) -> bool:
         """Whether it was there."""
         return bool(await self._redis.hdel(streams.NOTIFY_SUBSCRIPTIONS, id_of(endpoint)))
+
+
+def _of(owner: Owner, known: list[Subscription]) -> list[Subscription]:
+    """The latest renewed first."""
+    return sorted((each for each in known if each.owner == owner), key=lambda each: -each.since)

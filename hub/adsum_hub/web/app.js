@@ -16,7 +16,7 @@ import { Page } from "./views/page.js";
 /** @import { Message } from "./messages.js" */
 
 /** Nobody is called before the page has come. */
-const ALERTS_MS = 2000;
+const ALERTS_MS = 1000;
 
 /** @param {Message} message */
 function hear(message) {

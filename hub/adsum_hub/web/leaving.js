@@ -5,7 +5,8 @@ import { turnOff } from "./notify.js";
 
 /** @returns {Promise<string | undefined>} what kept it from being done, in words for people */
 export async function signOut() {
-  await turnOff();
+  // Nothing of pushes may keep anybody from leaving.
+  await turnOff().catch(() => {});
   const { why } = await tellHub("POST", "/api/v1/logout");
   if (why === undefined) toLogin();
   return why;

@@ -15,7 +15,8 @@ function wanted() {
   try {
     const place = new URL(named, location.origin);
     const ours = place.origin === location.origin && named.startsWith("/") && place.pathname !== "/login";
-    return ours ? place.pathname + place.search + place.hash : "/";
+    // Whole: a path such as /.//elsewhere would, alone, be read as another host's.
+    return ours ? place.href : "/";
   } catch {
     return "/";
   }

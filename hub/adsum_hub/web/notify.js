@@ -26,7 +26,7 @@ function obstacle() {
 
 /** @returns {Promise<PushSubscription | null | undefined>} */
 async function subscribed() {
-  return (await navigator.serviceWorker.getRegistration())?.pushManager.getSubscription();
+  return (await navigator.serviceWorker?.getRegistration())?.pushManager.getSubscription();
 }
 
 export async function lookAtPush() {

@@ -1,0 +1,218 @@
+"""Users in Redis for machines, over time: taken away, given anew, mended; and joins at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import msgspec
+import pytest
+import redis
+
+from adsum_hub.auth.secret import digest_of
+from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.rights import Rights, user_of
+from adsum_shared import streams
+from adsum_shared.connect import Redis, open_redis
+from tests.brokers import Broker, running_broker
+from tests.hub_processes import HubProcess, started
+from tests.joining import join_token
+
+pytestmark = pytest.mark.redis
+HOST = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+DEAD = (redis.exceptions.ConnectionError, redis.exceptions.AuthenticationError)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[Redis]:
+    client = open_redis(broker.url)
+    await client.flushall()
+    yield client
+    for host_id in (HOST, OTHER):
+        await client.execute_command("ACL", "DELUSER", user_of(host_id))
+    await client.aclose()
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[HubProcess]:
+    hub = HubProcess(tmp_path_factory.mktemp("hub") / "one", broker.url, sign_in="on")
+    with started(hub):
+        yield hub
+
+
+def opened(broker: Broker, secret: str) -> redis.Connection:
+    """One connection, logged in, which never opens itself anew."""
+    url = broker.url.replace("redis://", f"redis://{user_of(HOST)}:{secret}@")
+    connection = redis.Redis.from_url(url).connection_pool.make_connection()
+    connection.connect()
+    return connection
+
+
+def ping(connection: redis.Connection) -> bool:
+    connection.send_command("PING", check_health=False)
+    return bool(connection.read_response() == b"PONG")
+
+
+def machine(host_id: str, digest: str, **more: object) -> Machine:
+    return msgspec.structs.replace(Machine(host_id, "oak", digest, 1, "acl", "t"), **more)
+
+
+async def gets_in(client: Redis, host_id: str, digest: str) -> bool:
+    told = await client.execute_command("ACL", "GETUSER", user_of(host_id))
+    return told is not None and digest.encode() in told[told.index(b"passwords") + 1]
+
+
+@pytest.mark.parametrize("shut_out", [True, False])
+async def test_an_old_connection_stays_dead_after_a_new_grant(
+    client: Redis, broker: Broker, shut_out: bool
+) -> None:
+    rights = Rights(client)
+    await rights.grant(HOST, digest_of("one"))
+    old = opened(broker, "one")
+    assert ping(old)
+    if shut_out:
+        await rights.withdraw(HOST)
+
+    await rights.grant(HOST, digest_of("two"))
+
+    with pytest.raises(DEAD):
+        ping(old)
+    assert ping(opened(broker, "two"))
+
+
+async def test_mend_ends_the_connections_of_who_is_barred(client: Redis, broker: Broker) -> None:
+    rights, machines = Rights(client), Machines(client)
+    await rights.grant(HOST, digest_of("one"))
+    await machines.put(machine(HOST, digest_of("one"), state="revoked"))
+    old = opened(broker, "one")
+
+    await rights.mend([], [HOST], machines.entitled)
+
+    with pytest.raises(DEAD):
+        ping(old)
+    assert await rights.there() == set()
+
+
+@pytest.mark.parametrize("spoilt", [("off",), ("resetpass", ">other"), (">other",)])
+async def test_mend_gives_a_member_its_own_login_back(
+    client: Redis, spoilt: tuple[str, ...]
+) -> None:
+    rights, machines, digest = Rights(client), Machines(client), digest_of("one")
+    await rights.grant(HOST, digest)
+    await machines.put(machine(HOST, digest))
+    await client.execute_command("ACL", "SETUSER", user_of(HOST), *spoilt)
+
+    await rights.mend([(HOST, digest)], [], machines.entitled)
+
+    told = await client.execute_command("ACL", "GETUSER", user_of(HOST))
+    assert b"on" in told[told.index(b"flags") + 1]
+    assert told[told.index(b"passwords") + 1] == [digest.encode()]
+
+
+async def test_mend_leaves_who_is_right_connected(client: Redis, broker: Broker) -> None:
+    rights, machines, digest = Rights(client), Machines(client), digest_of("one")
+    await rights.grant(HOST, digest)
+    await machines.put(machine(HOST, digest))
+    held = opened(broker, "one")
+
+    await rights.mend([(HOST, digest)], [], machines.entitled)
+
+    assert ping(held)
+
+
+async def test_mend_goes_by_what_holds_now_not_by_an_old_list(client: Redis) -> None:
+    rights, machines, digest = Rights(client), Machines(client), digest_of("new")
+    await rights.grant(HOST, digest)
+    await machines.put(machine(HOST, digest))  # the list of before has it barred
+    await machines.put(machine(OTHER, digest, state="revoked"))  # and this one as a member
+
+    await rights.mend([(OTHER, digest)], [HOST], machines.entitled)
+
+    assert await rights.there() == {HOST}
+
+
+async def test_mend_leaves_alone_who_is_being_let_in(client: Redis) -> None:
+    rights, machines = Rights(client), Machines(client)
+    await machines.put(machine(HOST, digest_of("old")))
+    async with machines.alone(HOST) as alone:
+        assert alone
+        await rights.grant(HOST, digest_of("new"))
+        await rights.mend([(HOST, digest_of("old"))], [HOST], machines.entitled)
+
+    assert await gets_in(client, HOST, digest_of("new"))
+
+
+async def test_a_sweep_by_an_old_list_takes_nothing_of_who_joined_anew(client: Redis) -> None:
+    machines = Machines(client)
+    await client.xadd(streams.inbox(HOST), {"a": "b"})
+    await client.xadd(streams.inbox(OTHER), {"a": "b"})
+    await client.sadd(streams.FORGOTTEN, OTHER)  # type: ignore[misc] # its stubs leave open whether it is awaited
+
+    await machines.sweep([HOST, OTHER])
+
+    assert await client.exists(streams.inbox(HOST))
+    assert not await client.exists(streams.inbox(OTHER))
+
+
+def post(hub: HubProcess, path: str, body: dict[str, object], bearer: str = "") -> httpx.Response:
+    headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
+    return httpx.post(f"{hub.url}/api/v1/{path}", json=body, headers=headers, trust_env=False)
+
+
+def joins(hub: HubProcess, token: str, former: str = "") -> httpx.Response:
+    asked = {"token": token, "host_id": HOST, "label": "oak", "former": former}
+    return post(hub, "join", dict(asked))
+
+
+async def test_of_two_joins_of_one_identity_at_once_one_is_refused(
+    client: Redis, hub: HubProcess
+) -> None:
+    token = join_token(hub)
+    async with Machines(client).alone(HOST):
+        refused = joins(hub, token)
+    assert refused.status_code == 409
+    assert "joining just now" in refused.text
+    assert "Try again" in refused.text
+
+    done = joins(hub, token)
+
+    assert done.status_code == 200, done.text
+    assert not await client.exists(streams.joining(HOST))
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_undo_makes_the_token_good_again_only_right_after_the_join(
+    client: Redis, hub: HubProcess, late: bool
+) -> None:
+    token = join_token(hub)
+    secret = joins(hub, token).json()["secret"]
+    machines = Machines(client)
+    found = await machines.find(HOST)
+    assert found is not None
+    if late:
+        since = found.since - 5 * 60_000 - 1
+        await machines.put(msgspec.structs.replace(found, since=since))
+
+    assert post(hub, "machine/leave", {"undo": True}, secret).status_code == 200
+
+    assert post(hub, "join/check", {"token": token}).status_code == (410 if late else 200)
+    assert await machines.find(HOST) is None
+    assert await Rights(client).there() == set()
+
+
+async def test_an_undo_gives_the_former_credential_back(client: Redis, hub: HubProcess) -> None:
+    token = join_token(hub, reusable=True)
+    first = joins(hub, token).json()["secret"]
+    second = joins(hub, token, former=first).json()["secret"]
+
+    assert post(hub, "machine/leave", {"undo": True}, second).status_code == 200
+
+    assert await gets_in(client, HOST, digest_of(first))
+    assert not await gets_in(client, HOST, digest_of(second))
