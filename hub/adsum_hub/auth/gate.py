@@ -14,7 +14,9 @@ from adsum_hub.answers import Problem, as_json
 from adsum_hub.auth.credentials import NoTokenError, Shown, cookie_name, shown_in
 from adsum_hub.auth.keeper import TOKEN_STEP, Grant, Keeper, RefusedError
 from adsum_hub.auth.roles import READING, Role, covers, needed_for
+from adsum_hub.auth.secret import digest_of
 from adsum_hub.live import LAPSE
+from adsum_hub.notify.owners import OWNER, Owner
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -93,6 +95,8 @@ class Gate:
         if scope["type"] == "http" and scope["method"] not in READING:
             _require_csrf(grant, Headers(scope=scope))
         scope[GRANT] = grant
+        if grant.by is not None and shown is not None:
+            scope[OWNER] = Owner(grant.by, digest_of(shown.secret))
         if scope["type"] == "websocket" and shown is not None:
             scope[LAPSE] = lambda: self._keeper.lapse(shown)
 

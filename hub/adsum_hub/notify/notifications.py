@@ -11,7 +11,7 @@ from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
 from adsum_hub.notify.config import read_config
 from adsum_hub.notify.notifier import Notifier
-from adsum_hub.notify.owners import Owner, Owners, owner_of
+from adsum_hub.notify.owners import OWNER, Owner, Owners
 from adsum_hub.notify.push import Push
 from adsum_hub.notify.rules import PUSH, Channel, Rule
 from adsum_hub.notify.services import AppriseSpeaker
@@ -107,7 +107,7 @@ class Notifications:
         """None where nobody has to sign in. Raises SubscriptionError."""
         if not self._told.sign_in:
             return None
-        owner = owner_of(scope)
+        owner: Owner | None = scope.get(OWNER)
         if owner is None:
             raise SubscriptionError(
                 "This machine's own token takes no pushes: a subscription ends with its sign-in.",

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-from starlette.datastructures import Headers
+from typing import Literal, NamedTuple
 
 from adsum_shared import streams
 from adsum_shared.connect import Redis
 
-if TYPE_CHECKING:
-    from starlette.types import Scope
-
-#: Where the gate, which stands above, leaves what it found.
-GRANT = "adsum.grant"
+#: In a scope: the Owner that the gate let in; nothing for this machine's own command line.
+OWNER = "adsum.owner"
 
 
 class Owner(NamedTuple):
@@ -24,33 +16,6 @@ class Owner(NamedTuple):
 
     kind: Literal["sign-in", "token"]
     digest: str
-
-
-def owner_of(scope: Scope) -> Owner | None:
-    """None: this machine's own command line, which is no browser.
-
-    A browser may hold cookies of several hubs: the grant's csrf proof says which let it in.
-    """
-    grant, headers = scope.get(GRANT), Headers(scope=scope)
-    if grant is None or grant.by is None:
-        return None
-    if grant.by == "token":
-        secret = headers.get("authorization", "").partition(" ")[2].strip()
-        return Owner("token", _sha256(secret.encode()))
-    for secret in _cookies(headers):
-        if hmac.compare_digest(_sha256(b"adsum csrf\0" + secret.encode()), grant.csrf):
-            return Owner("sign-in", _sha256(secret.encode()))
-    return None
-
-
-def _cookies(headers: Headers) -> Iterator[str]:
-    for line in headers.getlist("cookie"):
-        for pair in line.split(";"):
-            yield pair.strip().partition("=")[2]
-
-
-def _sha256(secret: bytes) -> str:
-    return hashlib.sha256(secret).hexdigest()
 
 
 class Owners:

@@ -46,12 +46,12 @@ function useList(path, name) {
 /** A link that lets one browser in: a phone of yours, a colleague's. */
 function Links() {
   const role = useSignal("viewer");
-  const made = useSignal(/** @type {{address: string, until: number, qr?: string} | undefined} */ (undefined));
+  const made = useSignal(/** @type {{address: string, until: number} | undefined} */ (undefined));
   const why = useSignal("");
   const make = async () => {
     const { body, why: wrong } = await tellHub("POST", "/api/v1/login-links", { role: role.value });
     why.value = wrong ?? "";
-    made.value = body && { address: `${body.public_url ?? location.origin}/login#${body.code}`, until: body.until, qr: body.qr };
+    made.value = body && { address: `${body.public_url ?? location.origin}/login#${body.code}`, until: body.until };
   };
   return html`<h3>Let another browser in</h3>
     <p class="quiet">A link for a phone or a colleague. It lets one browser in, once, within ten minutes.</p>
@@ -59,7 +59,6 @@ function Links() {
     <${Wrong} why=${why} />
     ${made.value && html`<div class="secret" role="status">
       <code>${made.value.address}</code><${Copy} text=${made.value.address} what="the link" />
-      ${made.value.qr && html`<img class="qr" src=${made.value.qr} width="180" height="180" alt="The link as a QR code" />`}
       <p class="wish-note">Good for <${Until} at=${made.value.until} />.</p>
     </div>`}`;
 }

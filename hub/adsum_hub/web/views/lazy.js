@@ -55,11 +55,6 @@ function styled(name) {
   });
 }
 
-/** Fetches ahead what is likely to be wanted next. @param {string[]} names */
-export function loadAhead(names) {
-  for (const name of names) load(name).catch(() => {}); // asked for again when it is wanted
-}
-
 /**
  * part: which of its exports. quiet: nothing stands there while it comes.
  * @param {{name: string, part?: string, quiet?: boolean} & Record<string, any>} props

@@ -8,9 +8,9 @@ import { Icon, html } from "./html.js";
 /**
  * ways: buttons beside the one that closes. under: what stays in sight below the title. still: it is there
  * already, as far as the reader sees. onClose: the reader closed it. onGone: it is off the page, whoever closed it.
- * @param {{name: string, title: string, tone?: string, wide?: boolean, still?: boolean, ways?: ComponentChildren, under?: ComponentChildren, onClose: () => void, onGone?: () => void, children?: ComponentChildren}} props
+ * @param {{name: string, title: string, tone?: string, still?: boolean, ways?: ComponentChildren, under?: ComponentChildren, onClose: () => void, onGone?: () => void, children?: ComponentChildren}} props
  */
-export function Sheet({ name, title, tone, wide = false, still = false, ways, under, onClose, onGone, children }) {
+export function Sheet({ name, title, tone, still = false, ways, under, onClose, onGone, children }) {
   const sheet = useRef(/** @type {HTMLDialogElement | null} */ (null));
   // The browser focuses the heading, keeps the focus inside, closes at Esc and gives the focus back.
   useLayoutEffect(() => {
@@ -30,7 +30,7 @@ export function Sheet({ name, title, tone, wide = false, still = false, ways, un
     press.preventDefault();
     sheet.current?.close();
   };
-  return html`<dialog ref=${sheet} class="sheet" data-name=${name} data-wide=${wide} data-still=${still} aria-labelledby=${`${name}-title`} onClose=${onClose} onClick=${onClick} onKeyDown=${onKeyDown}>
+  return html`<dialog ref=${sheet} class="sheet" data-name=${name} data-still=${still} aria-labelledby=${`${name}-title`} onClose=${onClose} onClick=${onClick} onKeyDown=${onKeyDown}>
     <div class="sheet-inner" data-tone=${tone}>
       <header class="sheet-head">
         <h2 id=${`${name}-title`} tabindex="-1"><bdi>${title}</bdi></h2>

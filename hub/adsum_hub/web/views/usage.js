@@ -9,6 +9,7 @@ import { moment } from "../clock.js";
 import { costOf, costSource, dollars, exactUsage, reportSource, short, tokensOf } from "../figures.js";
 import { readers, shareOf } from "../reading.js";
 import { BY, DAYS, FURTHEST, MEASURES, SPLITS, askAgain, budgets, choose, csvAddress, older, strange, usage, wanted, watchUsage, wrongDays } from "../usage.js";
+import { Choice } from "./choice.js";
 import { Bar, Ghosts, Icon, Sentence, counted, html } from "./html.js";
 import { Lazy } from "./lazy.js";
 
@@ -33,13 +34,6 @@ export function View() {
       <button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p>`}
     ${report ? html`<${Report} report=${report} busy=${phase === "loading"} />` : phase === "loading" && !wrong && html`<${Ghosts} words="Fetching the report" />`}
   </section>`;
-}
-
-/** One of a few: arrow keys change it. @param {{name: string, legend: string, chosen: any, options: [any, string][], onChoose: (value: any) => void}} props */
-function Choice({ name, legend, chosen, options, onChoose }) {
-  return html`<fieldset class="choice"><legend class="sr">${legend}</legend>${options.map(
-    ([value, words]) => html`<label key=${value}><input type="radio" name=${name} checked=${chosen === value} onChange=${() => onChoose(value)} /><span>${words}</span></label>`,
-  )}</fieldset>`;
 }
 
 /** @param {{report: UsageReport | undefined}} props */
