@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from adsum_shared.host_keys import OddReplyError as OddReplyError
+
 
 class StartError(RuntimeError):
     """The collector cannot start. The text is for people: the thing, the cause, the next step."""
@@ -32,5 +34,13 @@ class StreamUnusableError(Exception):
         )
 
 
-class OddReplyError(Exception):
-    """Not the answer of a Redis, or not about a key of ours. The text names cause and next step."""
+class HubError(Exception):
+    """The way through a hub does not work. The text names the hub, the cause and the next step.
+
+    wait_s: how long it is no use to try again. refused: the hub answers, and will again so.
+    """
+
+    def __init__(self, text: str, wait_s: float = 0.0, *, refused: bool = False) -> None:
+        super().__init__(text)
+        self.wait_s = wait_s
+        self.refused = refused

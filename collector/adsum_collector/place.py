@@ -120,8 +120,7 @@ class Place:
         if not self.free:
             await self.find(inbox)
             return
-        other = None if self.moved else await inbox.after(self.head)
-        stored = await inbox.stored(self.spool_id)
+        other, stored, want = await inbox.look(self.spool_id, self.head, others=not self.moved)
         poisoned = other is not None and not other.id.leaves_room
         if poisoned or self._why_to_leave(other, stored):
             await self.find(inbox)
@@ -133,7 +132,7 @@ class Place:
                 self._problem.report(StreamMovedError())
         if self._spool.spool_id == self.spool_id:
             await self._spool.acknowledge(min(stored.applied, self.sent))
-            await self._replay(await inbox.want())
+            await self._replay(want)
 
     async def check(self, inbox: Inbox) -> None:
         """A stream deleted or evicted under a living connection is no error of any command."""

@@ -17,12 +17,13 @@ from redis.exceptions import (
 )
 
 from adsum_collector.errors import (
+    HubError,
     OddReplyError,
     SpoolUnavailable,
     StreamMovedError,
     StreamUnusableError,
 )
-from adsum_shared.connect import BrokerTooOldError, address_of
+from adsum_shared.connect import BrokerTooOldError
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +46,13 @@ HUBS_FIRST = (
 class Problem:
     """What keeps the publisher from publishing, each cause until that one is over; and notices.
 
-    now: seconds of wall clock.
+    place: where they are published to, as `Transport.place` has it. now: seconds of wall clock.
     """
 
-    def __init__(self, url: str, now: Callable[[], float]) -> None:
-        self.address = address_of(url)
+    def __init__(self, place: str, now: Callable[[], float]) -> None:
+        self.place = place
         self._now = now
-        self._broker: str | None = f"Not connected to Redis at {self.address} yet."
+        self._broker: str | None = f"Not connected to {place} yet."
         self._refused = False
         self._spool: str | None = None
         self._stream: str | None = None
@@ -73,8 +74,9 @@ class Problem:
             self._spool = f"The spool fails: {error}. Look at that disk. {_KEPT}"
             self._log(self._spool)
         else:
-            self._broker = describe(error, self.address)
+            self._broker = describe(error, self.place)
             self._refused = isinstance(error, ResponseError | OddReplyError | StreamUnusableError)
+            self._refused |= isinstance(error, HubError) and error.refused
             self._log(self._broker)
 
     def notice(self, text: str) -> None:
@@ -106,27 +108,29 @@ class Problem:
             self._logged.add(news)
 
 
-def describe(error: Exception, address: str) -> str:
+def describe(error: Exception, place: str) -> str:
     """One sentence for the cause, one for the next step."""
     text = str(error)
     if isinstance(error, BrokerTooOldError):
         return text
+    if isinstance(error, HubError):
+        return f"{text} {_KEPT}"
     if isinstance(error, OddReplyError | StreamUnusableError):
-        return f"Redis at {address}: {text} {_KEPT}"
+        return f"{place}: {text} {_KEPT}"
     for kind, words, cause in _CAUSES:
         if (kind is not None and isinstance(error, kind)) or text.startswith(words):
-            return f"Redis at {address} {cause.format(text=text)} {_KEPT}"
+            return f"{place} {cause.format(text=text)} {_KEPT}"
     if isinstance(error, TimeoutError) and "connect" not in text:
         return (
-            f"Redis at {address} does not answer. It hangs or is overloaded, or the network drops "
+            f"{place} does not answer. It hangs or is overloaded, or the network drops "
             f"what is sent: look at its machine and at the way there. {_KEPT}"
         )
     if isinstance(error, TimeoutError | OSError) or "onnect" in text:
         return (
-            f"Redis at {address} cannot be reached ({text or type(error).__name__}). "
+            f"{place} cannot be reached ({text or type(error).__name__}). "
             f"Start it, or correct ADSUM_REDIS_URL. {_KEPT}"
         )
-    return f"Redis at {address} answered: {text or type(error).__name__}. Look at its log. {_KEPT}"
+    return f"{place} answered: {text or type(error).__name__}. Look at its log. {_KEPT}"
 
 
 #: The client's class for an answer, if it has one; how the answer begins otherwise; what to say.

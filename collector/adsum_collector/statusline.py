@@ -8,7 +8,7 @@ As in shim.py, only what the interpreter has built in is imported: every tick pa
 from __future__ import annotations
 
 # What `signal` and `os` are made of, without the modules that come with them.
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found] # undescribed
 import posix as os
 import sys
 import time
@@ -74,7 +74,7 @@ def die_with(parent: int) -> None:
     try:
         import _ctypes  # a tenth of what `ctypes` costs
 
-        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # None is the program itself
         _ctypes.call_function(prctl, (PR_SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0))
     except Exception:  # noqa: BLE001 - undocumented and optional; the command must run without it
         return

@@ -49,7 +49,7 @@ async def read_by_child(
 
 async def _words(child: Process, order: Order) -> AsyncIterator[Word]:
     assert child.stdin is not None  # noqa: S101 - both are pipes
-    assert child.stdout is not None  # noqa: S101
+    assert child.stdout is not None  # noqa: S101 - as above
     with contextlib.suppress(ConnectionError):  # what it says, or how it ends, tells why
         child.stdin.write(msgspec.json.encode(order) + b"\n")
         await child.stdin.drain()

@@ -20,7 +20,7 @@ class StateDirError(RuntimeError):
 @contextlib.contextmanager
 def announced(settings: HubSettings, port: int) -> Iterator[str]:
     """hub.json tells this machine's command line where the hub is, while it runs: its URL."""
-    host = settings.hub_host if settings.hub_host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
+    host = settings.hub_host if settings.hub_host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - told apart, not bound
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     file = settings.state_dir / "hub.json"
     draft = file.with_suffix(f".{os.getpid()}")

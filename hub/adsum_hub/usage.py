@@ -109,8 +109,9 @@ def _group(key: str, usage: Usage) -> _Group:
 
 
 def _cost(prices: Prices, group: _Group, usage: Usage) -> float | None:
-    marks = {"fast": group.fast, "geo": group.geo, "long": group.long}
-    return prices.cost(group.model, group.day, usage, **marks)  # type: ignore[arg-type]
+    return prices.cost(
+        group.model, group.day, usage, fast=group.fast, geo=group.geo, long=group.long
+    )
 
 
 def tokens_of(usage: Usage) -> int:

@@ -75,7 +75,7 @@ def private_as(level: Level, salt: str) -> Callable[[T], T]:
 def _struct(value: T, salt: str, *, terse: bool) -> T:
     changes: dict[str, Any] = {}
     # getattr: the type says which fields there are, only the value says what is in them
-    for name in value.__struct_fields__:  # type: ignore[attr-defined]
+    for name in value.__struct_fields__:  # type: ignore[attr-defined] # of every Struct
         old = getattr(value, name)
         if old is None or old.__class__ in _NUMBERS:
             continue
@@ -88,7 +88,7 @@ def _struct(value: T, salt: str, *, terse: bool) -> T:
             new = shown(value, name, old, salt)
         if new is not old and new != old:
             changes[name] = new
-    return msgspec.structs.replace(value, **changes) if changes else value  # type: ignore[type-var]
+    return msgspec.structs.replace(value, **changes) if changes else value  # type: ignore[type-var] # a Struct, always
 
 
 def _readable(value: object, name: str, old: Any, salt: str) -> Any:

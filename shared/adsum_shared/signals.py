@@ -351,7 +351,7 @@ KnownSignal = (
 AnySignal = KnownSignal | UnknownSignal
 
 KINDS: frozenset[str] = frozenset(
-    str(msgspec.inspect.type_info(kind).tag)  # type: ignore[attr-defined]
+    str(msgspec.inspect.type_info(kind).tag)  # type: ignore[attr-defined] # of every tagged Struct
     for kind in get_args(KnownSignal)
 )
 

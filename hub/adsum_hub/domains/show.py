@@ -85,7 +85,7 @@ class Domains:
             self._leave_out(name, asked, str(error))
         # A plugin may raise anything, and sys.exit() is no way to end a hub. Its text is not told:
         # it may hold what the session is about.
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
             self._leave_out(name, asked, f"it raised {type(error).__name__}{_place(error)}")
         return None
 

@@ -181,9 +181,9 @@ class Joining:
     def seen(self, machine: Machine) -> MachineSeen:
         host = self.roster.hosts.get(machine.host_id)
         if host is None:
-            return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003
+            return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003 - the fields in their order
         view = host.view(self.clock())
-        return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003
+        return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003 - the fields in their order
 
     async def leave(self, machine: Machine, *, undo: bool) -> HostChanged:
         """undo: the joining failed just now, so all is to be as it was before."""
