@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adsum.broker import (
@@ -67,19 +67,24 @@ def python_part(name: str, address: tuple[str, int], log: Path, env: Mapping[str
     """`adsum hub` or `adsum collector` in a process of its own."""
 
     async def launch() -> Process:
-        with log.open("ab") as output:
-            # -P: a folder named like one of our packages in the current directory must not win.
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "adsum", name),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **env, SUPERVISED: "1"},
-                start_new_session=True,
-            )
+        return await start_python(("adsum", name), log, env)
 
     # A hub that fails must not end the collector: then every hook of the user's would fail too.
     return Part(name, launch, lambda: answers_ok(*address), log, vital=name != "hub")
+
+
+async def start_python(module: Sequence[str], log: Path, env: Mapping[str, str]) -> Process:
+    """`python -m` with these words; it ends when its standard input, a pipe of ours, closes."""
+    with log.open("ab") as output:
+        # -P: a folder named like one of our packages in the current directory must not win.
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", *module),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **env, SUPERVISED: "1"},
+            start_new_session=True,
+        )
 
 
 async def answers_ok(host: str, port: int, path: str = "/livez") -> bool:

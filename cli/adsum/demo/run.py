@@ -10,7 +10,6 @@ import shutil
 import signal
 import site
 import socket
-import sys
 from asyncio.subprocess import Process
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from adsum.broker import place_of, prepare
 from adsum.demo.fleet import budgets
 from adsum.engine import find_engine
 from adsum.outcome import CommandError
-from adsum.parts import SUPERVISED, broker_part, python_part
+from adsum.parts import broker_part, python_part, start_python
 from adsum.supervise import Part, Supervisor
 from adsum.up import LOOPBACK, held, say
 
@@ -108,15 +107,7 @@ def _fleet_part(folder: Path, env: Mapping[str, str]) -> Part:
 
     async def launch() -> Process:
         ready.unlink(missing_ok=True)
-        with log.open("ab") as output:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "adsum.demo"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **env, SUPERVISED: "1"},
-                start_new_session=True,
-            )
+        return await start_python(("adsum.demo",), log, env)
 
     async def is_ready() -> bool:
         return ready.exists()
