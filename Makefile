@@ -1,11 +1,18 @@
 # Every target sets up what it needs; the second run is quick. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up test check unit bench chaos lock image-check claude-code system-deps clean
+.PHONY: help up test check unit bench chaos docs lock image-check clean-check claude-code system-deps clean
 
 BIN := .venv/bin
-# Whole fleets, and tests that measure: one after the other. All others, most of which wait, by two or four.
-WORKERS := $(shell [ "$$(getconf _NPROCESSORS_ONLN)" -gt 3 ] && echo 4 || echo 2)
-ALONE := tests/integration/test_live_clients.py tests/real_cli tests/mutants tests/partition tests/chaos
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS := $(shell [ $(CORES) -gt 3 ] && echo 4 || echo 2)
+# Most of the tests with servers wait: more of them than there are cores.
+WAITING := $(shell [ $(CORES) -gt 3 ] && echo 6 || echo 2)
+# Tests that measure, and mutants, which are several at once by themselves.
+ALONE := tests/integration/test_live_clients.py tests/mutants
+# These two beside each other: of the second most is waiting. Chaos not beside them, where delays of the
+# CLI are measured, but by two: a run of it keeps three quarters of a core busy.
+PAIR := tests/real_cli tests/partition tests/fleet
+BESIDE := $(shell [ $(CORES) -gt 3 ] && echo 2 || echo 1)
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 
 help: ## List these targets
@@ -21,16 +28,23 @@ up: .venv/.run-stamp ## Start broker, hub and collector, and print the dashboard
 	@sh scripts/system-deps run
 	@$(BIN)/adsum up $(ARGS)
 
-test: .venv/.dev-stamp ## Everything CI runs: check, then all tests, the unit tests with coverage
+test: .venv/.dev-stamp ## Everything CI runs: check, then all tests, with coverage
 	@sh scripts/system-deps test
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n $(WORKERS) tests/unit $(ARGS)
-	$(BIN)/pytest -n $(WORKERS) --ignore=tests/unit $(addprefix --ignore=,$(ALONE)) $(ARGS)
+	$(BIN)/coverage run -m pytest -n $(WAITING) --dist worksteal --ignore=tests/unit \
+	  $(addprefix --ignore=,$(ALONE) $(PAIR) tests/chaos) $(ARGS)
 	$(BIN)/pytest $(ALONE) $(ARGS)
+	@$(MAKE) --no-print-directory -j$(BESIDE) --output-sync=target $(PAIR)
+	$(BIN)/pytest -n $(BESIDE) tests/chaos $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'
 	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }
+
+.PHONY: $(PAIR)
+$(PAIR):
+	$(BIN)/pytest $@ $(ARGS)
 
 check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored assets, the score of the states
 	$(BIN)/ruff check .
@@ -58,11 +72,22 @@ chaos: .venv/.dev-stamp ## Break a fleet of real processes at random and judge i
 	$(BIN)/python -m tests.chaos --seeds $(or $(SEEDS),10) --first $(or $(FIRST),1) --seconds $(or $(SECONDS),10) \
 	  --results .rig/chaos.jsonl $(ARGS)
 
+.rig/docs/.stamp: requirements-docs.lock | .venv/.run-stamp
+	@$(BIN)/python -m venv --clear .rig/docs
+	@.rig/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+docs: .rig/docs/.stamp ## Build the documents as a site into site/
+	@.rig/docs/bin/mkdocs build --strict --clean && echo "open site/index.html"
+
 lock: .venv/.dev-stamp ## Resolve the dependencies anew; UPGRADE=1 takes newer versions
 	@sh scripts/lock $(if $(UPGRADE),--upgrade)
 
 image-check: .venv/.dev-stamp ## Build and run deploy/Dockerfile without Docker (as root; debootstrap, network); BASE=DIR keeps the clean system
 	$(BIN)/python scripts/image_check.py $(if $(BASE),--base $(BASE))
+
+clean-check: .venv/.dev-stamp ## Time `make up` and `make test` in a clean Debian (as root; debootstrap, network); QUICK=1, RELEASE=bookworm, BASE=DIR
+	$(BIN)/python scripts/clean_check.py $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick) $(if $(RELEASE),--release $(RELEASE))
 
 claude-code: .venv/.dev-stamp ## Install the Claude Code CLI from npm into .rig/, for tests/real_cli
 	@$(BIN)/python -c 'from tests.real_cli.cli_rig import claude_binary; print(claude_binary())'
@@ -71,4 +96,4 @@ system-deps: ## Install Redis, Chromium, tmux and docker-compose with apt (as ro
 	@sh scripts/system-deps test
 
 clean: ## Remove the environment and every cache; never your sessions' data
-	rm -rf .venv .rig .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage-report.txt dist build
+	rm -rf .venv .rig .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage-report.txt dist build site

@@ -13,8 +13,9 @@ from adsum_hub.domains.commands import read_line
 from adsum_hub.domains.registry import BUILT_IN, find
 from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Facts
+from adsum_hub.portraits import Place
 from adsum_hub.resolve import resolve
-from adsum_hub.views import Place, session_view
+from adsum_hub.views import session_view
 from adsum_shared.state import SessionView
 from tests.rosters import many_facts
 

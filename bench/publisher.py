@@ -28,6 +28,7 @@ import uvloop
 from adsum_collector.publisher import Publisher
 from adsum_collector.spool import Spool
 from adsum_collector.spool_limits import Limits
+from adsum_collector.transport import RedisTransport
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
 from adsum_shared.signals import encode_signal
@@ -72,7 +73,9 @@ async def _publish(directory: Path, url: str) -> Cost:
             HOST, "bench", now, "n", spool.spool_id, spool.last_seq, sent, stopping=stopping
         )
 
-    publisher = Publisher(spool, url, HOST, nonce=str(time.time()), beat=beat, now=time.time)
+    publisher = Publisher(
+        spool, RedisTransport(url), HOST, nonce=str(time.time()), beat=beat, now=time.time
+    )
     cpu, wall = time.process_time(), time.perf_counter()
     publisher.drain()
     await publisher.run()

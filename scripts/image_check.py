@@ -27,6 +27,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from clean_system import clean_system, copy_of, inside, mounted, pip_settings, require
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 #: FROM -> the release of Debian whose own Python is that one, and its packages.
@@ -69,11 +71,7 @@ def build(work: Path, base: Path) -> None:
     roots: dict[str, Path] = {}
     for number, stage in enumerate(stages(DOCKERFILE.read_text())):
         root = work / str(number)
-        # Not by shutil: it would read what /dev/full and /dev/zero hold, and fill the disk.
-        subprocess.run(
-            ["cp", "-a", str(base / stage.base.replace(":", "-")), str(root)], check=True
-        )
-        shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
+        copy_of(base / stage.base.replace(":", "-"), root)
         roots[stage.name] = root
         with mounted(root):
             for word, rest in stage.steps:
@@ -134,46 +132,6 @@ def copy(stage: Stage, root: Path, roots: dict[str, Path], rest: str) -> None:
             shutil.copytree(given, target, symlinks=True, dirs_exist_ok=True, ignore=hidden)
         else:
             shutil.copy(given, target / given.name if to.endswith("/") else target)
-
-
-def inside(root: Path, path: str) -> Path:
-    return root / path.lstrip("/")
-
-
-def pip_settings() -> dict[str, str]:
-    """Where this machine's pip gets packages from, for the pip in there; also proxies."""
-    command = [sys.executable, "-m", "pip", "config", "list"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    pairs = re.findall(r"^[\w:]*\.([\w-]+)='(.*)'$", listed, re.MULTILINE)
-    proxies = {k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}
-    return {f"PIP_{name.upper().replace('-', '_')}": value for name, value in pairs} | proxies
-
-
-@contextlib.contextmanager
-def mounted(root: Path) -> Iterator[None]:
-    """With /proc, /dev, and the folders on this machine that its pip reads. Ours alone: see `main`."""
-    local = {
-        Path(p)
-        for value in pip_settings().values()
-        for p in re.findall(r"(?:file://)?(/[^\s:]+)", value)
-    }
-    shared = {path if path.is_file() else Path(*path.parts[:3]) for path in local if path.exists()}
-    places = [Path("/dev"), Path("/proc"), *sorted(shared)]
-    made: list[Path] = []
-    try:
-        for place in places:
-            target = inside(root, str(place))
-            if place.is_dir():
-                target.mkdir(parents=True, exist_ok=True)
-            elif not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.touch()
-            subprocess.run(["mount", "--rbind", str(place), str(target)], check=True)
-            made.append(target)
-        yield
-    finally:
-        for target in reversed(made):
-            subprocess.run(["umount", "--recursive", "--lazy", str(target)], check=True)
 
 
 def try_out(work: Path) -> None:
@@ -273,23 +231,6 @@ def redis(work: Path) -> Iterator[None]:
         server.wait(10)
 
 
-def clean_systems(folder: Path) -> None:
-    """Made once; they stay as they are."""
-    for name, (release, packages) in STANDS_FOR.items():
-        target = folder / name.replace(":", "-")
-        if target.exists():
-            continue
-        began = time.monotonic()
-        draft = target.with_suffix(".draft")
-        shutil.rmtree(draft, ignore_errors=True)
-        command = ["debootstrap", "--variant=minbase", f"--include={packages}", release, str(draft)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        draft.rename(target)
-        print(
-            f"  {time.monotonic() - began:5.1f} s  a clean Debian {release} for {name}", flush=True
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -310,19 +251,14 @@ def main() -> None:
 
 def check(kept: Path | None) -> None:
     """kept: where clean systems lie; None: nowhere."""
-    missing = [
-        each
-        for each in ("debootstrap", "chroot", "unshare", "redis-server")
-        if not shutil.which(each)
-    ]
-    if os.geteuid() != 0 or missing:
-        sys.exit(f"image_check needs root{' and ' if missing else ''}{', '.join(missing)}")
+    require("debootstrap", "chroot", "unshare", "redis-server")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="adsum-image-") as folder:
         work = Path(folder)
         base = (kept or work / "base").resolve()
         base.mkdir(parents=True, exist_ok=True)
-        clean_systems(base)
+        for name, (release, packages) in STANDS_FOR.items():
+            clean_system(base, name.replace(":", "-"), release, packages)
         # In mounts that end with the process: nothing of ours is left mounted, however this ends.
         alone = ["unshare", "--mount", "--propagation", "private"]
         again = [sys.executable, __file__, "--work", str(work), "--base", str(base), "--part"]

@@ -1,4 +1,4 @@
-"""Write docs/cli.md and docs/configuration.md from the commands and settings themselves: `python -m scripts.reference`."""
+"""Write docs/cli.md, docs/configuration.md and docs/schemas from the code itself: `python -m scripts.reference`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typer.main import get_command
 from adsum.app import app
 from adsum.config_show import PARTS, VARIABLES, own_names
 from adsum_shared.settings import TABLES, AdsumSettings
+from scripts import schemas
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = "<!-- Written by `python -m scripts.reference`. Change the code instead. -->\n"
@@ -153,7 +154,10 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    for name, text in (("cli.md", cli()), ("configuration.md", configuration())):
+    files = {"cli.md": cli(), "configuration.md": configuration()}
+    (DOCS / "schemas").mkdir(exist_ok=True)
+    files |= {f"schemas/{name}": text for name, text in schemas.written().items()}
+    for name, text in files.items():
         (DOCS / name).write_text(text, "utf-8")
         sys.stdout.write(f"wrote docs/{name}\n")
 

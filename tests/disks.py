@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adsum_collector.errors import StreamMovedError
-from adsum_collector.inbox import Inbox
+from adsum_collector.inbox import Inbox, Look
 from adsum_collector.place import Place
 from adsum_collector.problems import Problem
 from adsum_collector.resume import EntryId, Head, Stored
@@ -114,25 +114,30 @@ class ModelInbox(Inbox):
         self._broker = broker
 
     async def head(self) -> Head | None:
-        await self._ask()
+        await self._pause()
         return self._broker.head
 
-    async def after(self, entry: EntryId | None) -> Head | None:
-        await self._ask()
+    async def look(self, spool_id: str, after: EntryId | None, *, others: bool = True) -> Look:
+        """One after the other, as Redis carries them out: others may come between."""
+        other = await self._after(after) if others else None
+        return Look(other, await self.stored(spool_id), await self._want())
+
+    async def _after(self, entry: EntryId | None) -> Head | None:
+        await self._pause()
         found = (each for each in self._broker.entries if entry is None or each.id > entry)
         first = next(found, None)
         return first and Head(first.id, first.batch.spool_id, first.batch.nonce)
 
     async def stored(self, spool_id: str) -> Stored:
-        await self._ask()
+        await self._pause()
         stored = self._broker.stored
         if not stored:
             return Stored()
         runs = dict(stored["r"].get(spool_id, {})) if self.tells_runs else None
         return Stored(stored["c"], stored["a"].get(spool_id, 0), runs)
 
-    async def want(self) -> bytes | None:
-        await self._ask()
+    async def _want(self) -> bytes | None:
+        await self._pause()
         want, self._broker.want = self._broker.want, None
         return want
 
@@ -149,7 +154,7 @@ class ModelInbox(Inbox):
         if not taken and [each.batch.nonce for each in there] != [told.batch.nonce]:
             raise StreamMovedError
 
-    async def _ask(self) -> None:
+    async def _pause(self) -> None:
         if await _Command("ask") != "done":
             raise TimeoutError
 
@@ -210,7 +215,7 @@ class Collector:
 
     def __init__(self, spool: ModelSpool, broker: Broker) -> None:
         self.spool = spool
-        self.problem = Problem("redis://h", lambda: 0.0)
+        self.problem = Problem("Redis at redis://h", lambda: 0.0)
         self.problem.connected()
         self.place = Place(spool, f"r{next(_ids)}", self.problem, lambda: 0.0)
         self.inbox = ModelInbox(broker)

@@ -94,7 +94,7 @@ class Hub:
             clock=clock,
             link=self.link,
             arrived=self.arrived,
-            greet=self.heartbeats.hear,
+            greet=self.heartbeats.greet,
         )
         self.saver = Saver(self.roster, self.redis, self.link)
         self._tasks: list[asyncio.Task[None]] = []

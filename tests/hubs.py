@@ -124,7 +124,11 @@ class StandIn:
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
-        await self._server.wait_closed()
+        # From Python 3.12 on it waits for every client, also for one whose loop runs no more.
+        try:
+            await asyncio.wait_for(self._server.wait_closed(), 12)
+        except TimeoutError:
+            getattr(self._server.server, "abort_clients", lambda: None)()
 
     async def _watch(self, connection: ServerConnection) -> None:
         self.resumes.append(json.loads(await connection.recv()))
@@ -209,11 +213,12 @@ def stand_in_hub() -> Iterator[StandIn]:
     hub = StandIn()
     thread = threading.Thread(target=hub.loop.run_forever)
     thread.start()
-    asyncio.run_coroutine_threadsafe(hub.open(), hub.loop).result(5)
     try:
+        asyncio.run_coroutine_threadsafe(hub.open(), hub.loop).result(5)
         yield hub
+        asyncio.run_coroutine_threadsafe(hub.close(), hub.loop).result(15)
     finally:
-        asyncio.run_coroutine_threadsafe(hub.close(), hub.loop).result(5)
+        # Else the thread would go on, and keep pytest from ending.
         hub.loop.call_soon_threadsafe(hub.loop.stop)
         thread.join(5)
         hub.loop.close()

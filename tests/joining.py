@@ -77,9 +77,6 @@ class Machine:
         return found
 
     def hook(self, session: str, event: str = "UserPromptSubmit") -> None:
-        """As Claude Code posts it, by what stands in the settings."""
-        hooks = json.loads(self.settings.read_text())["hooks"][event]
-        [hook] = [each for entry in hooks for each in entry["hooks"] if each["type"] == "http"]
         body = {
             "session_id": session,
             "hook_event_name": event,
@@ -87,6 +84,12 @@ class Machine:
             "prompt": "count the trees",
             "transcript_path": f"{self.home}/.claude/projects/x/{session}.jsonl",
         }
+        self.post(body)
+
+    def post(self, body: dict[str, Any]) -> None:
+        """As Claude Code posts it, by what stands in the settings."""
+        hooks = json.loads(self.settings.read_text())["hooks"][body["hook_event_name"]]
+        [hook] = [each for entry in hooks for each in entry["hooks"] if each["type"] == "http"]
         reply = httpx.post(hook["url"], json=body, headers=hook["headers"], trust_env=False)
         assert (reply.status_code, reply.content) == (200, b"")
 

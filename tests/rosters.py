@@ -55,7 +55,10 @@ async def store(redis: Redis, hosts: int, sessions: int, now: int) -> list[str]:
             streams.HOST: msgspec.json.encode({"label": f"box {number}", "last_seen": now}),
         }
         for session in range(number, sessions, hosts):
-            fields[streams.SESSION + session_id(session)] = facts[session % DIFFERENT]
+            told = facts[session % DIFFERENT].replace(
+                b'"S"', f'"{session_id(session)}"'.encode(), 1
+            )
+            fields[streams.SESSION + session_id(session)] = told
             if len(fields) >= CHUNK:
                 await redis.hset(streams.snapshot(each), mapping=fields)
                 fields = {}

@@ -1,4 +1,4 @@
-"""The shape of the project itself: lengths, words, keys, addresses, and what the README promises."""
+"""The shape of the project itself: lengths, words, keys, addresses, locks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from adsum.app import app
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
@@ -158,39 +155,3 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     }
 
     assert not naming
-
-
-def _readme_code() -> str:
-    blocks = re.findall(r"```\w*\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    return "\n".join(blocks)
-
-
-def test_every_make_target_in_the_readme_exists() -> None:
-    named = set(re.findall(r"^\s*make ([a-z-]+)", _readme_code(), re.MULTILINE))
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-
-    assert {"up", "test"} <= named <= targets
-
-
-def test_every_adsum_command_in_the_readme_exists() -> None:
-    lines = re.findall(r"^\s*adsum ([a-z].*?)(?:\s+#.*)?$", _readme_code(), re.MULTILINE)
-    assert lines
-    for line in lines:
-        words = re.match(r"(?:[a-z]+ ?)+", line)
-        assert words is not None
-        # Words in capitals and options come after the command's own name.
-        run = CliRunner().invoke(app, [*words[0].split(), "--help"], env={"COLUMNS": "200"})
-        assert run.exit_code == 0, f"adsum {line}: {run.output}"
-        for option in re.findall(r"--[a-z-]+", line):
-            assert option in run.output, f"adsum {line}: no option {option}"
-
-
-def test_every_file_the_documents_link_to_exists() -> None:
-    missing = [
-        f"{_name(page)} -> {link}"
-        for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
-        for link in re.findall(r"\]\((?!\w+:|#)([^)#]+)", page.read_text())
-        if not (page.parent / link).exists()
-    ]
-
-    assert not missing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from platformdirs import user_config_path, user_state_path
 
-from adsum.credentials import running_here, token_for
+from adsum.credentials import joined_to, running_here, token_for
 from adsum.outcome import CommandError, Exit
 
 DEFAULT_URL = "http://127.0.0.1:47893"
@@ -30,6 +31,8 @@ class HubAddress(str):
 
     state_dir: Path
     config: dict[str, Any]
+    #: A file with who may have signed for it; None: whom the system trusts.
+    ca: str | None = None
 
     def headers(self) -> dict[str, str]:
         """Read each time: a hub that was started anew has a new token for this machine."""
@@ -41,11 +44,36 @@ def headers_for(url: str) -> dict[str, str]:
     return url.headers() if isinstance(url, HubAddress) else {}
 
 
+def connection_to(url: str, timeout_s: float) -> http.client.HTTPConnection:
+    parts, tls = urlsplit(url), tls_to(url)
+    host, port = parts.hostname or "", parts.port
+    if tls is None:
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
+
+
+def tls_to(url: str) -> ssl.SSLContext | None:
+    """None: it is not spoken to by https. Raises CommandError."""
+    if not url.startswith("https:"):
+        return None
+    ca = url.ca if isinstance(url, HubAddress) else None
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        why = getattr(error, "strerror", None) or "it holds no certificate"
+        raise CommandError(
+            f"{ca}, which this machine joined {url} with, cannot be used ({why}). Put it back, or "
+            "join anew: adsum join --again --ca FILE",
+            Exit.USAGE,
+        ) from error
+
+
 def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
-    """--hub and ADSUM_HUB_URL (the flag holds either) > the hub that runs here > as `up` would."""
+    """--hub and ADSUM_HUB_URL (the flag holds either) > what runs here > what was joined > as `up`."""
     config = read_config()
     home = state_dir or _state_dir(config)
-    url = (flag or running_here(home) or _configured(config)).rstrip("/")
+    joined, ca = joined_to(home)
+    url = (flag or running_here(home) or joined or _configured(config)).rstrip("/")
     parts = urlsplit(url)
     try:
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -59,6 +87,7 @@ def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
         )
     address = HubAddress(url)
     address.state_dir, address.config = home, config
+    address.ca = ca if url == joined else None
     return address
 
 
@@ -101,8 +130,7 @@ def _ask(
 ) -> tuple[int, str, bytes]:
     """Status, content type and body."""
     parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    connection = connection_to(url, timeout_s)
     target = parts.path + path + (f"?{urlencode(query)}" if query else "")
     headers = {"Accept": accept, **headers_for(url)}
     text = None
@@ -119,6 +147,12 @@ def _ask(
 
 
 def unreachable(url: str, error: Exception) -> CommandError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return CommandError(
+            f"The certificate of {url} is refused: {error.verify_message}. If your own authority has "
+            "signed it, name that one's certificate: SSL_CERT_FILE=FILE.",
+            Exit.AUTH,
+        )
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return CommandError(
         f"No hub answers at {url} ({reason}). Start one on this machine with `adsum up`, or name "

@@ -72,17 +72,35 @@ def show_config(flags: Mapping[str, Any], *, origin: bool, as_json: bool) -> int
     if as_json:
         told = {"schema": SCHEMA, "file": str(file), "file_exists": file.exists()}
         told["settings"] = [each.as_json() for each in settings]
+        told["joined"] = joined_way(flags)
         print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
     else:
         from adsum.console import open_console, show
 
         show(open_console(), _table(settings, origin=origin))
         print(f"\n{file}{'' if file.exists() else ' (there is none)'}")  # noqa: T201 - data
+        if way := joined_way(flags):
+            print(f"Joined {clean(way['hub'])}; signals go {clean(way['way'])}.")  # noqa: T201 - data
     wrong = [each for each in settings if each.problem]
     if wrong:
         told_of = "; ".join(f"{each.source or each.name}: {each.problem}" for each in wrong)
         raise CommandError(f"A setting cannot be used. {told_of}", Exit.USAGE)
     return Exit.OK
+
+
+def joined_way(flags: Mapping[str, Any]) -> dict[str, str] | None:
+    """What joining gave in place of settings; None: this machine has not joined, or names a Redis."""
+    from adsum.joined import joined
+
+    try:
+        settings = AdsumSettings(**flags)
+    except (ValidationError, SettingsError):
+        return None  # told above
+    machine = joined(settings.state_dir)
+    if machine is None or settings.redis_url:
+        return None
+    straight = f"to Redis at {_address(machine.redis_url)}"
+    return {"hub": machine.hub, "way": "through the hub" if machine.ingest else straight}
 
 
 def config_file() -> Path:

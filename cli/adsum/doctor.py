@@ -16,6 +16,8 @@ from adsum.console import open_console, show
 from adsum.doctor_agents import check_agents
 from adsum.doctor_checks import (
     IDLE,
+    START,
+    START_JOINED,
     check_clock,
     check_collector,
     check_host,
@@ -26,11 +28,14 @@ from adsum.doctor_checks import (
     nothing_runs,
 )
 from adsum.doctor_hooks import check_hooks, settings_files
+from adsum.doctor_ingest import check_way
+from adsum.doctor_joined import check_membership
 from adsum.doctor_redis import check_redis
 from adsum.doctor_sessions import check_sessions
 from adsum.doctor_spool import check_spool
 from adsum.finding import DOCS, Finding, Result
 from adsum.hooks import setup_for
+from adsum.joined import joined
 from adsum.outcome import CommandError, Exit
 from adsum.reporting import reporting_of
 from adsum_collector.claude_version import ClaudeNotFoundError
@@ -78,18 +83,24 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         raise CommandError(str(error), Exit.USAGE) from error
     url, files = hub_url(hub, state_dir), settings_files(Path.home(), Path.cwd())
     hub_found, listing = check_hub(url)
-    # A hub that was named should be there, whatever runs on this machine.
-    if hub is None and listing is None and running_port(settings.state_dir) is None:
+    machine = joined(settings.state_dir)
+    # A hub that was named or joined should be there, whatever runs on this machine.
+    named = hub is not None or machine is not None
+    if not named and listing is None and running_port(settings.state_dir) is None:
         return _idle(settings, url, check_hooks(setup, files, idle=True))
     host_id = host_id_of(settings.state_dir)
     host = find_host(listing, host_id)
+    host_found = check_host(listing, host_id, settings.state_dir)
+    if machine is not None and machine.hub == url and listing is None and not url.headers():
+        log = settings.state_dir / "logs" / "collector.log"
+        hub_found, host_found = check_membership(machine, log)
     reporting = None if setup.found[0] or host is None else reporting_of(url, host.id)
     return [
-        check_collector(settings.state_dir),
+        check_collector(settings.state_dir, START if machine is None else START_JOINED),
         check_spool(settings),
-        check_redis(settings.redis_url, settings.state_dir),
+        check_way(settings.redis_url, settings.state_dir),
         hub_found,
-        check_host(listing, host_id, settings.state_dir),
+        host_found,
         check_clock(host),
         *check_hooks(setup, files, reporting=reporting),
         *check_witnesses(host, listing.now if listing else 0),

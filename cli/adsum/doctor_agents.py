@@ -44,7 +44,9 @@ def check_agents(
         what = f"Claude Code {has} does not tell of its sessions; {first} and newer do."
         return Finding("agents", "skip", what)
     if host is None or host.reachability != "live":
-        what = "Not compared with the agent's own view: the hub does not have this machine live."
+        what = (
+            "Not compared with the agent's own view: the hub told nothing of a live machine here."
+        )
         return Finding("agents", "skip", what)
 
     def look() -> View:

@@ -23,6 +23,9 @@ CLOCK_MOST_MS = 5_000
 #: What was lost before is nobody's concern any more.
 RECENT_MS = 24 * 3_600_000
 START = "Start it with `adsum up`."
+START_JOINED = (
+    "Start it: `adsum service install`, or `adsum collector` where nobody starts services."
+)
 
 
 #: What a check says that cannot look while neither collector nor hub is there.
@@ -51,11 +54,12 @@ def nothing_runs(state_dir: Path, url: str) -> Finding:
     return Finding("collector", "fail", what, "`adsum up` starts all of it.")
 
 
-def check_collector(state_dir: Path) -> Finding:
+def check_collector(state_dir: Path, start: str = START) -> Finding:
+    """start: what to do where none runs."""
     port = running_port(state_dir)
     if port is None:
         what = f"No collector runs on {state_dir}, so nothing is reported from here."
-        return Finding("collector", "fail", what, START)
+        return Finding("collector", "fail", what, start)
     log = f"Its log: {state_dir / 'logs' / 'collector.log'}"
     try:
         facts = readiness(f"http://127.0.0.1:{port}")
@@ -133,7 +137,9 @@ def check_host(listing: Listing | None, host_id: str | None, state_dir: Path) ->
 
 def check_clock(host: HostView | None) -> Finding:
     if host is None:
-        return Finding("clock", "skip", "The clock was not compared: the hub lacks this machine.")
+        return Finding(
+            "clock", "skip", "The clock was not compared: the hub told nothing of this machine."
+        )
     off = host.clock_offset_ms
     if abs(off) <= CLOCK_MOST_MS:
         return Finding(
@@ -148,7 +154,9 @@ def check_clock(host: HostView | None) -> Finding:
 def check_witnesses(host: HostView | None, now: int) -> list[Finding]:
     if host is None or not host.witnesses:
         why = (
-            "the hub lacks this machine" if host is None else "its collector tells nothing of them"
+            "the hub told nothing of this machine"
+            if host is None
+            else "its collector tells nothing of them"
         )
         return [Finding("witnesses", "skip", f"The witnesses were not looked at: {why}.")]
     return [_witness(each, now) for each in host.witnesses]

@@ -16,16 +16,19 @@ from adsum.plain import clean
 from adsum_collector.spool_limits import shown_bytes
 from adsum_hub.link import KEPT
 from adsum_hub.trouble import Writes
+from adsum_shared import streams
 from adsum_shared.connect import (
     UNAVAILABLE,
     BrokerTooOldError,
     RedisUrlError,
     address_of,
     check_url,
+    every_server,
     open_redis,
     require_recent,
 )
 from adsum_shared.outage import describe
+from adsum_shared.redis_url import kind_of
 
 #: Of its memory; beyond it a busy hour may fill it.
 FULL = 0.8
@@ -35,14 +38,17 @@ PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """info: what Redis says of itself. save: when it saves, None if it does not tell.
+    """info: what Redis says of itself; of several masters the fullest.
 
-    refusal: why it takes no writes, in sentences.
+    save: when it saves, None if it does not tell. refusal: why it takes no writes, in sentences.
+    masters, replicas: how many.
     """
 
     info: dict[str, Any] = field(default_factory=dict)
     save: str | None = None
     refusal: str | None = None
+    masters: int = 1
+    replicas: int = 0
 
 
 def check_redis(redis_url: str | None, state_dir: Path) -> Finding:
@@ -65,15 +71,20 @@ def check_redis(redis_url: str | None, state_dir: Path) -> Finding:
 async def look_at(url: str) -> Look:
     """Raises what is in UNAVAILABLE, and BrokerTooOldError."""
     async with open_redis(url) as redis:
-        info: dict[str, Any] = await redis.info()
+        async with every_server(redis) as servers:
+            masters = [server for server, is_master in servers if is_master]
+            infos: list[dict[str, Any]] = [await server.info() for server in masters]
+            replicas = len(servers) - len(masters)
+        info = max(infos, key=_share)
         require_recent(info)
+        await redis.exists(streams.HOSTS)  # a node that answers INFO may serve no key just now
         writes = Writes(redis, address_of(url), lambda: 0)
         await writes.try_once()
         try:
             save = (await redis.config_get("save")).get("save")
         except (NoPermissionError, ResponseError):
             save = None  # not a word that every provider lets one ask for
-        return Look(info, save, writes.problem)
+        return Look(info, save, writes.problem, len(masters), replicas)
 
 
 def judge(look: Look, address: str) -> Finding:
@@ -88,8 +99,7 @@ def judge(look: Look, address: str) -> Finding:
         what = f"{name} throws away what is stored when it is full: its policy is {policy}."
         fix = f"{_cli(address)} CONFIG SET maxmemory-policy {SAFE}, and so in its configuration."
         return Finding("redis", "warn", what, fix, details)
-    used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
-    share = used / most if most else 0.0
+    used, share = _used(info), _share(info)
     filled = f"{shown_bytes(used)}{f' of {shown_bytes(most)}' if most else ''} used"
     if share > FULL:
         what = f"{name} is nearly full: {filled}. Then it takes no writes, and machines wait."
@@ -108,12 +118,24 @@ def _engine(info: dict[str, Any]) -> str:
     return f"Redis {clean(str(info.get('redis_version', '(unknown)')))}"
 
 
+def _used(info: dict[str, Any]) -> int:
+    return int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+
+
+def _share(info: dict[str, Any]) -> float:
+    most = int(info.get("maxmemory", 0))
+    return _used(info) / most if most else 0.0
+
+
 def _policy(info: dict[str, Any]) -> str:
     return clean(str(info.get("maxmemory_policy", SAFE)))
 
 
 def _asides(look: Look) -> Iterator[str]:
     """Worth knowing, and no fault."""
+    if look.masters > 1 or look.replicas:
+        masters = "1 master" if look.masters == 1 else f"{look.masters} masters"
+        yield f"{masters}, {look.replicas} replica{'' if look.replicas == 1 else 's'}."
     if not look.info.get("aof_enabled") and look.save is not None and not look.save.strip():
         yield "It keeps nothing on disk: after a restart the collectors send again what they hold."
     if _policy(look.info) != SAFE and not look.info.get("maxmemory"):
@@ -130,4 +152,6 @@ def _unsaved(info: dict[str, Any]) -> str | None:
 
 def _cli(address: str) -> str:
     path = address.removeprefix("unix:")
+    if kind_of(address) != "one":
+        return "redis-cli on each of its servers:"
     return f"redis-cli -s {path}" if path != address else f"redis-cli -u {address}"

@@ -20,7 +20,7 @@ from adsum_shared.state import HostView, SessionView
 def check_sessions(url: str, host: HostView | None, home: Path) -> Finding:
     """url: the hub's. host: this machine as the hub has it."""
     if host is None or host.reachability != "live":
-        what = "Sessions were not looked at: the hub does not have this machine live."
+        what = "Sessions were not looked at: the hub told nothing of a live machine here."
         return Finding("sessions", "skip", what)
     try:
         answer = fetch_sessions(url, {"host": host.id})

@@ -10,8 +10,9 @@ Result = Literal["ok", "warn", "fail", "skip"]
 
 #: What the sentence begins with that says what to do. Before it stand the cause and what it means.
 _STEP = re.compile(
-    r"(?:Next:|Add|Ask|Check|Close|Correct|Free|Give|Install|Let|Look|Make|Open|Put|Raise|Remove|"
-    r"Restart|Run|Save|See|Set|Start|Stop|Take|Then|Try|Update|Upgrade|Wait|`)(?=[ `a-z])"
+    r"(?:Next:|Add|Ask|Begin|Check|Close|Correct|Free|Give|Have|Install|Let|Look|Make|Name|Open|Put|"
+    r"Raise|Remove|Renew|Restart|Run|Save|See|Set|Start|Stop|Take|Then|Try|Update|Upgrade|Use|Wait|`)"
+    r"(?=[ `a-z])"
 )
 
 #: One heading for each id stands there.

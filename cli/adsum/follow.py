@@ -13,7 +13,7 @@ import msgspec
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from adsum.client import headers_for, refused, unreachable
+from adsum.client import headers_for, refused, tls_to, unreachable
 from adsum.select import Filter, order
 from adsum.words import trouble_in
 from adsum_shared.state import HostView, HubTrouble, SessionView
@@ -115,9 +115,11 @@ async def follow(url: str, roster: Roster) -> AsyncIterator[Change | None]:
 async def _one_connection(url: str, roster: Roster) -> AsyncIterator[Change]:
     """Until a message is found missing; then the next connection asks for everything."""
     address = f"ws{url.removeprefix('http')}/ws"
-    shown = headers_for(url)
+    shown, tls = headers_for(url), tls_to(url)
+    # The library refuses ssl=None for wss, and anything else for ws.
+    secure: dict[str, Any] = {"ssl": tls} if tls else {}
     async with connect(
-        address, open_timeout=5, max_size=None, proxy=None, additional_headers=shown
+        address, open_timeout=5, max_size=None, proxy=None, additional_headers=shown, **secure
     ) as socket:
         await socket.send(json.dumps({"epoch": roster.epoch, "offset": roster.offset}))
         while True:

@@ -50,13 +50,17 @@ def _greeting() -> Callable[[str], None] | None:
 
 
 def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
-    from adsum.joined import broker_of
+    from adsum.joined import broker_of, ingest_of
     from adsum_collector.app import run_collector
     from adsum_collector.errors import StartError
     from adsum_collector.settings import CollectorSettings
 
-    settings = _with_broker(CollectorSettings, state_dir, broker_of(state_dir, redis_url))
-    _run(lambda: run_collector(settings), settings, (StartError,))
+    hub = ingest_of(state_dir, redis_url)
+    if hub is None:
+        settings = _with_broker(CollectorSettings, state_dir, broker_of(state_dir, redis_url))
+    else:
+        settings = read_settings(CollectorSettings, state_dir=state_dir)
+    _run(lambda: run_collector(settings, hub=hub), settings, (StartError,))
 
 
 def _with_broker(kind: type[T], state_dir: Path | None, redis_url: str | None) -> T:

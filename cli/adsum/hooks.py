@@ -174,12 +174,14 @@ def run_remove(setup: Setup, *, dry_run: bool) -> None:
     if dry_run:
         _print_diff(change)
         return
+    parked = setup.parked.exists()
     setup.parked.unlink(missing_ok=True)
     line = inspect_hooks(setup.path).statusline
     if line.kind == "altered":
         _err(standing(line))
     if not change.needed:
-        _out(f"No hooks of Adsum are in {change.path}. Nothing was changed.")
+        after = "`adsum up` will not put them back" if parked else "Nothing was changed"
+        _out(f"No hooks of Adsum are in {change.path}. {after}.")
     elif change.after is None:
         _out(f"{change.path} is gone again, as it was before the hooks.")
     else:

@@ -14,12 +14,13 @@ from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
 from adsum.join_hub import Hub, LostError
 from adsum.join_steps import (
+    Way,
     agree,
     check_hub,
     check_settings,
+    choose_way,
     first_signal,
     put_hooks,
-    reach_redis,
     until_listening,
 )
 from adsum.join_undo import Folder, Undo, heedless, interruptible, uninterrupted
@@ -48,6 +49,16 @@ class Wish:
     service: bool = True
     again: bool = False
     fresh_identity: bool = False
+    via: Way = "auto"
+
+
+def wished_way(via: str) -> Way:
+    """Raises CommandError."""
+    match via:
+        case "auto" | "redis" | "ingest":
+            return via
+        case _:
+            raise CommandError(f"--via takes auto, redis or ingest, not {via[:40]!r}.", Exit.USAGE)
 
 
 def join(url: str, state_dir: Path | None, wish: Wish) -> None:
@@ -95,8 +106,7 @@ class _Joining:
             self._undo.add("start the collector: adsum collector", self._launch)
         folder = Folder(self._home)
         self._undo.add(f"remove what joining made in {self._home}", folder.restore)
-        answer = self._enter(token, before)
-        reach_redis(answer)
+        self._enter(token, before)
         said(self._start(folder))
         port = until_listening(self._setup)
         if hooks:
@@ -105,8 +115,8 @@ class _Joining:
             said("hooks      left out; to add them: adsum hooks install")
         said(f"signal     {first_signal(self._hub, self._setup, port)}")
 
-    def _enter(self, token: str, before: Joined | None) -> dict[str, Any]:
-        """The hub's answer; it is kept, and undone."""
+    def _enter(self, token: str, before: Joined | None) -> None:
+        """The hub's answer is kept, and undone."""
         make_private(self._home)
         label = self._settings.host_label
         if self._wish.fresh_identity:
@@ -114,6 +124,7 @@ class _Joining:
         else:
             identity = load_identity(self._home, label)
         asked = {"token": token, "host_id": identity.host_id, "label": identity.label}
+        asked["via"] = self._wish.via
         if before is not None and before.host_id == identity.host_id:
             asked["former"] = before.secret
         with uninterrupted():
@@ -125,14 +136,16 @@ class _Joining:
             )
         if answer["warning"]:
             said(f"warning    {answer['warning']}")
-        if self._wish.ca and answer["redis_url"].startswith("rediss:"):
+        if self._wish.ca and answer["redis_url"].startswith("rediss"):
             mark = "&" if "?" in answer["redis_url"] else "?"
             answer["redis_url"] += f"{mark}ssl_ca_certs={self._wish.ca.absolute()}"
-        ca = str(self._wish.ca.absolute()) if self._wish.ca else None
-        kept = (identity.host_id, answer["label"], answer["redis_url"], answer["secret"], ca)
-        keep(self._home, Joined(self._hub.url, *kept))
         said(f"joined     as {answer['label']}, {identity.host_id}")
-        return answer
+        through_hub, words = choose_way(self._hub, answer, self._wish.via)
+        ca = str(self._wish.ca.absolute()) if self._wish.ca else None
+        url = "" if through_hub else answer["redis_url"]
+        kept = (identity.host_id, answer["label"], url, answer["secret"], ca)
+        keep(self._home, Joined(self._hub.url, *kept, via="ingest" if through_hub else "redis"))
+        said(f"signals    {words}")
 
     def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:

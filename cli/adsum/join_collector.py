@@ -27,7 +27,8 @@ def as_service(state_dir: Path) -> str:
         done = install_service(state_dir)
     except NoServiceManagerError as error:
         raise CommandError(
-            f"{error}\nOr join with --no-service: the collector then runs until this machine stops."
+            f"{error.why}\nJoin with --no-service: the collector then runs as a process, until this "
+            "machine stops."
         ) from error
     return " ".join(["runs as a service, also after a restart.", *done.notes])
 

@@ -11,10 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from adsum.outcome import CommandError, Exit
+from adsum_shared.tls_words import wrong_tls
 
 TIMEOUT_S = 10.0
-#: Of OpenSSL, as Python tells them.
-_EXPIRED, _NOT_YET, _SELF, _SELF_IN_CHAIN, _NO_ISSUER, _WRONG_NAME = 10, 9, 18, 19, 20, 62
 
 
 class RefusedError(CommandError):
@@ -126,29 +125,3 @@ def _context(ca: Path | None) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         why = getattr(error, "strerror", None) or "it holds no certificate"
         raise CommandError(f"--ca {ca} cannot be used ({why}).", Exit.USAGE) from error
-
-
-def wrong_tls(host: str, error: ssl.SSLError) -> str:
-    """In words, with the next step."""
-    if not isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"No TLS is spoken at {host} ({error.reason or error}). If the hub has none: http://…; "
-            "then secrets cross the network in clear."
-        )
-    code = error.verify_code
-    if code == _EXPIRED:
-        return f"The certificate of {host} has expired. Renew it; or is this machine's clock wrong?"
-    if code == _NOT_YET:
-        return f"The certificate of {host} is not valid yet. Is this machine's clock wrong?"
-    if code == _WRONG_NAME:
-        return (
-            f"The certificate shown is not for {host}: {error.verify_message}. Use the name it is "
-            "for; if that is what you did, somebody else answers there."
-        )
-    if code in (_SELF, _SELF_IN_CHAIN, _NO_ISSUER):
-        return (
-            f"Nobody this machine trusts has signed the certificate of {host} "
-            f"({error.verify_message}). If it is by your own authority: --ca FILE, with that "
-            "authority's certificate."
-        )
-    return f"The certificate of {host} is refused: {error.verify_message}."

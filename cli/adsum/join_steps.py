@@ -6,10 +6,10 @@ import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from adsum.hooks import Setup, note_shared
-from adsum.join_hub import Hub
+from adsum.join_hub import Hub, RefusedError
 from adsum.join_undo import Undo, uninterrupted, without_backups
 from adsum.offer import asks
 from adsum.outcome import CommandError, Exit
@@ -19,13 +19,16 @@ from adsum_collector.hook_events import HOOK_PATH
 from adsum_collector.install import inspect_hooks
 from adsum_collector.lock import FILE as LOCK
 from adsum_collector.settings_file import SettingsError, require_writable
-from adsum_collector.token import held_token
+from adsum_collector.token import token_of
 from adsum_shared import __version__, streams
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 from adsum_shared.envelope import VERSION
 
+#: auto: what the hub offers, and through the hub where Redis cannot be used from here.
+Way = Literal["auto", "redis", "ingest"]
 CLOCK_MOST_MS = 5_000
 LISTENS_WITHIN_S = 20.0
+REACHED_WITHIN_S = 4.0
 APPLIED_WITHIN_S = 15.0
 LOOK_S = 0.05
 
@@ -79,6 +82,27 @@ def agree(setup: Setup, *, yes: bool) -> bool:
     return asks("Install them? [Y/n] ")
 
 
+def choose_way(hub: Hub, answer: dict[str, Any], via: Way) -> tuple[bool, str]:
+    """Whether its signals go through the hub, and what to say of that. Raises CommandError."""
+    if answer["way"] == "ingest":
+        return True, f"through the hub. {answer['why']}"
+    if via == "ingest":
+        older = "The hub is older than this, and takes no signals itself. Upgrade it"
+        raise CommandError(f"{older}, or join without --via ingest.")
+    try:
+        reach_redis(answer)
+    except CommandError as error:
+        if via == "redis":
+            raise
+        try:
+            hub.ask("/api/v1/machine/ingest", {})
+        except RefusedError as refused:  # a hub that is older than this way
+            raise error from refused
+        why = f"Redis at {address_of(answer['redis_url'])} cannot be used from here"
+        return True, f"through the hub. {why} ({error.__cause__})."
+    return False, f"to Redis at {address_of(answer['redis_url'])}, which is reached from here"
+
+
 def reach_redis(answer: dict[str, Any]) -> None:
     """With the machine's own login. Raises CommandError."""
     url, host_id = answer["redis_url"], answer["host_id"]
@@ -91,12 +115,12 @@ def reach_redis(answer: dict[str, Any]) -> None:
             await client.aclose()
 
     try:
-        asyncio.run(look())
+        asyncio.run(asyncio.wait_for(look(), REACHED_WITHIN_S))
     except UNAVAILABLE as error:
         raise CommandError(
             f"The hub names Redis at {address_of(url)}, and from here it cannot be used ({error}). "
-            "If machines reach it elsewhere, set ADSUM_MACHINE_REDIS_URL at the hub; else look at "
-            "the way there.",
+            "If machines reach it elsewhere, set ADSUM_MACHINE_REDIS_URL at the hub; or go through "
+            "the hub: --via ingest.",
             Exit.UNREACHABLE,
         ) from error
 
@@ -104,10 +128,13 @@ def reach_redis(answer: dict[str, Any]) -> None:
 def until_listening(setup: Setup) -> int:
     """The collector's port, once it takes hooks. Raises CommandError."""
     until = time.monotonic() + LISTENS_WITHIN_S
+    # Made here if the collector has not yet: its port opens before it has read one, and a probe
+    # without one would be counted as refused, and be told of this machine from its first minute.
+    token = token_of(setup.state_dir)
     while True:
         port = _said_port(setup.state_dir) or setup.port
         try:
-            send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", held_token(setup.state_dir))
+            send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", token)
         except CommandError as error:
             if time.monotonic() > until:
                 said = f"{error} Its log ends: {_last_words(setup.state_dir)}"

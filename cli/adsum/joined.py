@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from adsum.config import read_settings
+from adsum_collector.hub_transport import HubPlace
 from adsum_collector.identity import write_private
 from adsum_collector.settings import CollectorSettings
 
@@ -14,7 +16,10 @@ FILE = "machine.json"
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """redis_url holds the machine's login. ca: a file with who may have signed for the hub."""
+    """redis_url holds the machine's login. ca: a file with who may have signed for the hub.
+
+    via: how its signals go; ingest: through the hub, and redis_url is empty.
+    """
 
     hub: str
     host_id: str
@@ -22,6 +27,11 @@ class Joined(msgspec.Struct, frozen=True):
     redis_url: str
     secret: str
     ca: str | None = None
+    via: Literal["redis", "ingest"] = "redis"
+
+    @property
+    def ingest(self) -> HubPlace | None:
+        return HubPlace(self.hub, self.secret, self.ca) if self.via == "ingest" else None
 
 
 def joined(state_dir: Path) -> Joined | None:
@@ -43,4 +53,11 @@ def broker_of(state_dir: Path | None, redis_url: str | None) -> str | None:
     if settings.redis_url:
         return redis_url
     found = joined(settings.state_dir)
-    return found.redis_url if found else None
+    return (found.redis_url or None) if found else None
+
+
+def ingest_of(state_dir: Path | None, redis_url: str | None) -> HubPlace | None:
+    """For the collector: the hub that its signals go through; None: they go to Redis."""
+    settings = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
+    found = joined(settings.state_dir)
+    return found.ingest if found and not settings.redis_url else None

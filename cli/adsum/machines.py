@@ -83,6 +83,8 @@ def notes(host: HostView, now: int, *, plain: bool = False) -> Iterator[tuple[st
     # Of many the hub says itself how long they will take.
     if host.backlog and "on their way" not in (host.problem or ""):
         yield f"{_signals(host.backlog)} on their way", ""
+    if host.via == "hub":
+        yield "via hub: its signals come through one, and not by Redis", ""
     if abs(host.clock_offset_ms) > CLOCK_MOST_MS:
         ahead = "ahead" if host.clock_offset_ms > 0 else "behind"
         yield f"its clock is {age(abs(host.clock_offset_ms))} {ahead}", "yellow"

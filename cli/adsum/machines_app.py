@@ -33,6 +33,10 @@ def join(
     no_service: Annotated[
         bool, typer.Option("--no-service", help="Start the collector as a process, until reboot.")
     ] = False,
+    via: Annotated[
+        str,
+        typer.Option(help="auto, redis, or ingest: through the hub, where Redis is not reached."),
+    ] = "auto",
     again: Annotated[bool, typer.Option("--again", help="Although it has joined.")] = False,
     fresh: Annotated[
         bool, typer.Option("--new-identity", help="As a machine of its own: on a copy of one.")
@@ -40,10 +44,11 @@ def join(
     state_dir: StateDir = None,
 ) -> None:
     """Have this machine report to a hub. Ends with its first signal there, or undoes everything."""
-    from adsum.join import Wish
+    from adsum.join import Wish, wished_way
     from adsum.join import join as join_hub
 
-    wish = Wish(token, ca, yes, not no_hooks, not no_service, again, fresh)
+    way = wished_way(via)
+    wish = Wish(token, ca, yes, not no_hooks, not no_service, again, fresh, way)
     join_hub(url, state_dir, wish)
 
 

@@ -80,7 +80,8 @@ class Offer:
         except (SettingsError, ClaudeNotFoundError, OSError) as error:
             return f"not installed. {error}"
         note_shared(inspect_hooks(self.setup.path))
-        return f"installed in {self.setup.path}; sessions that run report within two seconds"
+        where = f"installed in {self.setup.path};"
+        return f"{where}\n             sessions that run report within two seconds"
 
     def park(self) -> str:
         """Takes the hooks out until the next `adsum up`; the line to print, or nothing to say."""

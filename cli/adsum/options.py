@@ -13,7 +13,10 @@ StateDir = Annotated[
 ]
 RedisUrl = Annotated[
     str | None,
-    typer.Option(help="redis://, rediss:// or unix:// URL of a broker.", envvar="ADSUM_REDIS_URL"),
+    typer.Option(
+        help="URL of a broker: redis://, rediss://, unix://, or of Sentinels or a cluster.",
+        envvar="ADSUM_REDIS_URL",
+    ),
 ]
 HubUrl = Annotated[str | None, typer.Option("--hub", help="The hub.", envvar="ADSUM_HUB_URL")]
 AsJson = Annotated[bool, typer.Option("--json", help="The hub's answer, as JSON.")]

@@ -7,6 +7,8 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+from adsum.client import connection_to, headers_for
+
 TIMEOUT_S = 3.0
 
 
@@ -16,11 +18,10 @@ class SilentError(Exception):
 
 def readiness(url: str) -> dict[str, Any]:
     """The facts, whether they say ready or not. Raises SilentError."""
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+    connection = connection_to(url, TIMEOUT_S)
     try:
-        connection.request("GET", f"{parts.path}/readyz", headers={"Accept": "application/json"})
+        headers = {"Accept": "application/json", **headers_for(url)}
+        connection.request("GET", f"{urlsplit(url).path}/readyz", headers=headers)
         facts = json.loads(connection.getresponse().read())
     except (OSError, http.client.HTTPException) as error:
         raise SilentError(getattr(error, "strerror", None) or str(error) or "no answer") from error

@@ -17,7 +17,11 @@ PATIENCE_S = 60.0
 
 
 class NoServiceManagerError(CommandError):
-    """Nobody here starts services. Everything else about the machine may be well."""
+    """Nobody here starts services. Everything else about the machine may be well. why: the cause."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why} {by_hand()}")
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,8 @@ def _needed(settings: CollectorSettings) -> Iterator[Path]:
     url = urlsplit(settings.redis_url or "")
     if url.scheme == "unix":
         yield Path(unquote(url.path))
+    if settings.redis_ca is not None:
+        yield settings.redis_ca
 
 
 def _in_tmp(path: Path) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from adsum.outcome import CommandError
-from adsum.service_init import NoServiceManagerError, View, by_hand, call, said
+from adsum.service_init import NoServiceManagerError, View, call, said
 from adsum.service_job import File, Owner, env_file
 from adsum.service_units import Job, PartName, plist
 
@@ -42,7 +42,7 @@ class Launchd:
         try:
             self._ask("version")
         except FileNotFoundError:
-            raise NoServiceManagerError(f"There is no launchctl on PATH. {by_hand()}") from None
+            raise NoServiceManagerError("There is no launchctl on PATH.") from None
 
     def files(self, job: Job) -> list[File]:
         log = job.state_dir / "logs" / f"{job.part}.log"

@@ -11,7 +11,7 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from adsum.outcome import CommandError
-from adsum.service_init import NoServiceManagerError, View, by_hand, call, said, why_none
+from adsum.service_init import NoServiceManagerError, View, call, said, why_none
 from adsum.service_job import File, Owner, env_file
 from adsum.service_units import Job, PartName, service_unit, socket_unit
 
@@ -64,7 +64,7 @@ class Systemd:
         except OSError:
             version = ""
         why = why_none(told, version, os.environ)
-        raise NoServiceManagerError(f"{why} {by_hand()}")
+        raise NoServiceManagerError(why)
 
     def files(self, job: Job) -> list[File]:
         texts = {"service": service_unit(job)}

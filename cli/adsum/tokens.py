@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from adsum.client import fetch, hub_url, tell
 from adsum.console import open_console
-from adsum.login import ROLES, say
+from adsum.login import ROLES, is_local, say
 from adsum.outcome import CommandError, Exit
 from adsum.plain import age, clean
 
@@ -30,9 +30,12 @@ def create_token(
         print(json.dumps(made, indent=2, ensure_ascii=False))  # noqa: T201 - data
         return
     token = made["token"]
+    # Of this machine alone it would lead nowhere from elsewhere.
+    reached = "its address" if is_local(url) else url
     say(
         f"Token {token['id']} for {clean(token['name'])} ({token['role']}), good for {expires}. It is "
-        f"shown this once: keep it. Elsewhere: ADSUM_HUB_URL={url} ADSUM_TOKEN=… adsum agents"
+        "shown this once: keep it. On a machine that has joined: ADSUM_TOKEN=… adsum agents; on any "
+        f"other give the hub as well, ADSUM_HUB_URL={reached}"
     )
     print(made["secret"])  # noqa: T201 - data
 

@@ -18,6 +18,7 @@ from adsum_collector.door import DoorProtocol
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.facts import Witnesses, counts, facts, problem_of
 from adsum_collector.health import HookFiles
+from adsum_collector.hub_transport import HubPlace, HubTransport
 from adsum_collector.identity import Identity, load_identity
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket
@@ -34,12 +35,13 @@ from adsum_collector.spool_status import SpoolStatus
 from adsum_collector.tailer import Tailer
 from adsum_collector.ticks import Ticks
 from adsum_collector.token import token_of
+from adsum_collector.transport import RedisTransport, Transport
 from adsum_collector.usage_reading import shipped_limit
 from adsum_collector.usage_witness import UsageWitness
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
-from adsum_shared.connect import RedisUrlError, address_of, check_url
+from adsum_shared.connect import RedisUrlError, check_url
 from adsum_shared.privacy import private_as
 
 log = logging.getLogger(__name__)
@@ -48,9 +50,14 @@ log = logging.getLogger(__name__)
 DRAIN_S = 3.0
 
 
-async def run_collector(settings: CollectorSettings, agent: Agent | None = None) -> None:
-    """Runs until SIGTERM or SIGINT. Raises StartError, or what ended a vital task."""
-    url = _require_url(settings.redis_url)
+async def run_collector(
+    settings: CollectorSettings, agent: Agent | None = None, hub: HubPlace | None = None
+) -> None:
+    """Runs until SIGTERM or SIGINT. Raises StartError, or what ended a vital task.
+
+    hub: through which its signals go, where no Redis URL is set.
+    """
+    transport = _transport(settings.redis_url, hub)
     identity = load_identity(settings.state_dir, settings.host_label)
     # The doors first: what comes while the spool is still being checked waits and is not refused.
     with (
@@ -59,9 +66,10 @@ async def run_collector(settings: CollectorSettings, agent: Agent | None = None)
     ):
         async with open_spool(settings) as spool:
             port = http.getsockname()[1]
-            collector = Collector(settings, identity, spool, agent or claude_code(), url, port)
-            address = address_of(url)
-            log.info("%s: hooks on 127.0.0.1:%d, stream at %s", identity.label, port, address)
+            agent = agent or claude_code()
+            collector = Collector(settings, identity, spool, agent, transport, port)
+            place = transport.place
+            log.info("%s: hooks on 127.0.0.1:%d, signals to %s", identity.label, port, place)
             await collector.begin()
             await collector.run(http, unix)
 
@@ -75,10 +83,11 @@ class Collector:
         identity: Identity,
         spool: Spool,
         agent: Agent,
-        url: str,
+        transport: Transport,
         port: int,
     ) -> None:
         self._identity = identity
+        self._transport = transport
         self._spool = spool
         self._nonce = secrets.token_hex(8)
         table = ProcessTable(watched(spool.state).values())
@@ -91,7 +100,7 @@ class Collector:
         self._arrival = Arrival(settings.state_dir, identity, spool, adopt)
         self._publisher = Publisher(
             spool,
-            url,
+            transport,
             identity.host_id,
             nonce=self._nonce,
             beat=self._beat,
@@ -217,6 +226,7 @@ class Collector:
             witnesses=self._parts.health(now_ms()),
             scan=self._usage.progress,
             counts=counts(self._intake, self._spool, self._publisher, self._parts),
+            via=self._transport.via,
         )
 
 
@@ -224,7 +234,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _require_url(url: str | None) -> str:
+def _transport(url: str | None, hub: HubPlace | None) -> Transport:
+    if not url and hub is not None:
+        return HubTransport(hub)
     if not url:
         raise StartError(
             "No Redis URL. Set ADSUM_REDIS_URL, or run `adsum up`, which brings a broker."
@@ -233,4 +245,4 @@ def _require_url(url: str | None) -> str:
         check_url(url)
     except RedisUrlError as error:
         raise StartError(str(error)) from None
-    return url
+    return RedisTransport(url)

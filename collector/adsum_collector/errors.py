@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from adsum_shared.host_keys import OddReplyError as OddReplyError
-
 
 class StartError(RuntimeError):
     """The collector cannot start. The text is for people: the thing, the cause, the next step."""

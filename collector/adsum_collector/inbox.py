@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adsum_collector.errors import OddReplyError, StreamMovedError, StreamUnusableError
+from adsum_collector.errors import StreamMovedError, StreamUnusableError
 from adsum_collector.resume import EntryId, Head, Stored
 from adsum_collector.transport import Line
 from adsum_shared import host_keys, streams
 from adsum_shared.beat import Beat, decode_beat
-from adsum_shared.host_keys import Asked, FoundEntry, NewEntry, Told
+from adsum_shared.host_keys import Asked, FoundEntry, NewEntry, OddReplyError, Told
 
 _applied = msgspec.json.Decoder(dict[str, int])
 _runs = msgspec.json.Decoder(dict[str, dict[str, int]])

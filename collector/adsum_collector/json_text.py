@@ -50,7 +50,10 @@ def parse(text: str) -> Any:
     try:
         return _decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _failure(text, error.pos, _cause(text, error)) from error
+        # Of a comma before a bracket, Python 3.13 names the comma, and older ones the bracket.
+        trailing = error.msg.startswith("Illegal trailing comma")
+        position = _skip(text, error.pos + 1) if trailing else error.pos
+        raise _failure(text, position, _cause(text, position, error.msg)) from error
     except _ConstantError as error:
         at = next(m.start() for m in _OUTSIDE_STRINGS.finditer(text) if m[0][0] != '"')
         raise _failure(text, at, f"{error} is not JSON") from error
@@ -154,10 +157,10 @@ def _failure(text: str, position: int, cause: str) -> JsonTextError:
     return JsonTextError(cause, before.count("\n") + 1, position - before.rfind("\n"))
 
 
-def _cause(text: str, error: json.JSONDecodeError) -> str:
-    if text[error.pos : error.pos + 2] in ("//", "/*"):
+def _cause(text: str, position: int, told: str) -> str:
+    if text[position : position + 2] in ("//", "/*"):
         return "a comment; JSON has none, and Claude Code drops the whole file for one"
-    before = text[: error.pos].rstrip()
-    if before.endswith(",") and text[error.pos : error.pos + 1] in ("}", "]"):
+    before = text[:position].rstrip()
+    if before.endswith(",") and text[position : position + 1] in ("}", "]"):
         return "a comma with nothing after it"
-    return error.msg
+    return told

@@ -18,12 +18,13 @@ from redis.exceptions import (
 
 from adsum_collector.errors import (
     HubError,
-    OddReplyError,
     SpoolUnavailable,
     StreamMovedError,
     StreamUnusableError,
 )
 from adsum_shared.connect import BrokerTooOldError
+from adsum_shared.host_keys import OddReplyError
+from adsum_shared.redis_errors import told_of
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,8 @@ def describe(error: Exception, place: str) -> str:
         return f"{text} {_KEPT}"
     if isinstance(error, OddReplyError | StreamUnusableError):
         return f"{place}: {text} {_KEPT}"
+    if (told := told_of(error)) is not None:
+        return f"{place} {told} {_KEPT}"
     for kind, words, cause in _CAUSES:
         if (kind is not None and isinstance(error, kind)) or text.startswith(words):
             return f"{place} {cause.format(text=text)} {_KEPT}"

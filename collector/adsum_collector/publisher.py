@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from adsum_collector.arrival import Arrival
 from adsum_collector.errors import (
-    OddReplyError,
+    HubError,
     SpoolUnavailable,
     StreamMovedError,
     StreamUnusableError,
@@ -19,10 +19,12 @@ from adsum_collector.place import Place
 from adsum_collector.problems import Problem
 from adsum_collector.spool import Spool
 from adsum_collector.spool_reading import Missing, Rows
+from adsum_collector.transport import Transport
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
-from adsum_shared.connect import UNAVAILABLE, BrokerTooOldError, backoff, open_redis, wanted
+from adsum_shared.connect import UNAVAILABLE, BrokerTooOldError, backoff, wanted
 from adsum_shared.envelope import encode_batch, encode_gap
+from adsum_shared.host_keys import OddReplyError
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ STEADY_S = 5.0
 _PASSING = (
     *UNAVAILABLE,
     BrokerTooOldError,
+    HubError,
     OddReplyError,
     SpoolUnavailable,
     StreamMovedError,
@@ -61,7 +64,7 @@ class Publisher:
     def __init__(
         self,
         spool: Spool,
-        url: str,
+        transport: Transport,
         host_id: str,
         *,
         nonce: str,
@@ -70,18 +73,18 @@ class Publisher:
         arrival: Arrival | None = None,
     ) -> None:
         self._spool = spool
-        self._url = url
+        self._transport = transport
         self._host_id = host_id
         self._arrival = arrival
         self._beat = beat
         self._now = now
-        self._problem = Problem(url, now)
+        self._problem = Problem(transport.place, now)
         self._place = Place(spool, nonce, self._problem, now)
         self._stopping = asyncio.Event()
         self._gathering = False
         #: signals and their bytes, since the start
         self.published = self.published_bytes = 0
-        self._beat_due = self._look_due = self._check_due = 0.0
+        self._beat_due = self._look_due = self._check_due = self._wait_s = 0.0
 
     @property
     def problem(self) -> str | None:
@@ -105,13 +108,13 @@ class Publisher:
         """Returns once `drain` was called and the spool is empty, or the broker is away."""
         waits = backoff()
         while wanted():
-            started = self._monotonic()
+            self._wait_s, started = 0.0, self._monotonic()
             if await self._connection() or self._stopping.is_set():
                 return
             if self._monotonic() - started > STEADY_S:
                 waits = backoff()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), next(waits))
+                await asyncio.wait_for(self._stopping.wait(), self._wait_s + next(waits))
 
     def drain(self) -> None:
         """Publish what is there, say goodbye, and return from `run`."""
@@ -120,33 +123,27 @@ class Publisher:
 
     async def _connection(self) -> bool:
         """One connection's life. True if it ended because all is published and we are stopping."""
-        pool = open_redis(self._url)
-        # The pool would mend a broken connection without a word, and the broker behind the new one
-        # may have lost what we sent: this client keeps to one connection and fails with it.
-        client = pool.client()
-        inbox = Inbox(client, self._host_id)
         try:
-            await inbox.require_recent()
-            self._problem.reached()
-            if self._arrival is not None:
-                if told := await self._arrival.settle(inbox):
-                    self._problem.notice(told)
-                inbox = Inbox(client, self._arrival.host_id)
-            # Before anything else that may be refused: it tells what was refused the last time.
-            await self._write_beat(inbox)
-            await self._place.find(inbox)
-            self._look_due = 0.0
-            self._check_due = self._monotonic() + CHECK_INTERVAL_S
-            self._problem.connected()
-            log.info("publishing to Redis at %s after number %d", self._problem.address, self.sent)
-            await self._publish(inbox)
+            async with self._transport.open() as line:
+                await line.greet()
+                self._problem.reached()
+                inbox = Inbox(line, self._host_id)
+                if self._arrival is not None:
+                    if told := await self._arrival.settle(inbox):
+                        self._problem.notice(told)
+                    inbox = Inbox(line, self._arrival.host_id)
+                # Before anything else that may be refused: it tells what was refused the last time.
+                await self._write_beat(inbox)
+                await self._place.find(inbox)
+                self._look_due = 0.0
+                self._check_due = self._monotonic() + CHECK_INTERVAL_S
+                self._problem.connected()
+                log.info("publishing to %s after number %d", self._problem.place, self.sent)
+                await self._publish(inbox)
         except _PASSING as error:
             self._problem.report(error)
+            self._wait_s = error.wait_s if isinstance(error, HubError) else 0.0
             return False
-        finally:
-            with contextlib.suppress(*UNAVAILABLE):
-                await client.aclose()
-                await pool.aclose()
         return True
 
     async def _publish(self, inbox: Inbox) -> None:
@@ -218,9 +215,11 @@ class Publisher:
 
     async def _keep_appointments(self, inbox: Inbox) -> None:
         now = self._monotonic()
-        if now >= self._beat_due:
-            await self._write_beat(inbox)
-        if now >= self._look_due:
+        beats = now >= self._beat_due
+        if beats or now >= self._look_due:
+            # Together: at rest, a machine then asks once a second.
+            if beats:
+                inbox.carry(self._heartbeat())
             await self._place.look(inbox)
             self._look_due = now + LOOK_INTERVAL_S
         if now >= self._check_due:
@@ -228,10 +227,11 @@ class Publisher:
             self._check_due = now + CHECK_INTERVAL_S
 
     async def _write_beat(self, inbox: Inbox, *, stopping: bool = False) -> None:
-        await inbox.beat(encode_beat(self._beat(self.sent, stopping)))
-        # Every time: after a FLUSHALL a hub that starts knows nobody but whom it finds in that set.
-        await inbox.enrol()
+        await inbox.beat(self._heartbeat(stopping=stopping))
+
+    def _heartbeat(self, *, stopping: bool = False) -> bytes:
         self._beat_due = self._monotonic() + streams.BEAT_INTERVAL_MS / 1000
+        return encode_beat(self._beat(self.sent, stopping))
 
     @staticmethod
     def _monotonic() -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
@@ -58,7 +59,11 @@ class Ledger:
     @classmethod
     def in_memory(cls, limit: Callable[[str], int | None], zone: tzinfo | None = None) -> Ledger:
         """To add up once and forget."""
-        return cls(lay_out(sqlite3.connect(":memory:", isolation_level=None)), zone, limit)
+        db = lay_out(sqlite3.connect(":memory:", isolation_level=None))
+        ledger = cls(db, zone, limit)
+        # From Python 3.13 on a connection that nobody has closed is complained of.
+        weakref.finalize(ledger, db.close)
+        return ledger
 
     def close(self) -> None:
         self._db.close()

@@ -9,13 +9,16 @@ import msgspec
 
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
+from adsum_hub.kept import Kept
 from adsum_hub.overspent import Overspent, Worker
 from adsum_hub.parts import Budget
 from adsum_hub.past import past_state
 from adsum_hub.spending import Key, NoPrices, Spending
 from adsum_hub.sums import summed
+from adsum_hub.usage import Lines
 from adsum_hub.views import OVER, Spent, session_view
 from adsum_shared.state import AgentState, SessionView
+from adsum_shared.usage import UsageView
 
 #: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
 LOOK_MS = 1_000
@@ -50,13 +53,13 @@ class Accounts:
     ) -> None:
         self.spending = spending or Spending(NoPrices(), local_day)
         self.overspent = overspent or Overspent((), self.spending)
+        self._sums: Kept[Key, tuple[Lines, UsageView]] = Kept()
         self._looked_at = 0
         self._seen: tuple[int, str, int] | None = None
         self._today: tuple[int, float | None, int] | None = None
 
     def view(self, host: Host, session_id: str, state: AgentState, now: int) -> SessionView:
         facts = host.facts[session_id]
-        lines = self.spending.own((host.id, session_id))
         return session_view(
             host.place(),
             session_id,
@@ -64,8 +67,17 @@ class Accounts:
             state,
             host.clock.host_now(now),
             incomplete=host.is_incomplete(session_id),
-            spent=Spent(summed(lines) if lines else None, self.spending.context(facts)),
+            spent=Spent(self._used((host.id, session_id)), self.spending.context(facts)),
         )
+
+    def _used(self, key: Key) -> UsageView | None:
+        lines = self.spending.own(key)
+        if not lines:
+            return None
+        held = self._sums.get(key)
+        if held is None or held[0] is not lines:
+            held = self._sums.keep(key, (lines, summed(lines)))
+        return held[1]
 
     def past_view(self, host: Host, facts: Facts, now: int) -> SessionView:
         return self.view(host, facts.session_id, past_state(facts), now)

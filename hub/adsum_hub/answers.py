@@ -84,6 +84,12 @@ class Problem(msgspec.Struct):
     next: str
 
 
+class Ready(msgspec.Struct):
+    """All that `/readyz` tells whoever has not signed in, where people have to."""
+
+    ready: bool
+
+
 class Readiness(msgspec.Struct):
     """ready: the list is as true as what the machines report; not while Redis cannot be read.
 

@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
@@ -33,11 +32,12 @@ from adsum_hub.consumer import BLOCK_MS, Consumer
 from adsum_hub.domains.show import open_domains
 from adsum_hub.doors import Doors, known_hosts, require_address
 from adsum_hub.heartbeats import Heartbeats
+from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.opening import joined_by
 from adsum_hub.join.routes import join_router
 from adsum_hub.link import Link
-from adsum_hub.live import Connection, live_router
+from adsum_hub.live import live_router
 from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
 from adsum_hub.metrics import Asked, metrics_router
 from adsum_hub.notify.notifications import Notifications, told_by
@@ -48,6 +48,7 @@ from adsum_hub.prices import Wanted, complete_book, open_book
 from adsum_hub.readiness import health_router
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
+from adsum_hub.serving import server_config, supervise
 from adsum_hub.settings import HubSettings
 from adsum_hub.spending import Spending
 from adsum_hub.timekeeper import Timekeeper
@@ -59,8 +60,6 @@ from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 log = logging.getLogger(__name__)
 
 WEB = Path(__file__).parent / "web"
-#: Enough for any first frame; clients send nothing else.
-WS_MAX_BYTES = 64 * 1024
 
 
 class PortTakenError(RuntimeError):
@@ -84,6 +83,7 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     signing: Signing | None = None,
     *,
     joining: Joining | None = None,
+    ingest: Ingest | None = None,
     demo: bool = False,
 ) -> ASGIApp:
     """notes: what keeps all dollars from being right. signing: None where nobody has to sign in."""
@@ -98,6 +98,9 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app.include_router(sign_in_router(signing, demo=demo))
     if joining is not None:
         app.include_router(join_router(joining))
+    if ingest is not None:
+        # First: a machine asks once a second, and each route before it is looked at.
+        app.router.routes.insert(0, ingest.route())
     if notifications is not None:
         app.include_router(notify_router(notifications))
     app.router.routes.extend(Assets(WEB).routes())
@@ -159,7 +162,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             clock=clock,
             link=link,
             arrived=broadcast.tell,
-            greet=heartbeats.hear,
+            greet=heartbeats.greet,
         )
         hosts = known_hosts(port, settings.hub_hosts, settings.public_url)
         notes = [prices.problem] if prices.problem is not None else []
@@ -179,9 +182,10 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             notifications,
             signing,
             joining=joining,
+            ingest=await stack.enter_async_context(open_ingest(redis_url, joining, link.address)),
             demo=settings.demo,
         )
-        server = uvicorn.Server(_server_config(app))
+        server = uvicorn.Server(server_config(app))
 
         def others() -> list[str]:
             return [*notes, *notifications.troubles(), *domains.notes]
@@ -199,7 +203,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         }
         if signing is not None and say is not None:
             vital["greeting"] = greet(signing, url, say)
-        await _supervise(server, bound, vital)
+        await supervise(server, bound, vital)
         try:
             await asyncio.wait_for(saver.save_once(), 3.0)
         except (*UNAVAILABLE, TimeoutError) as error:
@@ -217,34 +221,3 @@ def _require_usable(settings: HubSettings) -> str:
     if settings.redis_url is None:
         raise ValueError("The hub needs a Redis URL: set ADSUM_REDIS_URL, or run `adsum up`.")
     return settings.redis_url
-
-
-def _server_config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        lifespan="off",
-        ws=Connection,
-        ws_per_message_deflate=False,
-        ws_max_size=WS_MAX_BYTES,
-        timeout_graceful_shutdown=2,
-    )
-
-
-async def _supervise(
-    server: uvicorn.Server, bound: socket.socket, vital: dict[str, Coroutine[None, None, None]]
-) -> None:
-    """Server and tasks live and die together. Order of shutdown: browsers, tasks, last snapshot."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # uvicorn raises the signal it caught again once it has stopped; without a handler of our
-        # own that would end the process before the last snapshot is written.
-        loop.add_signal_handler(number, lambda: None)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work, name=name) for name, work in vital.items()]
-        await server.serve(sockets=[bound])
-        for task in tasks:
-            task.cancel()

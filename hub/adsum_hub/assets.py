@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
+import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -43,6 +45,8 @@ PAGE = "index.html"
 #: A page of its own: whoever is not let in yet loads nothing of the other.
 LOGIN = "login.html"
 WORKER = "sw.js"
+ROOT = "app.js"
+_IMPORT = re.compile(rb'\bfrom ?"(\.[^"]+)"')
 #: Compressed for less than this it is not worth the unpacking.
 WORTH = 0.9
 #: By this the worker knows whether what it keeps is what the page that comes was made for.
@@ -78,7 +82,10 @@ class Assets:
         self.version = whole.hexdigest()[:16]
         # The page knows by it whether the hub has a newer one; the worker, what it is to keep.
         named = f'<html data-version="{self.version}"'.encode()
-        sources[PAGE] = sources[PAGE].replace(b"<html", named, 1)
+        page = sources[PAGE].replace(b"<html", named, 1)
+        sources[PAGE] = page.replace(
+            b'    <script type="module"', _preloads(sources) + b'    <script type="module"', 1
+        )
         kept = [name for name in sources if _is_kept(name)]
         sources[WORKER] = _told(self.version, kept) + sources[WORKER]
         self.files = {name: _asset(Path(name).suffix, each) for name, each in sources.items()}
@@ -117,6 +124,20 @@ def _sent(path: Path, folder: Path) -> bytes:
     if path.suffix == ".js" and "vendor" not in path.relative_to(folder).parts:
         return without_comments(path.read_text()).encode()
     return path.read_bytes()
+
+
+def _preloads(sources: dict[str, bytes]) -> bytes:
+    """All that the page's root leads to: found import by import, each step would cost a round trip."""
+    found = [ROOT]
+    for name in found:  # which grows
+        folder = PurePosixPath("/") / PurePosixPath(name).parent
+        for path in _IMPORT.findall(sources[name]):
+            wanted = os.path.normpath(folder / path.decode())[1:]
+            if wanted not in found:
+                found.append(wanted)
+    return b"".join(
+        b'    <link rel="modulepreload" href="/static/%s">\n' % each.encode() for each in found
+    )
 
 
 def _is_kept(name: str) -> bool:

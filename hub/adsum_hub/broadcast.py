@@ -15,7 +15,7 @@ import contextlib
 import gc
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,6 +25,8 @@ from adsum_hub.clock import Clock
 from adsum_hub.pace import Pace
 from adsum_hub.ring import Delta, Ring, Views, parts
 from adsum_hub.roster import Roster
+from adsum_hub.snapshot_parts import Snapshot, bodies
+from adsum_hub.waiters import Waiters
 from adsum_shared.state import HubTrouble
 
 TICK_S = 0.1
@@ -50,15 +52,6 @@ SHARED_MS = 1_000
 _encode = msgspec.json.Encoder().encode
 
 
-class Snapshot(NamedTuple):
-    """at: the hub's clock, ms."""
-
-    offset: int
-    at: int
-    trouble: HubTrouble | None
-    message: bytes
-
-
 class Broadcast:
     """epoch names this run of the hub: offsets of another run mean nothing here."""
 
@@ -79,10 +72,11 @@ class Broadcast:
         self._roster = roster
         self._clock = clock
         self._ring = Ring()
-        self._wakers: set[asyncio.Event] = set()
+        self._waiters = Waiters()
         self._pace = Pace(SENDS_PER_S, SENDS_SAVED)
         self._timer: asyncio.TimerHandle | None = None
-        self._snapshot: Snapshot | None = None
+        #: by whether it is in parts
+        self._snapshots: dict[bool, Snapshot] = {}
         #: by the offset they begin after, up to now
         self._merged: dict[int, bytes] = {}
         self._restored = False
@@ -146,8 +140,7 @@ class Broadcast:
             self.tell()
 
     def _wake(self) -> None:
-        for waker in self._wakers:
-            waker.set()
+        self._waiters.wake()
 
     def _append(self, changes: Changes) -> None:
         sessions: Views = dict.fromkeys(changes.gone)
@@ -167,22 +160,20 @@ class Broadcast:
     def _owning_up(self) -> dict[str, Any]:
         return {"trouble": self.trouble} if self.trouble is not None else {}
 
-    def snapshot(self, seen: int = NOTHING) -> Snapshot:
+    def snapshot(self, seen: int = NOTHING, *, in_parts: bool = False) -> Snapshot:
         """Everything. Whoever comes within SHARED_MS gets the same, and what has changed since.
 
         Encoding it anew at every offset would block a busy hub to which all its clients come back.
         Whoever has seen a later offset of this run gets a newer one: no page goes back in time.
         """
-        kept, now = self._snapshot, self._clock()
+        kept, now = self._snapshots.get(in_parts), self._clock()
         fresh = kept is not None and now - kept.at <= SHARED_MS and self._can_merge(kept.offset)
         stale = kept is not None and kept.offset < min(seen, self.offset)
         if kept is None or not fresh or stale or kept.trouble != self.trouble:
-            body = {
-                "sessions": list(self._roster.views.values()),
-                "hosts": list(self._roster.all_hosts(now)),
-            }
-            message = self._message("snapshot", body | self._owning_up())
-            kept = self._snapshot = Snapshot(self.offset, now, self.trouble, message)
+            views, hosts = list(self._roster.views.values()), list(self._roster.all_hosts(now))
+            made = bodies(views, hosts, in_parts=in_parts)
+            messages = tuple(self._message("snapshot", each | self._owning_up()) for each in made)
+            kept = self._snapshots[in_parts] = Snapshot(self.offset, now, self.trouble, messages)
         return kept
 
     def _can_merge(self, offset: int) -> bool:
@@ -200,20 +191,22 @@ class Broadcast:
             self._merged[offset] = message
         return message
 
-    async def subscribe(self, epoch: str | None, offset: int | None) -> AsyncGenerator[bytes, None]:
+    async def subscribe(
+        self, epoch: str | None, offset: int | None, *, in_parts: bool = False
+    ) -> AsyncGenerator[bytes, None]:
         """Messages for one client, for ever: what it missed or a snapshot, then what changes."""
         at = offset if epoch == self.epoch and offset is not None else NOTHING
         # What it was told last. One that comes back may have been told anything: it gets a tick.
         told: tuple[HubTrouble | None] | None = None
-        with self._client() as waker:
-            await self._let_in(waker)
+        with self._client():
+            await self._let_in()
             while True:
-                waker.clear()
                 # The offset belongs to the message, not to the moment its sending has ended.
-                if not self._can_merge(at):
-                    at, _, trouble, message = self.snapshot(at)
+                if at != self.offset and not self._can_merge(at):
+                    at, _, trouble, whole = self.snapshot(at, in_parts=in_parts)
                     told = (trouble,)
-                    yield message
+                    for message in whole:
+                        yield message
                     continue
                 if at != self.offset:
                     message, at = self.since(at), self.offset
@@ -223,28 +216,20 @@ class Broadcast:
                     told = (self.trouble,)
                     yield self._tick()
                     continue
-                try:
-                    async with asyncio.timeout(HEARTBEAT_S):  # wait_for would make a task of it
-                        await waker.wait()
-                except TimeoutError:
-                    if at == self.offset:
-                        yield self._tick()
+                if not await self._waiters.wait(HEARTBEAT_S) and at == self.offset:
+                    yield self._tick()
 
     @contextlib.contextmanager
-    def _client(self) -> Iterator[asyncio.Event]:
-        waker = asyncio.Event()
-        self._wakers.add(waker)
+    def _client(self) -> Iterator[None]:
         self.clients += 1
         try:
-            yield waker
+            yield
         finally:
-            self._wakers.discard(waker)
             self.clients -= 1
 
-    async def _let_in(self, waker: asyncio.Event) -> None:
+    async def _let_in(self) -> None:
         # Without Redis there is nothing to wait for, and whoever comes has to learn of it. Any other
         # trouble does not keep the list from becoming whole.
         while self.restoring and not (self.trouble and self.trouble.blind):
-            waker.clear()
-            await waker.wait()
+            await self._waiters.wait(HEARTBEAT_S)
         self._told = True

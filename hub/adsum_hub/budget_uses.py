@@ -9,8 +9,8 @@ import msgspec
 
 from adsum_hub.budget import Budget
 from adsum_hub.overspent import Overspent
+from adsum_hub.portraits import view_id
 from adsum_hub.spending import Key, Spending
-from adsum_hub.views import view_id
 from adsum_shared.usage import BudgetUse, BudgetView
 
 #: More than these nobody reads: they are the fullest.

@@ -20,22 +20,21 @@ def running(reading: Reading) -> frozenset[str]:
     A subagent that waits for a human is silent for as long as that takes. So is one whose call the
     main agent waits for; which of them the call is, nobody says before its end.
     """
-    if final(reading) is not None:
+    if not reading.ground.children.running or final(reading) is not None:
         return frozenset()
     asking = {request.agent_id for _, request in reading.requests}
     awaited = reading.open and any(tool.tool in LAUNCHERS for _, tool in reading.ground.tools)
     return frozenset(
         key
-        for key, child in reading.facts.children.items()
+        for key, child in reading.ground.children.running.items()
         if _unfinished(reading.facts, child)
         and child.last >= reading.stand.run
         and (key in reading.children or key in asking or (awaited and child.kind == "agent"))
     )
 
 
-def child_views(reading: Reading) -> tuple[ChildView, ...]:
-    """Every child known, those that run first. Times: host milliseconds."""
-    alive = running(reading)
+def child_views(reading: Reading, alive: frozenset[str]) -> tuple[ChildView, ...]:
+    """Every child known, those that run first. alive: these. Times: host milliseconds."""
     known = sorted(
         reading.facts.children.items(),
         key=lambda item: (item[0] not in alive, -item[1].last, item[0]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -36,7 +36,7 @@ class Consumer:
     """reader blocks and belongs to `follow` alone; redis is for everything else.
 
     arrived() is called after every read that changed something, so that it is told at once;
-    greet() when there are new hosts, which nobody has heard yet.
+    greet() with new hosts, which nobody has heard yet.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Consumer:
         clock: Clock,
         link: Link,
         arrived: Callable[[], None],
-        greet: Callable[[], Awaitable[None]],
+        greet: Callable[[Sequence[Host]], Awaitable[None]],
     ) -> None:
         self._roster = roster
         self._reader = reader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from adsum_hub.children import running
@@ -23,32 +24,35 @@ def next_deadline(facts: Facts, now: int, limits: Limits = LIMITS) -> int | None
     reading = read(survey(facts, limits), now)
     if over_for_good(reading) is not None and not running(reading):
         return None  # only a signal can change it
-    return min((at for at in candidates(reading) if at > now), default=None)
+    return min([at for at in candidates(reading) if at > now], default=None)
 
 
-def candidates(reading: Reading) -> Iterator[int]:
-    """The end of every time limit that some rule waits for in this session as it is."""
+def candidates(reading: Reading) -> list[int]:
+    """The end of every time limit that some rule waits for in this session as it is.
+
+    A list and no generators of generators: it is asked for after every signal.
+    """
     facts, limits, stand = reading.facts, reading.limits, reading.stand
-    status, unclosed = reading.status, reading.ground.unclosed
+    status, found = reading.status, list[int]()
     if status is not None:
-        yield from _of_registry(reading, status)
+        found += _of_registry(reading, status)
     if facts.closing is not None:
-        yield facts.closing.heard + limits.closing
+        found.append(facts.closing.heard + limits.closing)
     if facts.children:
-        yield from _of_children(reading)
+        found += _of_children(reading)
     if facts.compacting:
-        yield facts.compacting + limits.compaction
+        found.append(facts.compacting + limits.compaction)
     if facts.queued:
         since = max(stand.closed, facts.queued, facts.compacted)
-        yield since + limits.transient
-        yield since + limits.registry_hold
+        found += (since + limits.transient, since + limits.registry_hold)
         if status is not None:
-            yield max(status.at, since) + limits.registry_hold
-    if unclosed and status is not None:
-        yield status.released + limits.registry_hold
+            found.append(max(status.at, since) + limits.registry_hold)
+    if reading.ground.unclosed and status is not None:
+        found.append(status.released + limits.registry_hold)
     # Without a turn nobody is silent; that one begins by itself is among the registry's.
     if reading.open or facts.queued:
-        yield from _of_turn(reading)
+        found += _of_turn(reading)
+    return found
 
 
 def _of_registry(reading: Reading, status: Status) -> Iterator[int]:
@@ -69,9 +73,12 @@ def _of_registry(reading: Reading, status: Status) -> Iterator[int]:
 
 
 def _of_children(reading: Reading) -> Iterator[int]:
-    limits, status = reading.limits, reading.status
+    """Of those that neither run nor may wake anybody any more nothing is waited for."""
+    limits, status, gathered = reading.limits, reading.status, reading.ground.children
     idle = status is not None and status.status == "idle"
-    for child in reading.facts.children.values():
+    wakes = gathered.finished and gathered.finished + limits.wake > reading.now
+    children = reading.facts.children if idle or wakes else gathered.running
+    for child in children.values():
         if idle and status is not None:
             yield max(status.at, child.last) + limits.registry_hold
         # No end of it, nor its silence, is later than these.
@@ -80,14 +87,13 @@ def _of_children(reading: Reading) -> Iterator[int]:
             yield child.last + limits.child_silence
 
 
-def _of_turn(reading: Reading) -> Iterator[int]:
+def _of_turn(reading: Reading) -> list[int]:
     limits, heard = reading.limits, reading.facts.updated_at
-    yield heard + limits.transient
+    found = [heard + limits.transient, stuck_from(reading)]
     for _, tool in reading.ground.tools:
-        yield tool_deadline(reading, tool)
-        yield tool.first + limits.transient
+        found += (tool_deadline(reading, tool), tool.first + limits.transient)
     if reading.stand.finished[0]:
-        yield reading.stand.finished[0] + limits.error_grace
-    yield stuck_from(reading)
-    for age in AGES:
-        yield heard + age * 60_000
+        found.append(reading.stand.finished[0] + limits.error_grace)
+    later = bisect_right(AGES, (reading.now - heard) // 60_000)  # the first age that is to come
+    found += [heard + age * 60_000 for age in AGES[later : later + 1]]
+    return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from adsum_hub.clock import Clock
+from adsum_hub.host import Host
 from adsum_hub.places import Places
 from adsum_hub.roster import Roster
 from adsum_hub.snapshot_fields import Snapshot
@@ -33,7 +34,7 @@ MOST_HOSTS = 10_000
 
 
 class Discovery:
-    """greet() is awaited when there are new hosts, which nobody has heard yet."""
+    """greet() is awaited with new hosts, which nobody has heard yet."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Discovery:
         redis: Redis,
         places: Places,
         clock: Clock,
-        greet: Callable[[], Awaitable[None]],
+        greet: Callable[[Sequence[Host]], Awaitable[None]],
     ) -> None:
         self._roster = roster
         self._redis = redis
@@ -59,20 +60,20 @@ class Discovery:
         if loop.time() < self._due:
             return
         until = loop.time() + TURN_S
-        before = len(self._roster.hosts)
+        met: list[Host] = []
         while wanted():
             scan: Any = self._redis.sscan
             self._cursor, names = await scan(streams.HOSTS, self._cursor, count=SCANNED)
             for host_id in await self._with_keys(names):
-                await self._add(host_id)
+                met += await self._add(host_id)
             if self._cursor == 0:
                 self._due = loop.time() + INTERVAL_S
                 self.complete = True
                 break
             if loop.time() > until:
                 break
-        if len(self._roster.hosts) > before:
-            await self._greet()
+        if met:  # these alone: at a start there are many turns, and many hosts already
+            await self._greet(met)
 
     async def _with_keys(self, names: list[bytes]) -> list[str]:
         """Those we do not follow yet and of which there is anything: the others are mere names."""
@@ -88,12 +89,12 @@ class Discovery:
         counts = await pipeline.execute()
         return [host_id for host_id, count in zip(unknown, counts, strict=True) if count]
 
-    async def _add(self, host_id: str) -> None:
+    async def _add(self, host_id: str) -> list[Host]:
         if len(self._roster.hosts) >= MOST_HOSTS:
             if not self._roster.counts["hosts_left_out"]:
                 log.error("more than %d hosts: the others are not followed", MOST_HOSTS)
             self._roster.counts["hosts_left_out"] += 1
-            return
+            return []
         trouble = None
         try:
             snapshot = await load_snapshot(self._redis, host_id)
@@ -106,3 +107,4 @@ class Discovery:
         await self._places.find(host)
         log.info("host %s: %d sessions restored", host_id, len(snapshot.sessions))
         await asyncio.sleep(0)
+        return [host]

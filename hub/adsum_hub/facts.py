@@ -108,13 +108,13 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     def worked(self) -> bool:
         """Some witness saw it do something, so it is or was a real session."""
         return bool(
-            any(turn.prompt or turn.closed for turn in self.turns.values())
-            or self.tools
+            self.tools
             or self.requests
             or self.children
             or self.compacting
             or self.transcript_at
             or self.engaged
+            or any(turn.prompt or turn.closed for turn in self.turns.values())
         )
 
     @property

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 from adsum_hub.facts import Facts
 from adsum_hub.parts import LATENESS
-from adsum_shared.state import WitnessName, WitnessView
+from adsum_shared.state import WitnessView
 
 #: How long a prompt's own hook may keep us waiting beyond LATENESS: the latest of 78 recorded ones
 #: came 2.1 s after its line's stamp.
 GRACE = 5_000
 
-HEARD: tuple[tuple[WitnessName, str], ...] = (
-    ("hook", "hook_at"),
-    ("transcript", "transcript_at"),
-    ("registry", "registry_at"),
-    ("process", "process_at"),
-    ("statusline", "statusline_at"),
-)
 
-
-def witnesses(facts: Facts, now: int, *, over: bool) -> tuple[WitnessView, ...]:
+def witnesses(facts: Facts, now: int, *, over: bool, offset_ms: int = 0) -> tuple[WitnessView, ...]:
     """Who has been heard, in a fixed order, and hooks that should have been (heard_at 0: never).
 
-    over: the session has ended, so nothing of it is missing any more.
+    over: the session has ended, so nothing of it is missing any more. offset_ms: the host's clock
+    minus the one that the views go by.
     """
     problem = hook_problem(facts, now, over=over)
-    return tuple(
-        WitnessView(name, heard_at, problem if name == "hook" else None)
-        for name, field in HEARD
-        if (heard_at := _heard_at(facts, name, field)) or (name == "hook" and problem)
-    )
-
-
-def _heard_at(facts: Facts, name: str, field: str) -> int:
-    """Whoever names a process, it is the process table that has been asked when it began."""
-    heard_at: int = getattr(facts, field)
-    if name == "process" and facts.process is not None:
-        return max(heard_at, facts.process.seen)
-    return heard_at
+    found: list[WitnessView] = []
+    if facts.hook_at or problem:
+        heard_at = facts.hook_at - offset_ms if facts.hook_at else 0
+        found.append(WitnessView("hook", heard_at, problem))
+    if facts.transcript_at:
+        found.append(WitnessView("transcript", facts.transcript_at - offset_ms))
+    if facts.registry_at:
+        found.append(WitnessView("registry", facts.registry_at - offset_ms))
+    # Whoever names a process, it is the process table that has been asked when it began.
+    process_at = max(facts.process_at, facts.process.seen if facts.process is not None else 0)
+    if process_at:
+        found.append(WitnessView("process", process_at - offset_ms))
+    if facts.statusline_at:
+        found.append(WitnessView("statusline", facts.statusline_at - offset_ms))
+    return tuple(found)
 
 
 def hook_problem(facts: Facts, now: int, *, over: bool) -> str | None:
@@ -59,7 +54,7 @@ def missing_from(facts: Facts) -> int | None:
     prompts = [
         turn.prompt
         for turn in facts.turns.values()
-        if turn.typed and turn.prompt > heard and not _may_have_waited(facts, turn.prompt)
+        if turn.prompt > heard and turn.typed and not _may_have_waited(facts, turn.prompt)
     ]
     # The registry is believed only where no hook was ever heard. (Rejected: any `busy` later than
     # the last hook; an approval at the terminal and a typed /compact make one too.)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import astuple
@@ -50,7 +50,10 @@ class Heartbeats:
             await asyncio.sleep(INTERVAL_S)
 
     async def hear(self) -> None:
-        hosts = list(self._roster.hosts.values())
+        await self.greet(list(self._roster.hosts.values()))
+
+    async def greet(self, hosts: Sequence[Host]) -> None:
+        """Of these alone."""
         if not hosts:
             return
         pipeline = self._redis.pipeline(transaction=False)

@@ -12,11 +12,12 @@ from adsum_hub.gaps import is_concerned, with_gap
 from adsum_hub.health import missing_from
 from adsum_hub.host_troubles import Troubles
 from adsum_hub.parts import Budget
+from adsum_hub.portraits import Place
 from adsum_hub.resolve import next_deadline, resolve
 from adsum_hub.saved import Saved
 from adsum_hub.sequence import Admission, Runs, advance
 from adsum_hub.snapshot_fields import HostRecord, Snapshot
-from adsum_hub.views import Place, in_hub_time, limits_that_hold
+from adsum_hub.views import in_hub_time, limits_that_hold
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Unread
 from adsum_shared.signals import AnySignal, RateLimit
@@ -243,4 +244,5 @@ class Host:
             limits=limits_that_hold(limits, now),
             # Nobody knows how far a machine has got that is not heard.
             scan=self.beat.scan if self.beat and self.reachability == "live" else None,
+            via=self.beat.via if self.beat else None,
         )

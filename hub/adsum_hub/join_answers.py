@@ -8,8 +8,11 @@ import msgspec
 
 from adsum_shared.state import Reachability
 
-#: How a machine's signals get into Redis: as a user of its own, or by a URL that several share.
-Way = Literal["acl", "shared"]
+#: How a machine's signals get into Redis: as a user of its own, by a URL that several share, or
+#: through a hub.
+Way = Literal["acl", "shared", "ingest"]
+#: What a machine that joins asks for; auto: whatever the hub offers and is reached from there.
+Via = Literal["auto", "redis", "ingest"]
 
 
 class JoinTokenAsked(msgspec.Struct):
@@ -64,18 +67,22 @@ class JoinChecked(msgspec.Struct):
 
 
 class JoinAsked(msgspec.Struct):
-    """former: the secret of an earlier joining, which proves that the identity is the machine's."""
+    """former: the secret of an earlier joining, which proves that the identity is the machine's.
+
+    via: machines that are older than ingest can do nothing but Redis.
+    """
 
     token: str
     host_id: str
     label: str
     former: str = ""
+    via: Via = "redis"
 
 
 class Joined(msgspec.Struct):
-    """redis_url: with the machine's login in it. secret: what it shows to the hub.
+    """redis_url: with the machine's login in it; empty where it goes through the hub.
 
-    warning: what is not as it should be; None: nothing.
+    secret: what it shows to the hub. warning: what is not as it should be; None: nothing. why: of the way.
     """
 
     schema: int
@@ -85,6 +92,7 @@ class Joined(msgspec.Struct):
     redis_url: str
     secret: str
     warning: str | None
+    why: str = ""
 
 
 class MachineSeen(msgspec.Struct):

@@ -52,6 +52,10 @@ def over_for_good(reading: Reading) -> AgentState | None:
 def final(reading: Reading) -> Ended | None:
     """The end that still stands: the latest that no new run and no opener has lifted."""
     facts, opened = reading.facts, reading.stand.opened
+    process = facts.process
+    gone = process.gone if process is not None else 0
+    if not gone and facts.ended is None and facts.left is None and facts.closing is None:
+        return None  # as below
     ends: list[Ended] = []
     if facts.ended is not None and not _revived(facts, facts.ended.at, opened):
         ends.append(facts.ended)
@@ -67,9 +71,8 @@ def final(reading: Reading) -> Ended | None:
         ends.append(facts.left)
     if facts.closing is not None and _is_closed(reading, facts.closing):
         ends.append(facts.closing)
-    process = facts.process
-    if process is not None and process.gone and max(late, facts.resumed) <= process.gone:
-        ends.append(Ended(process.gone, "process", "process"))
+    if gone and max(late, facts.resumed) <= gone:
+        ends.append(Ended(gone, "process", "process"))
     # The first word of several for one end says why; a process gone is how each of them ends.
     return min(ends, key=lambda end: (end.source == "process", end.at), default=None)
 

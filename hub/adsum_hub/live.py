@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import struct
-import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -17,6 +15,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
 from adsum_hub.broadcast import Broadcast
+from adsum_hub.frames import Frame, Frames
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +31,6 @@ LOOK_S = 0.02
 #: back for a snapshot in one moment.
 MOST_UNSENT = 64_000_000
 LARGE = 100_000
-#: Not worth deflating.
-SMALL = 1_000
-#: Deflated messages that are kept: clients differ in what they have missed.
-KEPT = 8
 CLOSE_S = 1.0
 #: Of grace after the end, for what was sent before it.
 LINGER_S = 2.0
@@ -47,10 +42,14 @@ RESTORING = 1013
 
 
 class Resume(msgspec.Struct):
-    """What a client has: the epoch and offset of its last message, or nothing."""
+    """What a client has: the epoch and offset of its last message, or nothing.
+
+    parts: it takes a snapshot in several messages.
+    """
 
     epoch: str | None = None
     offset: int | None = None
+    parts: bool = False
 
 
 _resume = msgspec.json.Decoder(Resume)
@@ -59,8 +58,6 @@ _resume = msgspec.json.Decoder(Resume)
 UNSENT = "adsum.unsent"
 
 
-#: Head and body.
-Frame = tuple[bytes, bytes]
 #: In a scope, if whoever connects had to sign in: returns when that is over, the code and the reason
 #: to close with.
 LAPSE = "adsum.lapse"
@@ -96,47 +93,6 @@ class Connection(WebSocketsSansIOProtocol):
         self.transport.writelines(frame)
 
 
-class Frames:
-    """Messages as frames, deflated once for all clients: over a slow line no large list arrives else."""
-
-    def __init__(self) -> None:
-        self._deflated: dict[int, tuple[bytes, asyncio.Future[Frame]]] = {}
-
-    async def of(self, message: bytes, *, inflates: bool) -> Frame:
-        if not inflates or len(message) < SMALL:
-            return framed(message)
-        held = self._deflated.get(id(message))
-        if held is None or held[0] is not message:
-            if len(self._deflated) >= KEPT:
-                del self._deflated[next(iter(self._deflated))]
-            held = self._deflated[id(message)] = message, self._deflate(message)
-        return held[1].result() if held[1].done() else await asyncio.shield(held[1])
-
-    @staticmethod
-    def _deflate(message: bytes) -> asyncio.Future[Frame]:
-        if len(message) > 10 * LARGE:  # some ten milliseconds
-            return asyncio.ensure_future(asyncio.to_thread(deflated, message))
-        made: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        made.set_result(deflated(message))
-        return made
-
-
-def framed(body: bytes, first: int = 0x81) -> Frame:
-    """A text frame that is a whole message."""
-    size = len(body)
-    if size < 126:
-        return bytes((first, size)), body
-    wide = size >= 1 << 16
-    return struct.pack("!BBQ" if wide else "!BBH", first, 127 if wide else 126, size), body
-
-
-def deflated(message: bytes) -> Frame:
-    """By RFC 7692, resting on no message before it, so the same for everybody."""
-    deflate = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
-    body = deflate.compress(message) + deflate.flush(zlib.Z_SYNC_FLUSH)
-    return framed(body[:-4], 0xC1)
-
-
 class Room:
     """For large messages on their way. One that is larger than all of it goes alone."""
 
@@ -147,9 +103,6 @@ class Room:
 
     @contextlib.asynccontextmanager
     async def of(self, size: int) -> AsyncIterator[None]:
-        if size < LARGE:
-            yield
-            return
         while self._taken and self._taken + size > MOST_UNSENT:
             self._freed.clear()
             await self._freed.wait()
@@ -206,7 +159,8 @@ async def _never() -> tuple[int, str]:
 
 
 async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
-    async with contextlib.aclosing(broadcast.subscribe(resume.epoch, resume.offset)) as messages:
+    told = broadcast.subscribe(resume.epoch, resume.offset, in_parts=resume.parts)
+    async with contextlib.aclosing(told) as messages:
         try:
             async with asyncio.timeout(HOLD_S):
                 message = await anext(messages)
@@ -214,10 +168,14 @@ async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: R
             await socket.close(RESTORING, "the list is being restored: connect again")
             return
         while True:
-            async with room.of(len(message)):
-                if not await _is_taken(socket, message, room.frames):
-                    log.info("a client that takes next to nothing is let go")
-                    break
+            if len(message) < LARGE:
+                taken = await _is_taken(socket, message, room.frames)
+            else:
+                async with room.of(len(message)):
+                    taken = await _is_taken(socket, message, room.frames)
+            if not taken:
+                log.info("a client that takes next to nothing is let go")
+                break
             message = await anext(messages)
     # The close frame would wait behind the message that could not be sent: try, then drop it.
     with contextlib.suppress(TimeoutError):
@@ -233,7 +191,10 @@ async def _is_taken(socket: WebSocket, message: bytes, frames: Frames) -> bool:
         told["send"](await frames.of(message, inflates=told["inflates"]))
     else:
         await socket.send_text(message.decode())
-    before, since = unsent(), loop.time()
+    before = unsent()
+    if before <= NEXT_TO_NOTHING:
+        return True
+    since = loop.time()
     while (left := unsent()) > NEXT_TO_NOTHING:
         await asyncio.sleep(LOOK_S)
         if loop.time() - since > SEND_S:

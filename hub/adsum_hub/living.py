@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from adsum_hub.facts import Facts
+from adsum_hub.gathered import Children
 from adsum_hub.limits import Limits
 from adsum_hub.parts import LATENESS, Child, Status
 
 
 def alive(
-    facts: Facts, run: int, status: Status | None, now: int, limits: Limits
+    facts: Facts,
+    children: Children,
+    run: int,
+    status: Status | None,
+    now: int,
+    limits: Limits,
 ) -> dict[str, Child]:
     """Children that run, or have finished so lately that their parent is about to wake up.
 
@@ -17,9 +23,10 @@ def alive(
     prompt and a second Stop. Nor does SubagentStop always come, so each child has a second end:
     the list in a later Stop, or five minutes of silence.
     """
+    wakes = children.finished and now < children.finished + limits.wake
     return {
         key: child
-        for key, child in facts.children.items()
+        for key, child in (facts.children if wakes else children.running).items()
         if child.last >= run and child_alive(facts, child, status, now, limits)
     }
 

@@ -36,6 +36,9 @@ def need_of(state: str) -> str:
     return state if state in URGENCY else "other"
 
 
+SNAPSHOT = b'{"type":"snapshot"'
+
+
 class Histogram:
     """bounds: seconds. prometheus_client's own takes a lock and ten times as long for each value."""
 
@@ -166,13 +169,19 @@ class MeasuredBroadcast(Broadcast):
         if self._timer is None:
             self.measures.all_told()
 
-    async def subscribe(self, epoch: str | None, offset: int | None) -> AsyncGenerator[bytes, None]:
+    async def subscribe(
+        self, epoch: str | None, offset: int | None, *, in_parts: bool = False
+    ) -> AsyncGenerator[bytes, None]:
         """Whoever asks for the next message has handed the one before to the client's socket."""
         at: int | None = None
-        async with contextlib.aclosing(super().subscribe(epoch, offset)) as messages:
+        async with contextlib.aclosing(
+            super().subscribe(epoch, offset, in_parts=in_parts)
+        ) as messages:
             async for message in messages:
-                before, at = at, self.offset
+                # Later parts of a snapshot tell of no later offset.
+                told = self.offset if at is None or not message.startswith(SNAPSHOT) else at
+                before, at = at, told
                 yield message
                 # The first is what it had missed, perhaps since yesterday.
-                if before is not None and at > before:
-                    self.measures.sent(before, at)
+                if before is not None and told > before:
+                    self.measures.sent(before, told)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from adsum_hub.facts import Facts
+from adsum_hub.gathered import Calls, Requests, Turns
 from adsum_hub.limits import Limits
 from adsum_hub.parts import Request, Status
 from adsum_hub.registry import closed_since, masked
@@ -17,7 +20,7 @@ STATE_OF = {
 }
 
 
-def closed_at(facts: Facts, request: Request) -> int:
+def closed_at(facts: Facts, told: Turns, request: Request) -> int:
     """When a witness ended it, 0 if none has.
 
     Sticky: only its own tool's finish, a decision, or the end of *its* agent's turn. A parallel
@@ -38,17 +41,29 @@ def closed_at(facts: Facts, request: Request) -> int:
     if unnamed is not None and unnamed.typed and unnamed.prompt > request.opened:
         # Old CLIs name no prompt. But a dialog has the keyboard: who types has left it.
         return unnamed.prompt
-    return over(facts, request.prompt_id, request.opened)
+    return over(told, request.prompt_id, request.opened)
 
 
-def unclosed(facts: Facts, run: int) -> list[tuple[str, Request]]:
-    """What no witness but the registry can have ended, oldest first."""
-    found = [
-        (key, request)
-        for key, request in asked(facts)
-        if request.opened >= run and not closed_at(facts, request)
-    ]
-    return sorted(found, key=lambda item: (item[1].opened, item[0]))
+def unclosed(
+    facts: Facts, told: Turns, calls: Calls, requests: Requests, run: int
+) -> tuple[list[tuple[str, Request]], int]:
+    """What no witness but the registry can have ended, oldest first.
+
+    And when the last of the others was over.
+    """
+    asked = requests.pending
+    if calls.unanswered:
+        asked = asked + list(unasked_answers(facts, calls))
+    last = requests.closed
+    if not asked:
+        return [], last
+    found = []
+    for key, request in asked:
+        closed = closed_at(facts, told, request)
+        last = max(last, closed)
+        if not closed and request.opened >= run:
+            found.append((key, request))
+    return sorted(found, key=lambda item: (item[1].opened, item[0])), last
 
 
 def unanswered(
@@ -59,6 +74,8 @@ def unanswered(
     limits: Limits,
 ) -> list[tuple[str, Request]]:
     """Of these, what the registry does not mask. opened: the main agent's latest opener."""
+    if not unclosed:
+        return unclosed
     idle = closed_since(status, opened, now, limits)
     return [
         (key, request)
@@ -68,44 +85,23 @@ def unanswered(
     ]
 
 
-def asked(facts: Facts) -> list[tuple[str, Request]]:
-    found = [(key, request) for key, request in facts.requests.items() if request.kind]
-    return found + list(unasked_answers(facts))
-
-
-def unasked_answers(facts: Facts) -> list[tuple[str, Request]]:
+def unasked_answers(facts: Facts, calls: Calls) -> Iterator[tuple[str, Request]]:
     """An AskUserQuestion that came back without answers and was never seen to ask.
 
     All that is left of the first seed's *PostToolUse(AskUserQuestion) means it waits for input*:
     that hook fires after the human has answered.
     """
-    return [
-        (
-            key,
-            Request(
-                "question",
-                tool.finished,
-                tool=tool.tool,
-                tool_use_id=key,
-                agent_id=tool.agent_id,
-                prompt_id=tool.prompt_id,
-                summary=tool.summary,
-            ),
-        )
-        for key, tool in facts.tools.items()
-        if tool.tool == "AskUserQuestion"
-        and tool.finished
-        and tool.ok
-        and not (tool.answered or tool.denied)
-        and key not in facts.requests
-        and not _went_on(facts, tool.finished)
-    ]
-
-
-def _went_on(facts: Facts, at: int) -> bool:
-    return facts.progress > at or any(tool.first > at for tool in facts.tools.values())
-
-
-def last_closed(facts: Facts) -> int:
-    """When the last request was over, by any witness but the registry."""
-    return max((closed_at(facts, request) for _, request in asked(facts)), default=0)
+    for key, tool in calls.unanswered:
+        if key not in facts.requests and max(facts.progress, calls.latest) <= tool.finished:
+            yield (
+                key,
+                Request(
+                    "question",
+                    tool.finished,
+                    tool=tool.tool,
+                    tool_use_id=key,
+                    agent_id=tool.agent_id,
+                    prompt_id=tool.prompt_id,
+                    summary=tool.summary,
+                ),
+            )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-from adsum_hub.answers import Readiness, answers_of, as_json
+from adsum_hub.answers import Readiness, Ready, answers_of, as_json
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.clock import Clock
 from adsum_hub.link import Link
 from adsum_hub.roster import Roster
 from adsum_hub.trouble import blindness
+
+#: In a scope, true: whoever asks would have to sign in to be told all of it.
+STRANGER = "adsum.stranger"
 
 
 def health_router(roster: Roster, broadcast: Broadcast, link: Link, clock: Clock) -> APIRouter:
@@ -25,15 +28,17 @@ def health_router(roster: Roster, broadcast: Broadcast, link: Link, clock: Clock
         responses=answers_of(Readiness),
         response_class=Response,
     )
-    async def readyz() -> Response:
+    async def readyz(request: Request) -> Response:
         now = clock()
         blind, told = blindness(link, now, now), broadcast.trouble
+        ready = blind is None and not broadcast.restoring
+        if STRANGER in request.scope:
+            return as_json(Ready(ready), 200 if ready else 503)
         # What was told of reading may be over since; the rest is not looked at anew here.
         trouble = blind or (told if told is not None and not told.blind else None)
         problem = trouble.problem if trouble else None
         if problem is None and broadcast.restoring:
             problem = f"The list is being restored: {len(roster.views)} sessions so far."
-        ready = blind is None and not broadcast.restoring
         readiness = Readiness(
             ready=ready,
             lag_ms=now - link.read_at if link.read_at else None,

@@ -7,10 +7,21 @@ from typing import Any
 import msgspec
 
 from adsum_hub.facts import Facts
+from adsum_hub.gathered import (
+    Calls,
+    Children,
+    Requests,
+    Turns,
+    gather_calls,
+    gather_children,
+    gather_requests,
+    gather_turns,
+)
+from adsum_hub.kept import Kept
 from adsum_hub.limits import Limits
 from adsum_hub.living import alive
 from adsum_hub.parts import Child, Request, Status, Tool
-from adsum_hub.questions import last_closed, unanswered, unclosed
+from adsum_hub.questions import unanswered, unclosed
 from adsum_hub.registry import busy_since, closed_since, nameless_since, valid
 from adsum_hub.standing import Standing, last_main, main_tools, standing
 from adsum_shared.state import GROUP_OF, AgentState, StateSource
@@ -29,6 +40,10 @@ class Ground(msgspec.Struct, frozen=True):
 
     facts: Facts
     limits: Limits
+    turns: Turns
+    calls: Calls
+    requests: Requests
+    children: Children
     status: Status | None
     stand: Standing
     unclosed: list[tuple[str, Request]]
@@ -58,48 +73,68 @@ class Reading(msgspec.Struct, frozen=True):
         return bool(self.busy) or (self.stand.open and not self.idle)
 
 
-#: Grounds of late by their facts' identity, readings by their ground's; both keep that alive. State,
-#: requests, children and deadline are found one after the other, mostly of the same facts.
-_grounds: dict[int, Ground] = {}
-_readings: dict[int, Reading] = {}
-KEPT = 1_000
+#: The latest of each session by its id. State, requests, children and deadline are found one after
+#: the other of the same facts, and the next facts share most of what they are made of.
+_grounds: Kept[str, Ground] = Kept()
+_readings: Kept[str, Reading] = Kept()
 
 
 def survey(facts: Facts, limits: Limits) -> Ground:
-    ground = _grounds.get(id(facts))
-    if ground is None or ground.facts is not facts or ground.limits is not limits:
-        if len(_grounds) >= KEPT:
-            _grounds.clear()
-        ground = _grounds[id(facts)] = _survey(facts, limits)
-    return ground
+    before = _grounds.get(facts.session_id)
+    if before is not None and before.facts is facts and before.limits is limits:
+        return before
+    return _grounds.keep(facts.session_id, _survey(facts, limits, before))
 
 
 def read(ground: Ground, now: int) -> Reading:
-    reading = _readings.get(id(ground))
-    if reading is None or reading.ground is not ground or reading.now != now:
-        if len(_readings) >= KEPT:
-            _readings.clear()
-        reading = _readings[id(ground)] = _read(ground, now)
-    return reading
+    key = ground.facts.session_id
+    before = _readings.get(key)
+    if before is not None and before.ground is ground and before.now == now:
+        return before
+    return _readings.keep(key, _read(ground, now))
 
 
-def _survey(facts: Facts, limits: Limits) -> Ground:
-    stand = standing(facts)
+def _survey(facts: Facts, limits: Limits, before: Ground | None) -> Ground:
+    """before: of the same session, or of one on another machine that bears its id."""
+    turns, calls, requests, children = _gathered(facts, before)
+    stand = standing(facts, turns, calls)
+    pending, last_closed = unclosed(facts, turns, calls, requests, stand.run)
     return Ground(
         facts=facts,
         limits=limits,
+        turns=turns,
+        calls=calls,
+        requests=requests,
+        children=children,
         status=valid(facts),
         stand=stand,
-        unclosed=unclosed(facts, stand.run),
-        last_closed=last_closed(facts),
-        last_main=last_main(facts, stand),
-        tools=main_tools(facts, stand),
+        unclosed=pending,
+        last_closed=last_closed,
+        last_main=last_main(facts, stand, turns),
+        tools=main_tools(turns, calls, stand.run),
+    )
+
+
+def _gathered(facts: Facts, before: Ground | None) -> tuple[Turns, Calls, Requests, Children]:
+    if before is None:
+        return (
+            gather_turns(facts.turns),
+            gather_calls(facts.tools),
+            gather_requests(facts.requests),
+            gather_children(facts.children),
+        )
+    held = before.facts
+    return (
+        before.turns if facts.turns is held.turns else gather_turns(facts.turns),
+        before.calls if facts.tools is held.tools else gather_calls(facts.tools),
+        before.requests if facts.requests is held.requests else gather_requests(facts.requests),
+        before.children if facts.children is held.children else gather_children(facts.children),
     )
 
 
 def _read(ground: Ground, now: int) -> Reading:
     status, stand, limits = ground.status, ground.stand, ground.limits
-    children = alive(ground.facts, stand.run, status, now, limits)
+    children = alive(ground.facts, ground.children, stand.run, status, now, limits)
     requests = unanswered(ground.unclosed, stand.opened, status, now, limits)
     waiting = 0
     if not requests and not _cancelled(status, stand, children):

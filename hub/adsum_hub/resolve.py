@@ -6,11 +6,10 @@ terminal's screen or asks a model to classify: both were rejected for good.
 
 from __future__ import annotations
 
-from adsum_hub.children import child_views
+from adsum_hub.children import child_views, running
 from adsum_hub.deadlines import next_deadline
 from adsum_hub.facts import Facts
 from adsum_hub.limits import LIMITS, Limits
-from adsum_hub.questions import asked
 from adsum_hub.reading import read, survey
 from adsum_hub.rules import resolve
 from adsum_shared.state import ChildView, RequestView
@@ -20,8 +19,9 @@ __all__ = ["LIMITS", "Limits", "children", "next_deadline", "open_requests", "re
 
 def open_requests(facts: Facts, now: int, limits: Limits = LIMITS) -> tuple[RequestView, ...]:
     """Everything a human is asked at this instant, oldest first. Times: host milliseconds."""
-    if all(request.closed for _, request in asked(facts)):
-        return ()  # as below: most sessions ask nothing, and a restart resolves all of them
+    ground = survey(facts, limits)
+    if not ground.unclosed:
+        return ()  # as below: most sessions ask nothing
     return tuple(
         RequestView(
             id=request.request_id or key,
@@ -32,7 +32,7 @@ def open_requests(facts: Facts, now: int, limits: Limits = LIMITS) -> tuple[Requ
             agent_id=request.agent_id,
             payload=request.payload,
         )
-        for key, request in read(survey(facts, limits), now).requests
+        for key, request in read(ground, now).requests
     )
 
 
@@ -40,4 +40,5 @@ def children(facts: Facts, now: int, limits: Limits = LIMITS) -> tuple[ChildView
     """Every child known, those that run first. Times: host milliseconds."""
     if not facts.children:
         return ()
-    return child_views(read(survey(facts, limits), now))
+    reading = read(survey(facts, limits), now)
+    return child_views(reading, running(reading))

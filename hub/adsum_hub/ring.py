@@ -61,8 +61,11 @@ class Ring:
         """Whether so many are kept, and few enough bytes to be one message."""
         if not 0 <= count <= len(self._deltas):
             return False
-        sizes = (len(self._deltas[-index].message) for index in range(1, count + 1))
-        return count <= 1 or sum(sizes) <= MERGED_BYTES
+        if count <= 1:
+            return True
+        return (
+            sum(len(self._deltas[-index].message) for index in range(1, count + 1)) <= MERGED_BYTES
+        )
 
     def newest(self) -> bytes:
         return self._deltas[-1].message

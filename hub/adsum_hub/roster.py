@@ -18,10 +18,11 @@ from adsum_hub.facts import Facts
 from adsum_hub.followed import Followed
 from adsum_hub.host import Host
 from adsum_hub.lull import Lull
+from adsum_hub.portraits import view_id
 from adsum_hub.sequence import Admission, admit
 from adsum_hub.snapshot_fields import Snapshot
 from adsum_hub.usage import Prices
-from adsum_hub.views import only_ticks, summarise, view_id
+from adsum_hub.views import only_ticks, summarise
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, DecodeError, Gap
 from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
@@ -199,8 +200,7 @@ class Roster:
             self._stale[key] = None
         sessions, gone = self._session_changes(now)
         hosts, gone_hosts = self._machines.changes(self.hosts, now)
-        more = bool(self._unresolved or self._stale)
-        changes = Changes(sessions, gone, hosts, gone_hosts, more)
+        changes = Changes(sessions, gone, hosts, gone_hosts, bool(self._unresolved or self._stale))
         self.revision += bool(changes)
         return changes
 

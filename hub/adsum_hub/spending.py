@@ -219,9 +219,14 @@ def _same(a: Facts, b: Facts) -> bool:
     return bool(
         a.usage is b.usage
         and a.costs is b.costs
-        and a.project == b.project
-        and a.about("forked_from") == b.about("forked_from")
-        and (a.usage or a.model == b.model)  # dollars alone are the model's that is named
+        and (
+            a.meta is b.meta
+            or (
+                a.project == b.project
+                and a.about("forked_from") == b.about("forked_from")
+                and (a.usage or a.model == b.model)  # dollars alone are the model's that is named
+            )
+        )
     )
 
 

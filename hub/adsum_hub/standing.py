@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
+from adsum_hub.gathered import Calls, Turns
 from adsum_hub.limits import LAUNCH, START_SLACK
 from adsum_hub.parts import LATENESS, Tool, Turn
 
@@ -78,80 +78,79 @@ def ends(turns: dict[str, Turn], key: str, turn: Turn, prompt_id: str, at: int) 
     return turn.first >= rank(turns, prompt_id, at)
 
 
-def over(facts: Facts, prompt_id: str | None, at: int) -> int:
+def over(told: Turns, prompt_id: str | None, at: int) -> int:
     """When the main agent's turn ended in which something began at `at`; 0 if it has not.
 
     By a close, or by a human's prompt of another turn: no hook fires on Esc or No, so the next
     prompt may be the first to tell.
     """
+    if told.closed < at and told.typed <= at:
+        return 0  # as below: nothing of either kind is that late
     key = prompt_id or ""
-    times = [
-        turn.closed for name, turn in facts.turns.items() if ends(facts.turns, name, turn, key, at)
-    ]
+    found = told.over.get((key, at))
+    if found is None:
+        found = told.over[key, at] = _over(told.turns, key, at)
+    return found
+
+
+def _over(turns: dict[str, Turn], key: str, at: int) -> int:
+    times = [turn.closed for name, turn in turns.items() if ends(turns, name, turn, key, at)]
     times += [
         turn.prompt
-        for name, turn in facts.turns.items()
+        for name, turn in turns.items()
         if turn.typed and name and name != key and turn.prompt > at
     ]
     return min(times, default=0)
 
 
-def standing(facts: Facts) -> Standing:
+def standing(facts: Facts, told: Turns, calls: Calls) -> Standing:
     """From the openers (prompts, tool starts) of the youngest turn, and what closed it.
 
     Finishes open nothing: they come late, and after the end.
     """
-    turns = facts.turns
-    latest: tuple[int, int, str] = (0, 0, "")
-    first_of: dict[str, int] = {}
-    finished: tuple[int, str] = (0, "")
-    for key, turn in turns.items():
-        at = max(turn.prompt, turn.reopened)
-        if at:
-            latest = max(latest, (turn.first if key else at, at, key))
-    for name, tool in facts.tools.items():
-        if tool.agent_id is not None:
-            continue
-        if tool.finished and (tool.finished, name) > finished:
-            finished = tool.finished, name
-        if tool.started:
-            key = tool.prompt_id or ""
-            latest = max(latest, (rank(turns, key, tool.first), tool.first, key))
-            first_of[key] = min(first_of.get(key, tool.first), tool.first)
+    turns, latest = told.turns, told.opener
+    for key, (_, last) in calls.openers.items():
+        latest = max(latest, (rank(turns, key, last), last, key))
     run = run_began(facts)
     _, opened, key = latest
     if not opened:
-        return _never_opened(facts, finished, run)
+        return _never_opened(told, calls.finished, run)
     turn_of = turns.get(key)
     prompt = turn_of.prompt if turn_of is not None else 0
-    began = prompt if 0 < prompt <= opened else first_of.get(key, opened)
-    stand = Standing(opened, key, began, finished=finished, run=run)
-    return _closed_by(facts, stand)
+    first = calls.openers[key][0] if key in calls.openers else opened
+    began = prompt if 0 < prompt <= opened else first
+    closed, name = _closed_by(told, key, opened)
+    if closed:
+        turn = turns[name]
+        how = how_closed(turn, opened)
+        return Standing(opened, key, began, closed, how, turn, turn.source, calls.finished, run)
+    if opened < run:
+        # kill -9 and a resume: the old turn can have no end of its own.
+        return Standing(
+            opened, key, began, run, "interrupted", None, "process", calls.finished, run
+        )
+    source = _opened_by(facts, calls, opened)
+    return Standing(opened, key, began, source=source, finished=calls.finished, run=run)
 
 
-def _closed_by(facts: Facts, stand: Standing) -> Standing:
-    turns, key, opened = facts.turns, stand.prompt_id, stand.opened
+def _closed_by(told: Turns, key: str, opened: int) -> tuple[int, str]:
+    """When, and by which turn's close."""
+    if told.closed < opened:
+        return 0, ""
+    turns = told.turns
     closes = [
         (turn.closed, name) for name, turn in turns.items() if ends(turns, name, turn, key, opened)
     ]
-    if closes:
-        closed, name = max(closes)
-        turn = turns[name]
-        how = how_closed(turn, opened)
-        return replace(stand, closed=closed, how=how, turn=turn, source=turn.source)
-    if opened < stand.run:
-        # kill -9 and a resume: the old turn can have no end of its own.
-        return replace(stand, closed=stand.run, how="interrupted", source="process")
-    return replace(stand, source=_opened_by(facts, opened))
+    return max(closes, default=(0, ""))
 
 
-def _never_opened(facts: Facts, finished: tuple[int, str], run: int) -> Standing:
+def _never_opened(told: Turns, finished: tuple[int, str], run: int) -> Standing:
     """A close alone, whose opener nobody saw."""
-    closes = [(turn.closed, name) for name, turn in facts.turns.items() if turn.closed]
+    closes = [(turn.closed, name) for name, turn in told.turns.items() if turn.closed]
     if not closes:
         return Standing(finished=finished, run=run)
     closed, name = max(closes)
-    turn = facts.turns[name]
+    turn = told.turns[name]
     how = how_closed(turn, 0)
     return Standing(closed, name, closed, closed, how, turn, turn.source, finished, run)
 
@@ -165,28 +164,25 @@ def how_closed(turn: Turn, opened: int) -> str:
     return "ended"
 
 
-def _opened_by(facts: Facts, opened: int) -> str:
-    for tool in facts.tools.values():
-        if tool.first == opened:
-            return tool.source
+def _opened_by(facts: Facts, calls: Calls, opened: int) -> str:
+    if opened <= calls.latest:
+        for tool in calls.tools.values():
+            if tool.first == opened:
+                return tool.source
     return "hook" if facts.hook_at >= opened else "transcript"
 
 
-def main_tools(facts: Facts, stand: Standing) -> list[tuple[str, Tool]]:
+def main_tools(told: Turns, calls: Calls, run: int) -> list[tuple[str, Tool]]:
     """The main agent's open calls in the turn that runs, oldest first."""
     found = [
         (key, tool)
-        for key, tool in facts.tools.items()
-        if not tool.finished
-        and tool.agent_id is None
-        and tool.started
-        and tool.first >= stand.run
-        and not over(facts, tool.prompt_id, tool.first)
+        for key, tool in calls.open
+        if tool.first >= run and not over(told, tool.prompt_id, tool.first)
     ]
-    return sorted(found, key=lambda item: (item[1].first, item[0]))
+    return sorted(found, key=lambda item: (item[1].first, item[0])) if len(found) > 1 else found
 
 
-def failed_tool(facts: Facts, stand: Standing) -> Tool | None:
+def failed_tool(facts: Facts, stand: Standing, told: Turns) -> Tool | None:
     """The main agent's latest call, if it failed and nothing has happened since.
 
     (Rejected: PostToolUseFailure is an error at once, the first seed's reading.)
@@ -197,14 +193,13 @@ def failed_tool(facts: Facts, stand: Standing) -> Tool | None:
     tool = facts.tools[key]
     if tool.ok or tool.denied or tool.is_interrupt:
         return None
-    return None if over(facts, tool.prompt_id, at) else tool
+    return None if over(told, tool.prompt_id, at) else tool
 
 
-def last_main(facts: Facts, stand: Standing) -> int:
+def last_main(facts: Facts, stand: Standing, told: Turns) -> int:
     """The newest thing that hooks or transcript said of the main agent.
 
     A prompt typed into the queue is none: it says that a human types, and not what the agent does.
     """
-    closed = max((turn.closed for turn in facts.turns.values()), default=0)
     heard = max(facts.progress, facts.compacting, facts.compacted)
-    return max(stand.opened, stand.finished[0], closed, heard)
+    return max(stand.opened, stand.finished[0], told.closed, heard)

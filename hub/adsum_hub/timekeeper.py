@@ -16,6 +16,8 @@ from adsum_shared.connect import wanted
 from adsum_shared.state import HubTrouble
 
 EXPIRE_MS = 60_000
+#: A heartbeat tells how far a machine is, and none comes sooner.
+BACKLOGS_MS = 1_000
 #: Of what is wrong beside the list; each is a sentence or two.
 MOST_SAID = 3
 #: After Redis is back, collectors take this long at most to find that out and say so.
@@ -50,6 +52,7 @@ class Timekeeper:
         self._returned_at = 0
         self._patient_until = 0
         self._backlogs: dict[str, Backlog] = {}
+        self._backlogs_at = 0
 
     async def run(self) -> None:
         while wanted():
@@ -64,7 +67,9 @@ class Timekeeper:
         now, hears = self._clock(), self._hears(self._clock())
         if hears:
             self._roster.tick(now)
-            self._tell_backlogs(now)
+            if now >= self._backlogs_at:
+                self._tell_backlogs(now)
+                self._backlogs_at = now + BACKLOGS_MS
             if now >= self._expire_at:
                 self._roster.expire(now)
                 self._expire_at = now + EXPIRE_MS

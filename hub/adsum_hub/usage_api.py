@@ -16,12 +16,13 @@ from adsum_hub.facts import Facts
 from adsum_hub.host import Host
 from adsum_hub.misspelt import misspelt
 from adsum_hub.past import PAST_MS, Search, search
+from adsum_hub.portraits import view_id
 from adsum_hub.reports import By, Spender, Tally, as_csv
 from adsum_hub.reports import Query as Asked
 from adsum_hub.roster import Roster
 from adsum_hub.series import Split
 from adsum_hub.spending import Key
-from adsum_hub.views import OVER, view_id
+from adsum_hub.views import OVER
 from adsum_shared.state import History, SessionView
 from adsum_shared.usage import UsageReport
 

@@ -8,7 +8,8 @@ import msgspec
 
 from adsum_hub.facts import Facts
 from adsum_hub.health import witnesses
-from adsum_hub.resolve import children, open_requests
+from adsum_hub.portraits import Place, children_of, portrait_of
+from adsum_hub.resolve import open_requests
 from adsum_shared.signals import RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
@@ -18,7 +19,6 @@ from adsum_shared.state import (
     Group,
     HostView,
     HostWitness,
-    Reachability,
     SessionView,
     Summary,
 )
@@ -26,10 +26,7 @@ from adsum_shared.usage import ContextView, RateLimitView, UsageView
 
 #: Nothing of such a session can be missing: it is over, or set aside by a human.
 OVER = frozenset({"session_ended", "suspended", "archived"})
-
-
-#: Signs of a prompt or an answer in a list; each view is sent with every change.
-QUOTED_MAX = 500
+NEEDS_YOU = Group.NEEDS_YOU  # looked up a thousand times a second, by an enum's own slow way
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -39,21 +36,8 @@ class Spent(msgspec.Struct, frozen=True):
     context: ContextView | None = None
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a session runs. offset_ms: its host's clock minus the hub's."""
-
-    host_id: str
-    label: str
-    reachability: Reachability
-    offset_ms: int
-
-
-def view_id(host_id: str, session_id: str) -> str:
-    return f"{host_id}:{session_id}"
-
-
 def urgency(state: AgentState) -> int | None:
-    if state.group is not Group.NEEDS_YOU:
+    if state.group is not NEEDS_YOU:
         return None
     if state.context is not None and state.context.get("prompted") is False:
         return LEAST_URGENT  # nobody has asked anything of it yet, so nobody keeps it waiting
@@ -70,74 +54,39 @@ def session_view(
     incomplete: bool = False,
     spent: Spent = Spent(),  # noqa: B008 - immutable
 ) -> SessionView:
-    def hub(ms: int | None) -> int | None:
-        return None if ms is None else ms - place.offset_ms
-
-    return SessionView(
-        id=view_id(place.host_id, session_id),
-        host_id=place.host_id,
-        host=place.label,
-        session_id=session_id,
-        agent=facts.agent,
-        state=msgspec.structs.replace(state, since=state.since - place.offset_ms),
-        reachability=place.reachability,
-        updated_at=facts.updated_at - place.offset_ms,
-        started_at=hub(facts.started_at),
+    portrait = portrait_of(place, session_id, facts)
+    offset_ms, over = place.offset_ms, state.state in OVER
+    if offset_ms:
+        state = msgspec.structs.replace(state, since=state.since - offset_ms)
+    return msgspec.structs.replace(
+        portrait.view,
+        state=state,
+        updated_at=facts.updated_at - offset_ms,
         urgency=urgency(state),
-        unread=facts.unread or _over_budget_unread(facts, state),
-        title=facts.title,
-        project=facts.project,
-        cwd=facts.about("cwd"),
-        branch=facts.about("branch"),
-        model=facts.about("model"),
-        mode=facts.about("mode"),
-        version=facts.about("version"),
-        pid=facts.pid,
+        unread=portrait.view.unread or _over_budget_unread(facts, state, offset_ms),
         requests=tuple(
-            msgspec.structs.replace(request, opened_at=request.opened_at - place.offset_ms)
+            msgspec.structs.replace(request, opened_at=request.opened_at - offset_ms)
             for request in open_requests(facts, host_now)
         ),
-        children=tuple(
-            msgspec.structs.replace(
-                child, started_at=hub(child.started_at), finished_at=hub(child.finished_at)
-            )
-            for child in children(facts, host_now)
-        ),
-        witnesses=tuple(
-            # 0 is no time but "never"
-            msgspec.structs.replace(
-                each, heard_at=each.heard_at and each.heard_at - place.offset_ms
-            )
-            for each in witnesses(facts, host_now, over=state.state in OVER)
-        ),
+        children=children_of(portrait, facts, host_now) if facts.children else (),
+        witnesses=witnesses(facts, host_now, over=over, offset_ms=offset_ms),
         incomplete=incomplete,
-        worktree=facts.about("worktree"),
-        pr=facts.about("pr"),
-        last_prompt=shortened(facts.latest_prompt),
-        last_answer=shortened(facts.last_answer),
-        forked_from=facts.about("forked_from"),
-        ended_at=_ended_at(place, facts, state),
+        ended_at=_ended_at(facts, state, offset_ms) if over else None,
         usage=spent.usage,
         context=spent.context,
     )
 
 
-def _ended_at(place: Place, facts: Facts, state: AgentState) -> int | None:
-    if state.state not in OVER:
-        return None
-    at = state.since if state.state == "session_ended" else facts.ended_at
-    return at - place.offset_ms
+def _ended_at(facts: Facts, state: AgentState, offset_ms: int) -> int:
+    """state: in the hub's time."""
+    return state.since if state.state == "session_ended" else facts.ended_at - offset_ms
 
 
-def _over_budget_unread(facts: Facts, state: AgentState) -> bool:
-    """The facts do not know of it: it is found, not told."""
-    return state.state == "budget_exceeded" and state.since > max(facts.read, facts.typed_at)
-
-
-def shortened(text: str | None) -> str | None:
-    if text is None or len(text) <= QUOTED_MAX:
-        return text
-    return f"{text[: QUOTED_MAX - 1]}…"
+def _over_budget_unread(facts: Facts, state: AgentState, offset_ms: int) -> bool:
+    """The facts do not know of it: it is found, not told. state: in the hub's time."""
+    if state.state != "budget_exceeded":
+        return False
+    return state.since + offset_ms > max(facts.read, facts.typed_at)
 
 
 def only_ticks(before: SessionView, after: SessionView) -> bool:
@@ -172,14 +121,19 @@ def limits_that_hold(limits: Iterable[RateLimit], now: int) -> tuple[RateLimitVi
 
 def same_host(a: HostView, b: HostView) -> bool:
     """Alike but for what ticks by itself: such a difference is not worth a message."""
-    return _still(a) == _still(b)
-
-
-def _still(view: HostView) -> HostView:
-    witnesses = tuple(msgspec.structs.replace(each, heard_at=0) for each in view.witnesses)
-    return msgspec.structs.replace(
-        view, last_seen=0, lag_ms=None, applied=0, backlog=0, witnesses=witnesses
+    heard = a.witnesses if _still(a.witnesses) == _still(b.witnesses) else b.witnesses
+    return a == msgspec.structs.replace(
+        b,
+        last_seen=a.last_seen,
+        lag_ms=a.lag_ms,
+        applied=a.applied,
+        backlog=a.backlog,
+        witnesses=heard,
     )
+
+
+def _still(witnesses: tuple[HostWitness, ...]) -> list[HostWitness]:
+    return [msgspec.structs.replace(each, heard_at=0) for each in witnesses]
 
 
 def summarise(

@@ -80,7 +80,7 @@ def acts(reading: Reading, tools: list[tuple[str, Tool]]) -> AgentState | None:
 
 def recovers(reading: Reading) -> AgentState | None:
     """A failed call and nothing since: grace, then an error."""
-    tool = failed_tool(reading.facts, reading.stand)
+    tool = failed_tool(reading.facts, reading.stand, reading.ground.turns)
     if tool is None:
         return None
     context = {"tool": tool.tool, "summary": tool.summary, "error": tool.error}
@@ -116,11 +116,8 @@ def stuck_from(reading: Reading) -> int:
     facts = reading.facts
     deadlines = [
         tool_deadline(reading, tool)
-        for tool in facts.tools.values()
-        if tool.timeout_ms
-        and tool.started
-        and not tool.finished
-        and tool.first >= reading.stand.run
+        for tool in reading.ground.calls.timed
+        if tool.first >= reading.stand.run
     ]
     return max([facts.updated_at + reading.limits.stuck_after, *deadlines])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from adsum_shared.state import HostWitness
@@ -29,7 +31,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
 
     fingerprint tells machines apart that share a copied state directory. stopping: a clean
     shutdown, so the host may be called offline at once. witnesses: their times are host ms. scan:
-    while the history is being read. counts: None from a collector that is older than they are.
+    while the history is being read. counts: None from a collector that is older than they are. via:
+    what its signals go through; None: straight to Redis.
     """
 
     host_id: str
@@ -47,6 +50,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     witnesses: tuple[HostWitness, ...] = ()
     scan: ScanProgress | None = None
     counts: Counts | None = None
+    via: Literal["hub"] | None = None
 
 
 _decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)

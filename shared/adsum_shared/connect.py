@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import redis.asyncio
-from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
+from adsum_shared.redis_cluster import ClusterRedis
+from adsum_shared.redis_connections import honest
+from adsum_shared.redis_follow import ClusterReader
+from adsum_shared.redis_sentinel import SentinelRedis, open_master
+from adsum_shared.redis_slots import Slots
+from adsum_shared.redis_url import RedisUrlError, address_of, kind_of, read_url
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+__all__ = [
+    "OLDEST",
+    "UNAVAILABLE",
+    "BrokerTooOldError",
+    "Redis",
+    "RedisUrlError",
+    "address_of",
+    "backoff",
+    "check_url",
+    "every_server",
+    "open_redis",
+    "redis_version",
+    "require_recent",
+    "wanted",
+]
 
 Redis = redis.asyncio.Redis
 
@@ -29,76 +51,83 @@ class BrokerTooOldError(RuntimeError):
     """The broker lacks commands we cannot do without."""
 
 
-class RedisUrlError(ValueError):
-    """The URL cannot be used. The text holds nothing of it: any part may be a password's."""
-
-
 def check_url(url: str) -> None:
     """Raises RedisUrlError with the next step in its text."""
     try:
+        if kind_of(url) != "one":
+            _try(read_url(url).of(("host", 1)))
+            return
         parts = urlsplit(url)
         place = parts.netloc.rpartition("@")[2]
         # A / ? or # that stands bare in a password ends the host part there, and the rest of the
         # password, up to the @, would pass for a path.
         torn = place if parts.scheme == "unix" else "@" in parts.path + parts.query + parts.fragment
         if not torn:
-            open_redis(url).connection_pool.make_connection()  # type: ignore[no-untyped-call] # the library's
+            _try(url)
             return
     except (ValueError, TypeError):
         pass  # its words quote the URL
     raise RedisUrlError(
         "ADSUM_REDIS_URL (or --redis-url) is no Redis URL. It looks like redis://host:6379, "
-        "rediss://user:password@host:6379 or unix:///path. Signs like / ? # @ : % in a password "
-        "are written as %2F %3F %23 %40 %3A %25."
+        "rediss://user:password@host:6379, unix:///path, "
+        "redis+sentinel://host:26379,host2:26379/mymaster or redis+cluster://host:6379,host2:6379. "
+        "Signs like / ? # @ : % in a password are written as %2F %3F %23 %40 %3A %25."
     )
 
 
-def address_of(url: str) -> str:
-    """What may be shown of a URL that `check_url` lets pass: not the login, nor the query."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return f"unix:{parts.path}"
-    host = parts.hostname or "localhost"
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or 6379}"
+def _try(url: str) -> None:
+    """Makes what would connect, and does not: an option that nobody knows shows itself."""
+    redis.asyncio.ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call] # the library's
 
 
 def open_redis(url: str, *, block_s: float = 0.0) -> Redis:
-    """A client with one connection. block_s: the longest a command of this client blocks.
+    """A client of one server, of the master that Sentinels name, or of a cluster.
 
-    The library would retry an XADD whose reply was lost and double the entry, so retry is None and
-    the loop that uses the client decides. Give each blocking reader a client of its own.
+    block_s: the longest a command of this client blocks. Give each blocking reader a client of its
+    own.
     """
-    client = redis.asyncio.Redis.from_url(
-        url,
-        protocol=2,
-        retry=None,
-        max_connections=1 if block_s else 8,
-        socket_timeout=block_s + 5.0,
-        socket_connect_timeout=3.0,
-        health_check_interval=15,
-        decode_responses=False,
-    )
+    if (kind := kind_of(url)) == "one":
+        return _open_one(url, block_s=block_s)
+    several = read_url(url)
+    if kind == "sentinel":
+        return open_master(several, _open_one, **_options(block_s))
+    # A reader waits beside its connections, none of which blocks.
+    slots = Slots(several, _open_one)
+    return ClusterReader(slots) if block_s else ClusterRedis(slots)
+
+
+def _open_one(url: str, *, block_s: float = 0.0) -> Redis:
+    client = redis.asyncio.Redis.from_url(url, **_options(block_s))
     pool = client.connection_pool
-    pool.connection_class = _honest(pool.connection_class)
+    pool.connection_class = honest(pool.connection_class)
     return client
 
 
-def _honest(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """A connection that tells of a lost peer by ConnectionError whenever it is noticed.
+def _options(block_s: float) -> dict[str, Any]:
+    # The library would retry an XADD whose reply was lost and double the entry, so retry is None and
+    # the loop that uses the client decides.
+    return {
+        "protocol": 2,
+        "retry": None,
+        "max_connections": 1 if block_s else 8,
+        "socket_timeout": block_s + 5.0,
+        "socket_connect_timeout": 3.0,
+        "health_check_interval": 15,
+        "decode_responses": False,
+    }
 
-    uvloop answers a write to a transport that closed a moment ago with RuntimeError, which the
-    library passes on, and which would end the process as an error of our own does.
+
+@contextlib.asynccontextmanager
+async def every_server(client: Redis) -> AsyncIterator[list[tuple[Redis, bool]]]:
+    """All that hold, or would take over, what this client writes to; and whether each is a master.
+
+    Users are no data: each server has its own.
     """
-
-    class Honest(kind):  # type: ignore[misc,valid-type] # a base known at run time only
-        async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
-            try:
-                await super().send_packed_command(*args, **kwargs)
-            except RuntimeError as error:
-                await self.disconnect(nowait=True)
-                raise RedisConnectionError("Connection lost.") from error
-
-    return Honest
+    if isinstance(client, ClusterRedis | SentinelRedis):
+        async with client.servers() as servers:
+            yield servers
+    else:
+        yield [(client, True)]
 
 
 def wanted() -> bool:

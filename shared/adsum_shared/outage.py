@@ -14,6 +14,7 @@ from redis.exceptions import (
 )
 
 from adsum_shared.connect import BrokerTooOldError
+from adsum_shared.redis_errors import told_of
 
 _Kinds = tuple[type[Exception], ...]
 
@@ -53,6 +54,8 @@ def describe(error: Exception, address: str, kept: str) -> str:
     text = str(error)
     if isinstance(error, BrokerTooOldError):
         return text
+    if (told := told_of(error)) is not None:
+        return f"Redis at {address} {told} {kept}"
     if isinstance(error, NoPermissionError) or _says(text, "NOPERM"):
         return (
             f"Redis at {address} forbids this user a command ({text}). "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from platformdirs import user_config_path, user_state_path
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -16,11 +16,14 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from adsum_shared.redis_url import with_ca
+
 #: Every setting of every part: they share one file, and no part may know the others' classes.
 KNOWN = frozenset(
     {
         "state_dir",
         "redis_url",
+        "redis_ca",
         "log_level",
         "log_format",
         # the hub
@@ -93,13 +96,32 @@ class AdsumSettings(BaseSettings):
     )
     redis_url: str | None = Field(
         default=None,
-        description="redis://, rediss:// or unix:// URL of the broker; empty: the embedded one.",
+        description="redis://, rediss:// or unix:// URL of the broker, or of Sentinels or a cluster: see "
+        "docs/transports.md; empty: the embedded one.",
+    )
+    redis_ca: Path | None = Field(
+        default=None,
+        description="PEM file with the authority that signs Redis's certificate; no other one counts then.",
     )
     log_level: str = Field(default="info", pattern="(?i)^(debug|info|warning|error)$")
     log_format: Literal["auto", "json", "plain"] = Field(
         default="auto",
         description="Of hub and collector; auto: plain at a terminal, JSON elsewhere.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_authority(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """In the URL itself, which is all that whoever connects is told."""
+        url, ca = given.get("redis_url"), given.get("redis_ca")
+        if not (isinstance(url, str) and url and ca):
+            return given
+        if url.startswith(("redis:", "redis+")):
+            raise SettingsError(
+                "redis_ca (ADSUM_REDIS_CA) is set, and redis_url (ADSUM_REDIS_URL) asks for no TLS. "
+                "Begin the URL with rediss, or take redis_ca out."
+            )
+        return {**given, "redis_url": with_ca(url, str(Path(ca).expanduser().absolute()))}
 
     @classmethod
     def settings_customise_sources(

@@ -187,7 +187,7 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: of its user's account, as its sessions told last. scan: while it reads its history.
     backlog: signals on its disk which this hub has not applied. problem: sentences for people.
     gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
-    this hub started.
+    this hub started. via: what its signals come through; None: Redis alone.
     """
 
     id: str
@@ -206,6 +206,7 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     set_aside: int = 0
     limits: tuple[RateLimitView, ...] = ()
     scan: ScanProgress | None = None
+    via: Literal["hub"] | None = None
 
 
 class HubTrouble(msgspec.Struct, frozen=True, omit_defaults=True):

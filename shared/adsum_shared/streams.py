@@ -9,6 +9,9 @@ from __future__ import annotations
 #: What all of them match.
 ALL = "adsum:*"
 
+#: What those of hosts begin with.
+OF_HOSTS = "adsum:{"
+
 #: set of host ids; a host leaves it when it is forgotten
 HOSTS = "adsum:hosts"
 
@@ -49,8 +52,10 @@ def commands(host_id: str) -> str:
 
 
 #: Hash of the machines that have joined, host id -> JSON with the SHA-256 of each one's secret; a
-#: field lives until the machine leaves or is forgotten
+#: field lives until the machine leaves or is forgotten. And MACHINES_MARK, which nobody takes out:
+#: where it is missing, Redis has lost them
 MACHINES = "adsum:machines"
+MACHINES_MARK = "mark"
 #: Hash of the names that hosts were given here, host id -> label; as MACHINES
 LABELS = "adsum:labels"
 #: Set of host ids that no hub lists, whoever writes under them; an id leaves it by joining

@@ -19,7 +19,16 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from adsum_shared.state import ActivityEntry, History, HostView, HubTrouble, SessionView, Summary
+from adsum_hub.join_answers import JoinToken, JoinTokenAsked, JoinTokenMade, JoinTokens
+from adsum_shared.state import (
+    ActivityEntry,
+    Group,
+    History,
+    HostView,
+    HubTrouble,
+    SessionView,
+    Summary,
+)
 from adsum_shared.usage import Budgets, BudgetView, UsageReport
 
 #: Addresses of the page's views.
@@ -101,6 +110,13 @@ class StandIn:
         self.fails_with: int | None = None
         #: who uses the browser; where nobody has to sign in, this one
         self.me = {"name": "you", "role": "admin", "csrf": "", "sign_in": False}
+        #: by which machines may join; what is told with a new one; told instead: body, status
+        self.tokens: dict[str, JoinToken] = {}
+        self.note: str | None = None
+        self.refuses_tokens: tuple[dict[str, str], int] | None = None
+        #: how many sessions come in a snapshot's first part; the others once they `may_follow`
+        self.first_part: int | None = None
+        self.may_follow = asyncio.Event()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         #: what is asked for, such as "host 7", and answered only once that is set
@@ -125,6 +141,17 @@ class StandIn:
     def snapshot(self) -> dict[str, Any]:
         sessions, hosts = list(self.sessions.values()), list(self.hosts.values())
         return self.message("snapshot", sessions=sessions, hosts=hosts)
+
+    async def begin(self, client: WebSocket, whole: dict[str, Any], count: int) -> dict[str, Any]:
+        """Sends the first part of it; the last one."""
+        first, rest = whole["sessions"][:count], whole["sessions"][count:]
+        groups = [view.state.group for view in rest]
+        more = {group.value: groups.count(group) for group in Group}
+        part = whole | {"sessions": first, "more": more}
+        await client.send_text(msgspec.json.encode(part).decode())
+        await self.may_follow.wait()
+        del whole["hosts"]
+        return whole | {"sessions": rest}
 
     async def change(
         self,
@@ -165,10 +192,13 @@ class StandIn:
             await client.close(self.refuse_with)
             return
         hello = await client.receive_json()
-        self.hellos.append(hello)
+        self.hellos.append({key: hello[key] for key in ("epoch", "offset")})
         resumed = hello["epoch"] == self.epoch
         missed = [m for m in self.ring if m["offset"] > hello["offset"]] if resumed else []
-        for message in [*missed, self.message("tick")] if resumed else [self.snapshot()]:
+        snapshot = self.snapshot()
+        if not resumed and self.first_part is not None and hello["parts"]:
+            snapshot = await self.begin(client, snapshot, self.first_part)
+        for message in [*missed, self.message("tick")] if resumed else [snapshot]:
             await client.send_text(msgspec.json.encode(message).decode())
         self.clients.add(client)
         try:
@@ -233,6 +263,22 @@ class StandIn:
     async def tell_me(self, _: Request) -> Response:
         return _json(self.me)
 
+    async def join_tokens(self, request: Request) -> Response:
+        if self.refuses_tokens is not None:
+            return _json(*self.refuses_tokens)
+        if request.method == "GET":
+            return _json(JoinTokens(1, self.now(), list(self.tokens.values())))
+        asked = msgspec.json.decode(await request.body(), type=JoinTokenAsked)
+        name, now = f"t{len(self.tokens)}", self.now()
+        until = now + asked.expires_s * 1000
+        made = self.tokens[name] = JoinToken(name, now, until, asked.reusable, asked.label, 0)
+        secret = f"adsum_join_{name}_{'k' * 40}"
+        command = f"adsum join https://hub.example.net --token {secret}"
+        return _json(JoinTokenMade(1, secret, command, made, self.note))
+
+    async def revoke(self, request: Request) -> Response:
+        return _json({"id": self.tokens.pop(request.path_params["id"]).id})
+
     async def tell_hosts(self, _: Request) -> Response:
         self.hosts_asked += 1
         return _json({"schema": 1, "now": self.now(), "hosts": list(self.hosts.values())})
@@ -253,6 +299,8 @@ class StandIn:
             Route("/api/v1/usage", self.tell_usage),
             Route("/api/v1/budgets", self.tell_budgets),
             Route("/api/v1/history", self.tell_history),
+            Route("/api/v1/join-tokens", self.join_tokens, methods=["GET", "POST"]),
+            Route("/api/v1/join-tokens/{id}", self.revoke, methods=["DELETE"]),
             WebSocketRoute("/ws", self.live),
             Mount("/static", StaticFiles(directory=WEB)),
         ]

@@ -31,6 +31,13 @@ window.AudioContext = class {
     return { frequency: {}, connect: (to) => to, start() {}, stop() {} };
   }
 };"""
+#: Awaited in the page: needs are watched from now on.
+LISTENS = """new Promise((tell) => {
+  const fetched = ({ name }) => name.endsWith("/alerts.js");
+  const look = () => performance.getEntriesByType("resource").some(fetched)
+    ? import("/static/alerts.js").then(() => setTimeout(tell)) : setTimeout(look, 20);
+  look();
+})"""
 SHOWN = """navigator.serviceWorker.ready.then((registration) => registration.getNotifications())
   .then((notes) => notes.map(({ title, body, tag, data }) => ({ title, body, tag, data })))"""
 SHOW_AGAIN = """() => {
@@ -74,6 +81,7 @@ async def watched(context: BrowserContext, hub: OwnHub) -> Watched:
         await page.goto(hub.url)
         await expect(page.locator(".card")).to_have_count(4)
         await page.evaluate(IN_CHARGE)
+        await page.evaluate(LISTENS)
         if hidden:
             await page.evaluate(HIDE)
         return page
@@ -210,3 +218,30 @@ async def test_what_was_chosen_is_kept_and_nonsense_counts_as_nothing(
     await page.evaluate("localStorage.setItem('adsum.sound', '{')")
     await page.reload()
     assert await page.evaluate(kept) == [False, "off"]
+
+
+async def test_a_window_that_nobody_sees_is_silent_while_another_is_looked_at(
+    hub: OwnHub, watched: Watched
+) -> None:
+    hidden = await watched(desktop=True, sound="hidden")
+    looked_at = await watched(desktop=True, sound="hidden", hidden=False)
+    await looked_at.evaluate(
+        """() => {
+          window.asked = 0;
+          new BroadcastChannel("adsum.windows").onmessage = ({ data }) => {
+            window.asked += data === "who looks?";
+          };
+        }"""
+    )
+    hub.ask("b")
+
+    async def asked() -> bool:
+        return int(await looked_at.evaluate("window.asked")) == 1
+
+    await wait_until(asked, timeout=8)
+    await looked_at.evaluate(HIDE)
+    hub.ask("c")
+    # Of two that nobody sees either may play the tone.
+    (note,) = await wait_until(lambda: shown(hidden), timeout=8)
+    assert note["body"] == "Title of c \u00b7 box"
+    assert await tones(hidden) + await tones(looked_at) >= 1

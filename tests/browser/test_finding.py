@@ -130,7 +130,7 @@ async def test_filters_survive_a_reload_and_the_way_back_and_forth(open_page: Op
     await open_facet(page, "Host")
     await page.get_by_label("beta").check()
     await page.keyboard.press("Escape")
-    await page.get_by_role("navigation", name="Group by").get_by_role("link", name="List").click()
+    await page.get_by_role("navigation", name="Group by").get_by_role("link", name="None").click()
     await expect(page).to_have_url(page.url.split("/list")[0].rstrip("/") + "/list?host=beta")
     await page.click(".narrowed-chip")
     await expect(page.locator(".narrowed-chip")).to_have_count(0)
@@ -404,10 +404,10 @@ async def test_open_facets_are_accessible(open_page: OpenPage, scheme: str) -> N
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_phone_has_one_button_and_a_sheet(open_page: OpenPage, scheme: str) -> None:
     page = await open_page(
-        fleets.full(wall_ms()), viewport=PHONE, scheme=scheme, ready=".facets .pick"
+        fleets.full(wall_ms()), viewport=PHONE, scheme=scheme, ready=".head .pick"
     )
-    await expect(page.locator(".facets .pick")).to_have_count(1)
-    await page.click(".facets .pick")
+    await expect(page.locator(".head .pick")).to_have_count(1)
+    await page.click(".head .pick")
     await page.locator(".fold summary", has_text="Host").click()
     await page.get_by_label("beta").check()
     assert await violations(page) == []
@@ -420,7 +420,7 @@ async def test_a_phone_has_one_button_and_a_sheet(open_page: OpenPage, scheme: s
     await page.get_by_role("button", name="Show 8 sessions").click()
 
     await expect(page.locator(".sheet")).to_have_count(0)
-    await expect(page.locator(".facets .pick-count")).to_have_text("1")
+    await expect(page.locator(".head .pick-count")).to_have_text("1")
     assert page.url.split("#")[0].endswith("/?host=beta")
     assert await overflow(page) == 0
     assert await violations(page) == []

@@ -54,7 +54,7 @@ async def test_j_and_k_walk_through_the_view_as_one_sees_it(open_page: OpenPage,
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_j_reaches_can_be_seen(open_page: OpenPage, size: str) -> None:
     page = await open_page(
-        fleets.full(wall_ms()), viewport=SIZES[size], ready=".facets .pick, .facets .by"
+        fleets.full(wall_ms()), viewport=SIZES[size], ready=".head .pick, .facets .by"
     )
     shown = [one for one in await page.locator("#main [data-id]").all() if await one.is_visible()]
     await page.keyboard.press("j")

@@ -223,12 +223,12 @@ async def test_an_empty_hub_says_what_to_do_next(open_page: OpenPage) -> None:
 
     assert "adsum hooks install" in text
     assert "claude" in text
-    assert "Over several machines" in text
+    assert "Add a machine" in text
 
 
 async def test_a_command_is_copied(open_page: OpenPage) -> None:
     page = await open_page(fleets.empty(wall_ms()), ready=".notice")
-    await page.click("[aria-label='Copy: adsum hooks install']")
+    await page.click("[aria-label='Copy adsum hooks install']")
 
     async def copied() -> bool:
         return bool(await page.evaluate("navigator.clipboard.readText()") == "adsum hooks install")

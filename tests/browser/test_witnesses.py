@@ -83,7 +83,7 @@ async def test_pressing_the_chip_opens_the_details_with_commands_to_copy(
     warning = page.locator(".sheet .warning")
 
     await expect(warning).to_contain_text("Hooks missing.")
-    await warning.get_by_role("button", name="Copy: adsum hooks install").click()
+    await warning.get_by_role("button", name="Copy adsum hooks install").click()
 
     async def copied() -> bool:
         return bool(await page.evaluate("navigator.clipboard.readText()") == "adsum hooks install")
@@ -126,7 +126,7 @@ async def test_a_host_says_unasked_what_is_wrong_and_what_to_do(open_page: OpenP
     assert "Transcript trouble. 3 lines could not be read" in said
     assert "Status line" not in said
     assert await eta.locator(".host-note p > code").first.inner_text() == "adsum hooks install"
-    await eta.get_by_role("button", name="Copy: adsum hooks install").click()
+    await eta.get_by_role("button", name="Copy adsum hooks install").click()
 
     async def copied() -> bool:
         return bool(await page.evaluate("navigator.clipboard.readText()") == "adsum hooks install")

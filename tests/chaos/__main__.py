@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.chaos.conductor import Conductor
+from tests.chaos.conductor import Conductor, Via
 from tests.chaos.evidence import Report, append_result, keep
 from tests.chaos.faults import KINDS
 
@@ -29,12 +29,16 @@ SHOWN_FINDINGS = 12
 
 
 def play(
-    seed: int, seconds: float, keep_in: Path | None = None, only: Sequence[str] = ()
+    seed: int,
+    seconds: float,
+    keep_in: Path | None = None,
+    only: Sequence[str] = (),
+    via: Via = "mixed",
 ) -> tuple[Report, Path]:
     """The report, and where its evidence lies if it failed."""
     # Short: a unix socket's path may be about a hundred bytes long.
     root = Path(tempfile.mkdtemp(prefix=f"adsum-chaos-{seed}-"))
-    conductor = Conductor(seed, seconds, root, only)
+    conductor = Conductor(seed, seconds, root, only, via)
     report = None
     try:
         report = asyncio.run(conductor.run())
@@ -55,7 +59,7 @@ def _try(seed: int, only: Sequence[str], words: argparse.Namespace) -> bool:
     """Whether it passed. In a process of its own if there are several at once."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     try:
-        report, _ = play(seed, words.seconds, words.keep, only)
+        report, _ = play(seed, words.seconds, words.keep, only, words.via)
     except Exception:  # noqa: BLE001 - a part that cannot be started ends one run, not the sweep
         traceback.print_exc()
         return False
@@ -77,6 +81,8 @@ def _words() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10.0, help="under faults, each")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT", choices=KINDS)
+    ways = ("redis", "ingest", "mixed")
+    parser.add_argument("--via", default="mixed", choices=ways, help="how machines report")
     parser.add_argument("--each", action="store_true", help="every fault alone, with every seed")
     parser.add_argument("--results", type=Path, help="a line of JSON for each run goes here")
     parser.add_argument("--keep", type=Path, help="where evidence is moved to")

@@ -17,6 +17,7 @@ def main() -> None:
 
     from adsum_collector.app import run_collector
     from adsum_collector.errors import StartError
+    from adsum_collector.hub_transport import HubPlace
     from adsum_collector.settings import CollectorSettings
     from adsum_shared.signals import AnySignal
     from tests.chaos.story import Told, signals_of
@@ -26,10 +27,13 @@ def main() -> None:
         told = msgspec.json.decode(body, type=Told)
         return signals_of(body) if told.tape else adapt_hook(body, seen)
 
+    url, secret = os.environ.get("ADSUM_CHAOS_HUB"), os.environ.get("ADSUM_CHAOS_SECRET", "")
+    hub = HubPlace(url, secret) if url else None
+    agent = STAND_IN._replace(hook=adapt)
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_collector(CollectorSettings(), STAND_IN._replace(hook=adapt)))
+            runner.run(run_collector(CollectorSettings(), agent, hub))
     except StartError as error:
         print(error)
         raise SystemExit(1) from None

@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests.chaos.bounds import Bounds
 from tests.chaos.broker_faults import PASSWORD, stop_scripts
@@ -23,10 +23,12 @@ from tests.chaos.load import Sender, SocketSender, StoryTeller
 from tests.chaos.oracle import Finding
 from tests.chaos.recovery import recoveries
 from tests.chaos.scene import Done, Scene
+from tests.chaos.schedule import HOSTS
 from tests.chaos.verdict import look
 from tests.chaos.views import Views, gaps_of
 from tests.support import wait_until
 
+Via = Literal["redis", "ingest", "mixed"]
 #: A fresh event of every host is on every hub's WebSocket this soon after the last fault.
 LIVE_S = 5.0
 #: And everything else, within this.
@@ -35,12 +37,21 @@ SETTLE_S = 20.0
 CLEAN_LOOKS = 3
 
 
+def through_hubs(dice: random.Random, via: Via) -> list[str]:
+    """The machines that go through the hubs. mixed: one or two of the three."""
+    if via == "mixed":
+        return dice.sample(HOSTS, dice.choice((1, 2)))
+    return list(HOSTS) if via == "ingest" else []
+
+
 class Conductor:
-    def __init__(self, seed: int, seconds: float, root: Path, only: Collection[str] = ()) -> None:
+    def __init__(
+        self, seed: int, seconds: float, root: Path, only: Collection[str] = (), via: Via = "mixed"
+    ) -> None:
         self.seed = seed
         self.seconds = seconds
         self.only = only
-        self.fleet = Fleet(root, seconds)
+        self.fleet = Fleet(root, seconds, through_hubs(self._dice("ways"), via))
         self.scene: Scene | None = None
         self.findings: list[Finding] = []
         self.told: dict[str, Views] = {}

@@ -1,4 +1,7 @@
-"""The fleet: three machines with a collector each, two hubs, one broker, and a link for each."""
+"""The fleet: three machines with a collector each, two hubs, one broker, and a link for each.
+
+Some of the machines may reach the hubs alone, both at one address, and go through their ingest.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,15 @@ import contextlib
 import json
 import shutil
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
+from adsum_collector.identity import load_identity
+from adsum_hub.auth.secret import digest_of
+from adsum_hub.join.machines import Machine as JoinedMachine
+from adsum_hub.join.machines import Machines
+from adsum_hub.join.secret import make_machine_secret
+from adsum_shared.connect import open_redis
 from tests.brokers import Broker
 from tests.chaos.clock import set_clock
 from tests.chaos.links import Link
@@ -19,6 +29,8 @@ from tests.chaos.ports import own_port
 #: Of the machine whose disk is filled now and then.
 DISK_MB = 24
 
+#: The name of an entry in a request to ingest, as MessagePack has it.
+ADDS = b"\xa3add"
 BROKER_OPTIONS = ("--lua-time-limit", "50")
 
 
@@ -26,13 +38,22 @@ class Machine:
     """One host. generation: counts the state directories it has had."""
 
     def __init__(
-        self, name: str, directory: Path, link: Link, *, cap_mb: int, disk: bool = False
+        self,
+        name: str,
+        directory: Path,
+        link: Link,
+        *,
+        cap_mb: int,
+        disk: bool = False,
+        ingest: bool = False,
     ) -> None:
         self.name = name
         self.directory = directory
         self.link = link
         self.cap_mb = cap_mb
         self.disk = disk
+        self.ingest = ingest
+        self.secret = ""
         self.allowed = Allowed()
         self.generation = 0
         self.state = directory / "state"
@@ -44,10 +65,15 @@ class Machine:
         self.set_clock(0)
         self.part = self.collector(self.state, self.port, self.claude)
 
+    def join(self) -> None:
+        """Once its disk is there: who goes through the hubs needs a credential."""
+        self.secret = make_machine_secret(load_identity(self.state, self.name).host_id)
+        self.part = self.collector(self.state, self.port, self.claude)
+
     def collector(self, state: Path, port: int, claude: Path, name: str = "") -> Part:
         env = {
             "ADSUM_STATE_DIR": str(state),
-            "ADSUM_REDIS_URL": self.link.url,
+            **self._way(),
             "ADSUM_COLLECTOR_PORT": str(port),
             "ADSUM_CLAUDE_DIRS": str(claude),
             "ADSUM_HOST_LABEL": name or self.name,
@@ -59,6 +85,12 @@ class Machine:
         log = self.directory / f"{name}.log"
         url = f"http://127.0.0.1:{port}"
         return Part(name, "tests.chaos.collector_main", env, log, url)
+
+    def _way(self) -> dict[str, str]:
+        if not self.ingest:
+            return {"ADSUM_REDIS_URL": self.link.url}
+        url = f"http://127.0.0.1:{self.link.port}"
+        return {"ADSUM_CHAOS_HUB": url, "ADSUM_CHAOS_SECRET": self.secret}
 
     def set_clock(self, offset_s: int) -> None:
         set_clock(self.clock, offset_s)
@@ -81,10 +113,14 @@ class Machine:
 
 
 class Fleet:
-    """Everything lies below `root`. skipped: faults that cannot be had here, and why."""
+    """Everything lies below `root`. ingest: machines that go through the hubs.
 
-    def __init__(self, root: Path, seconds: float) -> None:
+    skipped: faults that cannot be had here, and why.
+    """
+
+    def __init__(self, root: Path, seconds: float, ingest: Collection[str] = ()) -> None:
         self.root = root
+        self._ingest = ingest
         # Small, so that files are rotated; what is beyond it is lost, and said to be.
         self.cap_mb = max(1, round(seconds / 12))
         self.broker = Broker(root / "broker", *BROKER_OPTIONS)
@@ -101,30 +137,52 @@ class Fleet:
 
     async def start(self) -> None:
         await asyncio.to_thread(self.broker.start)
+        ports = {"hub1": own_port(), "hub2": own_port()}
         for name in ("A", "B", "C"):
-            link, directory = await self._link(name), self.root / name
+            ingest = name in self._ingest
+            link = await self._link(name, Link(*ports.values(), changes=ADDS) if ingest else None)
             self.machines[name] = Machine(
-                name, directory, link, cap_mb=self.cap_mb, disk=name == "C"
+                name,
+                self.root / name,
+                link,
+                cap_mb=self.cap_mb,
+                disk=name == "C",
+                ingest=ingest,
             )
         await self._mount(self.machines["C"])
-        for name in ("hub1", "hub2"):
-            self.hubs[name] = self._hub(name, await self._link(name))
+        await self._let_in()
+        for name, port in ports.items():
+            link = await self._link(name, Link(self.broker.port, changes=b"EVAL"))
+            self.hubs[name] = self._hub(name, port, link)
         await asyncio.gather(*(part.start() for part in self.parts))
 
-    async def _link(self, name: str) -> Link:
-        link = self.links[name] = Link(self.broker.port)
+    async def _link(self, name: str, link: Link | None = None) -> Link:
+        link = self.links[name] = link or Link(self.broker.port)
         await link.accept()
         return link
 
-    def _hub(self, name: str, link: Link) -> Part:
+    async def _let_in(self) -> None:
+        """As joining does it."""
+        redis = open_redis(self.broker.url)
+        for each in self.machines.values():
+            if each.ingest:
+                each.join()
+                digest = digest_of(each.secret)
+                machine = JoinedMachine(each.host_id, each.name, digest, 0, "ingest", "-")
+                await Machines(redis).enter(machine, "")
+        await redis.aclose()
+
+    def _hub(self, name: str, port: int, link: Link) -> Part:
         directory = self.root / name
         directory.mkdir()
-        port = own_port()
         env = {
             "ADSUM_STATE_DIR": str(directory),
             "ADSUM_REDIS_URL": link.url,
             "ADSUM_HUB_PORT": str(port),
             "ADSUM_SIGN_IN": "off",
+            "ADSUM_HUB_HOSTS": json.dumps(
+                [f"127.0.0.1:{each.link.port}" for each in self.machines.values() if each.ingest]
+            ),
             "HOME": str(directory),
         }
         log = self.root / f"{name}.log"

@@ -1,9 +1,10 @@
-"""A TCP link of its own between each part and the broker, with everything a network does wrong."""
+"""A TCP link of its own between each part and what it talks to, with all that a network does wrong."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import struct
 from typing import NamedTuple
@@ -17,14 +18,18 @@ GARBAGE = b"$-7\r\n\x00\xff!garbage\r\n"
 
 
 class Link:
-    """asks, answers: cleared, nothing passes in that direction, and nothing is refused either.
+    """targets: the ports it leads to, in turn, past those where nobody listens.
+
+    changes: what stands in a request that changes something. asks, answers: cleared, nothing passes in that direction, and nothing is refused either.
 
     lose_reply_to: once a request with this in it has passed, its reply is dropped and the line cut;
     `garble` says that the reply is garbage instead. bytes_per_s: 0 = as fast as it goes.
     """
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, *targets: int, changes: bytes = b"XADD") -> None:
+        self._targets = itertools.cycle(targets)
+        self._count = len(targets)
+        self.changes = changes
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -79,7 +84,7 @@ class Link:
         self.most_open = max(self.most_open, len(self._writers))
         asks: asyncio.StreamWriter | None = None
         try:
-            answers, asks = await asyncio.open_connection("127.0.0.1", self._target)
+            answers, asks = await self._reach()
             await self._pass(_Ends(reader, writer, answers, asks))
         except OSError:
             pass  # nobody listens there: the caller is cut off
@@ -88,6 +93,12 @@ class Link:
             for each in (writer, asks):
                 if each is not None:
                     each.close()
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for _ in range(self._count - 1):
+            with contextlib.suppress(OSError):
+                return await asyncio.open_connection("127.0.0.1", next(self._targets))
+        return await asyncio.open_connection("127.0.0.1", next(self._targets))
 
     async def _pass(self, ends: _Ends) -> None:
         self._writers.add(ends.asks)

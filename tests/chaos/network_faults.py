@@ -60,7 +60,7 @@ async def _losing(
 
     async def again() -> None:
         while True:
-            link.lose_reply_to = b"EVAL" if target in HUBS else b"XADD"
+            link.lose_reply_to = link.changes
             await asyncio.sleep(dice.uniform(0.05, 0.5))
 
     async with _meanwhile(again()):

@@ -23,9 +23,10 @@ def own_port() -> int:
     for at in _next:
         port = FIRST + at % COUNT
         with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            # Claimed first: a run beside this one would look at the port just as it is listened on.
             claim = (Path(tempfile.gettempdir()) / f"adsum-chaos-port-{port}").open("ab")
             _claims.append(claim)
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError

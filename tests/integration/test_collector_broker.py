@@ -16,6 +16,7 @@ import redis.asyncio
 from adsum_collector.errors import StreamMovedError
 from adsum_collector.inbox import Inbox
 from adsum_collector.resume import EntryId, Head, Stored
+from adsum_collector.transport import RedisLine
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis
@@ -309,7 +310,7 @@ async def test_under_concurrent_hooks_a_killed_collector_keeps_every_number_it_t
 async def test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is(
     client: redis.asyncio.Redis,
 ) -> None:
-    inbox = Inbox(client, "h")
+    inbox = Inbox(RedisLine(client), "h")
     await inbox.add(EntryId(3, 7), {b"n": b"ours", b"sp": b"sp"})
 
     await inbox.add(EntryId(3, 7), {b"n": b"ours", b"sp": b"sp"})
@@ -321,20 +322,20 @@ async def test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is(
 
     assert await client.xlen(streams.inbox("h")) == 1
     assert await inbox.head() == Head(EntryId(3, 7), "sp", "ours")
-    assert await Inbox(client, "nobody").head() is None
+    assert await Inbox(RedisLine(client), "nobody").head() is None
 
 
 async def test_a_stream_tells_its_last_id_also_without_its_entries(
     client: redis.asyncio.Redis,
 ) -> None:
-    inbox = Inbox(client, "h")
-    assert await inbox.after(None) is None
+    inbox = Inbox(RedisLine(client), "h")
+    assert (await inbox.look("sp", None)).other is None
     for seq in (1, 2):
         await inbox.add(EntryId(1, seq), {b"n": b"n%d" % seq, b"sp": b"sp"})
 
-    assert await inbox.after(None) == Head(EntryId(1, 1), "sp", "n1")
-    assert await inbox.after(EntryId(1, 1)) == Head(EntryId(1, 2), "sp", "n2")
-    assert await inbox.after(EntryId(1, 2)) is None
+    assert (await inbox.look("sp", None)).other == Head(EntryId(1, 1), "sp", "n1")
+    assert (await inbox.look("sp", EntryId(1, 1))).other == Head(EntryId(1, 2), "sp", "n2")
+    assert (await inbox.look("sp", EntryId(1, 2))).other is None
     await client.xdel(streams.inbox("h"), "1-2")
     assert await inbox.head() == Head(EntryId(1, 2))
     await client.xtrim(streams.inbox("h"), maxlen=0)
@@ -363,7 +364,7 @@ async def test_what_hubs_have_stored_is_read_whatever_lies_there(
         raw = value.encode(errors="surrogateescape")
         await client.hset(streams.snapshot("h"), name, raw)
 
-    assert await Inbox(client, "h").stored("sp") == expected
+    assert await Inbox(RedisLine(client), "h").stored("sp") == expected
 
 
 async def test_an_old_redis_is_named_with_what_is_needed(

@@ -16,6 +16,7 @@ import redis.asyncio
 from adsum_collector.publisher import Publisher
 from adsum_collector.spool import Spool
 from adsum_collector.spool_limits import Limits
+from adsum_collector.transport import RedisTransport
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis
@@ -34,7 +35,9 @@ class Life:
     def __init__(self, spool: Spool, url: str, nonce: str) -> None:
         self.spool = spool
         self._nonce = nonce
-        self.publisher = Publisher(spool, url, HOST, nonce=nonce, beat=self._beat, now=time.time)
+        self.publisher = Publisher(
+            spool, RedisTransport(url), HOST, nonce=nonce, beat=self._beat, now=time.time
+        )
         self._running: asyncio.Task[None] | None = None
 
     @classmethod

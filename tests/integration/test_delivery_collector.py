@@ -22,6 +22,7 @@ from adsum_collector.runs import read_runs
 from adsum_collector.spool import Spool
 from adsum_collector.spool_file import Append
 from adsum_collector.spool_limits import Limits
+from adsum_collector.transport import RedisTransport
 from adsum_shared import streams
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
@@ -60,7 +61,9 @@ class Sender:
 
     def __init__(self, spool: Spool, url: str) -> None:
         self.spool = spool
-        self.publisher = Publisher(spool, url, HOST, nonce="n", beat=self.beat, now=time.time)
+        self.publisher = Publisher(
+            spool, RedisTransport(url), HOST, nonce="n", beat=self.beat, now=time.time
+        )
         self._running = asyncio.create_task(self.publisher.run())
 
     def beat(self, sent: int, stopping: bool) -> Beat:

@@ -14,11 +14,12 @@ from websockets.exceptions import ConnectionClosed
 
 from adsum_hub import live as live_module
 from adsum_hub import ring
-from adsum_hub.app import PortTakenError, _server_config, build_app, listen
+from adsum_hub.app import PortTakenError, build_app, listen
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.consumer import Link
 from adsum_hub.doors import known_hosts
 from adsum_hub.roster import Roster
+from adsum_hub.serving import server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import PromptSubmitted
@@ -37,7 +38,7 @@ class Running:
         app = build_app(
             self.roster, self.broadcast, Link(), lambda: 1_000, known_hosts(self.port, ())
         )
-        self.server = uvicorn.Server(_server_config(app))
+        self.server = uvicorn.Server(server_config(app))
         self.seq = 0
 
     @property

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from adsum_shared.signals import PromptSubmitted, RequestOpened, encode_signal
+from tests.brokers import running_broker
 from tests.half_hubs import FakeCollector, clock
 from tests.hub_processes import HubProcess
 from tests.post_boxes import Browser, PostBox, post_box
@@ -31,31 +32,42 @@ def box() -> Iterator[PostBox]:
         yield box
 
 
+def with_channels(directory: Path, redis_url: str, box: PostBox, **settings: str) -> HubProcess:
+    return HubProcess(
+        directory,
+        redis_url,
+        notify=json.dumps(RULE),
+        push_allow_private="1",
+        push_contact="mailto:ann@example.org",
+        **{
+            "log_level": "debug",
+            "channel": json.dumps([{"name": "hook", "url": box.webhook}]),
+            **settings,
+        },
+    )
+
+
 @pytest.fixture
 def hubs(tmp_path: Path, redis_url: str, box: PostBox) -> Iterator[Hubs]:
     started: list[HubProcess] = []
 
     def start(name: str = "hub", **settings: str) -> HubProcess:
-        hub = HubProcess(
-            tmp_path / name,
-            redis_url,
-            notify=json.dumps(RULE),
-            push_allow_private="1",
-            push_contact="mailto:ann@example.org",
-            **{
-                "push_key_file": "",
-                "log_level": "debug",
-                "channel": json.dumps([{"name": "hook", "url": box.webhook}]),
-                **settings,
-            },
-        )
-        if not hub.env["ADSUM_PUSH_KEY_FILE"]:
-            del hub.env["ADSUM_PUSH_KEY_FILE"]
+        hub = with_channels(tmp_path / name, redis_url, box, **settings)
         started.append(hub)
         return hub.start()
 
     yield start
     for hub in started:
+        hub.kill()
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    """For all that only ask for what they do not get, and so change nothing in it."""
+    at = tmp_path_factory.mktemp("refusing")
+    with running_broker(at / "broker") as broker, post_box() as box:
+        hub = with_channels(at / "hub", broker.url, box).start()
+        yield hub
         hub.kill()
 
 
@@ -166,17 +178,17 @@ async def test_the_button_tells_every_channel_and_says_how_that_went(hubs: Hubs,
     ],
 )  # fmt: skip
 async def test_what_is_no_request_of_the_page_is_refused_with_the_next_step(
-    hubs: Hubs, body: Any, headers: dict[str, str], status: int, said: str
+    refusing: HubProcess, body: Any, headers: dict[str, str], status: int, said: str
 ):
-    got, answer = call(hubs(), "POST", "/subscriptions", body, **headers)
+    got, answer = call(refusing, "POST", "/subscriptions", body, **headers)
 
     assert got == status
     assert said in answer["error"]
     assert answer["next"]
 
 
-async def test_an_unknown_channel_is_named_with_the_known_ones(hubs: Hubs):
-    status, answer = call(hubs(), "POST", "/test", {"channel": "nobody"})
+async def test_an_unknown_channel_is_named_with_the_known_ones(refusing: HubProcess):
+    status, answer = call(refusing, "POST", "/test", {"channel": "nobody"})
 
     assert status == 400
     assert answer["next"] == "Name one of push, hook."

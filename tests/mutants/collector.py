@@ -12,7 +12,7 @@ _DOUBT = "collector/adsum_collector/spool_doubt.py"
 _FILE = "collector/adsum_collector/spool_file.py"
 _FILES = "collector/adsum_collector/spool_files.py"
 _LOCK = "collector/adsum_collector/lock.py"
-_INBOX = "collector/adsum_collector/inbox.py"
+_KEYS = "shared/adsum_shared/host_keys.py"
 _PUBLISHER = "collector/adsum_collector/publisher.py"
 _READER = "collector/adsum_collector/transcript_reader.py"
 _RECEIVER = "collector/adsum_collector/receiver.py"
@@ -230,8 +230,8 @@ MUTANTS = (
         "lets Redis choose the ids, and the client try again",
         "a lost reply doubles a batch",
         (
-            Edit(_INBOX, "fields, id=str(entry))", "fields)"),
-            Edit(_CONNECT, "        retry=None,\n", ""),
+            Edit(_KEYS, "asked.add.id, *pairs)", '"*", *pairs)'),
+            Edit(_CONNECT, '        "retry": None,\n', ""),
         ),
         (f"{_DELIVERY}::test_a_batch_whose_reply_is_lost_lies_in_the_stream_once",),
     ),
@@ -282,9 +282,9 @@ MUTANTS = (
         "what a copy of this machine sent under our number replaces what we have",
         (
             Edit(
-                _INBOX,
-                'if not there or any(there[0][1].get(k) != fields.get(k) for k in (b"n", b"sp")):',
-                "if not there:",
+                _KEYS,
+                "if there is None or (there.spool_id, there.nonce) != (ours.spool_id, ours.nonce):",
+                "if there is None:",
             ),
         ),
         (f"{_BROKER}::test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is",),

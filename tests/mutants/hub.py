@@ -7,6 +7,7 @@ from tests.mutants.runner import Edit, Mutant
 _CONSUMER = "hub/adsum_hub/consumer.py"
 _ENVELOPE = "shared/adsum_shared/envelope.py"
 _HEARTBEATS = "hub/adsum_hub/heartbeats.py"
+_INGEST = "hub/adsum_hub/ingest.py"
 _HOLES = "hub/adsum_hub/holes.py"
 _HOST = "hub/adsum_hub/host.py"
 _REPLAYS = "hub/adsum_hub/replays.py"
@@ -296,6 +297,21 @@ MUTANTS = (
         (
             "tests/unit/hub/test_sequence.py"
             "::test_a_host_that_begins_a_spool_without_a_word_has_lost_the_one_before",
+        ),
+    ),
+    Mutant(
+        "lets a machine write under any host's name",
+        "whoever has joined can send what another is to have done",
+        (Edit(_INGEST, "if asked.host_id != machine.host_id:", "if not asked.host_id:"),),
+        ("tests/unit/hub/test_ingest.py::test_what_is_not_to_pass_does_not",),
+    ),
+    Mutant(
+        "writes for a machine into a Redis it does not know",
+        "one that was wiped or took over is met with what the machine knew of the one before",
+        (Edit(_INGEST, "if asked.server and asked.server != line.server:", "if False:"),),
+        (
+            "tests/unit/hub/test_ingest.py"
+            "::test_of_another_redis_than_the_machine_knows_nothing_is_done",
         ),
     ),
 )

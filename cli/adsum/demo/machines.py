@@ -14,6 +14,7 @@ from adsum_collector.intake import Intake
 from adsum_collector.publisher import Publisher
 from adsum_collector.spool import Spool
 from adsum_collector.spool_limits import limits_of
+from adsum_collector.transport import RedisTransport
 from adsum_shared.beat import Beat
 from adsum_shared.privacy import private_as
 from adsum_shared.signals import AnySignal
@@ -69,7 +70,7 @@ class Playing:
         self._nonce = secrets.token_hex(8)
         publisher = Publisher(
             self.spool,
-            self._url,
+            RedisTransport(self._url),
             host_id_of(self.machine),
             nonce=self._nonce,
             beat=self._beat,

@@ -13,10 +13,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from adsum_hub.answers import Problem, as_json
 from adsum_hub.auth.credentials import NoTokenError, Shown, cookie_name, shown_in
 from adsum_hub.auth.keeper import TOKEN_STEP, Grant, Keeper, RefusedError
-from adsum_hub.auth.roles import READING, Role, covers, needed_for
+from adsum_hub.auth.roles import MORE_TO_VIEWERS, READING, Role, covers, needed_for
 from adsum_hub.auth.secret import digest_of
 from adsum_hub.live import LAPSE
 from adsum_hub.notify.owners import OWNER, Owner
+from adsum_hub.readiness import STRANGER
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -82,6 +83,11 @@ class Gate:
                 self._note(scope, refused)
                 await _refuse(refused, scope, receive, send)
                 return
+        elif scope["path"] in MORE_TO_VIEWERS:
+            try:
+                await self._admit(scope, "viewer")
+            except RefusedError:
+                scope[STRANGER] = True
         await self._app(scope, receive, send)
 
     async def _admit(self, scope: Scope, needed: Role) -> None:

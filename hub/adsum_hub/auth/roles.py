@@ -21,11 +21,15 @@ OPEN = frozenset(
         "/api/v1/join/check",
         "/api/v1/machine",
         "/api/v1/machine/leave",
+        "/api/v1/machine/ingest",
+        "/ingest",
         # A worker whose update is led elsewhere stays the old one.
         "/sw.js",
     }
 )
 OPEN_FOLDER = "/static/"
+#: Anybody may ask; whoever may look at the list is told more.
+MORE_TO_VIEWERS = frozenset({"/readyz"})
 #: Who may enter at all is for admins, reading it too.
 ADMINS = ("/api/v1/tokens", "/api/v1/join-tokens", "/api/v1/sign-ins", "/api/v1/login-links")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from adsum_hub.facts import Facts
-from adsum_hub.standing import standing
+from adsum_hub.limits import LIMITS
+from adsum_hub.reading import survey
 
 #: The states of a turn that came to its own end. An interrupted one shows as `idle` too.
 RESTING = frozenset({"idle", "task_complete"})
@@ -21,7 +22,7 @@ def tools_used(facts: Facts) -> list[dict[str, Any]]:
     """
     if not facts.tools:
         return []
-    stand = standing(facts)
+    stand = survey(facts, LIMITS).stand
     if not stand.closed or stand.how != "ended":
         return []
     done = [

@@ -30,6 +30,8 @@ SLOW_MOST = 3
 SLOW_MOST_S = 1.0
 #: (domain, session) pairs remembered as left out; then the oldest is tried again.
 LEFT_OUT_MAX = 20_000
+#: What nobody can change.
+PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class Domains:
@@ -141,13 +143,20 @@ def _apart(view: SessionView, facts: Facts) -> SessionView:
     Structs are frozen, but a context and a payload are dicts, the very ones that states are made of.
     """
     state = view.state
-    context: dict[str, Any] | None = deepcopy(state.context)
+    context = _copied(state.context)
     if state.state in RESTING and (used := tools_used(facts)):
         context = {**(context or {}), "tools_used": used}
     requests = view.requests
     if requests:
         requests = tuple(replace(each, payload=deepcopy(each.payload)) for each in requests)
     return replace(view, state=replace(state, context=context), requests=requests)
+
+
+def _copied(context: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Nearly always of texts alone, and to look into each of them took as long as the domains do."""
+    if context is None or all(type(each) in PLAIN for each in context.values()):
+        return None if context is None else dict(context)
+    return deepcopy(context)
 
 
 def _merged(answers: list[tuple[str, Display]]) -> DisplayView:

@@ -47,7 +47,7 @@ class JoinedHosts:
             raise BadRequestError(409, cause, step)
         if machine.way == "acl":
             await self._withdraw(host_id)
-        elif for_good:
+        elif machine.way == "shared" and for_good:
             raise BadRequestError(409, SHARES, SHARES_STEP)
         state: State = "revoked" if for_good else "reset"
         await self.machines.put(msgspec.structs.replace(machine, state=state, before=None))

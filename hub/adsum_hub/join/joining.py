@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import logging
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,11 +34,14 @@ from adsum_hub.join.words import (
     JOINING,
     JOINING_STEP,
     MAKE,
+    NO_USER,
     NO_USER_STEP,
+    NOWHERE,
     RANGE,
     REVOKED,
     REVOKED_STEP,
     SHARED,
+    WISHED,
 )
 from adsum_hub.join_answers import (
     HostChanged,
@@ -47,6 +51,7 @@ from adsum_hub.join_answers import (
     JoinTokenAsked,
     JoinTokenMade,
     MachineSeen,
+    Via,
     Way,
 )
 from adsum_hub.roster import Roster
@@ -60,6 +65,13 @@ MOST_TOKENS = 500
 #: A joining that failed is undone at once. Later, an undo would make a used token good again.
 UNDO_MS = 5 * 60_000
 LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
+
+
+class _Offer(NamedTuple):
+    way: Way
+    url: str = ""
+    warning: str | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +126,15 @@ class Joining:
         async with self.machines.alone(asked.host_id) as alone:
             if not alone:
                 raise BadRequestError(409, JOINING, JOINING_STEP)
-            return await self._let_in(asked, digest, label)
+            return await self._let_in(asked, digest, label, address)
 
-    async def _let_in(self, asked: JoinAsked, digest: str, label: str) -> Joined:
+    async def _let_in(self, asked: JoinAsked, digest: str, label: str, address: str) -> Joined:
         host_id, now = asked.host_id, self.clock()
         before = await self._admissible(host_id, asked.former)
         held = good(await self.tokens.take(digest, host_id, now))
         secret = make_machine_secret(host_id)
         try:
-            way, url, warning = await self._way(host_id, secret)
+            way = await self._way(host_id, secret, asked.via, address)
         except BaseException:
             await self.tokens.free(held.id, host_id, now)
             raise
@@ -131,15 +143,18 @@ class Joining:
             label,
             digest_of(secret),
             now,
-            way,
+            way.way,
             held.id,
             before=before and msgspec.structs.replace(before, before=None),
             fresh=not await self.machines.is_listed(host_id),
         )
         await self.machines.enter(machine, held.label)
         await self.watch.look()
-        log.info("%s (%s) joined by %s, %s", host_id, label, held.id, way)
-        return Joined(SCHEMA, host_id, held.label or label, way, url, secret, warning)
+        if way.way == "ingest":
+            await self.rights.withdraw_if_any(host_id)
+        log.info("%s (%s) joined by %s, %s", host_id, label, held.id, way.way)
+        label = held.label or label
+        return Joined(SCHEMA, host_id, label, way.way, way.url, secret, way.warning, way.why)
 
     async def _admissible(self, host_id: str, former: str) -> Machine | None:
         """What is known of it. Raises BadRequestError: the identity is, or may be, another's."""
@@ -156,22 +171,36 @@ class Joining:
             raise BadRequestError(409, CLONE, CLONE_STEP)
         return before
 
-    async def _way(self, host_id: str, secret: str) -> tuple[Way, str, str | None]:
-        """(how its signals come, the URL for it, a warning). Raises BadRequestError."""
+    async def _way(self, host_id: str, secret: str, via: Via, address: str) -> _Offer:
+        """How its signals are to come. Raises BadRequestError."""
+        if via == "ingest":
+            return _Offer("ingest", why=WISHED)
+        nowhere = self.addresses.nowhere_from(address)
+        if via == "auto" and nowhere is not None:
+            return _Offer("ingest", why=NOWHERE.format(address=nowhere))
         try:
             await self.rights.grant(host_id, digest_of(secret))
         except NoRightsError as error:
             shared = self.addresses.shared
-            if shared is None:
-                cause = f"This machine cannot be given a login of its own: {error}."
-                raise BadRequestError(409, cause, NO_USER_STEP) from error
-            return "shared", shared, f"{SHARED} The reason: {error}."
-        return "acl", self.addresses.redis(host_id, secret), None
+            if shared is not None:
+                return _Offer("shared", shared, f"{SHARED} The reason: {error}.")
+            if via == "auto":
+                return _Offer("ingest", why=NO_USER.format(reason=error))
+            cause = f"This machine cannot be given a login of its own: {error}."
+            raise BadRequestError(409, cause, NO_USER_STEP) from error
+        return _Offer("acl", self.addresses.redis(host_id, secret))
+
+    async def go_through_hub(self, machine: Machine) -> HostChanged:
+        """It cannot reach Redis, so it needs no user there."""
+        if machine.way == "acl":
+            await self.machines.put(msgspec.structs.replace(machine, way="ingest"))
+            await self.rights.withdraw_if_any(machine.host_id)
+        return HostChanged(SCHEMA, machine.host_id)
 
     async def machine_of(self, secret: str) -> Machine:
         """Who shows this. Raises BadRequestError."""
         host_id = host_in(secret)
-        machine = None if host_id is None else await self.machines.find(host_id)
+        machine = None if host_id is None else await self.watch.find(host_id)
         good = machine is not None and hmac.compare_digest(machine.digest, digest_of(secret))
         if machine is None or not good or machine.state != "in":
             cause = "This machine's credential is not valid, or not any more."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -36,14 +37,21 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Roll(msgspec.Struct, frozen=True):
+    """mark: empty: nobody has joined, or Redis has lost who has."""
+
     machines: dict[str, Machine]
     labels: dict[str, str]
     forgotten: frozenset[str]
+    mark: str = ""
 
 
 class Machines:
     def __init__(self, redis: Redis) -> None:
         self._redis: Any = redis
+
+    async def hang_up(self) -> None:
+        """One connection has broken, so those that lie idle may have as well."""
+        await self._redis.connection_pool.disconnect(inuse_connections=False)
 
     async def find(self, host_id: str) -> Machine | None:
         return _decoded(await self._redis.hget(streams.MACHINES, host_id))
@@ -66,11 +74,12 @@ class Machines:
 
         While it is let in, its user is newer than what stands here.
         """
+        # First: in a cluster, what one pipeline asks of several nodes is answered in any order.
+        busy = await self._redis.exists(streams.joining(host_id))
         async with self._redis.pipeline(transaction=False) as reads:
-            reads.exists(streams.joining(host_id))
             reads.sismember(streams.FORGOTTEN, host_id)
             reads.hget(streams.MACHINES, host_id)
-            busy, forgotten, stored = await reads.execute()
+            forgotten, stored = await reads.execute()
         machine = _decoded(stored)
         if busy:
             return None
@@ -79,6 +88,25 @@ class Machines:
         if machine is None or machine.way != "acl":
             return None
         return machine.digest if machine.state == "in" else ""
+
+    async def is_lost(self) -> bool:
+        return not await self._redis.hexists(streams.MACHINES, streams.MACHINES_MARK)
+
+    async def restore(self, lost: Roll) -> None:
+        """Into a Redis that has lost it; whoever has joined since stays as it is."""
+        joined = {each.decode() for each in await self._redis.hkeys(streams.MACHINES)}
+        async with self._redis.pipeline(transaction=False) as writes:
+            for machine in lost.machines.values():
+                encoded = msgspec.json.encode(machine)
+                writes.hsetnx(streams.MACHINES, machine.host_id, encoded)
+            for host_id, label in lost.labels.items():
+                writes.hsetnx(streams.LABELS, host_id, label)
+            if forgotten := lost.forgotten - joined:
+                writes.sadd(streams.FORGOTTEN, *forgotten)
+            # Last: without it this is done again.
+            mark = lost.mark or secrets.token_hex(8)
+            writes.hsetnx(streams.MACHINES, streams.MACHINES_MARK, mark)
+            await writes.execute()
 
     async def is_listed(self, host_id: str) -> bool:
         return bool(await self._redis.sismember(streams.HOSTS, host_id))
@@ -94,6 +122,7 @@ class Machines:
         """On the roll from now on, even if it had been forgotten. label: empty: its own."""
         async with self._redis.pipeline(transaction=False) as writes:
             writes.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
+            writes.hsetnx(streams.MACHINES, streams.MACHINES_MARK, secrets.token_hex(8))
             writes.srem(streams.FORGOTTEN, machine.host_id)
             writes.sadd(streams.HOSTS, machine.host_id)
             if label:
@@ -102,8 +131,8 @@ class Machines:
 
     async def forget(self, host_id: str) -> None:
         """And all there is of it. First that it is forgotten, so that no hub takes it up again."""
+        await self._redis.sadd(streams.FORGOTTEN, host_id)
         async with self._redis.pipeline(transaction=False) as writes:
-            writes.sadd(streams.FORGOTTEN, host_id)
             writes.srem(streams.HOSTS, host_id)
             writes.hdel(streams.MACHINES, host_id)
             writes.hdel(streams.LABELS, host_id)
@@ -135,6 +164,7 @@ class Machines:
             reads.hgetall(streams.LABELS)
             reads.smembers(streams.FORGOTTEN)
             machines, labels, forgotten = await reads.execute()
+        mark = _text(machines.pop(streams.MACHINES_MARK.encode(), b""))
         known = {
             name.decode(errors="replace"): machine
             for name, raw in machines.items()
@@ -144,6 +174,7 @@ class Machines:
             known,
             {_text(name): _text(label) for name, label in labels.items()},
             frozenset(map(_text, forgotten)),
+            mark,
         )
 
 

@@ -9,6 +9,7 @@ from adsum_hub.auth.tries import Tries
 from adsum_hub.clock import Clock
 from adsum_hub.join.hosts import JoinedHosts
 from adsum_hub.join.joining import Joining
+from adsum_hub.join.kept import KeptRoll
 from adsum_hub.join.machines import Machines
 from adsum_hub.join.places import Addresses
 from adsum_hub.join.rights import Rights
@@ -32,7 +33,7 @@ async def joined_by(
     addresses = Addresses(
         settings.machine_redis_url or redis_url, settings.machine_shared_url, settings.public_url
     )
-    watch = Watch(roster, machines, rights, clock, told)
+    watch = Watch(roster, machines, rights, clock, told, KeptRoll(settings.state_dir))
     try:
         yield Joining(
             roster,

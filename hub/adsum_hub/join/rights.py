@@ -6,16 +6,20 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from adsum_shared import streams
-from adsum_shared.connect import Redis, redis_version
+from adsum_shared.connect import Redis, every_server, redis_version
 
 #: Rights to a key for one command alone came with it. Below, whoever may write a heartbeat may write
 #: over the list of hosts, and whoever may write its stream could forge its own orders.
 OLDEST = (7, 0)
 PREFIX = "adsum-"
-_ALWAYS = ("+ping", "+hello", "+auth", "+select", "+client|setname")
+#: The last one: where in a cluster its keys are.
+_ALWAYS = ("+ping", "+hello", "+auth", "+select", "+client|setname", "+cluster|slots")
+_AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
 class NoRightsError(Exception):
@@ -49,20 +53,26 @@ class Rights:
         """digest: SHA-256 of the secret, which so never reaches Redis. Raises NoRightsError."""
         await self._require_recent()
         user, rules = user_of(host_id), ["on", f"#{digest}", "-@all", *rules_of(host_id)]
-        with _refusals():
-            async with self._redis.pipeline(transaction=True) as writes:
+
+        async def give(server: Any) -> None:
+            async with server.pipeline(transaction=True) as writes:
                 # SETUSER alone, `reset` or not, leaves a connection of before logged in: a copy's,
                 # or of one who was shut out, would be given these rights as well.
                 writes.execute_command("ACL", "DELUSER", user)
                 writes.execute_command("ACL", "SETUSER", user, *rules)
                 await writes.execute()
-        await self._keep()
+            await self._keep(server)
+
+        await self._everywhere(give)
 
     async def withdraw(self, host_id: str) -> None:
         """It gets in no more, and its connections end."""
-        with _refusals():
-            await self._redis.execute_command("ACL", "DELUSER", user_of(host_id))
-        await self._keep()
+
+        async def take(server: Any) -> None:
+            await server.execute_command("ACL", "DELUSER", user_of(host_id))
+            await self._keep(server)
+
+        await self._everywhere(take)
 
     async def withdraw_if_any(self, host_id: str) -> None:
         """Where nobody may make users there is none."""
@@ -70,30 +80,49 @@ class Rights:
             await self.withdraw(host_id)
 
     async def there(self) -> set[str]:
-        """The hosts that have a user."""
-        with _refusals():
-            users: list[bytes] = await self._redis.execute_command("ACL", "USERS")
-        names = (user.decode(errors="replace") for user in users)
-        return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
+        """The hosts that have a user, at any of the servers."""
+        found: set[str] = set()
 
-    async def _granted(self, host_ids: list[str]) -> set[tuple[str, str]]:
-        """(host id, digest) of those that get in, each by that alone."""
-        with _refusals():
-            async with self._redis.pipeline(transaction=False) as reads:
-                for host_id in host_ids:
-                    reads.execute_command("ACL", "GETUSER", user_of(host_id))
-                replies = await reads.execute()
-        found = set()
-        for host_id, reply in zip(host_ids, replies, strict=True):
-            told = dict(zip(reply[::2], reply[1::2], strict=False)) if reply else {}
-            if b"on" in told.get(b"flags", ()) and len(told.get(b"passwords", ())) == 1:
-                found.add((host_id, told[b"passwords"][0].decode()))
+        async def look(server: Any) -> None:
+            users: list[bytes] = await server.execute_command("ACL", "USERS")
+            names = (user.decode(errors="replace") for user in users)
+            found.update(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
+
+        await self._everywhere(look)
         return found
 
-    async def _keep(self) -> None:
+    async def _everywhere(self, work: Callable[[Any], Awaitable[None]]) -> None:
+        """At each server: users are no data, and a replica that takes over has those it has.
+
+        One that does not answer is mended later; a master has to. Raises NoRightsError.
+        """
+        with _refusals():
+            async with every_server(self._redis) as servers:
+                for server, is_master in servers:
+                    try:
+                        await work(server)
+                    except _AWAY:
+                        if is_master:
+                            raise
+
+    async def _granted(self, host_ids: list[str]) -> set[tuple[str, str]]:
+        """(host id, digest) of those that get in at every server, each by that alone."""
+        granted: list[set[tuple[str, str]]] = []
+
+        async def look(server: Any) -> None:
+            async with server.pipeline(transaction=False) as reads:
+                for host_id in host_ids:
+                    reads.execute_command("ACL", "GETUSER", user_of(host_id))
+                granted.append(_let_in(host_ids, await reads.execute()))
+
+        await self._everywhere(look)
+        return set.intersection(*granted)
+
+    @staticmethod
+    async def _keep(server: Any) -> None:
         """Over a restart of Redis, where it has a file for it. Else `mend` makes them anew."""
         with contextlib.suppress(ResponseError):
-            await self._redis.execute_command("ACL", "SAVE")
+            await server.execute_command("ACL", "SAVE")
 
     async def _require_recent(self) -> None:
         with contextlib.suppress(NoPermissionError):
@@ -125,6 +154,15 @@ class Rights:
         for host_id in there.intersection(barred):
             if await entitled(host_id) == "":
                 await self.withdraw(host_id)
+
+
+def _let_in(host_ids: list[str], replies: list[Any]) -> set[tuple[str, str]]:
+    found = set()
+    for host_id, reply in zip(host_ids, replies, strict=True):
+        told = dict(zip(reply[::2], reply[1::2], strict=False)) if reply else {}
+        if b"on" in told.get(b"flags", ()) and len(told.get(b"passwords", ())) == 1:
+            found.add((host_id, told[b"passwords"][0].decode()))
+    return found
 
 
 @contextlib.contextmanager

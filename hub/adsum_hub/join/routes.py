@@ -140,12 +140,26 @@ def _add_join(router: APIRouter, joining: Joining) -> None:
 
 def _add_machine(router: APIRouter, joining: Joining) -> None:
     async def seen(request: Request) -> MachineSeen:
-        return joining.seen(await joining.machine_of(_bearer(request)))
+        return joining.seen(await joining.machine_of(bearer_of(request)))
 
     async def left(request: Request) -> HostChanged:
-        machine = await joining.machine_of(_bearer(request))
+        machine = await joining.machine_of(bearer_of(request))
         asked = await read(request, LeaveAsked)
         return await joining.leave(machine, undo=asked.undo)
+
+    async def through_hub(request: Request) -> HostChanged:
+        machine = await joining.machine_of(bearer_of(request))
+        await read(request, msgspec.Raw)  # a page of elsewhere cannot send it
+        return await joining.go_through_hub(machine)
+
+    @router.post(
+        "/machine/ingest",
+        summary="The machine whose credential is shown cannot reach Redis: it needs no user there",
+        responses=answers_of(HostChanged, also=REFUSED),
+        response_class=Response,
+    )
+    async def go_through_hub(request: Request) -> Response:
+        return await _answered(through_hub(request))
 
     @router.get(
         "/machine",
@@ -217,6 +231,6 @@ def _address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _bearer(request: Request) -> str:
+def bearer_of(request: Request) -> str:
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     return bearer.strip() if scheme.lower() == "bearer" else ""

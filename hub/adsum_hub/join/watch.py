@@ -9,6 +9,7 @@ from collections.abc import Callable
 from adsum_hub import host_troubles
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
+from adsum_hub.join.kept import KeptRoll
 from adsum_hub.join.machines import Machine, Machines, Roll
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.roster import Roster
@@ -25,7 +26,7 @@ _SHUT_OUT = {"revoked": host_troubles.REVOKED, "reset": host_troubles.RESET}
 
 
 class Watch:
-    """told(): something has changed that is shown."""
+    """told(): something has changed that is shown. kept: for what Redis may lose."""
 
     def __init__(
         self,
@@ -34,8 +35,10 @@ class Watch:
         rights: Rights,
         clock: Clock,
         told: Callable[[], None],
+        kept: KeptRoll,
     ) -> None:
         self._roster = roster
+        self._kept = kept
         self._machines = machines
         self._rights = rights
         self._clock = clock
@@ -53,9 +56,17 @@ class Watch:
                 log.debug("the roll could not be read: %s", error)
             await asyncio.sleep(INTERVAL_S)
 
+    async def find(self, host_id: str) -> Machine | None:
+        """As it stands in Redis; where that has lost everything, as it stood there."""
+        machine = await self._machines.find(host_id)
+        if machine is None and await self._machines.is_lost():
+            await self.look()
+            machine = await self._machines.find(host_id)
+        return machine
+
     async def look(self) -> Roll:
         """What is stored is shown from now on."""
-        roll = await self._machines.roll()
+        roll = await self._roll()
         hosts = self._roster.hosts
         hosts.barred = roll.forgotten
         changed = [expel(self._roster, each, self._clock()) for each in roll.forgotten & set(hosts)]
@@ -64,6 +75,18 @@ class Watch:
             changed.append(_mark(host, roll.machines.get(host.id)))
         if any(changed):
             self._told()
+        return roll
+
+    async def _roll(self) -> Roll:
+        roll, lost = await self._machines.roll(), self._kept.roll
+        if not roll.mark and (roll.machines or (lost is not None and lost.machines)):
+            # Without it nobody can tell those that a Redis has lost from those that have left.
+            await self._machines.restore(lost or roll)
+            if lost is not None:
+                log.warning("Redis had lost who has joined: %d machines", len(lost.machines))
+            roll = await self._machines.roll()
+        if roll.mark:
+            self._kept.keep(roll, asyncio.get_running_loop().time())
         return roll
 
     def _name(self, host: Host, label: str | None) -> bool:

@@ -26,17 +26,17 @@ REVOKED_STEP = (
 )
 NO_USER_STEP = (
     "Give the hub a Redis 7.0 or Valkey, or newer, where its user has +acl; or, to let machines share "
-    "one login that can read and write everything, set ADSUM_MACHINE_SHARED_URL at the hub."
+    "one login that can read and write everything, set ADSUM_MACHINE_SHARED_URL at the hub; or have "
+    "them go through the hub: adsum join --via ingest."
 )
 SHARED = "This machine shares its Redis login with others: each of them can read and write what all send."
 SHARES = "This machine shares its Redis login with others, so it cannot be shut out alone."
 SHARES_STEP = (
     "Change that login's password; or leave the machine out of all lists: adsum hosts forget"
 )
-LOCAL = (
-    "Redis is reached at {address} by the hub, which leads nowhere from another machine. Set "
-    "ADSUM_MACHINE_REDIS_URL at the hub to where machines reach it."
-)
+WISHED = "It was asked for."
+NOWHERE = "The hub reaches Redis at {address}, which leads nowhere from another machine."
+NO_USER = "The hub can give it no login of its own in Redis: {reason}."
 LOCAL_HUB = (
     "The hub is at a loopback address, which leads nowhere from another machine: see docs/sign-in.md, "
     "ADSUM_PUBLIC_URL."

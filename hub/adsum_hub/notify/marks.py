@@ -66,4 +66,7 @@ class Marks:
         """Claims given back, and marks of what may be told again."""
         for start in range(0, len(marks), _CHUNK):
             keys = [streams.notify_mark(mark) for mark in marks[start : start + _CHUNK]]
-            await self._redis.delete(*keys)
+            pipeline = self._redis.pipeline(transaction=False)  # in a cluster no DEL takes them all
+            for key in keys:
+                pipeline.delete(key)
+            await pipeline.execute()

@@ -5,7 +5,7 @@ import { pathOf } from "./address.js";
 import { plain } from "./asks.js";
 import { keptSignal } from "./kept.js";
 import { stale } from "./link.js";
-import { here, known } from "./roster.js";
+import { here, whole } from "./roster.js";
 import { isNew, labelOf } from "./states.js";
 
 /** @import { Entry } from "./roster.js" */
@@ -31,10 +31,10 @@ let audio;
 export function watchNeeds() {
   effect(() => {
     const entries = here.needs_you.value;
-    if (known.value) meet(entries);
+    if (whole.value) meet(entries);
   });
   effect(() => {
-    if (known.value) untracked(clearOld);
+    if (whole.value) untracked(clearOld);
   });
   document.addEventListener("visibilitychange", clearOld);
   // Whoever takes no pushes needs nothing of them.
@@ -49,14 +49,45 @@ function meet(entries) {
   if (timer === undefined && ids.size > met.size) timer = setTimeout(callThem, STANDS_MS);
 }
 
-function callThem() {
+/** Other windows of this browser that show the same. */
+const windows = new BroadcastChannel("adsum.windows");
+const ANSWER_MS = 300;
+/** Of windows that all wait to call, one does. */
+const TONE_MS = 4000;
+/** @type {(() => void) | undefined} */
+let lookedAt;
+
+windows.onmessage = ({ data }) => {
+  if (data === "who looks?" && document.visibilityState === "visible") windows.postMessage("here");
+  if (data === "here") lookedAt?.();
+};
+
+/** Whether this window is hidden, and every other of this browser. @returns {Promise<boolean>} */
+async function nobodyLooks() {
+  if (document.visibilityState === "visible") return false;
+  const seen = new Promise((tell) => (lookedAt = () => tell(false)));
+  windows.postMessage("who looks?");
+  return /** @type {Promise<boolean>} */ (Promise.race([seen, new Promise((tell) => setTimeout(tell, ANSWER_MS, true))]));
+}
+
+/** In one window alone, of those that may. Locks there are under https and on loopback. */
+function playOnce() {
+  if (!navigator.locks || !navigator.userActivation?.hasBeenActive) return playTone();
+  navigator.locks.request("adsum.tone", { ifAvailable: true }, (lock) => {
+    if (!lock) return;
+    playTone();
+    return new Promise((over) => setTimeout(over, TONE_MS));
+  });
+}
+
+async function callThem() {
   timer = undefined;
   const arrived = here.needs_you.value.filter(({ id }) => !met.has(id));
   for (const { id } of arrived) met.add(id);
   const fresh = arrived.filter(({ view }) => !isNew(view.peek().state));
   if (fresh.length === 0) return;
-  const hidden = document.visibilityState === "hidden";
-  if (sound.value === "always" || (sound.value === "hidden" && hidden)) playTone();
+  const hidden = await nobodyLooks();
+  if (sound.value === "always" || (sound.value === "hidden" && hidden)) playOnce();
   if (desktop.value && hidden) show(fresh);
 }
 
@@ -82,7 +113,7 @@ async function show(fresh) {
 
 /** Who looks at the page needs no notification of what it shows, nor of what is over. */
 async function clearOld() {
-  if (!known.value || stale.value || document.visibilityState === "hidden") return;
+  if (!whole.value || stale.value || document.visibilityState === "hidden") return;
   const registration = await navigator.serviceWorker?.getRegistration();
   const waiting = new Set(here.needs_you.value.map(({ id }) => id));
   for (const each of (await registration?.getNotifications()) ?? []) {

@@ -35,8 +35,8 @@ effect(() => {
   const still = trouble.value?.blind ? trouble.value.since : undefined;
   runClock(linkState.value.phase === "live" && still === undefined, still);
 });
-render(h(Page, {}), /** @type {HTMLElement} */ (document.getElementById("app")));
 openLink(hear);
+render(h(Page, {}), /** @type {HTMLElement} */ (document.getElementById("app")));
 watchToday();
 learnMe();
 // Nothing of these is drawn with the first look.

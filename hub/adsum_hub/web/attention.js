@@ -2,7 +2,7 @@
 /** What a tab in the background tells: who is open, the count of those who need you, and whether anything is unread. */
 import { computed, effect, signal } from "./vendor/signals-core.js";
 import { linkState, stale } from "./link.js";
-import { here, known } from "./roster.js";
+import { countOf, known } from "./roster.js";
 import { unread } from "./seen.js";
 
 /** What the page is about, before the count: the title of the session that is open. */
@@ -39,7 +39,7 @@ async function badge(count, fresh) {
 export function showAttention() {
   const link = /** @type {HTMLLinkElement} */ (document.querySelector("link[rel=icon]"));
   const quiet = link.href;
-  const needing = computed(() => here.needs_you.value.length);
+  const needing = computed(() => countOf("needs_you"));
   const fresh = computed(() => unread.value > 0);
   const old = computed(() => known.value && stale.value);
   effect(() => {

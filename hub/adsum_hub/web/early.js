@@ -1,5 +1,5 @@
 // @ts-check
-/** Theme and density before anything is drawn. A classic script, since modules wait; look.js does the rest. */
+/** What modules would do too late: theme and density before anything is drawn (look.js does the rest), the link to the hub (link.js takes it over). */
 for (const name of ["theme", "density"]) {
   try {
     const said = JSON.parse(localStorage.getItem(`adsum.${name}`) ?? "null");
@@ -7,4 +7,12 @@ for (const name of ["theme", "density"]) {
   } catch {
     // Nothing is kept, or not by us: the usual look.
   }
+}
+{
+  const socket = new WebSocket("/ws");
+  /** @type {MessageEvent[]} */
+  const heard = [];
+  socket.onopen = () => socket.send('{"epoch":null,"offset":null,"parts":true}');
+  socket.onmessage = (message) => heard.push(message);
+  window.early = { socket, heard };
 }

@@ -20,6 +20,7 @@ const SILENCE_MS = 11_000;
 const FIRST_MS = 30_000;
 /** A frozen hub's machine still takes connections, which nobody then answers. */
 const HANDSHAKE_MS = 6_000;
+const DRAW_MS = 50;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 5_000;
 /** So many attempts that failed in a row are no hiccup any more: say "offline". */
@@ -44,6 +45,10 @@ let failures = 0;
 let heardAt = 0;
 /** Whether this connection has brought anything. */
 let greeted = false;
+/** What this connection has brought and is not taken yet. @type {MessageEvent[]} */
+let waiting = [];
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let drawing;
 /** When the page was last true. */
 let liveUntil = Date.now();
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -70,25 +75,39 @@ export function retryNow() {
 }
 
 function connect() {
-  const address = new URL("/ws", location.href);
-  address.protocol = address.protocol.replace("http", "ws");
-  const opened = new WebSocket(address);
+  const { early } = window;
+  window.early = undefined;
+  const taken = early && early.socket.readyState <= WebSocket.OPEN;
+  const opened = taken ? early.socket : new WebSocket("/ws");
   socket = opened;
   heardAt = Date.now();
   greeted = false;
-  opened.onopen = () => opened.send(JSON.stringify(reached));
-  opened.onmessage = ({ data }) => socket === opened && hear(data);
+  waiting = taken ? early.heard : [];
+  if (!taken) opened.onopen = () => opened.send(JSON.stringify({ ...reached, parts: true }));
   opened.onclose = ({ code }) => socket === opened && lose(code);
+  opened.onmessage = (message) => {
+    if (socket !== opened) return;
+    heardAt = liveUntil = Date.now();
+    waiting.push(message);
+    if (drawing === undefined) hearAll();
+  };
+  hearAll();
+}
+
+/** After a part of the list time to draw it, before the next. */
+function hearAll() {
+  drawing = undefined;
+  for (let next = waiting.shift(); next; next = waiting.shift()) {
+    if (hear(next.data)) return void (drawing = setTimeout(hearAll, DRAW_MS));
+  }
 }
 
 function settle() {
   if (linkState.value.phase !== "live") linkState.value = { phase: "live", since: Date.now() };
 }
 
-/** @param {string} data */
+/** @param {string} data @returns {unknown} whether it is a part, and more are to come */
 function hear(data) {
-  heardAt = liveUntil = Date.now();
-  greeted = true;
   /** @type {Message} */
   let message;
   try {
@@ -98,10 +117,15 @@ function hear(data) {
     return startAfresh();
   }
   if (!follows(message)) return startAfresh();
-  reached = { epoch: message.epoch, offset: message.offset };
+  const { type, epoch, offset } = message;
+  // Until the last part has come, the whole has to be asked for anew.
+  const partly = type === "snapshot" && message.more;
+  reached = partly ? { epoch: null, offset: null } : { epoch, offset };
   failures = 0;
-  if (message.type !== "deltas") trouble.value = message.trouble;
+  if (type !== "deltas") trouble.value = message.trouble;
   deliver(message);
+  if (partly) return true;
+  greeted = true;
   settle();
 }
 
@@ -135,6 +159,8 @@ function abandon() {
 /** @param {number | undefined} code */
 function lose(code) {
   socket = undefined;
+  waiting = [];
+  drawing = void clearTimeout(drawing);
   if (code === NOT_SIGNED_IN) toLogin();
   failures += 1;
   const wait = backOff(failures);

@@ -42,7 +42,15 @@ export function troubleOf(host) {
   if (host.problem) return host.problem;
   const off = host.clock_offset_ms ?? 0;
   if (Math.abs(off) <= CLOCK_OFF_MS) return "";
-  return `its clock is ${Math.round(Math.abs(off) / 1000)} s ${off > 0 ? "ahead" : "behind"}`;
+  return `its clock is ${farWords(off)} ${off > 0 ? "ahead" : "behind"}`;
+}
+
+/** @param {number} off ms, either way @returns {string} such as 42 s, 43 min, 5 h, 3 days */
+export function farWords(off) {
+  const seconds = Math.round(Math.abs(off) / 1000);
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86_400).toLocaleString()} days`;
 }
 
 /** @param {HostView} host @returns {Reachability | "trouble"} */

@@ -38,8 +38,14 @@ const lists = {
   "absent.delivered": signal([]),
 };
 
-/** False until the first snapshot. */
+/** False until the first snapshot, or what of it is looked at first. */
 export const known = signal(false);
+/** False until the first snapshot is whole. */
+export const whole = signal(false);
+/** Of the first snapshot, what has not come yet. @type {Signal<Record<Group, number> | undefined>} */
+const coming = signal(undefined);
+/** Of a snapshot in parts, whom the parts so far have named. @type {Set<string>} */
+let named = new Set();
 export const hosts = signal(/** @type {HostView[]} */ ([]));
 /** How many sessions there are, those of offline hosts included. */
 export const total = signal(0);
@@ -73,6 +79,11 @@ export const here = {
   autonomous: lists["here.autonomous"],
   delivered: lists["here.delivered"],
 };
+
+/** How many of a section there are, those included who are still to come. @param {Group} group */
+export function countOf(group) {
+  return here[group].value.length + (coming.value?.[group] ?? 0);
+}
 
 /** Those on offline hosts. @type {Record<Group, Signal<Entry[]>>} */
 export const away = {
@@ -110,7 +121,7 @@ function put(session, dirty) {
   if (!entry) {
     const arrived = session.state.since;
     const rank = rankOf(session, arrived);
-    const moved = known.value ? Date.now() : 0;
+    const moved = whole.value ? Date.now() : 0;
     entries.set(session.id, { id: session.id, view: signal(session), place, arrived, moved, rank });
     dirty.add(place);
     return;
@@ -162,19 +173,26 @@ function putHosts(changed, gone) {
   hosts.value = [...hostViews.values()].sort(byTrouble);
 }
 
-/** @param {Snapshot} snapshot replaces all, yet keeps the cards of those who are still there */
-export function applySnapshot(snapshot) {
+/** @param {Snapshot} snapshot or a part of one. The whole replaces all, yet keeps the cards of those who are still there */
+export function applySnapshot({ sessions, hosts: told, more }) {
   batch(() => {
     /** @type {Set<Place>} */
     const dirty = new Set();
-    const staying = new Set(snapshot.sessions.map((session) => session.id));
-    for (const id of [...entries.keys()]) if (!staying.has(id)) drop(id, dirty);
-    for (const session of snapshot.sessions) put(session, dirty);
+    if (told) {
+      named = new Set();
+      hostViews.clear();
+      for (const host of told) hostViews.set(host.id, host);
+      hosts.value = [...hostViews.values()].sort(byTrouble);
+    }
+    for (const session of sessions) {
+      named.add(session.id);
+      put(session, dirty);
+    }
+    if (!more) for (const id of [...entries.keys()]) if (!named.has(id)) drop(id, dirty);
     sortAgain(dirty);
-    hostViews.clear();
-    for (const host of snapshot.hosts) hostViews.set(host.id, host);
-    hosts.value = [...hostViews.values()].sort(byTrouble);
+    coming.value = whole.value ? undefined : more;
     known.value = true;
+    whole.value ||= !more;
   });
 }
 

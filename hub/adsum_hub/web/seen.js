@@ -2,7 +2,7 @@
 /** What this reader has looked at. What came to those who need someone, or was delivered, since then is unread. */
 import { computed, signal } from "./vendor/signals-core.js";
 import { hubNow } from "./clock.js";
-import { entryOf, here, known } from "./roster.js";
+import { entryOf, here, whole } from "./roster.js";
 
 /** @import { Group, SessionView } from "./wire.js" */
 /** @import { ReadonlySignal } from "./vendor/signals-core.js" */
@@ -36,7 +36,7 @@ function merged(one, other) {
 function put(changed) {
   if (changed.length === 0) return;
   const all = [...merged(merged(stored(), marks.peek()), changed)]
-    .filter(([id, mark]) => !known.peek() || entryOf(id) || hubNow.peek() - Math.abs(mark) < GONE_MS)
+    .filter(([id, mark]) => !whole.peek() || entryOf(id) || hubNow.peek() - Math.abs(mark) < GONE_MS)
     .sort((a, b) => Math.abs(a[1]) - Math.abs(b[1]))
     .slice(-MOST);
   marks.value = new Map(all);

@@ -131,7 +131,7 @@ export interface Chip {
  *  limits: of its user's account, as its sessions told last. scan: while it reads its history.
  *  backlog: signals on its disk which this hub has not applied. problem: sentences for people.
  *  gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
- *  this hub started. */
+ *  this hub started. via: what its signals come through; None: Redis alone. */
 export interface HostView {
   id: string;
   label: string;
@@ -149,6 +149,7 @@ export interface HostView {
   set_aside?: number;
   limits?: RateLimitView[];
   scan?: ScanProgress | null;
+  via?: "hub" | null;
 }
 
 /** One witness of one machine.

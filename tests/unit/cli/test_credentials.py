@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.client import headers_for, hub_url
+from adsum.client import headers_for, hub_url, tls_to
 from adsum.login import is_local, make_link
 from adsum.outcome import CommandError, Exit
 from adsum.tokens import seconds
@@ -37,6 +37,25 @@ def test_this_machines_token_is_shown_to_its_own_hub_alone(machine: Path) -> Non
         assert shown(machine, other) is None
     (machine / "hub.json").unlink()
     assert shown(machine) is None
+
+
+def test_a_machine_that_has_joined_asks_its_hub_and_trusts_whom_it_named_then(
+    machine: Path,
+) -> None:
+    hub = "https://hub.example.net"
+    kept = {"hub": hub, "ca": str(machine / "ca.crt"), "secret": "adsum_machine_secret"}
+    (machine / "machine.json").write_text(json.dumps(kept))
+    assert hub_url(None, machine) == HERE
+    (machine / "hub.json").unlink()
+
+    joined = hub_url(None, machine)
+
+    assert joined == hub
+    assert headers_for(joined) == {}
+    with pytest.raises(CommandError, match=r"ca\.crt, which this machine joined .* --again --ca"):
+        tls_to(joined)
+    assert tls_to(hub_url("https://other.example.net", machine)) is not None
+    assert tls_to(hub_url("http://127.0.0.1:1", machine)) is None
 
 
 def test_the_latest_token_is_shown_after_a_restart_of_the_hub(machine: Path) -> None:

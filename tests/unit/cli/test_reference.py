@@ -1,9 +1,10 @@
-"""The generated references say what the commands and settings are today."""
+"""The generated references say what commands, settings and messages are today."""
 
 from __future__ import annotations
 
 import pytest
 
+from scripts import schemas
 from scripts.reference import DOCS, cli, configuration
 
 
@@ -12,3 +13,13 @@ def test_a_reference_is_up_to_date(name: str, text: object) -> None:
     assert callable(text)
     same = (DOCS / name).read_text("utf-8") == text()
     assert same, f"docs/{name} is stale: python -m scripts.reference"
+
+
+def test_the_schemas_are_up_to_date() -> None:
+    kept = {file.name: file.read_text("utf-8") for file in (DOCS / "schemas").iterdir()}
+    written = schemas.written()
+    stale = sorted(
+        name for name in kept.keys() | written.keys() if kept.get(name) != written.get(name)
+    )
+
+    assert not stale, f"docs/schemas: {', '.join(stale)} is stale: python -m scripts.reference"

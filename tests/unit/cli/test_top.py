@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ pytest.importorskip("textual", reason="adsum top needs the extra tui")
 
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
+from textual.worker import WorkerCancelled
 
 from adsum.top_details import Details
 from adsum.top_screen import Top
@@ -46,6 +47,11 @@ async def screen(hub: StandIn, size: tuple[int, int] = (80, 24)) -> AsyncIterato
     async with app.run_test(size=size) as pilot:
         await wait_until(lambda: rows(pilot), timeout=15)
         yield pilot
+        # Its connection closes before the loop of the test stops, and with it all that could.
+        for worker in list(app.workers):
+            worker.cancel()
+            with suppress(WorkerCancelled):
+                await worker.wait()
 
 
 def rows(pilot: Pilot[Any]) -> list[str]:

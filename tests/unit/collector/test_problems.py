@@ -17,13 +17,14 @@ from redis.exceptions import (
 )
 
 from adsum_collector.errors import (
-    OddReplyError,
     SpoolUnavailable,
     StreamMovedError,
     StreamUnusableError,
 )
 from adsum_collector.problems import NOTICE_S, Problem, describe
+from adsum_collector.transport import RedisTransport
 from adsum_shared.connect import BrokerTooOldError, require_recent
+from adsum_shared.host_keys import OddReplyError
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ from adsum_shared.connect import BrokerTooOldError, require_recent
     ),
 )
 def test_every_problem_names_the_broker_and_the_next_step(error: Exception, words: str) -> None:
-    text = describe(error, "redis://h:1")
+    text = describe(error, "Redis at redis://h:1")
 
     assert words in text
     assert "redis://h:1" in text
@@ -78,13 +79,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def problem(clock: Clock) -> Problem:
-    problem = Problem("redis://user:secret@h:1", clock)
+    problem = Problem(RedisTransport("redis://user:secret@h:1").place, clock)
     problem.connected()
     return problem
 
 
 def test_before_the_first_connection_that_is_the_problem(clock: Clock) -> None:
-    problem = Problem("redis://user:secret@h:1", clock)
+    problem = Problem(RedisTransport("redis://user:secret@h:1").place, clock)
 
     assert problem.text == "Not connected to Redis at redis://h:1 yet."
     problem.reached()

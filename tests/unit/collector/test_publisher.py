@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import pytest
 from redis.exceptions import InvalidResponse, NoPermissionError
 
 import adsum_collector.publisher as publisher_module
-from adsum_collector.errors import OddReplyError, StreamUnusableError
-from adsum_collector.inbox import Inbox
+from adsum_collector.errors import StreamUnusableError
+from adsum_collector.inbox import Inbox, Look
 from adsum_collector.publisher import Publisher
 from adsum_collector.resume import EntryId, Head, Stored
 from adsum_collector.spool import Spool
 from adsum_collector.spool_limits import Limits
 from adsum_collector.spool_reading import Missing, Rows
+from adsum_collector.transport import Line
 from adsum_shared.beat import Beat
+from adsum_shared.host_keys import Asked, OddReplyError, Told
 from tests.support import wait_until
 
 
@@ -39,23 +42,14 @@ class FakeInbox(Inbox):
         self.refuse: list[Exception] = []
         self.latency = latency
 
-    async def require_recent(self) -> None:
-        pass
-
-    async def enrol(self) -> None:
-        pass
-
     async def head(self) -> Head | None:
         return self.beyond or self.last
 
-    async def after(self, entry: EntryId | None) -> Head | None:
-        return self.beyond
+    async def look(self, spool_id: str, after: EntryId | None, *, others: bool = True) -> Look:
+        return Look(self.beyond if others else None, await self.stored(spool_id), self.replay)
 
     async def stored(self, spool_id: str) -> Stored:
         return self.have
-
-    async def want(self) -> bytes | None:
-        return self.replay
 
     async def add(self, entry: EntryId, fields: Mapping[bytes, bytes]) -> None:
         await asyncio.sleep(self.latency)
@@ -68,6 +62,27 @@ class FakeInbox(Inbox):
 
     async def beat(self, beat: bytes) -> None:
         self.beats.append(beat)
+
+    def carry(self, beat: bytes) -> None:
+        self.beats.append(beat)
+
+
+class FakeTransport:
+    """Always well: what is asked on its line, the fake inbox answers."""
+
+    via = None
+    place = "Redis at redis://127.0.0.1:1"
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Line]:
+        yield FakeLine()
+
+
+class FakeLine:
+    async def greet(self) -> None: ...
+
+    async def ask(self, host_id: str, asked: Asked) -> Told:
+        raise NotImplementedError
 
 
 def beat(sent: int, stopping: bool) -> Beat:
@@ -84,7 +99,7 @@ class Bench:
         self.inbox = inbox
         monkeypatch.setattr(publisher_module, "Inbox", lambda _client, _host_id: inbox)
         self.publisher = Publisher(
-            spool, "redis://127.0.0.1:1", "h", nonce="n", beat=beat, now=lambda: 1.0
+            spool, FakeTransport(), "h", nonce="n", beat=beat, now=lambda: 1.0
         )
 
     async def sent(self, number: int) -> None:
@@ -286,9 +301,7 @@ async def test_a_spool_that_is_damaged_while_it_is_left_keeps_its_signals(
 async def test_an_entry_holds_signals_of_one_run(bench: Bench) -> None:
     await bench.publisher.join()
     await bench.spool.append([b"{}"] * 3)
-    later = Publisher(
-        bench.spool, "redis://127.0.0.1:1", "h", nonce="later", beat=beat, now=lambda: 1.0
-    )
+    later = Publisher(bench.spool, FakeTransport(), "h", nonce="later", beat=beat, now=lambda: 1.0)
     await later.join()
     await bench.spool.append([b"{}"] * 2)
     later.drain()
@@ -305,9 +318,7 @@ async def test_a_gap_over_numbers_of_two_runs_is_told_of_each(
 ) -> None:
     await bench.publisher.join()
     await bench.spool.append([b"{}"] * 3)
-    later = Publisher(
-        bench.spool, "redis://127.0.0.1:1", "h", nonce="later", beat=beat, now=lambda: 1.0
-    )
+    later = Publisher(bench.spool, FakeTransport(), "h", nonce="later", beat=beat, now=lambda: 1.0)
     await later.join()
     await bench.spool.append([b"{}"] * 2)
 

@@ -72,12 +72,13 @@ def test_a_kill_in_the_middle_leaves_the_one_spool_or_the_other(
     files: SpoolFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complete: bool
 ) -> None:
     old, directory = files.meta.spool_id, tmp_path / "spool"
+    current = files._current
 
     def copy_at(*_: object) -> None:
         shutil.copytree(directory, tmp_path / "killed", dirs_exist_ok=True)
 
     if complete:
-        monkeypatch.setattr(files._current, "close", copy_at)
+        monkeypatch.setattr(current, "close", copy_at)
     else:
         monkeypatch.setattr("adsum_collector.spool_file.create_tables", copy_at)
     with pytest.MonkeyPatch.context() as here:
@@ -87,6 +88,7 @@ def test_a_kill_in_the_middle_leaves_the_one_spool_or_the_other(
         except Exception:  # noqa: BLE001 - as it stood then is what counts
             assert not complete
     monkeypatch.undo()
+    current.close()
 
     after = SpoolFiles(tmp_path / "killed", SMALL, Clock())
     assert after.meta.spool_id == ("chosen" if complete else old)

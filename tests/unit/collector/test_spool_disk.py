@@ -200,7 +200,8 @@ def test_what_tells_of_the_file_is_damage_and_what_tells_of_the_disk_is_not(
     assert is_damage(error_of(connect_to_read(text), "SELECT * FROM t"))
     assert is_damage(error_of(connect_to_read(plain), "SELECT * FROM signals"))
     assert not is_damage(error_of(connect_to_read(plain), "DELETE FROM t"))
-    assert not is_damage(error_of(sqlite3.connect(plain, isolation_level=None), *full))
+    with contextlib.closing(sqlite3.connect(plain, isolation_level=None)) as db:
+        assert not is_damage(error_of(db, *full))
     with pytest.raises(sqlite3.DatabaseError) as raised:
         connect_to_read(tmp_path / "none.db")
     assert not is_damage(raised.value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Callable, Iterator
 from datetime import UTC
 from pathlib import Path
 
@@ -19,8 +21,20 @@ from adsum_collector.usage_scan import Place, Scanned
 NOON = 1_795_262_400_000
 
 
-def opened(directory: Path) -> Ledger:
-    return Ledger.open(directory, lambda _model: None, UTC)
+Opened = Callable[[], Ledger]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    """Of the same file each time."""
+    with contextlib.ExitStack() as stack:
+
+        def once_more() -> Ledger:
+            ledger = Ledger.open(tmp_path, lambda _model: None, UTC)
+            stack.callback(ledger.close)
+            return ledger
+
+        yield once_more
 
 
 def take(ledger: Ledger, *keys: int) -> None:
@@ -44,15 +58,15 @@ def asked(ledger: Ledger, *keys: int) -> str:
     return statement
 
 
-def test_a_message_told_again_in_a_later_batch_counts_once(tmp_path: Path) -> None:
-    ledger = opened(tmp_path)
+def test_a_message_told_again_in_a_later_batch_counts_once(opened: Opened) -> None:
+    ledger = opened()
     for _ in range(2):
         take(ledger, 1, 2)
     assert spent(ledger) == (2, 2)
 
 
-def test_a_message_of_another_connections_counts_once(tmp_path: Path) -> None:
-    mine, other = opened(tmp_path), opened(tmp_path)
+def test_a_message_of_another_connections_counts_once(opened: Opened) -> None:
+    mine, other = opened(), opened()
     take(mine, 1)
     take(other, 2)
     take(mine, 2, 3)
@@ -60,24 +74,24 @@ def test_a_message_of_another_connections_counts_once(tmp_path: Path) -> None:
     assert spent(mine) == (3, 3)
 
 
-def test_a_message_of_an_earlier_run_counts_once(tmp_path: Path) -> None:
-    before = opened(tmp_path)
+def test_a_message_of_an_earlier_run_counts_once(opened: Opened) -> None:
+    before = opened()
     take(before, 1)
     before.close()
-    ledger = opened(tmp_path)
+    ledger = opened()
     take(ledger, 1)
     assert spent(ledger) == (1, 1)
 
 
-def test_messages_that_the_sieve_cannot_tell_apart_are_two(tmp_path: Path) -> None:
-    ledger = opened(tmp_path)
+def test_messages_that_the_sieve_cannot_tell_apart_are_two(opened: Opened) -> None:
+    ledger = opened()
     for key in (3, 3 + SIEVE_BYTES, 3):
         take(ledger, key)
     assert spent(ledger) == (2, 2)
 
 
-def test_a_message_that_could_not_be_kept_counts_when_it_comes_again(tmp_path: Path) -> None:
-    ledger = opened(tmp_path)
+def test_a_message_that_could_not_be_kept_counts_when_it_comes_again(opened: Opened) -> None:
+    ledger = opened()
     ledger._db.execute(
         "CREATE TEMP TRIGGER refused BEFORE INSERT ON files BEGIN SELECT raise(ABORT, 'no'); END"
     )
@@ -89,12 +103,12 @@ def test_a_message_that_could_not_be_kept_counts_when_it_comes_again(tmp_path: P
     assert spent(ledger) == (1, 1)
 
 
-def test_of_a_new_ledger_only_messages_it_may_hold_are_looked_for(tmp_path: Path) -> None:
-    ledger = opened(tmp_path)
+def test_of_a_new_ledger_only_messages_it_may_hold_are_looked_for(opened: Opened) -> None:
+    ledger = opened()
     assert "'[]'" in asked(ledger, 1, 2)
     assert "'[2]'" in asked(ledger, 2, 3)
 
 
-def test_of_an_old_ledger_every_message_is_looked_for(tmp_path: Path) -> None:
-    take(opened(tmp_path), 1)
-    assert "'[2,3]'" in asked(opened(tmp_path), 2, 3)
+def test_of_an_old_ledger_every_message_is_looked_for(opened: Opened) -> None:
+    take(opened(), 1)
+    assert "'[2,3]'" in asked(opened(), 2, 3)

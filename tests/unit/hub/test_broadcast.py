@@ -195,7 +195,7 @@ async def test_trouble_is_told_at_once_and_so_is_its_end():
     assert "trouble" not in await tape.next()
 
     waiting = asyncio.create_task(tape.next())
-    await wait_until(lambda: any(waker._waiters for waker in broadcast._wakers))
+    await wait_until(lambda: len(broadcast._waiters) > 0)
     broadcast.own_up(TROUBLE)
     begun = await waiting
     broadcast.own_up(TROUBLE)
@@ -274,7 +274,7 @@ async def test_a_client_that_leaves_is_forgotten():
     await tape.close()
 
     assert broadcast.clients == 0
-    assert not broadcast._wakers
+    assert not broadcast._waiters
 
 
 async def test_who_comes_in_one_moment_gets_one_snapshot_and_what_has_changed_since():

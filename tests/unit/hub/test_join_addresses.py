@@ -16,6 +16,8 @@ from adsum_shared.settings import SettingsError
         ("rediss://r?username=hub&password=s3cr&ssl_keyfile=/s3cr", "r"),
         ("rediss://r?ssl_ca_certs=/s3cr&ssl_cert_reqs=none&db=2", "r?ssl_cert_reqs=none&db=2"),
         ("unix:///run/r.sock?db=1&password=s3cr#s3cr", "/run/r.sock?db=1"),
+        ("redis+sentinel://hub:s3cr@r:1,q:2/m/3?sentinel_password=s3cr", "r:1,q:2/m/3"),
+        ("rediss+cluster://hub:s3cr@r:1,q:2?ssl_ca_certs=/s3cr", "r:1,q:2"),
     ],
 )
 def test_a_machine_gets_nothing_of_the_hubs_own_login_or_files(given: str, place: str) -> None:

@@ -63,3 +63,27 @@ def test_a_bad_budget_is_told_in_its_own_words(config: Path) -> None:
 
     with pytest.raises(CommandError, match=r"^\[\[budgets\]\] 1: `per` is 'year'; it can be ses"):
         read_settings(HubSettings)
+
+
+def test_an_authority_is_named_in_the_url_itself(config: Path) -> None:
+    ca = config.with_name("ca.pem")
+    config.write_text(f'redis_url = "rediss+cluster://h:1"\nredis_ca = "{ca}"\n')
+
+    assert str(ca).replace("/", "%2F") in (CollectorSettings().redis_url or "")
+
+
+@pytest.mark.parametrize("url", ["redis://u:s3cr@h", "redis+sentinel://h/m"])
+def test_an_authority_without_tls_would_pin_nothing_and_is_refused(config: Path, url: str) -> None:
+    config.write_text(f'redis_url = "{url}"\nredis_ca = "ca.pem"\n')
+
+    with pytest.raises(SettingsError, match=r"redis_ca .*asks for no TLS.*rediss") as refused:
+        CollectorSettings()
+
+    assert "s3cr" not in str(refused.value)
+
+
+def test_an_authority_means_nothing_to_the_embedded_broker(config: Path) -> None:
+    config.write_text('redis_ca = "ca.pem"\n')
+
+    assert CollectorSettings().redis_url is None
+    assert CollectorSettings(redis_url="unix:///run/b.sock").redis_url == "unix:///run/b.sock"

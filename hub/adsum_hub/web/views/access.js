@@ -31,7 +31,7 @@ export function Access() {
 }
 
 /** What a list of the hub's is doing. @param {string} path @param {string} name @returns {{list: Signal<any[] | undefined>, why: Signal<string>, look: () => Promise<void>}} */
-function useList(path, name) {
+export function useList(path, name) {
   const list = useSignal(/** @type {any[] | undefined} */ (undefined));
   const why = useSignal("");
   const look = async () => {
@@ -128,6 +128,6 @@ function Tokens() {
 }
 
 /** @param {{why: Signal<string>}} props */
-function Wrong({ why }) {
+export function Wrong({ why }) {
   return why.value && html`<p class="wish-wrong" role="alert">${why.value}</p>`;
 }

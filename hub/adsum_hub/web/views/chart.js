@@ -166,7 +166,7 @@ function Key({ layer, rank, stack, measure, at, scheme }) {
   }, [rank, layer.rest, scheme]);
   const value = useMemo(() => computed(() => amount(at.value === null ? layer.total : layer.values[at.value], measure)), [layer, measure]);
   const share = useMemo(() => computed(() => (at.value === null ? percentOf(layer.total, stack.total) : percentOf(layer.values[at.value], stack.totals[at.value]))), [layer, stack]);
-  return html`<li><canvas class="swatch" ref=${swatch} data-rank=${layer.rest ? "rest" : rank} aria-hidden="true"></canvas><bdi>${layer.name}</bdi><span class="legend-share">${share}</span><b>${value}</b></li>`;
+  return html`<li><canvas class="swatch" ref=${swatch} data-rank=${layer.rest ? "rest" : rank} aria-hidden="true"></canvas><bdi title=${layer.name}>${layer.name.replace(/-20\d{6}$/, "")}</bdi><span class="legend-share">${share}</span><b>${value}</b></li>`;
 }
 
 /** What separates and patterns the layers: the colour of the page below them. @param {Element} place */

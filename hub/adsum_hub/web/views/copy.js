@@ -1,5 +1,5 @@
 // @ts-check
-/** A button that copies a text and says so. */
+/** A button that copies a text and says so; a line to type, with such a button. */
 import { useSignal } from "../vendor/signals.js";
 import { Icon, html } from "./html.js";
 
@@ -18,4 +18,9 @@ export function Copy({ text, what, words }) {
   return html`<button class=${words === undefined ? "copy" : "way"} aria-label=${`Copy ${what}`} title=${`Copy ${what}`} onClick=${copy}>
     <${Icon} name=${copied.value ? "check" : "copy"} />${words && html`<span class="way-words">${copied.value ? "Copied" : words}</span>`}<span class="sr" role="status">${copied.value ? "Copied" : ""}</span>
   </button>`;
+}
+
+/** Broken between its words where it can be. @param {{text: string}} props */
+export function Command({ text }) {
+  return html`<p class="command"><code>${text.split(" ").map((word, i) => html`${i > 0 && " "}<span>${word}</span>`)}</code><${Copy} text=${text} what=${text} /></p>`;
 }

@@ -8,10 +8,10 @@ import { Icon, html } from "./html.js";
 import { Lazy } from "./lazy.js";
 
 const WAYS = [
-  { path: "/", view: "board", name: "Board" },
-  { path: "/by/host", view: "host", name: "By host" },
-  { path: "/by/project", view: "project", name: "By project" },
-  { path: "/list", view: "list", name: "List" },
+  { path: "/", view: "board", name: "State" },
+  { path: "/by/host", view: "host", name: "Host" },
+  { path: "/by/project", view: "project", name: "Project" },
+  { path: "/list", view: "list", name: "None" },
 ];
 
 /** Whether a desk shows the facets although nothing is narrowed. */
@@ -22,7 +22,8 @@ const phone = signal(narrowWindow.matches);
 narrowWindow.addEventListener("change", () => (phone.value = narrowWindow.matches));
 
 export function Finding() {
-  return html`<section class="facets" aria-label="Finding">${phone.value ? html`<${OnPhone} />` : html`<${OnDesk} />`}</section>`;
+  if (phone.value && !filtering.value) return null;
+  return html`<section class="facets" aria-label="Finding">${phone.value ? html`<div class="facets-row"><${Lazy} name="facets" part="Narrowed" quiet /></div>` : html`<${OnDesk} />`}</section>`;
 }
 
 export function Ways() {
@@ -42,13 +43,11 @@ function OnDesk() {
     ${open && html`<${Lazy} name="facets" part="Narrowed" quiet save />`}`;
 }
 
-/** Everything in one sheet, within a thumb's reach. */
-function OnPhone() {
+/** On a phone, beside the box that finds: everything in one sheet, within a thumb's reach. */
+export function PhoneFilter() {
   const open = useSignal(false);
+  if (!phone.value) return null;
   const held = FACETS.reduce((sum, facet) => sum + filters.value[facet].length, 0);
-  return html`<div class="facets-row">
-      <button class="pick" aria-haspopup="dialog" aria-expanded=${open.value} onClick=${() => (open.value = true)}><${Icon} name="list-filter" />Filter${held > 0 && html`<span class="pick-count">${held}</span>`}</button>
-      ${filtering.value && html`<${Lazy} name="facets" part="Narrowed" quiet />`}
-    </div>
+  return html`<button class="pick" aria-haspopup="dialog" aria-expanded=${open.value} onClick=${() => (open.value = true)}><${Icon} name="list-filter" /><span class="sr">Filter</span>${held > 0 && html`<span class="pick-count">${held}</span>`}</button>
     ${open.value && html`<${Lazy} name="facets" part="Filters" quiet onClose=${() => (open.value = false)} />`}`;
 }

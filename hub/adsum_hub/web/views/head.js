@@ -8,6 +8,7 @@ import { show } from "../keys.js";
 import { linkState, trouble } from "../link.js";
 import { known } from "../roster.js";
 import { today } from "../today.js";
+import { PhoneFilter } from "./finding.js";
 import { Icon, html } from "./html.js";
 import { Nav } from "./nav.js";
 
@@ -19,7 +20,7 @@ export function Head({ filter }) {
     <h1 class="brand"><a href="/"><img src="/static/icon.svg" alt="" width="26" height="26" /><span class="brand-name">Adsum</span></a></h1>
     ${me.value?.demo && html`<p class="demo" title="A fleet that is made up. Nothing of yours is here">Demo</p>`}
     <${Nav} />
-    ${filter && html`<${Filter} />`}
+    ${filter && html`<${Filter} /><${PhoneFilter} />`}
     <div class="head-end">${known.value && html`<${Today} />`}<${Pill} /></div>
   </header>`;
 }

@@ -5,6 +5,7 @@ import { exact } from "../clock.js";
 import { nearlyFull } from "../figures.js";
 import { conditionOf, troubleOf } from "../order.js";
 import { shareOf } from "../reading.js";
+import { stale } from "../link.js";
 import { hosts } from "../roster.js";
 import { capital, isUnwell, nameOf, stateOf } from "../witnesses.js";
 import { Age, Icon, counted, html } from "./html.js";
@@ -19,20 +20,29 @@ export const REACH = {
 };
 /** Machines named before the rest is a count; those in trouble come first. */
 const NAMED = 8;
+/** So many stand in a row whatever they say. */
+const FEW = 4;
+
+/** @param {HostView} host */
+function isNotable(host) {
+  return conditionOf(host) !== "live" || host.scan || (host.limits ?? []).some(({ used_percent }) => nearlyFull(used_percent));
+}
 
 export function Hosts() {
   const all = hosts.value;
   if (all.length === 0) return null;
   const unwell = all.filter((host) => conditionOf(host) !== "live").length;
   const reading = all.filter((host) => host.scan).length;
-  const rest = all.slice(NAMED);
+  // Where something is wrong, that stands alone: those that are well are a count.
+  const named = (unwell > 0 && all.length > FEW ? all.filter(isNotable) : all).slice(0, NAMED);
+  const rest = all.filter((host) => !named.includes(host));
   const offline = rest.filter((host) => host.reachability === "offline").length;
   return html`<section class="hosts" aria-labelledby="hosts-head">
     <h2 id="hosts-head" class="sr">Hosts</h2>
-    <ul>${all.slice(0, NAMED).map((host) => html`<${Host} key=${host.id} host=${host} />`)}</ul>
+    <ul>${named.map((host) => html`<${Host} key=${host.id} host=${host} />`)}</ul>
     <a class="hosts-fold" href="/hosts" data-rest=${rest.length}>
-      <span class="hosts-all" data-unwell=${unwell > 0}><${Icon} name=${unwell > 0 ? "triangle-alert" : "server"} />${counted(all.length, "host")}, ${unwell > 0 ? `${unwell} with a problem` : "all live"}${reading > 0 && `, ${reading} reading history`}</span>
-      <span class="hosts-rest">${rest.length} more${offline > 0 && `, ${offline} of them offline`}</span><${Icon} name="chevron-right" />
+      <span class="hosts-all" data-unwell=${unwell > 0}><${Icon} name=${unwell > 0 ? "triangle-alert" : "server"} />${counted(all.length, "host")}, ${unwell > 0 ? `${unwell} with a problem` : stale.value ? "as last heard" : "all live"}${reading > 0 && `, ${reading} reading history`}</span>
+      <span class="hosts-rest">${rest.length} more${offline > 0 ? `, ${offline} of them offline` : rest.some(isNotable) ? "" : ", all well"}</span><${Icon} name="chevron-right" />
     </a>
   </section>`;
 }

@@ -1,5 +1,6 @@
 // @ts-check
 /** The page as an app: the hint that is shown once, the same in the settings, and what a page without its hub knows. */
+export { Command } from "./copy.js";
 import { plain } from "../asks.js";
 import { moment } from "../clock.js";
 import { askToInstall, hintSeen, onIos, outdated, standalone, way } from "../install.js";

@@ -13,6 +13,7 @@ const MODULES = {
   grouped: () => import("./grouped.js"),
   session: () => import("./session.js"),
   machines: () => import("./machines.js"),
+  add_machine: () => import("./add_machine.js"),
   usage: () => import("./usage.js"),
   chart: () => import("./chart.js"),
   history: () => import("./history.js"),
@@ -26,14 +27,14 @@ const MODULES = {
 };
 
 /** Those that lie over the page, and need the sheet's styles beside their own. */
-const ON_SHEETS = ["session", "menu", "facets", "shortcuts"];
+const ON_SHEETS = ["session", "add_machine", "menu", "facets", "shortcuts"];
 
 /** What has come, by its name: drawn at once the next time. @type {Map<string, Record<string, any>>} */
 const loaded = new Map();
 
 /** @param {string} name of a module and its stylesheet @returns {Promise<Record<string, any>>} */
 async function load(name) {
-  const [module] = await Promise.all([MODULES[name](), styled(name), ON_SHEETS.includes(name) && styled("sheet")]);
+  const [module] = await Promise.all([MODULES[name](), styled("panel"), styled(name), ON_SHEETS.includes(name) && styled("sheet")]);
   loaded.set(name, module);
   return module;
 }

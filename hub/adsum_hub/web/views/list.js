@@ -39,7 +39,7 @@ export function View() {
   const none = here.length + absent.length === 0;
   return html`<section class="view list" aria-labelledby="view-title">
     <header class="list-head">
-      <h2 id="view-title">Sessions</h2>
+      <h2 id="view-title" class="sr">Sessions</h2>
       <p class="list-count">${countWords(here.length, absent.length)}</p>
       ${!none && html`<${SortChoice} />`}
     </header>

@@ -9,13 +9,15 @@ import { exact } from "../clock.js";
 import { gapWords } from "../gaps.js";
 import { linkState } from "../link.js";
 import { faultsOf, machines, staff, tally } from "../machines.js";
-import { conditionOf } from "../order.js";
+import { conditionOf, farWords } from "../order.js";
 import { hosts, known } from "../roster.js";
 import { GROUPS, GROUP_LOOK } from "../states.js";
 import { Age, Ghosts, Icon, Sentence, counted, html } from "./html.js";
 import { REACH } from "./hosts.js";
+import { Lazy } from "./lazy.js";
 import { Limits, LimitsShort, Scan } from "./limits.js";
-import { Command, Unreachable } from "./notices.js";
+import { Command } from "./copy.js";
+import { Unreachable } from "./notices.js";
 import { HostWitnesses } from "./witnesses.js";
 
 /** @import { Signal } from "../vendor/signals.js" */
@@ -28,6 +30,8 @@ const FEW = 6;
 const MANY = 12;
 /** More than anyone reads at once; the rest come on demand or by the search. */
 const PAGE = 100;
+/** Opens the dialog that adds one. */
+const ADD = "#add";
 /** A clock this far off misleads whoever compares times. */
 const CLOCK_OFF_MS = 5000;
 const NOBODY = { counts: { needs_you: 0, autonomous: 0, delivered: 0 }, agents: [] };
@@ -67,12 +71,20 @@ export function View() {
   const ready = known.value;
   useEffect(() => {
     if (location.pathname !== "/hosts" || !ready) return;
-    asked.value = named();
+    asked.value = location.hash === ADD ? "" : named();
     if (!asked.value) return;
     open.value = new Set([...open.peek(), asked.value]);
     requestAnimationFrame(() => document.querySelector(`[data-machine="${CSS.escape(asked.peek())}"]`)?.scrollIntoView({ block: "center" }));
   }, [moved, ready]);
-  return html`<section class="view machines" aria-labelledby="view-title"><h2 id="view-title">Hosts</h2>
+  const adding = useSignal(false);
+  useEffect(() => void (adding.value = location.hash === ADD), [moved]);
+  const added = () => {
+    adding.value = false;
+    if (location.hash === ADD) history.replaceState(history.state, "", location.pathname);
+  };
+  return html`<section class="view machines" aria-labelledby="view-title">
+    <header class="machines-head"><h2 id="view-title">Hosts</h2><button class="button" aria-haspopup="dialog" onClick=${() => (adding.value = true)}><${Icon} name="plus" />Add a machine</button></header>
+    ${adding.value && html`<${Lazy} name="add_machine" quiet onClose=${added} />`}
     ${!ready && (["offline", "refused"].includes(linkState.value.phase) ? html`<${Unreachable} />` : html`<${Ghosts} words="Calling the hosts" />`)}
     ${ready && hosts.value.length === 0 && html`<${Nobody} />`}
     ${ready && hosts.value.length > 0 && html`<${Machines} sought=${sought} asked=${asked.value} />`}
@@ -80,7 +92,7 @@ export function View() {
 }
 
 function Nobody() {
-  return html`<div class="blank"><p>No machine reports to this hub yet. On each that is to be here:</p><${Command} text="adsum up" /></div>`;
+  return html`<div class="blank"><p>No machine reports to this hub yet. On the hub's own machine:</p><${Command} text="adsum up" /><p class="quiet">On any other, the line that <b>Add a machine</b> makes.</p></div>`;
 }
 
 /** @param {{sought: Signal<string>, asked: string}} props */
@@ -143,7 +155,7 @@ function Machine({ host, own = NOBODY, brief, open }) {
     <div class="machine-row">
       <h4><button class="host-head" aria-expanded=${open} aria-controls=${id} title=${`Last heartbeat ${exact(host.last_seen)}`} onClick=${() => toggle(host.id)}>
         <${Icon} name=${state === "trouble" ? "triangle-alert" : icon} /><bdi class="host-name">${name}</bdi>
-        <span class="host-state">${words}${host.reachability !== "live" && html`, last seen <${Age} at=${host.last_seen} /> ago`}</span><${Icon} name="chevron-down" /></button></h4>
+        <span class="host-state">${words}${host.reachability !== "live" && html`, last seen <${Age} at=${host.last_seen} /> ago`}${host.via === "hub" && ", via hub"}</span><${Icon} name="chevron-down" /></button></h4>
       <${Groups} host=${host} own=${own} />
       <${Cell} name="Lag" value=${host.lag_ms == null ? "–" : `${host.lag_ms.toLocaleString()} ms`} />
       <${Cell} name="Waiting" value=${(host.backlog ?? 0).toLocaleString()} />
@@ -168,7 +180,7 @@ function Cell({ name, value, off = false }) {
 /** @param {number} offset in ms @returns {string} with a sign, so that it is read without colours */
 function clockWords(offset) {
   if (Math.abs(offset) < 1000) return "in step";
-  return `${offset > 0 ? "+" : "−"}${Math.round(Math.abs(offset) / 1000).toLocaleString()} s`;
+  return `${offset > 0 ? "+" : "−"}${farWords(offset)}`;
 }
 
 /** Each way leads to the list of those. @param {{host: HostView, own: Staff}} props */

@@ -3,7 +3,7 @@
 import { useSignal } from "../vendor/signals.js";
 import { chooseTab, go, tab, view } from "../address.js";
 import { filters, searchOf } from "../filters.js";
-import { here } from "../roster.js";
+import { countOf } from "../roster.js";
 import { GROUPS, GROUP_LOOK } from "../states.js";
 import { Icon, html } from "./html.js";
 import { Lazy } from "./lazy.js";
@@ -54,7 +54,7 @@ export function Tabs({ stale }) {
 /** @param {{group: Group, elsewhere: boolean}} props */
 function Tab({ group, elsewhere }) {
   const { short, icon } = GROUP_LOOK[group];
-  const count = here[group].value.length;
+  const count = countOf(group);
   /** @param {MouseEvent} click */
   const choose = (click) => {
     click.preventDefault();

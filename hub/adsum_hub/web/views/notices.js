@@ -1,6 +1,5 @@
 // @ts-check
 /** The page when there is no roster to show: calling, unreachable; and the stale banner. */
-import { useSignal } from "../vendor/signals.js";
 import { plain } from "../asks.js";
 import { moment } from "../clock.js";
 import { linkState, retryNow, trouble } from "../link.js";
@@ -23,7 +22,7 @@ export function Unreachable() {
     ${refused
       ? html`<p>It speaks only to pages opened at its own address, and this one is at <code>${location.origin}</code>. Open the address that <code>adsum up</code> printed.</p>`
       : html`<p>Nothing answers at <code>${location.origin}</code>. Your agents are not affected: what they do is kept on their machines and will be here once the hub runs.</p>
-          <${Command} text="adsum up" />`}
+          <${Lazy} name="install" part="Command" quiet text="adsum up" />`}
     <${Lazy} name="install" part="LastLive" quiet />
     <${Retry} />
   </div>`;
@@ -57,16 +56,4 @@ export function StaleBanner() {
 
 function Retry() {
   return html`<button class="button" onClick=${retryNow}><${Icon} name="refresh-cw" />Try now</button>`;
-}
-
-/** @param {{text: string}} props */
-export function Command({ text }) {
-  const copied = useSignal(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    copied.value = true;
-    setTimeout(() => (copied.value = false), 2000);
-  };
-  // Browsers give the clipboard only to https and loopback.
-  return html`<p class="command"><code>${text}</code>${navigator.clipboard && html`<button class="copy" onClick=${copy} aria-label=${`Copy: ${text}`}><${Icon} name=${copied.value ? "check" : "copy"} /><span role="status">${copied.value ? "Copied" : ""}</span></button>`}</p>`;
 }

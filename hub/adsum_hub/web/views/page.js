@@ -3,7 +3,7 @@
 import { opened, tab, view } from "../address.js";
 import { linkState, stale, trouble } from "../link.js";
 import { offered } from "../offered.js";
-import { here, known, total } from "../roster.js";
+import { countOf, known, total } from "../roster.js";
 import { GROUPS } from "../states.js";
 import { Finding } from "./finding.js";
 import { Head } from "./head.js";
@@ -65,6 +65,6 @@ function Live() {
 
 /** Tells a screen reader when the count of those who need it changes. */
 function Announcer() {
-  const count = here.needs_you.value.length;
+  const count = countOf("needs_you");
   return html`<p class="sr" role="status">${count === 0 ? "Nobody needs you" : `${counted(count, "agent needs", "agents need")} you`}</p>`;
 }

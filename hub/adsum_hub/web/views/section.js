@@ -2,7 +2,7 @@
 /** One of the three sections: its head with the count, its cards, what it says when empty. */
 import { useSignal } from "../vendor/signals.js";
 import { filtering } from "../filters.js";
-import { here, shown } from "../roster.js";
+import { countOf, shown } from "../roster.js";
 import { GROUP_LOOK, whyFirst } from "../states.js";
 import { Card } from "./card.js";
 import { Icon, counted, html } from "./html.js";
@@ -47,7 +47,7 @@ function drawn(entry, index, group, list) {
 
 /** @param {{group: Group}} props */
 export function Count({ group }) {
-  const all = here[group].value.length;
+  const all = countOf(group);
   const left = shown[group].here.value.length;
   return html`<span class="count">${filtering.value ? `${left} of ${all}` : all.toLocaleString()}</span>`;
 }
@@ -55,7 +55,7 @@ export function Count({ group }) {
 /** @param {{group: Group, absent: number}} props */
 function Nobody({ group, absent }) {
   if (filtering.value) return html`<p class="nobody">No match here.</p>`;
-  const working = here.autonomous.value.length;
+  const working = countOf("autonomous");
   const text = {
     needs_you: working > 0 ? `Nobody needs you. ${counted(working, "agent is", "agents are")} at work.` : "Nobody needs you.",
     autonomous: "Nobody is working.",

@@ -11,7 +11,7 @@ import { missingOf } from "../gaps.js";
 import { linkState, stale, trouble } from "../link.js";
 import { listView, neighboursOf } from "../neighbours.js";
 import { fetchSession } from "../past.js";
-import { entryOf, hostOf, known } from "../roster.js";
+import { entryOf, hostOf, whole } from "../roster.js";
 import { isSeen, markSeen, noticed, toggleSeen } from "../seen.js";
 import { isOver, toneOf } from "../states.js";
 import { About } from "./about.js";
@@ -71,7 +71,7 @@ export function Over({ id }) {
 function useSession(id) {
   const live = useMemo(() => computed(() => entryOf(id)?.view.value), [id]);
   // Who is on the roll is asked for already.
-  const { past, askAgain } = usePast(id, live.value === undefined && (known.value || stale.value));
+  const { past, askAgain } = usePast(id, live.value === undefined && (whole.value || stale.value));
   const shown = useMemo(() => computed(() => live.value ?? past.value.session), [live, past]);
   const session = shown.value;
   const title = session ? titleOf(session) : { loading: "One moment", failed: "No answer", left: "No such session", shown: "" }[past.value.phase];

@@ -98,7 +98,7 @@ function kindsOf({ input_tokens = 0, output_tokens = 0, cache_read_tokens = 0, c
 
 /** @param {{trend: {trend: "up" | "down" | "same", words: string}, was: string | undefined}} props */
 function Trend({ trend: { trend, words }, was }) {
-  return html`<dd class="trend">${trend !== "same" && html`<${Icon} name=${trend === "up" ? "arrow-up" : "arrow-down"} />`}<span>${words}${was && !words.startsWith("nothing") ? ` (${was})` : ""}</span></dd>`;
+  return html`<dd class="trend">${trend !== "same" && html`<${Icon} name=${trend === "up" ? "arrow-up" : "arrow-down"} />`}<span>${words}${was && !words.startsWith("nothing") ? ` (${was.replace(" ", "\u00a0")})` : ""}</span></dd>`;
 }
 
 /** @param {{report: UsageReport}} props */

@@ -6,9 +6,8 @@ import { hostOf, lastSeen } from "../roster.js";
 import { isOver, remedyOf } from "../states.js";
 import { nameOf, problemOf, whoTold } from "../witnesses.js";
 import { Meta } from "./card.js";
-import { Copy } from "./copy.js";
+import { Command, Copy } from "./copy.js";
 import { Age, Icon, html } from "./html.js";
-import { Command } from "./notices.js";
 import { Part } from "./part.js";
 import { Said } from "./words.js";
 

@@ -14,6 +14,7 @@ from adsum_hub.auth.gate import MOST_NEXT, Gate, Reception
 from adsum_hub.auth.keeper import AWAY, AWAY_STEP, Grant, Keeper, RefusedError
 from adsum_hub.auth.roles import Role
 from adsum_hub.auth.secret import csrf_of, make_cookie, make_token
+from adsum_hub.readiness import STRANGER
 
 COOKIE, TOKEN = make_cookie(), make_token()
 
@@ -88,6 +89,22 @@ async def test_the_api_says_in_words_that_nobody_is_signed_in(client: Any) -> No
 async def test_what_is_open_asks_nobody(client: Any, keeper: FakeKeeper, path: str) -> None:
     keeper.away = True
     assert (await client.get(path, headers={"authorization": "Bearer x"})).text == "in"
+
+
+async def test_health_is_told_in_full_to_whoever_may_look(keeper: FakeKeeper) -> None:
+    async def told(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse("a little" if STRANGER in scope else "all")(scope, receive, send)
+
+    transport = httpx.ASGITransport(Gate(told, keeper, Reception(None)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4000") as client:
+        nobody = await client.get("/readyz")
+        wrong = await client.get("/readyz", headers={"authorization": "Bearer x"})
+        viewer = await client.get("/readyz", headers=BEARER)
+        keeper.away = True
+        unknown = await client.get("/readyz", headers=BEARER)
+    assert [each.text for each in (nobody, wrong, viewer, unknown)] == [
+        "a little", "a little", "all", "a little",
+    ]  # fmt: skip
 
 
 async def test_a_role_that_is_not_enough_says_which_one_is(client: Any) -> None:

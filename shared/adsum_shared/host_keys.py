@@ -1,0 +1,242 @@
+"""One host's keys in Redis, as its collector uses them: by itself, or through a hub's ingest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from redis.exceptions import NoPermissionError, ResponseError
+
+from adsum_shared import streams
+
+#: there: it is in the stream already, as an earlier try of the same run whose answer was lost.
+#: moved: others have written since. exhausted: no id can follow the last one.
+Added = Literal["new", "there", "moved", "exhausted"]
+Reply = Any
+
+
+class OddReplyError(Exception):
+    """Not the answer of a Redis, or not about a key of ours. The text names cause and next step."""
+
+
+class NewEntry(msgspec.Struct, frozen=True, array_like=True):
+    """id: `<incarnation>-<last seq>`. fields: see `envelope`."""
+
+    id: str
+    fields: Mapping[bytes, bytes]
+
+
+class FoundEntry(msgspec.Struct, frozen=True, array_like=True):
+    """spool_id, nonce: as they stand there; empty if the entry itself is gone."""
+
+    id: str
+    spool_id: bytes = b""
+    nonce: bytes = b""
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """As it stands in the snapshot; None: nothing does."""
+
+    cursor: bytes | None = None
+    applied: bytes | None = None
+    runs: bytes | None = None
+
+
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is to be done and read, in this order, in one go. On the wire of ingest too.
+
+    beat: a heartbeat to write. head, stored, want, last_beat: whether that is to be read. after:
+    the first entry beyond this id; empty: beyond none.
+
+    host_id, server: for ingest. server: which Redis the caller's knowledge is about, as it was told
+    last; of another one nothing is done and read.
+    """
+
+    add: NewEntry | None = None
+    beat: bytes | None = None
+    head: bool = False
+    after: str | None = None
+    stored: bool = False
+    want: bool = False
+    last_beat: bool = False
+    host_id: str = ""
+    server: str = ""
+
+
+class Told(msgspec.Struct, omit_defaults=True):
+    """What became of it. None or empty: there is none, or it was not asked for."""
+
+    added: Added | None = None
+    head: FoundEntry | None = None
+    beyond: FoundEntry | None = None
+    stored: Stored = Stored()
+    want: bytes | None = None
+    beat: bytes | None = None
+    server: str = ""
+
+
+class _Command(NamedTuple):
+    """name: the field of Told that its answer is for; empty: none."""
+
+    name: str
+    key: str
+    words: tuple[Any, ...]
+
+
+async def carry_out(client: Any, host_id: str, asked: Asked) -> Told:
+    """client: of a single connection. Raises OddReplyError, and what the client raises."""
+    commands = list(_commands(host_id, asked))
+    replies = await at_once(client, [each.words for each in commands])
+    found: dict[str, Any] = {}
+    errors: list[Exception] = []
+    for command, reply in zip(commands, replies, strict=True):
+        try:
+            found[command.name] = _understood(command, reply)
+        except (ResponseError, OddReplyError) as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    if asked.add is not None and found["added"] == "moved":
+        found["added"] = await _whose(client, host_id, asked.add)
+    found.pop("", None)
+    return Told(**found)
+
+
+def _commands(host_id: str, asked: Asked) -> Iterator[_Command]:
+    inbox, beat = streams.inbox(host_id), streams.beat(host_id)
+    if asked.add is not None:
+        pairs = [part for pair in asked.add.fields.items() for part in pair]
+        yield _Command("added", inbox, ("XADD", inbox, asked.add.id, *pairs))
+    if asked.beat is not None:
+        yield _Command("", beat, ("SET", beat, asked.beat, "PX", streams.BEAT_TTL_MS))
+        # Every time: after a FLUSHALL a hub that starts knows nobody but whom it finds there.
+        yield _Command("", streams.HOSTS, ("SADD", streams.HOSTS, host_id))
+    if asked.head:
+        yield _Command("head", inbox, ("XINFO", "STREAM", inbox))
+    if asked.after is not None:
+        low = f"({asked.after}" if asked.after else "-"
+        yield _Command("beyond", inbox, ("XRANGE", inbox, low, "+", "COUNT", 1))
+    if asked.stored:
+        key = streams.snapshot(host_id)
+        words = ("HMGET", key, streams.CURSOR, streams.APPLIED, streams.RUNS)
+        yield _Command("stored", key, words)
+    if asked.want:
+        yield _Command("want", streams.want(host_id), ("GET", streams.want(host_id)))
+    if asked.last_beat:
+        yield _Command("beat", beat, ("GET", beat))
+
+
+def _understood(command: _Command, reply: Reply) -> Any:
+    """Raises ResponseError, OddReplyError: what answers may be no Redis, or lies there for others."""
+    try:
+        if isinstance(reply, ResponseError):
+            return _forgiven(command, reply)
+        return _read(command.name, reply)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise OddReplyError(
+            f"the answer about {command.key} makes no sense ({type(error).__name__}: {error}). "
+            "Look whether that address is a Redis."
+        ) from error
+
+
+def _forgiven(command: _Command, error: ResponseError) -> Any:
+    text = str(error)
+    if command.key == streams.HOSTS and isinstance(error, NoPermissionError):
+        return None  # without the right to it, the operator has added the host
+    if command.name == "head" and "no such key" in text:
+        return None
+    if command.name == "added" and "exhausted" in text:
+        return "exhausted"
+    if command.name == "added" and "equal or smaller" in text:
+        return "moved"
+    if text.startswith("WRONGTYPE"):
+        key = command.key
+        raise OddReplyError(
+            f"something else was written under the key {key}. Look at what it is; once it is "
+            f"removed (redis-cli DEL '{key}') this mends itself."
+        ) from error
+    raise error
+
+
+def _read(name: str, reply: Reply) -> Any:
+    match name:
+        case "added":
+            return "new"
+        case "head":
+            info = reply if isinstance(reply, dict) else _paired(reply)
+            last = info.get("last-generated-id") or info[b"last-generated-id"]
+            entry = info.get("last-entry") or info.get(b"last-entry")
+            ours = FoundEntry(last.decode())
+            there = _entry(entry) if entry else ours
+            return there if there.id == ours.id else ours
+        case "beyond":
+            return _entry(reply[0]) if reply else None
+        case "stored":
+            cursor, applied, runs = reply
+            return Stored(_bytes(cursor), _bytes(applied), _bytes(runs))
+        case "want" | "beat":
+            return _bytes(reply)
+        case _:
+            return None
+
+
+def _entry(reply: Reply) -> FoundEntry:
+    entry_id, flat = reply
+    fields = flat if isinstance(flat, dict) else _paired(flat or ())
+    return FoundEntry(entry_id.decode(), fields.get(b"sp", b""), fields.get(b"n", b""))
+
+
+def _paired(flat: Sequence[Any]) -> dict[Any, Any]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _bytes(reply: Reply) -> bytes | None:
+    if reply is None or isinstance(reply, bytes):
+        return reply
+    raise TypeError(f"{type(reply).__name__} in place of text")
+
+
+async def _whose(client: Any, host_id: str, entry: NewEntry) -> Added:
+    """Redis itself refuses an id that is not above all others.
+
+    Where an earlier try of this run arrived and only its answer was lost, all is well. A copy of
+    this machine counts as we do and may have taken the very same id: its run has another nonce.
+    """
+    words = ("XRANGE", streams.inbox(host_id), entry.id, entry.id)
+    [reply] = await at_once(client, [words])
+    there = _understood(_Command("beyond", streams.inbox(host_id), words), reply)
+    ours = FoundEntry(entry.id, entry.fields.get(b"sp", b""), entry.fields.get(b"n", b""))
+    if there is None or (there.spool_id, there.nonce) != (ours.spool_id, ours.nonce):
+        return "moved"
+    return "there"
+
+
+async def at_once(client: Any, commands: Sequence[Sequence[Any]]) -> list[Reply]:
+    """One round trip on the client's own connection; a refusal stands in place of its answer.
+
+    A pipeline of the library would take another connection from the pool than the client's, and one
+    that breaks must not be mended without a word: see `Publisher._connection`.
+    """
+    await client.initialize()
+    connection = getattr(client, "connection", None)
+    if connection is None:  # of a cluster: each command finds its node
+        return [await _alone(client, words) for words in commands]
+    if len(commands) == 1:
+        await connection.send_packed_command(connection.pack_command(*commands[0]))
+    else:
+        await connection.send_packed_command(connection.pack_commands(commands))
+    replies: list[Reply] = []
+    for _ in commands:
+        try:
+            replies.append(await connection.read_response())
+        except ResponseError as error:
+            replies.append(error)
+    return replies
+
+
+async def _alone(client: Any, words: Sequence[Any]) -> Reply:
+    try:
+        return await client.execute_command(*words)
+    except ResponseError as error:
+        return error

@@ -1,0 +1,85 @@
+"""Connections to a Redis server: a lost peer is told as such, and a pinned authority is the only one."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from redis.asyncio.connection import AbstractConnection, SSLConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from adsum_shared.redis_errors import WayError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def honest(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """A connection that tells of a lost peer by ConnectionError whenever it is noticed.
+
+    uvloop answers a write to a transport that closed a moment ago with RuntimeError, which the
+    library passes on, and which would end the process as an error of our own does.
+    """
+
+    class Honest(kind):  # type: ignore[misc,valid-type] # a base known at run time only
+        async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                await super().send_packed_command(*args, **kwargs)
+            except RuntimeError as error:
+                await self.disconnect(nowait=True)
+                raise RedisConnectionError("Connection lost.") from error
+
+    return _pinned(Honest) if issubclass(kind, SSLConnection) else Honest
+
+
+def _pinned(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Where ssl_ca_certs is given, only that authority counts.
+
+    The library adds it to all that the system trusts: whoever has any public certificate for the
+    name would pass. And it reads the system's file anew for each connection, which takes 20 ms.
+    """
+    held: list[ssl.SSLContext] = []
+
+    class Pinned(kind):  # type: ignore[misc,valid-type] # a base known at run time only
+        def _connection_arguments(self) -> Mapping[str, Any]:
+            if not held:
+                held.append(_context(self.ssl_context))
+            self.ssl_context.context = held[0]
+            found: Mapping[str, Any] = super()._connection_arguments()
+            return found
+
+        async def _connect(self) -> None:
+            try:
+                await super()._connect()
+            except TimeoutError as error:
+                raise WayError(
+                    "no connection with TLS came about in time. Look whether that port speaks TLS, and "
+                    "whether something on the way holds it up."
+                ) from error
+
+    return Pinned
+
+
+def _context(wanted: Any) -> ssl.SSLContext:
+    """wanted: the library's own description. Raises WayError."""
+    file = wanted.ca_certs
+    try:
+        if file is None:
+            made: ssl.SSLContext = wanted.get()
+            return made
+        context = ssl.create_default_context(cafile=file)
+        context.check_hostname = wanted.check_hostname
+        context.verify_mode = wanted.cert_reqs
+        file = wanted.certfile or wanted.keyfile
+        if file:
+            context.load_cert_chain(wanted.certfile, wanted.keyfile, wanted.password)
+        if wanted.min_version is not None:
+            context.minimum_version = wanted.min_version
+        if wanted.ciphers is not None:
+            context.set_ciphers(wanted.ciphers)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError, and names no file
+        raise WayError(
+            f"the file {file} cannot be read as certificates ({getattr(error, 'strerror', error)}). "
+            "Correct ADSUM_REDIS_CA, or the file that the URL names; it must be PEM."
+        ) from error
+    return context

@@ -1,0 +1,250 @@
+"""Ingest's own rules, without a server: what is let through, how often, and on which connection."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from redis.exceptions import ConnectionError, NoPermissionError
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+import adsum_hub.ingest as ingest_module
+from adsum_hub.bodies import BadRequestError
+from adsum_hub.ingest import ASKING, BURST, RATE, Ingest, Rate
+from adsum_hub.ingest_lines import Lines
+from adsum_shared.host_keys import Asked, NewEntry, OddReplyError, Told
+from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_told, encode
+
+OURS = {"authorization": "Bearer ours", "content-type": KIND}
+
+
+class Client:
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.connection: Any = None if redis.is_cluster else self
+        self.closed = False
+
+    async def initialize(self) -> None: ...
+
+    async def info(self, _: str) -> dict[str, str]:
+        if self._redis.refusal:
+            raise self._redis.refusal
+        return {"run_id": self._redis.run_id}
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+class Redis:
+    def __init__(self) -> None:
+        self.run_id = "one"
+        self.refusal: Exception | None = None
+        self.is_cluster = False
+        self.clients: list[Client] = []
+
+    def client(self) -> Client:
+        self.clients.append(Client(self))
+        return self.clients[-1]
+
+
+class Joining:
+    """Lets in who shows `ours`, as host `h`. broken: connections that lay idle for too long."""
+
+    def __init__(self) -> None:
+        self.machines = self
+        self.broken = self.asking = self.most = 0
+
+    async def hang_up(self) -> None:
+        self.broken = 0
+
+    async def machine_of(self, secret: str) -> Any:
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        await asyncio.sleep(0)
+        self.asking -= 1
+        if self.broken:
+            raise ConnectionError("Connection closed by server.")
+        if secret != "ours":
+            raise BadRequestError(401, "Not valid.", "Join again.")
+        return SimpleNamespace(host_id="h")
+
+
+class Bench:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.redis = Redis()
+        self.done: list[Asked] = []
+        self.outcome: Exception | None = None
+        self.tried = 0
+
+        async def carry_out(_: Any, host_id: str, asked: Asked) -> Told:
+            assert host_id == "h"
+            self.tried += 1
+            if self.outcome:
+                raise self.outcome
+            self.done.append(asked)
+            return Told(added="new")
+
+        monkeypatch.setattr(ingest_module, "carry_out", carry_out)
+        lines: Any = Lines(self.redis)  # type: ignore[arg-type] # as far as it is asked
+        self.joining = Joining()
+        ingest = Ingest(self.joining, lines, "redis://r:6379")  # type: ignore[arg-type] # as above
+        self.client = TestClient(Starlette(routes=[ingest.route()]))
+        self.ingest = ingest
+
+    def post(self, asked: Asked | bytes, **headers: str) -> Any:
+        body = asked if isinstance(asked, bytes) else encode(asked)
+        return self.client.post(PATH, content=body, headers={**OURS, **headers})
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def test_what_is_asked_is_done_and_which_redis_it_was_is_told(bench: Bench) -> None:
+    asked = Asked(add=NewEntry("1-1", {b"b": b"[]"}), host_id="h")
+
+    answer = bench.post(asked)
+
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    assert decode_told(answer.content) == Told(added="new", server="one")
+    assert bench.done == [asked]
+
+
+def test_of_another_redis_than_the_machine_knows_nothing_is_done(bench: Bench) -> None:
+    answer = bench.post(Asked(host_id="h", server="before"))
+
+    assert decode_told(answer.content) == Told(server="one")
+    assert bench.done == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "headers", "status"),
+    [
+        (Asked(host_id="h"), {"authorization": "Bearer theirs"}, 401),
+        (Asked(host_id="h"), {"authorization": ""}, 401),
+        (Asked(host_id="another"), {}, 403),
+        (Asked(host_id="h"), {"content-type": "application/json"}, 415),
+        (b"\xc1", {}, 400),
+        (msgspec.msgpack.encode({"beat": 7}), {}, 400),
+        (b"x" * (MOST_BYTES + 1), {}, 413),
+        (Asked(host_id="h", beat=b"x" * (MOST_BEAT + 1)), {}, 413),
+        (Asked(host_id="h", add=NewEntry("*", {b"b": b""})), {}, 400),
+        (Asked(host_id="h", add=NewEntry(f"1-{2**53}", {b"b": b""})), {}, 400),
+        (Asked(host_id="h", add=NewEntry("0-1", {b"b": b""})), {}, 400),
+        (Asked(host_id="h", add=NewEntry("1-1", {})), {}, 400),
+        (Asked(host_id="h", after="+ COUNT 9"), {}, 400),
+    ],
+)
+def test_what_is_not_to_pass_does_not(
+    bench: Bench, asked: Asked | bytes, headers: dict[str, str], status: int
+) -> None:
+    answer = bench.post(asked, **headers)
+
+    assert answer.status_code == status
+    assert set(answer.json()) == {"error", "next"}
+    assert bench.done == []
+
+
+def test_a_body_without_a_length_is_cut_off_where_it_becomes_too_long(bench: Bench) -> None:
+    parts = (b"x" * (1 << 20) for _ in range(1 + (MOST_BYTES >> 20) + 1))
+
+    answer = bench.client.post(PATH, content=parts, headers=OURS)
+
+    assert answer.status_code == 413
+
+
+def test_connections_that_broke_while_they_lay_idle_turn_no_machine_away(bench: Bench) -> None:
+    bench.joining.broken = 8
+
+    assert bench.post(Asked(host_id="h")).status_code == 200
+
+
+async def test_many_machines_at_once_leave_joining_its_connections(bench: Bench) -> None:
+    found = await asyncio.gather(*(bench.ingest._machine_of("ours") for _ in range(50)))
+
+    assert len(found) == 50
+    assert bench.joining.most == ASKING
+
+
+async def test_a_machine_that_hangs_up_is_no_fault_of_the_hub(bench: Bench) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(name.encode(), value.encode()) for name, value in OURS.items()]
+    scope = {"type": "http", "method": "POST", "path": PATH, "headers": headers}
+    await bench.client.app(scope, receive, send)
+
+    assert sent[0]["status"] == 408
+    assert bench.done == []
+
+
+def test_a_redis_that_is_away_is_told_with_when_to_try_again(bench: Bench) -> None:
+    bench.outcome = ConnectionError("Error 111 connecting to r:6379.")
+
+    answer = bench.post(Asked(host_id="h"))
+
+    assert answer.status_code == 503
+    assert bench.tried == 2  # an idle connection may have broken long ago; a new one has not
+    assert "Redis at redis://r:6379 cannot be reached" in answer.json()["error"]
+
+
+def test_what_lies_there_for_others_is_told_as_it_is(bench: Bench) -> None:
+    bench.outcome = OddReplyError("something else was written under the key k.")
+
+    answer = bench.post(Asked(host_id="h"))
+
+    assert (answer.status_code, "under the key k" in answer.json()["error"]) == (409, True)
+
+
+def test_a_machine_that_asks_without_end_is_held_back_and_no_other() -> None:
+    rate = Rate()
+    passed = sum(not rate.exceeded("a", 100.0) for _ in range(int(BURST) + 50))
+
+    assert passed == int(BURST)
+    assert rate.exceeded("a", 100.0)
+    assert not rate.exceeded("b", 100.0)
+    assert not rate.exceeded("a", 100.0 + 2 / RATE)
+
+
+async def test_a_connection_that_fails_is_not_used_again_and_the_idle_ones_neither() -> None:
+    redis = Redis()
+    lines: Any = Lines(redis)  # type: ignore[arg-type] # as far as it is asked
+    async with lines.one(), lines.one():
+        pass
+    with pytest.raises(ConnectionError):
+        async with lines.one():
+            raise ConnectionError
+    redis.run_id = "two"
+    async with lines.one() as line:
+        assert line.server == "two"
+
+    assert [each.closed for each in redis.clients] == [True, True, False]
+
+
+async def test_where_the_server_may_not_be_asked_or_is_several_it_has_no_name() -> None:
+    redis = Redis()
+    lines: Any = Lines(redis)  # type: ignore[arg-type] # as far as it is asked
+    redis.refusal = NoPermissionError("info")
+    async with lines.one() as line:
+        assert line.server == ""
+    await lines.close()
+    redis.refusal, redis.is_cluster = None, True
+    async with lines.one() as line:
+        assert line.server == ""
+    await lines.close()
+    redis.is_cluster, redis.refusal = False, ConnectionError("gone")
+    with pytest.raises(ConnectionError):
+        async with lines.one():
+            pass
+    assert all(each.closed for each in redis.clients)

@@ -1,0 +1,152 @@
+"""One host's keys: what is asked of Redis in one go, and what its answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.exceptions import NoPermissionError, ReadOnlyError, ResponseError
+
+from adsum_shared.host_keys import (
+    Asked,
+    FoundEntry,
+    NewEntry,
+    OddReplyError,
+    Stored,
+    Told,
+    carry_out,
+)
+
+ENTRY = NewEntry("2-9", {b"sp": b"sp", b"n": b"ours", b"b": b"[]"})
+THERE = ResponseError(
+    "The ID specified in XADD is equal or smaller than the target stream top item"
+)
+
+
+class Server:
+    """Answers each command with the next of `replies`; an error among them is raised."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.sent: list[list[Any]] = []
+        self.connection = self
+
+    async def initialize(self) -> None: ...
+
+    def pack_command(self, *words: Any) -> list[Any]:
+        return [words]
+
+    def pack_commands(self, commands: list[Any]) -> list[Any]:
+        return list(commands)
+
+    async def send_packed_command(self, commands: list[Any]) -> None:
+        self.sent.append([words[0] for words in commands])
+
+    async def read_response(self) -> Any:
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+async def test_all_that_is_asked_goes_in_one_round_trip_in_its_order() -> None:
+    server = Server(
+        b"2-9",
+        b"OK",
+        1,
+        [b"last-generated-id", b"2-9", b"last-entry", [b"2-9", [b"sp", b"sp", b"n", b"ours"]]],
+        [[b"3-1", [b"sp", b"x", b"n", b"y"]]],
+        [b"1-1", b"{}", None],
+        b"sp:1",
+        b"{}",
+    )
+    everything = Asked(
+        add=ENTRY, beat=b"{}", head=True, after="2-9", stored=True, want=True, last_beat=True
+    )
+
+    told = await carry_out(server, "h", everything)
+
+    assert server.sent == [["XADD", "SET", "SADD", "XINFO", "XRANGE", "HMGET", "GET", "GET"]]
+    assert told == Told(
+        added="new",
+        head=FoundEntry("2-9", b"sp", b"ours"),
+        beyond=FoundEntry("3-1", b"x", b"y"),
+        stored=Stored(b"1-1", b"{}", None),
+        want=b"sp:1",
+        beat=b"{}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lies_there", "added"),
+    [
+        ([[b"2-9", [b"sp", b"sp", b"n", b"ours"]]], "there"),
+        ([[b"2-9", [b"sp", b"sp", b"n", b"a copy's"]]], "moved"),
+        ([[b"2-9", [b"sp", b"another", b"n", b"ours"]]], "moved"),
+        ([], "moved"),
+    ],
+)
+async def test_an_id_that_is_refused_is_ours_or_anothers(lies_there: Any, added: str) -> None:
+    server = Server(THERE, lies_there)
+
+    assert (await carry_out(server, "h", Asked(add=ENTRY))).added == added
+
+
+async def test_an_id_after_which_none_can_follow_is_told() -> None:
+    server = Server(ResponseError("The stream has exhausted the last possible ID"))
+
+    assert (await carry_out(server, "h", Asked(add=ENTRY))).added == "exhausted"
+
+
+async def test_what_is_not_there_or_not_allowed_to_be_listed_is_no_error() -> None:
+    server = Server(b"OK", NoPermissionError("sadd"), ResponseError("no such key"), [], [None] * 3)
+
+    told = await carry_out(server, "h", Asked(beat=b"{}", head=True, after="", stored=True))
+
+    assert told == Told()
+
+
+async def test_the_first_refusal_is_raised_once_every_answer_was_read() -> None:
+    server = Server(ReadOnlyError("replica"), 1, ResponseError("another"))
+
+    with pytest.raises(ReadOnlyError):
+        await carry_out(server, "h", Asked(beat=b"{}", want=True))
+    assert server.replies == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "reply", "words"),
+    [
+        (Asked(want=True), ResponseError("WRONGTYPE Operation against a key"), "redis-cli DEL"),
+        (Asked(want=True), 7, "makes no sense"),
+        (Asked(head=True), [b"last-generated-id"], "makes no sense"),
+        (Asked(head=True), [], "makes no sense"),
+        (Asked(after=""), [b"1"], "makes no sense"),
+        (Asked(stored=True), b"OK", "makes no sense"),
+    ],
+)
+async def test_what_no_redis_would_answer_is_told_so(asked: Asked, reply: Any, words: str) -> None:
+    with pytest.raises(OddReplyError, match=words):
+        await carry_out(Server(reply), "h", asked)
+
+
+async def test_of_a_cluster_each_command_finds_its_node() -> None:
+    class Cluster:
+        connection = None
+
+        def __init__(self) -> None:
+            self.sent: list[Any] = []
+
+        async def initialize(self) -> None: ...
+
+        async def execute_command(self, *words: Any) -> Any:
+            self.sent.append(words[0])
+            if words[0] == "SADD":
+                raise NoPermissionError("sadd")
+            return {"XRANGE": [(b"1-1", {b"sp": b"x"})], "SET": True}[words[0]]
+
+    cluster = Cluster()
+
+    told = await carry_out(cluster, "h", Asked(beat=b"{}", after=""))
+
+    assert (cluster.sent, told.beyond) == (["SET", "SADD", "XRANGE"], FoundEntry("1-1", b"x"))
