@@ -26,8 +26,8 @@ import redis
 import uvloop
 
 from adsum_collector.publisher import Publisher
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import Limits
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.spool import Spool
 from adsum_collector.transport import RedisTransport
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis

@@ -17,9 +17,9 @@ from adsum_collector.agents.claude_code.usage_lines import chore_of
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
-from adsum_collector.usage_kept import BATCH_RECORDS, Turn
-from adsum_collector.usage_ledger import Ledger
-from adsum_collector.usage_scan import Place, Scanned, Scanner
+from adsum_collector.usage.kept import BATCH_RECORDS, Turn
+from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.scan import Place, Scanned, Scanner
 
 CLASSES = ("messages", "input", "output", "cache_read", "cache_5m", "cache_1h", "web_searches")
 #: The made-up history lies in the past of anybody who reads it then, ms.
@@ -166,7 +166,7 @@ def as_installed(root: str, directory: str, *, pasts: bool) -> None:
     """What the worker does, with the prices' limits and the ledger on the disk."""
     # The others do without.
     from adsum_collector.agent import claude_code
-    from adsum_collector.usage_reading import Errand, Reading, shipped_limit
+    from adsum_collector.usage.reading import Errand, Reading, shipped_limit
 
     state = Path(directory) / str(os.getpid())
     state.mkdir(parents=True)

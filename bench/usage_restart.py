@@ -33,8 +33,8 @@ async def restart(root: str, state: str) -> dict[str, float]:
     before = time.process_time()
     from adsum_collector.agent import claude_code
     from adsum_collector.transcript_files import look_at
-    from adsum_collector.usage_reading import shipped_limit
-    from adsum_collector.usage_witness import UsageWitness
+    from adsum_collector.usage.reading import shipped_limit
+    from adsum_collector.usage.witness import UsageWitness
 
     assert Tailer
     transcripts = claude_code().transcripts
@@ -79,8 +79,8 @@ async def first_run(root: str, state: str) -> None:
     """As installed, by the process; with its progress."""
     from adsum_collector.agent import claude_code
     from adsum_collector.transcript_files import look_at
-    from adsum_collector.usage_reading import shipped_limit
-    from adsum_collector.usage_witness import UsageWitness
+    from adsum_collector.usage.reading import shipped_limit
+    from adsum_collector.usage.witness import UsageWitness
 
     transcripts, accepted = claude_code().transcripts, 0
 

@@ -18,7 +18,7 @@ from adsum_collector.place import Place
 from adsum_collector.problems import Problem
 from adsum_collector.resume import EntryId, Head, Stored
 from adsum_collector.spans import left_of
-from adsum_collector.spool import Spool
+from adsum_collector.spool.spool import Spool
 from adsum_hub.sequence import Runs, admit, advance
 from adsum_shared.envelope import Batch, decode_batch, encode_batch, encode_gap
 from adsum_shared.signals import Alive, encode_signal

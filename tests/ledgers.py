@@ -19,13 +19,13 @@ from adsum_collector.agent import claude_code
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import Limits
-from adsum_collector.usage_kept import Total, Turn
-from adsum_collector.usage_ledger import Ledger
-from adsum_collector.usage_merge import Source
-from adsum_collector.usage_scan import Place, Scanned
-from adsum_collector.usage_witness import UsageWitness
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.spool import Spool
+from adsum_collector.usage.kept import Total, Turn
+from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.merge import Source
+from adsum_collector.usage.scan import Place, Scanned
+from adsum_collector.usage.witness import UsageWitness
 from adsum_shared.signals import AnySignal, MetaChanged, UsageTotalled
 from tests.support import wait_until
 from tests.tailers import SpyIntake

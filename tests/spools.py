@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_limits import Limits
-from adsum_collector.spool_reading import Missing, Rows
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.reading import Missing, Rows
 from adsum_shared import signals as s
 
 #: Files of ten signals of a thousand bytes. Each is 36 kB, as a table is a page at least.

@@ -10,9 +10,9 @@ from adsum.outcome import CommandError
 from adsum.plain import age, clean
 from adsum.spool import ask
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool_aside import TOLD_S
-from adsum_collector.spool_limits import shown_bytes
-from adsum_collector.spool_status import AsideStatus, SpoolStatus
+from adsum_collector.spool.aside import TOLD_S
+from adsum_collector.spool.limits import shown_bytes
+from adsum_collector.spool.status import AsideStatus, SpoolStatus
 
 #: Of its allowance; beyond it a while without Redis may cost the oldest.
 FULL = 0.8

@@ -17,9 +17,9 @@ from adsum.outcome import CommandError
 from adsum.plain import age, clean
 from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool_limits import limits_of, shown_bytes
-from adsum_collector.spool_offline import EmptySpoolError, offline_status
-from adsum_collector.spool_status import AsideStatus, GapStatus, SpoolStatus
+from adsum_collector.spool.limits import limits_of, shown_bytes
+from adsum_collector.spool.offline import EmptySpoolError, offline_status
+from adsum_collector.spool.status import AsideStatus, GapStatus, SpoolStatus
 
 TIMEOUT_S = 10.0
 WIDTH = 80

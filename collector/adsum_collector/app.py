@@ -30,14 +30,14 @@ from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
 from adsum_collector.server import Server, server_config
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool import Spool
-from adsum_collector.spool_status import SpoolStatus
+from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.status import SpoolStatus
 from adsum_collector.tailer import Tailer
 from adsum_collector.ticks import Ticks
 from adsum_collector.token import token_of
 from adsum_collector.transport import RedisTransport, Transport
-from adsum_collector.usage_reading import shipped_limit
-from adsum_collector.usage_witness import UsageWitness
+from adsum_collector.usage.reading import shipped_limit
+from adsum_collector.usage.witness import UsageWitness
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.beat import Beat

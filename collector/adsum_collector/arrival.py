@@ -18,7 +18,7 @@ from pathlib import Path
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.identity import Identity, confirm_identity, renew_identity
 from adsum_collector.inbox import Inbox
-from adsum_collector.spool import Spool
+from adsum_collector.spool.spool import Spool
 from adsum_shared.beat import Beat
 
 log = logging.getLogger(__name__)

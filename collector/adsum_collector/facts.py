@@ -11,10 +11,10 @@ from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket
 from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
-from adsum_collector.spool import Spool
+from adsum_collector.spool.spool import Spool
 from adsum_collector.tailer import Tailer
 from adsum_collector.ticks import Ticks
-from adsum_collector.usage_witness import UsageWitness
+from adsum_collector.usage.witness import UsageWitness
 from adsum_collector.watch import Watch
 from adsum_shared import __version__
 from adsum_shared.beat import Counts

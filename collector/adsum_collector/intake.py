@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from adsum_collector.agents.transcript import Private
 from adsum_collector.processes import state_changes
-from adsum_collector.spool import Spool
+from adsum_collector.spool.spool import Spool
 from adsum_shared.signals import AnySignal, encode_signal
 
 

@@ -11,8 +11,8 @@ from adsum_collector.local_socket import FILE as SOCKET_FILE
 from adsum_collector.local_socket import listen
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import listen_http, passed_sockets
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import limits_of
+from adsum_collector.spool.limits import limits_of
+from adsum_collector.spool.spool import Spool
 
 
 @contextlib.contextmanager

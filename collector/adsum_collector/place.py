@@ -13,7 +13,7 @@ from adsum_collector.inbox import Inbox
 from adsum_collector.problems import HUBS_FIRST, LEFT, Problem
 from adsum_collector.resume import EntryId, Head, Stored, wanted_after, where_to_resume
 from adsum_collector.runs import Run, Runs, read_runs, written
-from adsum_collector.spool import Spool
+from adsum_collector.spool.spool import Spool
 from adsum_shared.envelope import encode_gap
 
 log = logging.getLogger(__name__)

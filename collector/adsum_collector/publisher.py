@@ -17,8 +17,8 @@ from adsum_collector.errors import (
 from adsum_collector.inbox import Inbox
 from adsum_collector.place import Place
 from adsum_collector.problems import Problem
-from adsum_collector.spool import Spool
-from adsum_collector.spool_reading import Missing, Rows
+from adsum_collector.spool.reading import Missing, Rows
+from adsum_collector.spool.spool import Spool
 from adsum_collector.transport import Transport
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat

@@ -14,8 +14,8 @@ import pytest
 import redis.asyncio
 
 from adsum_collector.publisher import Publisher
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import Limits
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.spool import Spool
 from adsum_collector.transport import RedisTransport
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat

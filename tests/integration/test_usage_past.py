@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from adsum_collector import usage_stale, usage_witness
+from adsum_collector.usage import stale as usage_stale
+from adsum_collector.usage import witness as usage_witness
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
 from adsum_shared.signals import CostReported, MetaChanged, ModelCost, SessionEnded

@@ -18,12 +18,12 @@ import psutil
 import pytest
 import redis.asyncio
 
-from adsum_collector import usage_stale
-from adsum_collector.usage_child import COMMAND
-from adsum_collector.usage_file import NAME
-from adsum_collector.usage_ledger import Ledger
-from adsum_collector.usage_reading import Errand, Reading
-from adsum_collector.usage_wire import Order
+from adsum_collector.usage import stale as usage_stale
+from adsum_collector.usage.child import COMMAND
+from adsum_collector.usage.file import NAME
+from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.reading import Errand, Reading
+from adsum_collector.usage.wire import Order
 from adsum_shared import streams
 from adsum_shared.beat import decode_beat
 from adsum_shared.signals import UsageTotalled
@@ -197,7 +197,7 @@ async def test_what_was_accepted_and_not_marked_is_told_again_as_it_is(rig: Usag
 
 WEIGHED = [
     *(sys.executable, "-I", "-c"),
-    "from adsum_collector.usage_worker import main; main(); print(open('/proc/self/status').read())",
+    "from adsum_collector.usage.worker import main; main(); print(open('/proc/self/status').read())",
 ]
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector import usage_scan, usage_stale
 from adsum_collector.plain_file import open_plain
+from adsum_collector.usage import scan as usage_scan
+from adsum_collector.usage import stale as usage_stale
 from adsum_shared.signals import MetaChanged, SessionEnded, UsageTotalled
 from bench.corpus import History
 from tests.ledgers import DAY_S, NOON_S, UsageRig, begin, open_usage, said

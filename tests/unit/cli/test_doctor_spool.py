@@ -11,7 +11,7 @@ import pytest
 from adsum.doctor_spool import MANY, OLD_MS, check_spool, judge
 from adsum.finding import Finding
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool_status import AsideStatus, SpoolStatus
+from adsum_collector.spool.status import AsideStatus, SpoolStatus
 
 MB = 1_000_000
 NOW = 1_764_000_000_000

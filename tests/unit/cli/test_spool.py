@@ -18,8 +18,8 @@ from adsum.app import app
 from adsum.outcome import CommandError
 from adsum.spool import WIDTH
 from adsum_collector.lock import hold_lock
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_limits import Limits
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import Limits
 from tests.spools import Clock, alive, fill, prompt, put, tend
 
 CAP = Limits(cap_bytes=1 << 20, rotate_bytes=100_000, min_free_bytes=0, log_bytes=0)

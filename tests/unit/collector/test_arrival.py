@@ -11,9 +11,9 @@ import adsum_collector.arrival as arrival_module
 from adsum_collector.arrival import Arrival, alive_elsewhere
 from adsum_collector.identity import Identity, load_identity, renew_identity
 from adsum_collector.inbox import Inbox
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import Limits
-from adsum_collector.spool_reading import Rows
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.reading import Rows
+from adsum_collector.spool.spool import Spool
 from adsum_shared.beat import Beat
 
 

@@ -18,9 +18,9 @@ from adsum_collector.errors import StreamUnusableError
 from adsum_collector.inbox import Inbox, Look
 from adsum_collector.publisher import Publisher
 from adsum_collector.resume import EntryId, Head, Stored
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import Limits
-from adsum_collector.spool_reading import Missing, Rows
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.reading import Missing, Rows
+from adsum_collector.spool.spool import Spool
 from adsum_collector.transport import Line
 from adsum_shared.beat import Beat
 from adsum_shared.host_keys import Asked, OddReplyError, Told

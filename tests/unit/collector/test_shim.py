@@ -25,9 +25,9 @@ from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, listen
 from adsum_collector.peer import unix_peer_uid
 from adsum_collector.processes import watched
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import Limits
-from adsum_collector.spool_reading import Rows
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.reading import Rows
+from adsum_collector.spool.spool import Spool
 from adsum_collector.ticks import Ticks
 from adsum_shared.signals import Alive, AnySignal, ProcessSeen, decode_signal
 from tests.collectors import adapt_hook

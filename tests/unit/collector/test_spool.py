@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.spool as spool_module
+import adsum_collector.spool.spool as spool_module
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool import Spool
-from adsum_collector.spool_file import Append
-from adsum_collector.spool_limits import Limits, SpaceCheck
-from adsum_collector.spool_reading import Missing, Rows
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.limits import Limits, SpaceCheck
+from adsum_collector.spool.reading import Missing, Rows
+from adsum_collector.spool.spool import Spool
 from tests.support import wait_until
 
 ROOMY = Limits(min_free_bytes=0)

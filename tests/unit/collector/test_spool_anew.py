@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.spans import Span
-from adsum_collector.spool import Spool
-from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_limits import Limits
-from adsum_collector.spool_reading import Missing
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.reading import Missing
+from adsum_collector.spool.spool import Spool
 from tests.spools import SMALL, Clock, fill, prompt, put, read_all
 
 
@@ -80,9 +80,9 @@ def test_a_kill_in_the_middle_leaves_the_one_spool_or_the_other(
     if complete:
         monkeypatch.setattr(current, "close", copy_at)
     else:
-        monkeypatch.setattr("adsum_collector.spool_file.create_tables", copy_at)
+        monkeypatch.setattr("adsum_collector.spool.file.create_tables", copy_at)
     with pytest.MonkeyPatch.context() as here:
-        here.setattr("adsum_collector.spool_files.unlink", lambda _path: None)
+        here.setattr("adsum_collector.spool.files.unlink", lambda _path: None)
         try:
             files.begin_anew("copy", 1, spool_id="chosen")
         except Exception:  # noqa: BLE001 - as it stood then is what counts

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.spool_rewrite as rewrite_module
-from adsum_collector.spool import Spool
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_limits import MOST_ROTATE_BYTES, Limits, limits_of
-from adsum_collector.spool_reading import Missing
+import adsum_collector.spool.rewrite as rewrite_module
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import MOST_ROTATE_BYTES, Limits, limits_of
+from adsum_collector.spool.reading import Missing
+from adsum_collector.spool.spool import Spool
 from tests.spools import (
     Clock,
     alive,

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.spool_upkeep as upkeep_module
+import adsum_collector.spool.upkeep as upkeep_module
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.spool import Spool
-from adsum_collector.spool_connection import connect_to_read, is_damage, require_log
-from adsum_collector.spool_doubt import LONGEST_S
-from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_limits import Limits
+from adsum_collector.spool.connection import connect_to_read, is_damage, require_log
+from adsum_collector.spool.doubt import LONGEST_S
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.spool import Spool
 from tests.spools import SMALL, Clock, SmallDisk, fill, names, prompt, put, read_all
 from tests.support import wait_until
 

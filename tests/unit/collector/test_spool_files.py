@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import adsum_collector.spool_file as spool_file_module
+import adsum_collector.spool.file as spool_file_module
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_limits import Limits
-from adsum_collector.spool_reading import Missing
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.reading import Missing
 from tests.spools import SMALL, Clock, fill, numbers_of, prompt, put, read_all, tend
 
 

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adsum_collector.spool_gaps import find_gap, with_gap
+from adsum_collector.spool.gaps import find_gap, with_gap
 
 spans = st.tuples(st.integers(1, 30), st.integers(0, 10), st.sampled_from(["cap", "corrupt"]))
 

@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-import adsum_collector.spool_rewrite as rewrite_module
+import adsum_collector.spool.rewrite as rewrite_module
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_limits import Limits
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import Limits
 from tests.spools import Clock, alive, numbers_of, prompt, read_all
 
 LIMITS = Limits(

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-import adsum_collector.spool_aside as aside_module
+import adsum_collector.spool.aside as aside_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.processes import watched
-from adsum_collector.spool_aside import TOLD_S, Aside
-from adsum_collector.spool_file import Append
-from adsum_collector.spool_files import SpoolFiles
-from adsum_collector.spool_reading import Missing
+from adsum_collector.spool.aside import TOLD_S, Aside
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.reading import Missing
 from tests.spools import (
     SMALL,
     Clock,

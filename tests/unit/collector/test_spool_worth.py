@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from adsum_collector.spool_worth import Worth
+from adsum_collector.spool.worth import Worth
 from adsum_shared import signals as s
 from tests.spools import signal
 

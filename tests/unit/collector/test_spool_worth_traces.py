@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.spool_worth import Worth
+from adsum_collector.spool.worth import Worth
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
 from adsum_hub.resolve import resolve

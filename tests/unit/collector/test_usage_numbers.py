@@ -13,10 +13,10 @@ import pytest
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
-from adsum_collector.usage_kept import Turn
-from adsum_collector.usage_ledger import Ledger
-from adsum_collector.usage_numbers import SIEVE_BYTES
-from adsum_collector.usage_scan import Place, Scanned
+from adsum_collector.usage.kept import Turn
+from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.numbers import SIEVE_BYTES
+from adsum_collector.usage.scan import Place, Scanned
 
 NOON = 1_795_262_400_000
 

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import adsum_collector.usage_scan as scan_module
+import adsum_collector.usage.scan as scan_module
 from adsum_collector.agents.claude_code.usage_lines import Meter
 from adsum_collector.agents.usage import Record
-from adsum_collector.usage_scan import Place, Scanned, Scanner
+from adsum_collector.usage.scan import Place, Scanned, Scanner
 
 UUID = "fecc7aa0-f380-4317-8753-593d6edf228d"
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, joined
 from adsum_collector.cursors import Stamp
-from adsum_collector.usage_kept import Total, Turn
-from adsum_collector.usage_ledger import Ledger
-from adsum_collector.usage_merge import Group, Source
-from adsum_collector.usage_scan import Place, Scanned, Scanner
+from adsum_collector.usage.kept import Total, Turn
+from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.merge import Group, Source
+from adsum_collector.usage.scan import Place, Scanned, Scanner
 from bench.corpus import History
 from tests.ledgers import Totals
 

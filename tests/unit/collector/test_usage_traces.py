@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.usage_merge import Source
-from adsum_collector.usage_scan import Scanner
+from adsum_collector.usage.merge import Source
+from adsum_collector.usage.scan import Scanner
 from tests.ledgers import Totals
 
 DATA = Path(__file__).parents[2] / "data"

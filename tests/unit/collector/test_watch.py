@@ -21,8 +21,8 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_collector.liveness import Entry, Known
 from adsum_collector.processes import Process, ProcessTable, look_up, watched
-from adsum_collector.spool import Spool
-from adsum_collector.spool_limits import Limits
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.spool import Spool
 from adsum_collector.watch import Watch
 from adsum_shared.signals import (
     Alive,

@@ -1,0 +1,247 @@
+"""The spool: a signal that was appended is on disk, numbered, and stays until every hub has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar, Unpack
+
+from adsum_collector.errors import SpoolUnavailable, StartError
+from adsum_collector.spool.anew import Anew
+from adsum_collector.spool.connection import is_full
+from adsum_collector.spool.file import Append
+from adsum_collector.spool.files import SpoolFiles
+from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.reading import Missing, Rows
+from adsum_collector.spool.recent import Recent
+from adsum_collector.spool.status import SpoolStatus
+from adsum_collector.spool.upkeep import Upkeep
+
+T = TypeVar("T")
+Batch = list[tuple[Append, asyncio.Future[int]]]
+Committed = tuple[str, list[int]] | Exception
+
+#: Appends that may wait for a commit; beyond it the spool says that it cannot keep up.
+MOST_PENDING = 1024
+#: How many are kept in memory so that the publisher, when it keeps pace, reads no file.
+RECENT_SIGNALS = 2048
+#: Seconds a commit may take on the event loop; a slower disk gets the thread.
+SLOW_COMMIT_S = 0.003
+
+
+class Spool:
+    """One connection, one caller at a time: the lock is held by the loop or by the one thread.
+
+    A commit takes along whatever was appended while the last one ran. Where the disk is quick it
+    runs on the loop itself: two thread switches would cost as much again as the fsync.
+    """
+
+    def __init__(self, files: SpoolFiles) -> None:
+        self._files = files
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, "spool")
+        self._lock = threading.Lock()
+        self._pending: Batch = []
+        self._flushing = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._commit_s = 0.0
+        self._recent = Recent()
+        self._upkeep = Upkeep(files, self._in_thread, self._read_meta)
+        self.spool_id = ""
+        self.added = asyncio.Event()
+        self._read_numbers()
+
+    @classmethod
+    async def open(
+        cls, directory: Path, limits: Limits | None = None, now: Callable[[], float] = time.time
+    ) -> Spool:
+        """Raises StartError."""
+        try:
+            return cls(await asyncio.to_thread(SpoolFiles, directory, limits or Limits(), now))
+        except (sqlite3.Error, OSError) as error:
+            step = "Free some space on" if is_full(error) else "Look at that directory and"
+            raise StartError(
+                f"The spool in {directory} cannot be opened ({error}). {step} its disk, then start "
+                "again; nothing in it has been changed."
+            ) from error
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be accepted."""
+        return self._upkeep.problem
+
+    @property
+    def notice(self) -> str | None:
+        """What to tell people of damage that is over."""
+        return self._files.notice
+
+    async def append(
+        self,
+        signals: Sequence[bytes],
+        *,
+        message_id: str | None = None,
+        state: Mapping[str, bytes | None] | None = None,
+    ) -> int:
+        """The last signal's number, once it is on disk. Raises SpoolUnavailable."""
+        if len(self._pending) >= MOST_PENDING:
+            raise SpoolUnavailable(f"{MOST_PENDING} appends wait for the disk already")
+        done: asyncio.Future[int] = self._loop.create_future()
+        self._pending.append((Append(signals, message_id, state or {}), done))
+        if not self._flushing:
+            # Not at once: what other connections sent in this turn of the loop joins the commit.
+            self._flushing = True
+            self._quiet.clear()
+            self._loop.call_soon(self._flush)
+        return await done
+
+    async def read(self, after: int, limit: int, limit_bytes: int) -> Rows | Missing | None:
+        """What follows number `after`; None at the end. Raises SpoolUnavailable.
+
+        Numbers mean something in one spool only: what was read belongs to the spool_id that was
+        there before, and to nobody if it is another one afterwards.
+        """
+        if after >= self.last_seq:
+            return None
+        if found := self._recent.read(after, limit, limit_bytes):
+            return found
+        try:
+            return await self._in_thread(lambda: self._files.read(after, limit, limit_bytes))
+        finally:
+            self._read_meta()
+
+    async def acknowledge(self, seq: int) -> None:
+        """Raises SpoolUnavailable."""
+        spool_id = self.spool_id
+
+        def acknowledge() -> None:
+            if self._files.meta.spool_id == spool_id:
+                self._files.acknowledge(seq)
+
+        if seq > self.acked:
+            await self._in_thread(acknowledge)
+            self._read_meta()
+
+    async def set_incarnation(self, incarnation: int) -> None:
+        """Raises SpoolUnavailable."""
+        await self._in_thread(lambda: self._files.set_incarnation(incarnation))
+        self._read_meta()
+
+    async def begin_anew(self, reason: str, incarnation: int, **more: Unpack[Anew]) -> None:
+        """A new spool_id, for numbers that can no longer be trusted to mean what they say.
+
+        Raises SpoolUnavailable. Does nothing if the spool is another one by the time.
+        """
+        spool_id = self.spool_id
+
+        def begin_anew() -> None:
+            if self._files.meta.spool_id == spool_id:
+                self._files.begin_anew(reason, incarnation, **more)
+
+        await self._in_thread(begin_anew)
+        self._read_numbers()
+
+    async def status(self) -> SpoolStatus:
+        """Raises SpoolUnavailable."""
+        return await self._in_thread(self._files.status)
+
+    async def close(self) -> None:
+        """Pending appends are committed first."""
+        await self._quiet.wait()
+        await self._upkeep.close()
+        await self._in_thread(self._files.close)
+        self._thread.shutdown()
+
+    def _read_meta(self) -> None:
+        """All but last_seq: a commit that runs meanwhile tells its numbers when it settles."""
+        meta = self._files.meta
+        if meta.spool_id != self.spool_id:
+            self._read_numbers()
+            return
+        self.incarnation = meta.incarnation
+        self.acked = meta.acked
+        self.size = self._files.size
+        self._upkeep.look()
+
+    def _read_numbers(self) -> None:
+        """The one place where the spool_id changes: what memory holds goes with the old one."""
+        if self._files.meta.spool_id != self.spool_id:
+            self.spool_id = self._files.meta.spool_id
+            self._forget_recent()
+        self.last_seq = self._files.last
+        self.state = self._files.state
+        self._read_meta()
+
+    async def _in_thread(self, work: Callable[[], T], *, alone: bool = True) -> T:
+        def run() -> T:
+            with self._lock if alone else contextlib.nullcontext():
+                return work()
+
+        return await self._loop.run_in_executor(self._thread, run)
+
+    def _flush(self) -> None:
+        batch, self._pending = self._pending, []
+        if self._commit_s < SLOW_COMMIT_S and self._lock.acquire(blocking=False):
+            try:
+                committed = self._commit(batch)
+            finally:
+                self._lock.release()
+            self._settle(batch, committed)
+            return
+        committing = self._loop.run_in_executor(self._thread, self._commit_alone, batch)
+        committing.add_done_callback(lambda future: self._settle(batch, future.result()))
+
+    def _commit_alone(self, batch: Batch) -> Committed:
+        with self._lock:
+            return self._commit(batch)
+
+    def _commit(self, batch: Batch) -> Committed:
+        """The spool_id as well: it may be another one by the time this is settled."""
+        started = time.perf_counter()
+        try:
+            numbers = self._files.commit([append for append, _ in batch])
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers, who wait for it
+            return error
+        else:
+            return self._files.meta.spool_id, numbers
+        finally:
+            self._commit_s += (time.perf_counter() - started - self._commit_s) / 8
+
+    def _settle(self, batch: Batch, committed: Committed) -> None:
+        self._read_numbers()
+        if isinstance(committed, Exception):
+            self._upkeep.failed(committed)
+            for _, done in batch:
+                if not done.cancelled():
+                    done.set_exception(committed)
+        else:
+            self._upkeep.committed()
+            spool_id, numbers = committed
+            for (append, done), number in zip(batch, numbers, strict=True):
+                if spool_id == self.spool_id:
+                    self._recent.add(append.signals, number, RECENT_SIGNALS)
+                if not done.cancelled():
+                    done.set_result(number)
+            self.added.set()
+        self._flushing = bool(self._pending)
+        if self._flushing:
+            self._loop.call_soon(self._flush)
+        else:
+            self._quiet.set()
+        if self._files.log_is_long:
+            self._thread.submit(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        """In the thread: it costs several fsyncs, for which no sender should wait."""
+        with self._lock, contextlib.suppress(SpoolUnavailable):  # the next commit meets it too
+            if self._files.log_is_long:
+                self._files.checkpoint()
+
+    def _forget_recent(self) -> None:
+        self._recent.forget()

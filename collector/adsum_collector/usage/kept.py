@@ -1,0 +1,62 @@
+"""What goes into the ledger and what comes out of it, as data."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.cursors import Stamp
+from adsum_collector.usage.merge import Group
+from adsum_collector.usage.scan import Scanned
+
+#: Kept in one transaction: the more, the cheaper, and the more memory.
+BATCH_RECORDS: Final = 20_000
+#: Of a file: what is to be told of its session's past besides what it used up.
+NO_PAST: Final = 0
+PAST_DUE: Final = 1
+PAST_TOLD: Final = 2
+
+
+class Total(msgspec.Struct, frozen=True, gc=False):
+    """unsplit: of `cache_5m`, what may as well have been written for an hour. latest: ms."""
+
+    group: Group
+    messages: int
+    input: int
+    output: int
+    cache_read: int
+    cache_5m: int
+    cache_1h: int
+    web_searches: int
+    unsplit: int
+    latest: int = 0
+
+
+class Untold(msgspec.Struct, frozen=True):
+    """To be handed back once it is told. changes: how often it had changed."""
+
+    number: int
+    changes: int
+    total: Total
+
+
+class Fork(msgspec.Struct, frozen=True):
+    path: str
+    session_id: str
+    forked_from: str
+    begun: int
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What a turn of reading found in a file. stamp: from before.
+
+    past: it is due to tell what its session was about.
+    """
+
+    path: str
+    whose: TranscriptFile
+    stamp: Stamp
+    scanned: Scanned
+    past: bool = False

@@ -1,0 +1,250 @@
+"""The ledger: how far every transcript was read, every message once, and what is not told yet.
+
+Kept in SQLite, written by two processes: a worker that reads the history and the collector that
+follows what grows. All of it can be had again from the transcripts. Blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from adsum_collector.agents.usage import Record
+from adsum_collector.cursors import Stamp
+from adsum_collector.usage.file import lay_out, open_ledger
+from adsum_collector.usage.kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
+from adsum_collector.usage.merge import ROW, Group, Kinds, Merge, Source
+from adsum_collector.usage.numbers import Numbers, Sieve
+from adsum_collector.usage.scan import Place
+
+DAY_MS: Final = 24 * 3600 * 1000
+_GROUP = "session_id, day, model, fast, geo, long"
+_SUMS = "messages, input, output, cache_read, cache_5m, cache_1h, web_searches, unsplit"
+_ADD = ", ".join(f"{name} = {name} + ?" for name in _SUMS.split(", "))
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_place = msgspec.msgpack.Decoder(Place).decode
+
+
+class Ledger:
+    """zone, limit: see `Kinds`. note: what to tell people of its file."""
+
+    def __init__(
+        self, db: sqlite3.Connection, zone: tzinfo | None, limit: Callable[[str], int | None]
+    ) -> None:
+        self._db = db
+        self._kinds = Kinds(zone, limit)
+        self._numbers = Numbers(db)
+        self._sieve = Sieve(db)
+        self.note: str | None = None
+
+    @classmethod
+    def open(
+        cls, directory: Path, limit: Callable[[str], int | None], zone: tzinfo | None = None
+    ) -> Ledger:
+        """Raises LedgerError. Everything else here raises sqlite3.Error."""
+        db, note = open_ledger(directory)
+        ledger = cls(db, zone, limit)
+        ledger.note = note
+        return ledger
+
+    @classmethod
+    def in_memory(cls, limit: Callable[[str], int | None], zone: tzinfo | None = None) -> Ledger:
+        """To add up once and forget."""
+        db = lay_out(sqlite3.connect(":memory:", isolation_level=None))
+        ledger = cls(db, zone, limit)
+        # From Python 3.13 on a connection that nobody has closed is complained of.
+        weakref.finalize(ledger, db.close)
+        return ledger
+
+    def close(self) -> None:
+        self._db.close()
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Of all files that were read to their ends."""
+        found = self._db.execute("SELECT path, mtime_ns, size, inode, dev FROM files")
+        return {os.fsdecode(path): Stamp(*stamp) for path, *stamp in found}
+
+    def place(self, path: str) -> Place | None:
+        row = self._db.execute(
+            "SELECT place FROM files WHERE path = ?", (os.fsencode(path),)
+        ).fetchone()
+        return _decode_place(row[0]) if row else None
+
+    def take(self, turns: Sequence[Turn], now: int) -> int:
+        """All of it or nothing; how many records bore dates that nobody can believe. now: ms."""
+        with self._writing():
+            records = [record for turn in turns for record in turn.scanned.records]
+            merge = Merge(self._numbers, self._kinds, self._held(records))
+            for turn in turns:
+                source = Source(turn.scanned.place.begun or 0, turn.whose.session_id)
+                # A clock that was set back must not make all there is unbelievable.
+                latest = max(now, turn.stamp.mtime_ns // 1_000_000) + DAY_MS
+                merge.add(source, turn.scanned.records, latest)
+            self._keep_rows(merge.rows)
+            self._db.executemany(
+                f"UPDATE totals SET {_ADD}, latest = max(latest, ?), changes = changes + 1"  # noqa: S608 - names of ours
+                " WHERE id = ?",
+                [(*sums, number) for number, sums in merge.sums.items() if any(sums)],
+            )
+            firsts = [self._keep(turn) for turn in turns]
+            self._find_forks(merge.moved.union(first for first in firsts if first is not None))
+        return merge.future
+
+    def _held(self, records: Sequence[Record]) -> dict[int, bytes]:
+        keys = self._sieve.sifted([record.key for record in records])
+        return dict(
+            self._db.execute(
+                "SELECT messages.key, row FROM json_each(?) AS asked CROSS JOIN messages"
+                " ON messages.key = asked.value",
+                (_as_json(keys),),
+            )
+        )
+
+    def _keep_rows(self, rows: dict[int, bytes]) -> None:
+        """One statement for all, in the order in which they lie on the disk: a third of the time."""
+        keys = sorted(rows)
+        self._sieve.mark(keys)
+        self._db.execute(
+            "INSERT OR REPLACE INTO messages SELECT value, substr(?, key * ? + 1, ?)"
+            " FROM json_each(?)",
+            (b"".join(map(rows.__getitem__, keys)), ROW.size, ROW.size, _as_json(keys)),
+        )
+
+    def _keep(self, turn: Turn) -> int | None:
+        """The file's place. The first message of a main file's records: may be the file's first."""
+        stamp, whose, place = turn.stamp, turn.whose, turn.scanned.place
+        records = turn.scanned.records if whose.agent_id is None else ()
+        first = next((record for record in records if not record.sidechain), None)
+        self._db.execute(
+            "INSERT INTO files (path, session_id, child, mtime_ns, size, inode, dev, place, first,"
+            " first_s, past) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            " mtime_ns = excluded.mtime_ns, size = excluded.size, inode = excluded.inode,"
+            " dev = excluded.dev, place = excluded.place, first = ifnull(first, excluded.first),"
+            " first_s = ifnull(first_s, excluded.first_s),"
+            " past = CASE excluded.past WHEN 0 THEN past ELSE excluded.past END",
+            (
+                os.fsencode(turn.path),
+                whose.session_id,
+                whose.agent_id is not None,
+                0 if turn.scanned.more else stamp.mtime_ns,  # there is more, so it is stale
+                stamp.size,
+                stamp.inode,
+                stamp.dev,
+                _encode(place),
+                first.key if first else None,
+                first.at // 1000 if first else None,
+                PAST_DUE if turn.past else NO_PAST,
+            ),
+        )
+        return first.key if first else None
+
+    def _find_forks(self, keys: Iterable[int]) -> None:
+        """Files that begin with a message of an older session's: of these messages."""
+        its = self._db.execute(
+            "SELECT path, session_id, place, first_s, row FROM files JOIN messages ON key = first"
+            " WHERE child = 0 AND first IN (SELECT value FROM json_each(?))",
+            (_as_json(sorted(keys)),),
+        ).fetchall()
+        for path, session_id, place, first_s, row in its:
+            seconds, owner = int.from_bytes(row[:4], "little"), int.from_bytes(row[4:8], "little")
+            source, begun = self._numbers.source(owner), _decode_place(place).begun or 0
+            # Gateways that give one id to many messages do not give them one time as well.
+            if source.session_id != session_id and source.begun < begun and seconds == first_s:
+                self._db.execute(
+                    "UPDATE files SET forked_from = ?, fork_told = 0"
+                    " WHERE path = ? AND forked_from IS NOT ?",
+                    (source.session_id, path, source.session_id),
+                )
+
+    def __iter__(self) -> Iterator[Total]:
+        for row in self._db.execute(f"SELECT {_GROUP}, {_SUMS}, latest FROM totals"):  # noqa: S608 - names of ours
+            yield _total(row)
+
+    def __len__(self) -> int:
+        """How many messages."""
+        return int(self._db.execute("SELECT count(*) FROM messages").fetchone()[0])
+
+    def untold(self, most: int) -> list[Untold]:
+        found = self._db.execute(
+            f"SELECT id, changes, {_GROUP}, {_SUMS}, latest FROM totals"  # noqa: S608 - names of ours
+            " WHERE changes > told AND (messages OR told) LIMIT ?",
+            (most,),
+        )
+        return [Untold(row[0], row[1], _total(row[2:])) for row in found]
+
+    def mark_told(self, totals: Iterable[Untold], forks: Iterable[Fork]) -> None:
+        """Whatever has changed since stays untold."""
+        with self._writing():
+            self._db.executemany(
+                "UPDATE totals SET told = ? WHERE id = ?",
+                [(total.changes, total.number) for total in totals],
+            )
+            self._db.executemany(
+                "UPDATE files SET fork_told = 1 WHERE path = ? AND forked_from = ?",
+                [(os.fsencode(fork.path), fork.forked_from) for fork in forks],
+            )
+
+    def forks(self) -> list[Fork]:
+        """Those not told yet."""
+        found = self._db.execute(
+            "SELECT path, session_id, forked_from, place FROM files WHERE fork_told = 0"
+        )
+        return [
+            Fork(os.fsdecode(path), session_id, parent, _decode_place(place).begun or 0)
+            for path, session_id, parent, place in found
+        ]
+
+    def pasts(self) -> list[tuple[str, str]]:
+        """Files of which it is due to tell what their sessions were about, and those."""
+        found = self._db.execute("SELECT path, session_id FROM files WHERE past = ?", (PAST_DUE,))
+        return [(os.fsdecode(path), session_id) for path, session_id in found]
+
+    def mark_pasts(self, paths: Iterable[bytes], past: int) -> None:
+        with self._writing():
+            self._db.executemany(
+                "UPDATE files SET past = ? WHERE path = ?",
+                [(past, path) for path in paths],
+            )
+
+    def tell_to(self, reader: str) -> None:
+        """Another reader has heard nothing yet, so all of it is to be told again."""
+        (known,) = self._db.execute("SELECT max(reader) FROM told").fetchone()
+        if known == reader:
+            return
+        with self._writing():
+            self._db.execute("DELETE FROM told")
+            self._db.execute("INSERT INTO told VALUES (?)", (reader,))
+            if known is not None:
+                self._db.execute("UPDATE totals SET told = 0")
+                self._db.execute("UPDATE files SET fork_told = 0 WHERE forked_from IS NOT NULL")
+                self._db.execute("UPDATE files SET past = ? WHERE past = ?", (PAST_DUE, PAST_TOLD))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._numbers.forget()
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+
+def _as_json(keys: Sequence[int]) -> str:
+    return msgspec.json.encode(keys).decode()
+
+
+def _total(row: Sequence[Any]) -> Total:
+    session_id, day, model, fast, geo, long, *sums = row
+    return Total(Group(session_id, day, model, bool(fast), geo, bool(long)), *sums)
