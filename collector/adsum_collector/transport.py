@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from redis.exceptions import NoPermissionError
 
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis, require_recent
-from adsum_shared.host_keys import Asked, Told, carry_out
+from adsum_shared.host_keys import Asked, OddReplyError, Told, carry_out, makes_no_sense
 
 
 class Line(Protocol):
@@ -41,8 +41,12 @@ class RedisLine:
         self._client = client
 
     async def greet(self) -> None:
-        with contextlib.suppress(NoPermissionError):  # a locked-down user need not see it
+        try:
             require_recent(await self._client.info("server"))
+        except NoPermissionError:
+            pass  # a locked-down user need not see it
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise OddReplyError(makes_no_sense("its version", error)) from error
 
     async def ask(self, host_id: str, asked: Asked) -> Told:
         return await carry_out(self._client, host_id, asked)

@@ -12,7 +12,9 @@ from adsum_shared.streams import BEAT_TTL_MS
 Clock = Callable[[], int]
 
 LIVE_MS = BEAT_TTL_MS
-LATE_MS = 30_000
+#: Seven heartbeats. Whoever cuts a machine off sees it called offline within 15 s; a collector that
+#: lost its broker for a moment is back in two to four, so nothing but a dead link lasts so long.
+LATE_MS = 14_000
 #: An estimate moves only when it is off by more than a glance can see: else every batch would
 #: shift every time on the page by a millisecond or two.
 SLACK_MS = 250

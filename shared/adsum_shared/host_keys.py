@@ -134,10 +134,14 @@ def _understood(command: _Command, reply: Reply) -> Any:
             return _forgiven(command, reply)
         return _read(command.name, reply)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise OddReplyError(
-            f"the answer about {command.key} makes no sense ({type(error).__name__}: {error}). "
-            "Look whether that address is a Redis."
-        ) from error
+        raise OddReplyError(makes_no_sense(command.key, error)) from error
+
+
+def makes_no_sense(what: str, error: Exception) -> str:
+    return (
+        f"the answer about {what} makes no sense ({type(error).__name__}: {error}). "
+        "Look whether that address is a Redis."
+    )
 
 
 def _forgiven(command: _Command, error: ResponseError) -> Any:

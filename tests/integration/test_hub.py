@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from redis.exceptions import OutOfMemoryError
@@ -286,16 +285,16 @@ async def test_catching_up_leaves_the_loop_to_others(collector, hub_at):
     collector.happen(4_000)
     for first in range(1, 4_000, 100):
         await collector.publish(first, first + 99)
-    longest, last = 0.0, time.perf_counter()
+    most, before = 0, 0
     hub = hub_at()
-    while hub.applied() < 4_000:
+    while before < 4_000:
         await asyncio.sleep(0)
-        now = time.perf_counter()
-        longest, last = max(longest, now - last), now
+        applied = hub.applied()
+        most, before = max(most, applied - before), applied
 
-    # Without yielding all of it is one turn of the loop; each batch alone takes a few ms.
+    # Without yielding all of it is one turn of the loop. Not by the clock: machines differ.
     assert hub.roster.counts["signals"] == 4_000
-    assert longest < 0.5
+    assert most < 1_000
 
 
 async def test_a_stream_that_began_anew_below_the_cursor_is_read_from_its_start(

@@ -26,6 +26,7 @@ from adsum_hub.join.rights import Rights, user_of
 from adsum_hub.notify.marks import Marks
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
+from adsum_shared.redis_errors import UnsettledError
 from tests.brokers import Broker
 from tests.clusters import (
     Cluster,
@@ -202,13 +203,21 @@ async def test_a_slot_that_moves_is_followed_but_not_by_who_may_have_lost_someth
             with pytest.raises(RedisError, match="has moved"):
                 await asking.exists(KEYS[0])
         else:
-            await asking.set(KEYS[0], "there")
+            await wait_until(lambda: is_set(asking, KEYS[0]))
             assert asked(cluster.brokers[to], "GET", KEYS[0]) == b"there"
             await asking.delete(KEYS[0])
     finally:
         move(cluster, slot, to, by)
         if steady:
             await asking.aclose()
+
+
+async def is_set(client: Redis, key: str) -> bool:
+    """Not while the nodes tell each other of the move: then a client is told to ask again."""
+    try:
+        return bool(await client.set(key, "there"))
+    except UnsettledError:
+        return False
 
 
 def move(cluster: Cluster, slot: int, by: int, to: int) -> None:

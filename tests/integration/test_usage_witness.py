@@ -510,4 +510,4 @@ async def test_the_process_ends_with_the_witness(rig: UsageRig, all_is_much: Non
 def children_of(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     found = [int(each) for task in tasks for each in (task / "children").read_text().split()]
-    return [pid for pid in found if b"usage_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in found if b"usage.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]

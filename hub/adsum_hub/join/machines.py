@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import msgspec
-from redis.exceptions import LockError
+from redis.exceptions import InvalidResponse, LockError
 
 from adsum_hub.join_answers import Way
 from adsum_shared import streams
@@ -163,19 +163,22 @@ class Machines:
             reads.hgetall(streams.MACHINES)
             reads.hgetall(streams.LABELS)
             reads.smembers(streams.FORGOTTEN)
-            machines, labels, forgotten = await reads.execute()
-        mark = _text(machines.pop(streams.MACHINES_MARK.encode(), b""))
-        known = {
-            name.decode(errors="replace"): machine
-            for name, raw in machines.items()
-            if (machine := _decoded(raw)) is not None
-        }
-        return Roll(
-            known,
-            {_text(name): _text(label) for name, label in labels.items()},
-            frozenset(map(_text, forgotten)),
-            mark,
-        )
+            replies = await reads.execute()
+        try:
+            return _roll(*replies)
+        except (AttributeError, TypeError) as error:  # what answers may be no Redis
+            raise InvalidResponse(f"who has joined makes no sense: {error}") from error
+
+
+def _roll(machines: dict[bytes, bytes], labels: dict[bytes, bytes], forgotten: set[bytes]) -> Roll:
+    mark = _text(machines.pop(streams.MACHINES_MARK.encode(), b""))
+    known = {
+        _text(name): machine
+        for name, raw in machines.items()
+        if (machine := _decoded(raw)) is not None
+    }
+    given = {_text(name): _text(label) for name, label in labels.items()}
+    return Roll(known, given, frozenset(map(_text, forgotten)), mark)
 
 
 def _text(raw: bytes) -> str:

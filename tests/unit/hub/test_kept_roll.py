@@ -17,6 +17,7 @@ from adsum_hub.join.kept import FILE, OLDEST_S, KeptRoll
 from adsum_hub.join.machines import Machine, Machines, Roll
 from adsum_hub.join.watch import Watch
 from adsum_shared import streams
+from adsum_shared.connect import UNAVAILABLE
 
 OAK = Machine("oak", "oak", "d1", 1, "ingest", "t")
 ELM = Machine("elm", "elm", "d2", 2, "acl", "t", state="revoked")
@@ -119,3 +120,26 @@ def test_a_file_that_cannot_be_read_counts_for_nothing(tmp_path: Path, content: 
     (tmp_path / FILE).write_bytes(content)
 
     assert KeptRoll(tmp_path).roll is None
+
+
+class NoRedis:
+    """Something that takes commands and answers each with a number."""
+
+    def __getattr__(self, command: str) -> Any:
+        return lambda *_: None
+
+    def pipeline(self, **_: Any) -> Any:
+        return self
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def execute(self) -> list[int]:
+        return [7, 7, 7]
+
+
+async def test_a_roll_that_makes_no_sense_is_an_outage_and_no_fault() -> None:
+    with pytest.raises(UNAVAILABLE, match="makes no sense"):
+        await Machines(NoRedis()).roll()  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ export function View() {
     <ol class="steps">
       <li><h3>Let Claude Code tell Adsum what it does</h3><p>Adds hooks beside your own; shows what it would write with <code>--dry-run</code>.</p><${Command} text="adsum hooks install" /></li>
       <li><h3>Start an agent, in any project</h3><p>Its card appears here within two seconds.</p><${Command} text="claude" /></li>
-      <li><h3>Add a machine, when you like</h3><p>You get one line to type there.</p><p><a class="link" href="/hosts#add">Make the line</a></p></li>
+      <li><h3>Add a machine, when you like</h3><p>You get one line to type there.</p><p><a class="button" href="/hosts#add">Make the line</a></p></li>
     </ol>
   </div>`;
 }
