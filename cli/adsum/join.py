@@ -30,6 +30,7 @@ from adsum_collector.errors import StartError
 from adsum_collector.identity import load_identity, make_private, renew_identity
 from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
+from adsum_shared.redis_url import with_ca
 
 TOKEN_VARIABLE = "ADSUM_JOIN_TOKEN"  # noqa: S105 - a name
 HOW_TO_JOIN = (
@@ -136,9 +137,8 @@ class _Joining:
             )
         if answer["warning"]:
             said(f"warning    {answer['warning']}")
-        if self._wish.ca and answer["redis_url"].startswith("rediss"):
-            mark = "&" if "?" in answer["redis_url"] else "?"
-            answer["redis_url"] += f"{mark}ssl_ca_certs={self._wish.ca.absolute()}"
+        if self._wish.ca:
+            answer["redis_url"] = with_ca(answer["redis_url"], str(self._wish.ca.absolute()))
         said(f"joined     as {answer['label']}, {identity.host_id}")
         through_hub, words = choose_way(self._hub, answer, self._wish.via)
         ca = str(self._wish.ca.absolute()) if self._wish.ca else None

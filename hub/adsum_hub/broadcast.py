@@ -29,7 +29,7 @@ from adsum_hub.snapshot_parts import Snapshot, bodies
 from adsum_hub.waiters import Waiters
 from adsum_shared.state import HubTrouble
 
-TICK_S = 0.1
+TICK_S = 0.2
 #: To look at all deadlines and hosts after each of 200 flushes a second was a third of the load.
 LOOK_S = 0.05
 #: For whoever comes back with more to tell.
@@ -38,10 +38,10 @@ GRACE_S = 0.005
 REST_S = 0.002
 #: A flush costs FLUSH_COST plus one per client; about 10 us each, so at most a tenth of a core. With
 #: it goes the read of what it tells. Where nobody looks nobody waits for it, so it goes in ticks.
-SENDS_PER_S = 10_000
-SENDS_SAVED = 1_000
-FLUSH_COST = 50
-UNSEEN_COST = 200
+SENDS_PER_S = 5_000
+SENDS_SAVED = 500
+FLUSH_COST = 25
+UNSEEN_COST = 100
 #: Of silence, after which a client is told that the hub is still there.
 HEARTBEAT_S = 5.0
 #: The offset of a client that has nothing of this run.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from starlette.requests import ClientDisconnect, Request
@@ -33,6 +34,8 @@ ASKING = 4
 #: Bodies beyond SMALL that are read at once; more wait, unread.
 SMALL = 64 << 10
 BIG_AT_ONCE = 16
+#: Of one machine: a collector sends one at a time, and may have given up the one before.
+READING = 2
 #: How long one may take: so long, and what a slow line takes for a batch, as a collector has it.
 BODY_S = 20.0
 SLOWEST = 16 << 10
@@ -81,6 +84,7 @@ class Ingest:
         self._rate = Rate()
         self._big = asyncio.Semaphore(BIG_AT_ONCE)
         self._asking = asyncio.Semaphore(ASKING)
+        self._reading: Counter[str] = Counter()
 
     def route(self) -> Route:
         return Route(PATH, self.answer, methods=["POST"], include_in_schema=False)
@@ -103,8 +107,10 @@ class Ingest:
         # Each time anew, in Redis: whoever was shut out is so from this moment on.
         machine = await self._machine_of(bearer_of(request))
         if self._rate.exceeded(machine.host_id, asyncio.get_running_loop().time()):
-            raise BadRequestError(429, "This machine asks too often.", KEPT, {"retry-after": "1"})
-        asked = _checked(await self._read(request))
+            raise _too_often()
+        with self._one_more(machine.host_id):
+            raw = await self._read(request)
+        asked = _checked(raw)
         if asked.host_id != machine.host_id:
             raise BadRequestError(403, OTHER, OTHER_STEP)
         try:
@@ -128,6 +134,19 @@ class Ingest:
         told.server = line.server
         return told
 
+    @contextlib.contextmanager
+    def _one_more(self, host_id: str) -> Iterator[None]:
+        """Raises BadRequestError. One that sends slowly must not take all the room there is."""
+        if self._reading[host_id] >= READING:
+            raise _too_often()
+        self._reading[host_id] += 1
+        try:
+            yield
+        finally:
+            self._reading[host_id] -= 1
+            if not self._reading[host_id]:
+                del self._reading[host_id]
+
     async def _read(self, request: Request) -> bytes:
         length = request.headers.get("content-length", "")
         if length.isascii() and length.isdecimal() and int(length) <= SMALL:
@@ -144,6 +163,10 @@ def _require_readable(request: Request) -> None:
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdecimal() and int(length) > MOST_BYTES:
         raise _too_long()
+
+
+def _too_often() -> BadRequestError:
+    return BadRequestError(429, "This machine asks too often.", KEPT, {"retry-after": "1"})
 
 
 def _too_long() -> BadRequestError:

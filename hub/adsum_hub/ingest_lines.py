@@ -64,5 +64,9 @@ class Lines:
 
 
 async def _close(line: Line) -> None:
+    connection = line.client.connection
     with contextlib.suppress(*UNAVAILABLE):
+        if connection is not None:
+            # The client would only give it back, and the pool hand it out again.
+            await connection.disconnect(nowait=True)
         await line.client.aclose()

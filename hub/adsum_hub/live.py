@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, WebSocket
@@ -15,7 +15,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
 from adsum_hub.broadcast import Broadcast
-from adsum_hub.frames import Frame, Frames
+from adsum_hub.frames import Frames
 
 log = logging.getLogger(__name__)
 
@@ -53,15 +53,20 @@ class Resume(msgspec.Struct):
 
 
 _resume = msgspec.json.Decoder(Resume)
-#: Among a socket's extensions; its `size` tells how many bytes the client has not taken yet, its
-#: `send` sends a message.
-UNSENT = "adsum.unsent"
-
-
+#: Among a socket's extensions: its Outlet.
+OUTLET = "adsum.outlet"
 #: In a scope, if whoever connects had to sign in: returns when that is over, the code and the reason
 #: to close with.
 LAPSE = "adsum.lapse"
 Lapse = Callable[[], Coroutine[None, None, tuple[int, str]]]
+
+
+class Outlet(NamedTuple):
+    """size: how many bytes the client has not taken yet. send: sends a frame. See `Frames`."""
+
+    size: Callable[[], int]
+    send: Callable[[bytes], None]
+    inflates: bool
 
 
 class Connection(WebSocketsSansIOProtocol):
@@ -76,21 +81,19 @@ class Connection(WebSocketsSansIOProtocol):
         self.conn.available_extensions = [deflate]
 
     async def run_asgi(self) -> None:
-        self.scope["extensions"][UNSENT] = {
-            "size": self.transport.get_write_buffer_size,
-            "send": self.send_frame,
-            "inflates": bool(self.conn.extensions),
-        }
+        size, inflates = self.transport.get_write_buffer_size, bool(self.conn.extensions)
+        extensions: dict[str, Any] = self.scope["extensions"]
+        extensions[OUTLET] = Outlet(size, self.send_frame, inflates)
         await super().run_asgi()
         # Closing waits until all that was written has been taken. A client that no longer reads,
         # and yet lives or seems to, would keep its socket and a whole snapshot here for ever.
         self.loop.call_later(LINGER_S, self.transport.abort)
 
-    def send_frame(self, frame: Frame) -> None:
+    def send_frame(self, frame: bytes) -> None:
         """Only for who has looked at the buffer's size: it does not wait until there is room."""
         if self.close_sent or self.transport.is_closing():
             raise WebSocketDisconnect(1006)
-        self.transport.writelines(frame)
+        self.transport.write(frame)
 
 
 class Room:
@@ -160,6 +163,7 @@ async def _never() -> tuple[int, str]:
 
 async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
     told = broadcast.subscribe(resume.epoch, resume.offset, in_parts=resume.parts)
+    outlet: Outlet = socket.scope["extensions"][OUTLET]
     async with contextlib.aclosing(told) as messages:
         try:
             async with asyncio.timeout(HOLD_S):
@@ -169,10 +173,10 @@ async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: R
             return
         while True:
             if len(message) < LARGE:
-                taken = await _is_taken(socket, message, room.frames)
+                taken = await _is_taken(outlet, message, room.frames)
             else:
                 async with room.of(len(message)):
-                    taken = await _is_taken(socket, message, room.frames)
+                    taken = await _is_taken(outlet, message, room.frames)
             if not taken:
                 log.info("a client that takes next to nothing is let go")
                 break
@@ -182,18 +186,14 @@ async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: R
         await asyncio.wait_for(socket.close(SLOW, "slow: connect again"), CLOSE_S)
 
 
-async def _is_taken(socket: WebSocket, message: bytes, frames: Frames) -> bool:
+async def _is_taken(outlet: Outlet, message: bytes, frames: Frames) -> bool:
     """Returns when next to nothing of it waits here any more, or the client is stuck: False."""
-    told = socket.scope.get("extensions", {}).get(UNSENT, {})
-    unsent: Callable[[], int] = told.get("size", lambda: 0)
-    loop = asyncio.get_running_loop()
-    if "send" in told:
-        told["send"](await frames.of(message, inflates=told["inflates"]))
-    else:
-        await socket.send_text(message.decode())
+    unsent = outlet.size
+    outlet.send(await frames.of(message, inflates=outlet.inflates))
     before = unsent()
     if before <= NEXT_TO_NOTHING:
         return True
+    loop = asyncio.get_running_loop()
     since = loop.time()
     while (left := unsent()) > NEXT_TO_NOTHING:
         await asyncio.sleep(LOOK_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import redis.asyncio
@@ -40,16 +40,19 @@ class Sentinels:
 
     async def discover_master(self, service_name: str) -> Address:
         """Raises WayError."""
-        host, port = await self._first("GET-MASTER-ADDR-BY-NAME", service_name)
-        return host.decode(), int(port)
+        answer = await self._first("GET-MASTER-ADDR-BY-NAME", service_name)
+        with _told_odd():
+            host, port = answer
+            return host.decode(), int(port)
 
     async def replicas(self) -> list[Address]:
         """Those that are up. Raises WayError."""
-        found = []
-        for flat in await self._first("REPLICAS", self.url.master):
-            told = dict(zip(flat[::2], flat[1::2], strict=False))
-            if not {b"s_down", b"o_down", b"disconnected"} & set(told[b"flags"].split(b",")):
-                found.append((told[b"ip"].decode(), int(told[b"port"])))
+        answer, found = await self._first("REPLICAS", self.url.master), []
+        with _told_odd():
+            for flat in answer:
+                told = dict(zip(flat[::2], flat[1::2], strict=False))
+                if not {b"s_down", b"o_down", b"disconnected"} & set(told[b"flags"].split(b",")):
+                    found.append((told[b"ip"].decode(), int(told[b"port"])))
         return found
 
     def doubt(self) -> None:
@@ -90,6 +93,18 @@ class Sentinels:
             return await client.execute_command("SENTINEL", *words)
         finally:
             await client.aclose()
+
+
+@contextlib.contextmanager
+def _told_odd() -> Iterator[None]:
+    """Raises WayError: what answers may be no Sentinel."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise WayError(
+            f"what answers makes no sense of a Sentinel ({type(error).__name__}: {error}). "
+            "Look whether the addresses in ADSUM_REDIS_URL are Sentinels'."
+        ) from error
 
 
 def _nobody(master: str, strangers: list[str], failures: list[str]) -> str:
@@ -143,9 +158,10 @@ def _of_master(kind: type[AbstractConnection]) -> type[AbstractConnection]:
             await super().connect_to(address)
             try:
                 await self.send_command("ROLE", check_health=False)
-                role = (await self.read_response())[0]
+                answer = await self.read_response()
             except (NoPermissionError, ResponseError):
                 return  # a machine's user may not ask; what it writes a replica refuses
+            role = answer[0] if isinstance(answer, list) and answer else None
             if role != b"master":
                 await self.disconnect()
                 self.connection_pool.sentinel_manager.doubt()

@@ -15,6 +15,8 @@ from adsum_shared.redis_errors import UnsettledError, WayError, told_of
 from adsum_shared.redis_url import Address, RedisUrl, written
 
 Open = Callable[[str], redis.asyncio.Redis]
+#: By slot, who serves it; and the replicas.
+_Layout = tuple[list[Address | None], list[Address]]
 
 #: Of which the second word belongs to the name, or is no key.
 _SPOKEN = frozenset({"XINFO", "OBJECT", "MEMORY", "XGROUP"})
@@ -111,21 +113,17 @@ class Slots:
             except (RedisError, OSError) as error:
                 failures.append(f"{written(address)}: {told_of(error) or error}")
             else:
-                await self._take(reply, address)
+                await self._take(_laid_out(reply, address), address)
                 return
         raise WayError(
             f"no node of the cluster answers ({'; '.join(failures)}). Start them, or correct "
             "ADSUM_REDIS_URL."
         )
 
-    async def _take(self, reply: Any, asked: Address) -> None:
-        slots: list[Address | None] = [None] * 16_384
-        replicas: dict[Address, None] = {}
-        for first, last, master, *others in reply:
-            slots[first : last + 1] = [_place(master, asked)] * (last + 1 - first)
-            replicas |= dict.fromkeys(_place(each, asked) for each in others)
-        self._of, self._replicas, self._stale = slots, list(replicas), False
-        known = [*self.masters, *replicas]
+    async def _take(self, found: _Layout, asked: Address) -> None:
+        self._of, self._replicas = found
+        self._stale = False
+        known = [*self.masters, *self._replicas]
         self._order = list(dict.fromkeys((asked, *known, *self.url.nodes)))
         for address in set(self._clients) - set(self._order):
             await self._close(address)
@@ -145,13 +143,26 @@ class Slots:
         return iter([self.client(address) for address in self.masters])
 
 
+def _laid_out(reply: Any, asked: Address) -> _Layout:
+    """Raises WayError: what answers may be no Redis."""
+    slots: list[Address | None] = [None] * 16_384
+    replicas: dict[Address, None] = {}
+    try:
+        for first, last, master, *others in reply:
+            slots[first : last + 1] = [_place(master, asked)] * (last + 1 - first)
+            replicas |= dict.fromkeys(_place(each, asked) for each in others)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise WayError(_no_node(asked, error)) from error
+    return slots, list(replicas)
+
+
 def _place(told: Any, asked: Address) -> Address:
     """A node that does not know its own address is where we have asked."""
     host = told[0].decode() if told[0] else ""
     return (asked[0] if host in ("", "?") else host), int(told[1])
 
 
-def _no_node(address: Address, error: ResponseError) -> str:
+def _no_node(address: Address, error: Exception) -> str:
     at = written(address)
     if isinstance(error, NoPermissionError):
         return f"{at} forbids this user CLUSTER SLOTS. Give it +cluster|slots, on each node."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from playwright.async_api import expect
 
+from adsum_shared.state import Group
 from tests.browser import fleets
 from tests.browser.conftest import OpenPage, wall_ms
 from tests.browser.standin import StandIn
@@ -45,6 +47,31 @@ async def test_a_list_that_broke_off_is_asked_for_anew(open_page: OpenPage, hub:
 
     await expect(page.locator(".card")).to_have_count(60)
     assert all(hello == {"epoch": None, "offset": None} for hello in hub.hellos)
+
+
+async def test_whoever_came_before_it_broke_off_is_not_counted_twice(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    fleet = fleets.crowd(wall_ms(), 120)
+    count = sum(view.state.group == "needs_you" for view in fleet[0])
+    hub.load(*fleet)
+    hub.first_part = 90
+    page = await open_page()
+    needing = page.locator("[data-group=needs_you] .count").first
+    await expect(needing).to_have_text(str(count))
+
+    whole = hub.snapshot()
+    groups = [view.state.group for view in whole["sessions"][20:]]
+    more = {group.value: groups.count(group) for group in Group}
+    part = whole | {"sessions": whole["sessions"][:20], "more": more}
+    await page.evaluate(
+        "async (part) => (await import('/static/roster.js')).applySnapshot(part)",
+        msgspec.to_builtins(part),
+    )
+
+    await expect(needing).to_have_text(str(count))
+    hub.may_follow.set()
+    await expect(page.locator(".pill")).to_have_text("Live")
 
 
 async def test_whom_no_part_names_is_gone(open_page: OpenPage, hub: StandIn) -> None:

@@ -49,6 +49,9 @@ class JoinedHosts:
             await self._withdraw(host_id)
         elif machine.way == "shared" and for_good:
             raise BadRequestError(409, SHARES, SHARES_STEP)
+        elif machine.way == "ingest":
+            # One of an earlier way, which Redis did not answer about when it was to go.
+            await self.rights.withdraw_if_any(host_id)
         state: State = "revoked" if for_good else "reset"
         await self.machines.put(msgspec.structs.replace(machine, state=state, before=None))
         await self.watch.look()

@@ -143,14 +143,14 @@ def _add_machine(router: APIRouter, joining: Joining) -> None:
         return joining.seen(await joining.machine_of(bearer_of(request)))
 
     async def left(request: Request) -> HostChanged:
-        machine = await joining.machine_of(bearer_of(request))
+        # The body first: who is shut out while it comes must not have been let in before.
         asked = await read(request, LeaveAsked)
+        machine = await joining.machine_of(bearer_of(request))
         return await joining.leave(machine, undo=asked.undo)
 
     async def through_hub(request: Request) -> HostChanged:
-        machine = await joining.machine_of(bearer_of(request))
-        await read(request, msgspec.Raw)  # a page of elsewhere cannot send it
-        return await joining.go_through_hub(machine)
+        await read(request, msgspec.Raw)  # a page of elsewhere cannot send it; first, as above
+        return await joining.go_through_hub(await joining.machine_of(bearer_of(request)))
 
     @router.post(
         "/machine/ingest",

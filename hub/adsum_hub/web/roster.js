@@ -190,10 +190,22 @@ export function applySnapshot({ sessions, hosts: told, more }) {
     }
     if (!more) for (const id of [...entries.keys()]) if (!named.has(id)) drop(id, dirty);
     sortAgain(dirty);
-    coming.value = whole.value ? undefined : more;
+    coming.value = whole.value || !more ? undefined : withoutListed(more);
     known.value = true;
     whole.value ||= !more;
   });
+}
+
+/**
+ * Whoever came before the link broke off is in the lists, and again among those still to come.
+ * @param {Record<Group, number>} more
+ */
+function withoutListed(more) {
+  const left = { ...more };
+  for (const group of /** @type {Group[]} */ (Object.keys(left))) {
+    left[group] -= here[group].value.filter(({ id }) => !named.has(id)).length;
+  }
+  return left;
 }
 
 /** @param {Deltas} deltas */

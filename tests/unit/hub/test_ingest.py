@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from fakeredis import FakeAsyncRedis
 from redis.exceptions import ConnectionError, NoPermissionError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import adsum_hub.ingest as ingest_module
 from adsum_hub.bodies import BadRequestError
-from adsum_hub.ingest import ASKING, BURST, RATE, Ingest, Rate
+from adsum_hub.ingest import ASKING, BURST, RATE, READING, Ingest, Rate
 from adsum_hub.ingest_lines import Lines
 from adsum_shared.host_keys import Asked, NewEntry, OddReplyError, Told
 from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_told, encode
@@ -34,6 +35,9 @@ class Client:
         if self._redis.refusal:
             raise self._redis.refusal
         return {"run_id": self._redis.run_id}
+
+    async def disconnect(self, *, nowait: bool) -> None:
+        assert nowait
 
     async def aclose(self) -> None:
         self.closed = True
@@ -189,6 +193,28 @@ async def test_a_machine_that_hangs_up_is_no_fault_of_the_hub(bench: Bench) -> N
     assert bench.done == []
 
 
+async def test_a_machine_that_sends_slowly_takes_no_others_room(bench: Bench) -> None:
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(name.encode(), value.encode()) for name, value in OURS.items()]
+    scope = {"type": "http", "method": "POST", "path": PATH, "headers": headers}
+    slow = [asyncio.create_task(bench.client.app(scope, never, send)) for _ in range(READING + 5)]
+    await asyncio.gather(*slow[READING:])
+
+    assert {each["status"] for each in sent if "status" in each} == {429}
+    assert not any(task.done() for task in slow[:READING])
+    for task in slow:
+        task.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
+    assert not bench.ingest._reading
+
+
 def test_a_redis_that_is_away_is_told_with_when_to_try_again(bench: Bench) -> None:
     bench.outcome = ConnectionError("Error 111 connecting to r:6379.")
 
@@ -230,6 +256,23 @@ async def test_a_connection_that_fails_is_not_used_again_and_the_idle_ones_neith
         assert line.server == "two"
 
     assert [each.closed for each in redis.clients] == [True, True, False]
+
+
+class Pooled(FakeAsyncRedis):
+    async def info(self, *_: Any, **__: Any) -> dict[str, str]:
+        return {"run_id": "one"}
+
+
+async def test_a_connection_that_fails_goes_back_to_no_pool_alive() -> None:
+    async with Pooled() as redis:
+        lines = Lines(redis)
+        async with lines.one() as first, lines.one() as second:
+            used = [first.client.connection, second.client.connection]
+        with pytest.raises(ConnectionError):
+            async with lines.one():
+                raise ConnectionError
+
+        assert [each.is_connected for each in used] == [False, False]
 
 
 async def test_where_the_server_may_not_be_asked_or_is_several_it_has_no_name() -> None:

@@ -131,6 +131,14 @@ async def test_what_is_no_cluster_is_told(nodes: Nodes, error: Exception, told: 
         await nodes.client.get(ONE)
 
 
+@pytest.mark.parametrize("reply", [b"OK", 7, [[0, 5]], [[0, 5, 7]], [[0, 5, [b"h", b"x"]]]])
+async def test_an_answer_that_names_no_nodes_is_told(nodes: Nodes, reply: Any) -> None:
+    nodes.odd = lambda _port, words: reply if words[0] == "CLUSTER" else None
+
+    with pytest.raises(WayError, match="does not tell its cluster's nodes"):
+        await nodes.client.get(ONE)
+
+
 async def test_a_slot_that_nobody_serves_is_told(nodes: Nodes) -> None:
     nodes.odd = lambda _port, words: [[0, 5, [b"", 1]]] if words[0] == "CLUSTER" else None
 

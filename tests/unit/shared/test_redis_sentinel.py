@@ -99,6 +99,16 @@ async def test_replicas_are_those_that_are_up() -> None:
     assert await asked.sentinels.replicas() == [("10.0.0.2", 1)]
 
 
+@pytest.mark.parametrize("answer", [b"OK", 7, [b"h"], [b"h", b"x"], [[b"ip"]]])
+async def test_an_answer_that_is_no_sentinels_is_told(answer: Any) -> None:
+    asked = Asked(a=answer)
+
+    with pytest.raises(WayError, match="no sense of a Sentinel"):
+        await asked.sentinels.discover_master("mymaster")
+    with pytest.raises(WayError, match="no sense of a Sentinel"):
+        await asked.sentinels.replicas()
+
+
 class Answering(SentinelManagedConnection):
     """Connects to nothing, and answers ROLE."""
 

@@ -1,0 +1,85 @@
+"""Machines that are shut out: not let in again by what they had begun, nor by a login of before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakeredis import FakeAsyncRedis
+from fastapi import FastAPI
+
+from adsum_hub.bodies import BadRequestError
+from adsum_hub.join.hosts import JoinedHosts
+from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.routes import join_router
+
+
+class Joining:
+    """Lets the machine in until it is shut out."""
+
+    def __init__(self) -> None:
+        self.shut_out = False
+        self.hosts = JoinedHosts(*[None] * 4)  # type: ignore[arg-type] # not asked
+        self.done: list[str] = []
+
+    async def machine_of(self, _secret: str) -> Any:
+        if self.shut_out:
+            raise BadRequestError(401, "Not valid any more.", "Join again.")
+        return SimpleNamespace(host_id="oak")
+
+    async def leave(self, _machine: Any, *, undo: bool) -> None:
+        self.done.append(f"leave {undo}")
+
+    async def go_through_hub(self, _machine: Any) -> None:
+        self.done.append("ingest")
+
+
+@pytest.mark.parametrize("verb", ["leave", "ingest"])
+async def test_who_is_shut_out_while_its_request_comes_is_not_let_in(verb: str) -> None:
+    joining: Any = Joining()
+    app = FastAPI()
+    app.include_router(join_router(joining))
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        joining.shut_out = True  # a machine that waits with its body, until it is revoked
+        return {"type": "http.request", "body": b'{"undo": true}', "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    path = f"/api/v1/machine/{verb}"
+    headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer ours")]
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+    await app({**scope, "headers": headers, "query_string": b""}, receive, send)
+
+    assert (sent[0]["status"], joining.done) == (401, [])
+
+
+@pytest.fixture
+async def redis() -> AsyncIterator[Any]:
+    client = FakeAsyncRedis()
+    yield client
+    await client.aclose()
+
+
+async def test_a_login_that_stayed_in_redis_goes_too(redis: Any) -> None:
+    """Going through the hub was noted, and Redis did not answer when the login was to go."""
+    gone: list[str] = []
+
+    async def withdraw_if_any(host_id: str) -> None:
+        gone.append(host_id)
+
+    async def look() -> None: ...
+
+    machines = Machines(redis)
+    await machines.enter(Machine("oak", "oak", "d", 1, "ingest", "t"), "")
+    rights, watch = SimpleNamespace(withdraw_if_any=withdraw_if_any), SimpleNamespace(look=look)
+    roster: Any = SimpleNamespace(hosts={})
+
+    await JoinedHosts(roster, machines, rights, watch).shut_out("oak", for_good=True)  # type: ignore[arg-type] # as far as they are asked
+
+    found = await machines.find("oak")
+    assert (gone, found is not None and found.state) == (["oak"], "revoked")
