@@ -68,6 +68,6 @@ class RedisTransport:
         try:
             yield RedisLine(client)
         finally:
-            with contextlib.suppress(*UNAVAILABLE):
-                await client.aclose()
-                await pool.aclose()
+            for each in (client, pool):
+                with contextlib.suppress(*UNAVAILABLE):
+                    await each.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +12,8 @@ from adsum_hub.answers import Problem, as_json
 
 T = TypeVar("T")
 MOST_BYTES = 8 * 1024
+#: Some need no sign-in: nobody may hold connections open by sending slowly.
+BODY_S = 10.0
 
 
 class BadRequestError(ValueError):
@@ -31,10 +34,16 @@ async def read(request: Request, of: type[T]) -> T:
         step = "Send it with Content-Type: application/json."
         raise BadRequestError(415, "This takes JSON only.", step)
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise BadRequestError(413, "This is too long.", f"Send at most {MOST_BYTES} bytes.")
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_BYTES:
+                    step = f"Send at most {MOST_BYTES} bytes."
+                    raise BadRequestError(413, "This is too long.", step)
+    except TimeoutError as error:
+        cause = f"The request did not arrive within {BODY_S:.0f} s."
+        raise BadRequestError(408, cause, "Send it again.") from error
     try:
         return msgspec.json.decode(body or b"{}", type=of)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -44,7 +44,7 @@ class Watch:
         self._clock = clock
         self._told = told
         self._swept: frozenset[str] = frozenset()
-        self._mend_due = self._sweep_due = 0.0
+        self._mend_due = self._sweep_due = self._find_due = 0.0
         self._refusal = ""
 
     async def run(self) -> None:
@@ -59,7 +59,10 @@ class Watch:
     async def find(self, host_id: str) -> Machine | None:
         """As it stands in Redis; where that has lost everything, as it stood there."""
         machine = await self._machines.find(host_id)
-        if machine is None and await self._machines.is_lost():
+        now = asyncio.get_running_loop().time()
+        # Rarely: to ask for a machine that there is not costs whoever asks nothing.
+        if machine is None and now >= self._find_due and await self._machines.is_lost():
+            self._find_due = now + INTERVAL_S
             await self.look()
             machine = await self._machines.find(host_id)
         return machine

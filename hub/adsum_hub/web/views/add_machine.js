@@ -42,6 +42,8 @@ function Adding() {
     ${made.value
       ? html`<${Line} made=${made.value} used=${Boolean(gone)} look=${look} onAnother=${() => (made.value = undefined)} />`
       : html`<${Form} wrong=${wrong} onMade=${(/** @type {Made} */ one) => {
+          // Until the list comes, so that the line does not pass for used.
+          list.value = [...(list.value ?? []), one.token];
           made.value = one;
           look();
         }} />`}
