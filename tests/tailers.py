@@ -53,6 +53,7 @@ class Rig:
         self.projects = projects
         self.intake = SpyIntake(spool)
         self.settled = asyncio.Event()
+        self.clock_off_ms = 0
         self._running: asyncio.Task[None] | None = None
         self.tailer = self._tailer()
 
@@ -64,7 +65,7 @@ class Rig:
             state=lambda: self.spool.state,
             watched=watched_in(lambda: self.spool.state),
             settled=self.settled,
-            now=lambda: time.time_ns() // 1_000_000,
+            now=lambda: time.time_ns() // 1_000_000 + self.clock_off_ms,
         )
 
     def start(self) -> None:

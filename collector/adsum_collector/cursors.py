@@ -33,8 +33,9 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything before `offset`, which is always a line's start, has been read.
 
     head: digest of the first `head_size` bytes, which no appending changes. context: the adapter's
-    own. at: when it was kept last, ms. searched: no line ends between `offset` and here. muted:
-    told as a session that is over, all but usage and meta left out; owing: its end is yet untold.
+    own. at: when it was kept last, ms; later than whatever was kept under its name before, even if
+    the clock was set back since. searched: no line ends between `offset` and here. muted: told as
+    a session that is over, all but usage and meta left out; owing: its end is yet untold.
     """
 
     inode: int
@@ -71,23 +72,23 @@ def decode_cursor(raw: bytes | None) -> Cursor | None:
         return None
 
 
-def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp) -> Cursor | None:
+def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp) -> tuple[Cursor | None, int]:
     """The file's cursor, even if the file was in another directory when it was kept.
+
+    And from when on its next one counts as the latest: its clock may have been set back.
 
     The latest of its own: one that was moved away and back left a cursor in both places. Not the
     furthest: a deleted file's number is soon given to another, and its cursor may lie further on.
     """
     name = "/" + key_of(path).rpartition("/")[2]
-    named = [state[key] for key in state if key.endswith(name) and key.startswith(PREFIX)]
-    its = [
-        cursor
-        for cursor in map(decode_cursor, named)
-        if cursor and (cursor.inode, cursor.dev) == (stamp.inode, stamp.dev)
-    ]
+    raws = [state[key] for key in state if key.endswith(name) and key.startswith(PREFIX)]
+    named = [cursor for cursor in map(decode_cursor, raws) if cursor]
+    after = max((cursor.at + 1 for cursor in named), default=0)
+    its = [each for each in named if (each.inode, each.dev) == (stamp.inode, stamp.dev)]
     fitting = [cursor for cursor in its if cursor.offset <= stamp.size]
     if fitting:
-        return max(fitting, key=lambda cursor: (cursor.at, cursor.offset))
-    return decode_cursor(state.get(key_of(path)))
+        return max(fitting, key=lambda cursor: (cursor.at, cursor.offset)), after
+    return decode_cursor(state.get(key_of(path))), after
 
 
 def outdated(

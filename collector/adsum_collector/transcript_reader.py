@@ -82,7 +82,11 @@ class TranscriptReader:
         muted: the session is over, and only usage, meta and its end are told of it.
         Raises FileNotFoundError.
         """
-        cursor = file.cursor or find_cursor(self._state(), file.path, stamp)
+        cursor = file.cursor
+        if cursor is not None:
+            after = cursor.at
+        else:
+            cursor, after = find_cursor(self._state(), file.path, stamp)
         if cursor is not None and cursor.muted and not muted:
             cursor = None
         with_sidecar = file.whose.agent_id is not None and not (cursor and cursor.context)
@@ -90,7 +94,7 @@ class TranscriptReader:
             chunk = await self._threads.run(
                 read_chunk, file.path, cursor, with_sidecar=with_sidecar
             )
-            await self._tell(file, chunk, muted=muted)
+            await self._tell(file, chunk, after, muted=muted)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -107,8 +111,8 @@ class TranscriptReader:
             file.read = chunk.stamp
         return chunk.more
 
-    async def _tell(self, file: File, chunk: Chunk, *, muted: bool) -> None:
-        """Raises SpoolUnavailable."""
+    async def _tell(self, file: File, chunk: Chunk, after: int, *, muted: bool) -> None:
+        """after: the cursor counts as kept no sooner. Raises SpoolUnavailable."""
         now, cursor = self._now(), chunk.cursor
         said = Lines([], cursor.context)
         if chunk.lines:
@@ -132,7 +136,7 @@ class TranscriptReader:
                 signals.append(_ended(file, said.signals, chunk.stamp, now))
                 owing = False
         cursor = msgspec.structs.replace(
-            cursor, context=said.context, at=now, muted=muted, owing=owing
+            cursor, context=said.context, at=max(now, after), muted=muted, owing=owing
         )
         if signals:
             await self._intake.accept(signals, state={key_of(file.path): encode_cursor(cursor)})

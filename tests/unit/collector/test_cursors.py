@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from adsum_collector.cursors import (
     GONE_MS,
@@ -57,8 +58,8 @@ def test_of_a_file_that_moved_away_and_back_the_latest_cursor_counts() -> None:
     old, new = cursor(), msgspec.structs.replace(cursor(), offset=15)
     kept = state(("/a/s1.jsonl", old), ("/b/s1.jsonl", new))
 
-    assert find_cursor(kept, "/a/s1.jsonl", stamp()) == new
-    assert find_cursor(kept, "/b/s1.jsonl", stamp()) == new
+    assert find_cursor(kept, "/a/s1.jsonl", stamp())[0] == new
+    assert find_cursor(kept, "/b/s1.jsonl", stamp())[0] == new
 
 
 def test_a_deleted_file_whose_number_was_given_again_does_not_hide_the_new_ones_cursor() -> None:
@@ -66,34 +67,44 @@ def test_a_deleted_file_whose_number_was_given_again_does_not_hide_the_new_ones_
     own = msgspec.structs.replace(cursor(), offset=15, at=2_000)
     kept = state(("/b/s1.jsonl", deleted), ("/a/s1.jsonl", own))
 
-    assert find_cursor(kept, "/a/s1.jsonl", stamp()) == own
+    assert find_cursor(kept, "/a/s1.jsonl", stamp())[0] == own
+
+
+@pytest.mark.parametrize("number", [7, 8])
+def test_the_next_cursor_is_later_than_any_of_its_name_whatever_file_that_was_of(
+    number: int,
+) -> None:
+    kept = state(("/a/s1.jsonl", cursor(NOW)), ("/b/s1.jsonl", cursor(NOW + 5)))
+
+    assert find_cursor(kept, "/c/s1.jsonl", stamp(number))[1] == NOW + 6
+    assert find_cursor(kept, "/c/s2.jsonl", stamp(number))[1] == 0
 
 
 def test_a_cursor_beyond_the_files_end_does_not_beat_its_own() -> None:
     own, beyond = cursor(), msgspec.structs.replace(cursor(), offset=500)
     kept = state(("/b/s1.jsonl", beyond), ("/a/s1.jsonl", own))
 
-    assert find_cursor(kept, "/a/s1.jsonl", stamp()) == own
+    assert find_cursor(kept, "/a/s1.jsonl", stamp())[0] == own
 
 
 def test_a_cursor_is_found_by_its_path() -> None:
     kept = state(("/p/s1.jsonl", cursor()), ("/p/s2.jsonl", cursor(inode=8)))
 
-    assert find_cursor(kept, "/p/s2.jsonl", stamp(8)) == cursor(inode=8)
-    assert find_cursor(kept, "/p/s3.jsonl", stamp(9)) is None
+    assert find_cursor(kept, "/p/s2.jsonl", stamp(8))[0] == cursor(inode=8)
+    assert find_cursor(kept, "/p/s3.jsonl", stamp(9))[0] is None
 
 
 def test_a_cursor_follows_its_file_into_another_directory() -> None:
     kept = state(("/p/s1.jsonl", cursor()))
 
-    assert find_cursor(kept, "/q/s1.jsonl", stamp()) == cursor()
+    assert find_cursor(kept, "/q/s1.jsonl", stamp())[0] == cursor()
 
 
 def test_a_cursor_does_not_follow_another_file_of_its_name_or_number() -> None:
     kept = state(("/p/s1.jsonl", cursor()))
 
-    assert find_cursor(kept, "/q/s1.jsonl", stamp(8)) is None
-    assert find_cursor(kept, "/q/s2.jsonl", stamp()) is None
+    assert find_cursor(kept, "/q/s1.jsonl", stamp(8))[0] is None
+    assert find_cursor(kept, "/q/s2.jsonl", stamp())[0] is None
 
 
 def test_cursors_that_stood_still_go() -> None:
