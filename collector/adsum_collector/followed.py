@@ -24,6 +24,8 @@ QUIET_MS = 60_000
 OLD_MS = 600_000
 #: And one that is dated later than this from now is of no clock to be believed.
 AHEAD_MS = 24 * 3600 * 1000
+#: A file's time is that of the kernel's last tick, so a line written just now may be dated before us.
+TICK_MS = 10
 #: Files of one session that hooks have named and nobody has seen yet.
 MOST_EXPECTED = 8
 
@@ -134,7 +136,7 @@ class Followed:
         """Since it was noticed last, or since we began."""
         before = self.stamps.get(path)
         if before is None:
-            return stamp.mtime_ns // 1_000_000 >= self._began
+            return stamp.mtime_ns // 1_000_000 >= self._began - TICK_MS
         return (before.size, before.inode) != (stamp.size, stamp.inode)
 
     def is_over(self, file: File, now: int) -> bool:
