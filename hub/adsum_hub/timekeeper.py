@@ -79,7 +79,9 @@ class Timekeeper:
         self._broadcast.tell()
         # A deadline that has come while nobody is heard stays there until somebody is.
         due = self._roster.next_deadline(self._clock()) if hears else None
-        return 1.0 if due is None else min(1.0, max(0.001, (due - self._clock()) / 1000))
+        # Nor is one worth waking for before it can be told.
+        soonest = max(0.001, self._roster.rest)
+        return 1.0 if due is None else min(1.0, max(soonest, (due - self._clock()) / 1000))
 
     def _beside(self, now: int) -> HubTrouble | None:
         """What does not keep the list from being true; of many the first that were."""

@@ -190,7 +190,7 @@ async def test_of_a_host_that_is_not_heard_no_backlog_is_told(hub: Hub) -> None:
     for _ in range(6):
         hub.beat("a", seq=50_000)
         hub.passes(1_000, reading=True)
-    hub.passes(15_000, reading=True)
+    hub.passes(12_000, reading=True)
     assert hub.reach()["a"] == "late"
     assert "backlog" not in hub.roster.hosts["a"].troubles
 
