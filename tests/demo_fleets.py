@@ -25,6 +25,7 @@ from adsum_hub.link import Link
 from adsum_hub.overspent import Overspent
 from adsum_hub.prices import open_book
 from adsum_hub.roster import Roster
+from adsum_hub.serving import server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.spending import Spending
 from adsum_shared.envelope import Batch
@@ -96,14 +97,7 @@ class FrozenHub:
         port = bound.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         app = build_app(roster, broadcast, Link(), lambda: now, known_hosts(port, ()), demo=True)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            lifespan="off",
-            ws="websockets-sansio",
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(server_config(app))
         self._task = asyncio.create_task(self._server.serve(sockets=[bound]))
         await wait_until(lambda: self._server.started)
         return self

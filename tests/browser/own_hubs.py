@@ -15,6 +15,7 @@ from adsum_hub.broadcast import Broadcast
 from adsum_hub.doors import known_hosts
 from adsum_hub.link import Link
 from adsum_hub.roster import Roster
+from adsum_hub.serving import server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
@@ -70,14 +71,7 @@ class OwnHub:
                 answer = Response(status_code=401)
             await answer(scope, receive, send)
 
-        config = uvicorn.Config(
-            noting,
-            log_level="warning",
-            lifespan="off",
-            ws="websockets-sansio",
-            timeout_graceful_shutdown=1,
-        )
-        self.server = uvicorn.Server(config)
+        self.server = uvicorn.Server(server_config(noting))
         self.task = asyncio.create_task(self.server.serve(sockets=[bound]))
         await wait_until(lambda: self.server.started)
         self.told = 0

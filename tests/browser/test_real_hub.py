@@ -17,6 +17,7 @@ from adsum_hub.broadcast import Broadcast
 from adsum_hub.doors import known_hosts
 from adsum_hub.link import Link
 from adsum_hub.roster import Roster
+from adsum_hub.serving import server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
@@ -40,9 +41,7 @@ class RealHub:
         port = self.bound.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         app = build_app(self.roster, self.broadcast, Link(), wall_ms, known_hosts(port, ()))
-        self.server = uvicorn.Server(
-            uvicorn.Config(app, log_level="warning", lifespan="off", ws="websockets-sansio")
-        )
+        self.server = uvicorn.Server(server_config(app))
         self.told = 0
 
     def hear(self, *witnesses: HostWitness, scan: ScanProgress | None = None) -> None:

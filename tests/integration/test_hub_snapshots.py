@@ -340,7 +340,7 @@ async def test_a_host_with_very_many_sessions_is_restored_and_saved_without_a_st
     await redis.hset(KEY, mapping=facts | {"v": 1, "cur": "1-4", "applied": '{"sp":4}'})
     collector.happen(5)
     await collector.publish(5, 5)
-    longest, last = 0.0, time.perf_counter()
+    longest, last = 0.0, time.thread_time()
     hub: Any = hub_at()
     hub.heartbeats._arrived = hub.consumer._arrived = lambda: hub.roster.take_changes(0)
 
@@ -348,7 +348,7 @@ async def test_a_host_with_very_many_sessions_is_restored_and_saved_without_a_st
         nonlocal longest, last
         while True:
             await asyncio.sleep(0)
-            now = time.perf_counter()
+            now = time.thread_time()
             longest, last = max(longest, now - last), now
 
     task = asyncio.create_task(watch())
@@ -360,7 +360,8 @@ async def test_a_host_with_very_many_sessions_is_restored_and_saved_without_a_st
 
     await wait_until(is_whole, timeout=20)
     task.cancel()
-    assert longest < 0.4  # one by one, restoring alone takes more than that
+    # CPU, which a busy machine does not stretch. One by one, restoring alone takes more than that.
+    assert longest < 0.4
 
 
 @pytest.mark.parametrize("version", ["abc", "1.5", "-3", "9" * 20, "9" * 5000, ""])
