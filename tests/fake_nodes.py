@@ -36,6 +36,7 @@ class Nodes:
         self.odd: Callable[[int, Words], Any] = lambda _port, _words: None
         self.listeners: list[Listening] = []
         self.closed = 0
+        self.idled: list[int] = []
         self.slots = Slots(read_url(f"redis+cluster://h:{ports[0]},h:{ports[-1]}"), self.open)
 
     @property
@@ -123,6 +124,10 @@ class Node:
     async def scan_iter(self, **_options: Any) -> Any:
         for key in self._nodes.keys.get(self._port, {}):
             yield key.encode()
+
+    async def disconnect(self, *, inuse_connections: bool) -> None:
+        assert not inuse_connections
+        self._nodes.idled.append(self._port)
 
     async def aclose(self) -> None:
         self._nodes.closed += 1

@@ -38,7 +38,7 @@ DAY_S = 24 * 3600
 class Totals:
     """A ledger as whoever is told of changes sees it."""
 
-    def __init__(self, zone: tzinfo, limit: Callable[[str], int | None]) -> None:
+    def __init__(self, zone: tzinfo | None, limit: Callable[[str], int | None]) -> None:
         self.ledger = Ledger.in_memory(limit, zone)
 
     def add(self, source: Source, records: Sequence[Record]) -> list[Total]:

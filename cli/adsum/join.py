@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from adsum import join_collector
 from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
 from adsum.join_hub import Hub, LostError
 from adsum.join_steps import (
-    Way,
     agree,
     check_hub,
     check_settings,
-    choose_way,
     first_signal,
     put_hooks,
     until_listening,
 )
 from adsum.join_undo import Folder, Undo, heedless, interruptible, uninterrupted
+from adsum.join_way import Way, choose_way
 from adsum.joined import Joined, joined, keep
 from adsum.outcome import CommandError, Exit
 from adsum_collector.errors import StartError
 from adsum_collector.identity import load_identity, make_private, renew_identity
 from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
-from adsum_shared.redis_url import with_ca
 
 TOKEN_VARIABLE = "ADSUM_JOIN_TOKEN"  # noqa: S105 - a name
 HOW_TO_JOIN = (
@@ -101,6 +100,7 @@ class _Joining:
         self._setup = setup
         self._wish = wish
         self._undo = undo
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def run(self, token: str, before: Joined | None, *, hooks: bool) -> None:
         if before is not None and join_collector.stop(self._home):
@@ -137,14 +137,12 @@ class _Joining:
             )
         if answer["warning"]:
             said(f"warning    {answer['warning']}")
-        if self._wish.ca:
-            answer["redis_url"] = with_ca(answer["redis_url"], str(self._wish.ca.absolute()))
         said(f"joined     as {answer['label']}, {identity.host_id}")
-        through_hub, words = choose_way(self._hub, answer, self._wish.via)
         ca = str(self._wish.ca.absolute()) if self._wish.ca else None
-        url = "" if through_hub else answer["redis_url"]
-        kept = (identity.host_id, answer["label"], url, answer["secret"], ca)
-        keep(self._home, Joined(self._hub.url, *kept, via="ingest" if through_hub else "redis"))
+        redis_url, words = choose_way(self._hub, answer, self._wish.via, ca)
+        kept = (identity.host_id, answer["label"], redis_url or "", answer["secret"], ca)
+        via: Literal["redis", "ingest"] = "redis" if redis_url else "ingest"
+        keep(self._home, Joined(self._hub.url, *kept, via=via))
         said(f"signals    {words}")
 
     def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -161,6 +159,8 @@ class _Joining:
 
     def _start(self, folder: Folder) -> str:
         def stop() -> None:
+            for process in self._started:
+                join_collector.end(process)
             join_collector.stop(self._home)
             folder.in_use = False
 
@@ -169,8 +169,14 @@ class _Joining:
         return f"collector  {self._launch()}"
 
     def _launch(self) -> str:
-        start = join_collector.as_service if self._wish.service else join_collector.as_process
-        return start(self._home)
+        if self._wish.service:
+            return join_collector.as_service(self._home)
+        with uninterrupted():
+            self._started.append(join_collector.as_process(self._home))
+        return (
+            f"runs as process {self._started[-1].pid} until this machine stops. Have it started "
+            "then, by what starts things here: adsum collector"
+        )
 
 
 def given_token(flag: str | None) -> str:

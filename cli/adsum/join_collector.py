@@ -33,14 +33,14 @@ def as_service(state_dir: Path) -> str:
     return " ".join(["runs as a service, also after a restart.", *done.notes])
 
 
-def as_process(state_dir: Path) -> str:
-    """What was done. It goes on when the terminal is closed, and ends with the machine."""
+def as_process(state_dir: Path) -> subprocess.Popen[bytes]:
+    """It goes on when the terminal is closed, and ends with the machine."""
     logs = state_dir / "logs"
     logs.mkdir(mode=0o700, exist_ok=True)
     mine = ("ADSUM_JOIN_TOKEN", SUPERVISED)
     env = {name: value for name, value in os.environ.items() if name not in mine}
     with (logs / "collector.log").open("ab") as log:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "adsum", "collector"],
             env={**env, "ADSUM_STATE_DIR": str(state_dir)},
             cwd=state_dir,
@@ -49,10 +49,13 @@ def as_process(state_dir: Path) -> str:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return (
-        f"runs as process {process.pid} until this machine stops. Have it started then, by what "
-        "starts things here: adsum collector"
-    )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Also one so young that it holds no lock yet, so that nobody else could find it."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S)
 
 
 def stop(state_dir: Path) -> bool:

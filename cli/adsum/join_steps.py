@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal
 
 from adsum.hooks import Setup, note_shared
-from adsum.join_hub import Hub, RefusedError
+from adsum.join_hub import Hub
 from adsum.join_undo import Undo, uninterrupted, without_backups
 from adsum.offer import asks
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError
 from adsum.verify import Taken, send_probe
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hook_events import HOOK_PATH
@@ -20,15 +18,11 @@ from adsum_collector.install import inspect_hooks
 from adsum_collector.lock import FILE as LOCK
 from adsum_collector.settings_file import SettingsError, require_writable
 from adsum_collector.token import token_of
-from adsum_shared import __version__, streams
-from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
+from adsum_shared import __version__
 from adsum_shared.envelope import VERSION
 
-#: auto: what the hub offers, and through the hub where Redis cannot be used from here.
-Way = Literal["auto", "redis", "ingest"]
 CLOCK_MOST_MS = 5_000
 LISTENS_WITHIN_S = 20.0
-REACHED_WITHIN_S = 4.0
 APPLIED_WITHIN_S = 15.0
 LOOK_S = 0.05
 
@@ -80,49 +74,6 @@ def agree(setup: Setup, *, yes: bool) -> bool:
         file=sys.stderr,
     )
     return asks("Install them? [Y/n] ")
-
-
-def choose_way(hub: Hub, answer: dict[str, Any], via: Way) -> tuple[bool, str]:
-    """Whether its signals go through the hub, and what to say of that. Raises CommandError."""
-    if answer["way"] == "ingest":
-        return True, f"through the hub. {answer['why']}"
-    if via == "ingest":
-        older = "The hub is older than this, and takes no signals itself. Upgrade it"
-        raise CommandError(f"{older}, or join without --via ingest.")
-    try:
-        reach_redis(answer)
-    except CommandError as error:
-        if via == "redis":
-            raise
-        try:
-            hub.ask("/api/v1/machine/ingest", {})
-        except RefusedError as refused:  # a hub that is older than this way
-            raise error from refused
-        why = f"Redis at {address_of(answer['redis_url'])} cannot be used from here"
-        return True, f"through the hub. {why} ({error.__cause__})."
-    return False, f"to Redis at {address_of(answer['redis_url'])}, which is reached from here"
-
-
-def reach_redis(answer: dict[str, Any]) -> None:
-    """With the machine's own login. Raises CommandError."""
-    url, host_id = answer["redis_url"], answer["host_id"]
-
-    async def look() -> None:
-        client = open_redis(url)
-        try:
-            await client.get(streams.want(host_id))
-        finally:
-            await client.aclose()
-
-    try:
-        asyncio.run(asyncio.wait_for(look(), REACHED_WITHIN_S))
-    except UNAVAILABLE as error:
-        raise CommandError(
-            f"The hub names Redis at {address_of(url)}, and from here it cannot be used ({error}). "
-            "If machines reach it elsewhere, set ADSUM_MACHINE_REDIS_URL at the hub; or go through "
-            "the hub: --via ingest.",
-            Exit.UNREACHABLE,
-        ) from error
 
 
 def until_listening(setup: Setup) -> int:

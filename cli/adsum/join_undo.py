@@ -16,11 +16,13 @@ from adsum_collector.identity import FILE as IDENTITY
 from adsum_collector.local_socket import FILE as SOCKET
 from adsum_collector.lock import FILE as LOCK
 from adsum_collector.lock import holder_of
+from adsum_collector.usage.file import NAME as LEDGER
 
 #: What joining rewrites.
 _KEPT = (IDENTITY, JOINED, "token")
 #: What the collector that it starts makes besides. Other processes have files here too.
-_RUNNING = (LOCK, SOCKET, "logs/collector.log", "spool")
+_RUNNING = (LOCK, SOCKET, "logs/collector.log", "spool", LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm")
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Undo:
@@ -50,19 +52,21 @@ class Undo:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits: between a thing and the note of how to undo it."""
-    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
+    """Ctrl-C waits: between a thing and the note of how to undo it.
+
+    By a handler: what is started meanwhile would inherit a blocked signal.
+    """
+    came: list[int] = []
+    with _answered_by(lambda number, _: came.append(number), *_ENDING):
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 @contextlib.contextmanager
 def heedless() -> Iterator[None]:
-    """Ctrl-C does nothing. By a handler: what is started meanwhile would inherit a blocked signal."""
-    with _answered_by(lambda *_: None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    """Ctrl-C does nothing. By a handler, as above."""
+    with _answered_by(lambda *_: None, *_ENDING):
         yield
 
 

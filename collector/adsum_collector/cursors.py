@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 PREFIX = "tail:"
-#: A cursor that has stood still for so long goes: its file, should it grow again, is read from its
-#: tail like any other.
+#: A cursor that has stood still for so long goes, unless its session lives: its file, should it grow
+#: again, is read from its tail like any other.
 KEPT_MS = 7 * 24 * 3600 * 1000
 #: A file that has gone may only have moved, or be younger than the list of those there are.
 GONE_MS = 3600 * 1000
@@ -32,22 +33,33 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything before `offset`, which is always a line's start, has been read.
 
-    head: digest of the first `head_size` bytes, which no appending changes. context: the adapter's
-    own. at: when it was kept last, ms; later than whatever was kept under its name before, even if
+    head: digest of the first `head_size` bytes, which no appending changes; before: checksum of those
+    that end at `offset`, 0 if not known. context: the adapter's own. at: when it was kept last, ms; later than whatever was kept under its name before, even if
     the clock was set back since. searched: no line ends between `offset` and here. muted: told as
     a session that is over, all but usage and meta left out; owing: its end is yet untold.
     """
 
     inode: int
-    dev: int
     head: str
     head_size: int
     offset: int
+    before: int = 0
     context: str = ""
     at: int = 0
     searched: int = 0
     muted: bool = False
     owing: bool = False
+
+
+class Found(NamedTuple):
+    """after: from when on the next cursor counts as the latest: its clock may have been set back.
+
+    moved: the cursor was kept under another path.
+    """
+
+    cursor: Cursor | None
+    after: int
+    moved: bool
 
 
 _decoder: msgspec.json.Decoder[Cursor] = msgspec.json.Decoder(Cursor)
@@ -72,39 +84,51 @@ def decode_cursor(raw: bytes | None) -> Cursor | None:
         return None
 
 
-def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp) -> tuple[Cursor | None, int]:
+def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp, session_id: str) -> Found:
     """The file's cursor, even if the file was in another directory when it was kept.
-
-    And from when on its next one counts as the latest: its clock may have been set back.
 
     The latest of its own: one that was moved away and back left a cursor in both places. Not the
     furthest: a deleted file's number is soon given to another, and its cursor may lie further on.
+    Disks are numbered anew when a system starts, so its inode alone is its number. One of the same
+    session that bears another may be of the file that this is a copy of: who reads it sees that.
     """
-    name = "/" + key_of(path).rpartition("/")[2]
-    raws = [state[key] for key in state if key.endswith(name) and key.startswith(PREFIX)]
-    named = [cursor for cursor in map(decode_cursor, raws) if cursor]
-    after = max((cursor.at + 1 for cursor in named), default=0)
-    its = [each for each in named if (each.inode, each.dev) == (stamp.inode, stamp.dev)]
-    fitting = [cursor for cursor in its if cursor.offset <= stamp.size]
-    if fitting:
-        return max(fitting, key=lambda cursor: (cursor.at, cursor.offset)), after
-    return decode_cursor(state.get(key_of(path))), after
+    own = key_of(path)
+    name = "/" + own.rpartition("/")[2]
+    keys = [key for key in state if key.endswith(name) and key.startswith(PREFIX)]
+    named = {key: cursor for key in keys if (cursor := decode_cursor(state[key]))}
+    after = max((cursor.at + 1 for cursor in named.values()), default=0)
+    fitting = {key: cursor for key, cursor in named.items() if cursor.offset <= stamp.size}
+    its = {key: cursor for key, cursor in fitting.items() if cursor.inode == stamp.inode}
+    if not its and own in named:
+        return Found(named[own], after, moved=False)
+    latest = _latest(its or {key: fitting[key] for key in fitting if f"/{session_id}" in key})
+    return Found(named.get(latest), after, moved=latest not in {"", own})
+
+
+def _latest(cursors: Mapping[str, Cursor]) -> str:
+    return max(cursors, key=lambda key: (cursors[key].at, cursors[key].offset), default="")
 
 
 def outdated(
-    state: Mapping[str, bytes], present: Collection[str] | None, now: int
+    state: Mapping[str, bytes], present: Collection[str] | None, living: Collection[str], now: int
 ) -> dict[str, bytes | None]:
-    """What to remove from the state. present: paths of all files there are; None: not known."""
-    keys = {key_of(path) for path in present} if present is not None else None
+    """What to remove from the state. present: paths of all files there are; None: not known.
+
+    living: paths of files of sessions that live: to be read from where they were, however long ago.
+    """
+    keys = {key_of(path) for path in present or ()}
+    alive = {key_of(path) for path in living}
+    # One that has gone may be what one of its name, which was not read yet, was moved from.
+    unread = {key.rpartition("/")[2] for key in keys if key not in state}
     kept: list[tuple[int, str]] = []
     changes: dict[str, bytes | None] = {}
     for key, raw in state.items():
         if not key.startswith(PREFIX):
             continue
         cursor = decode_cursor(raw)
-        age = now - cursor.at if cursor else KEPT_MS
-        gone = keys is not None and key not in keys and age > GONE_MS
-        if cursor is None or gone or age > KEPT_MS:
+        age = now - cursor.at if cursor and key not in alive else 0
+        gone = present is not None and key not in keys and key.rpartition("/")[2] not in unread
+        if cursor is None or age > KEPT_MS or (gone and age > GONE_MS):
             changes[key] = None
         else:
             kept.append((cursor.at, key))

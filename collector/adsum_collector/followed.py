@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -56,6 +56,7 @@ class Followed:
         self._file_of = file_of
         self._began = began
         self._paths: defaultdict[str, set[str]] = defaultdict(set)
+        self._by_inode: dict[int, str] = {}
         self._heard: dict[str, int] = {}
         self._watched: Collection[str] = ()
         self.files: dict[str, File] = {}
@@ -89,6 +90,10 @@ class Followed:
     def lives(self, session_id: str) -> bool:
         return session_id in self._heard or session_id in self._watched
 
+    def living(self) -> list[str]:
+        """Paths of their files."""
+        return [path for path, file in self.files.items() if self.lives(file.whose.session_id)]
+
     def recent(self, now: int) -> Iterable[str]:
         """Sessions whose files may well be written to just now."""
         yield from self._watched
@@ -115,19 +120,70 @@ class Followed:
         whose = zip(grown, map(self._whose, grown), strict=True)
         return [path for path, file in whose if file and not self.lives(file.session_id)]
 
-    def notice(self, path: str, stamp: Stamp, now: int, written: int = 0) -> File | None:
-        """A file is there; None if it is nobody's. One that grew since we began: a sign of life.
+    async def by_one_path(
+        self,
+        told: Mapping[str, Stamp | None],
+        look: Callable[[Iterable[str]], Awaitable[Mapping[str, Stamp | None]]],
+    ) -> Mapping[str, Stamp | None]:
+        """What is told, without paths whose very files are there under those they are followed by.
 
+        Links lead to a file by several paths, and one that moved may be told of before it is known
+        to be gone from where it was: that is forgotten before where it went to is noticed.
+        """
+        twins = self._twins(told)
+        if not twins:
+            return told
+        there = await look(dict.fromkeys(twins.values()))
+        same = {
+            path
+            for path, first in twins.items()
+            if (number := _number(there.get(first))) and number == _number(told[path])
+        }
+        news = {
+            path: stamp
+            for path, stamp in there.items()
+            if path in told or stamp != self.stamps.get(path)
+        }
+        left = {path: stamp for path, stamp in told.items() if path not in same | there.keys()}
+        return {**news, **left}
+
+    def _twins(self, told: Mapping[str, Stamp | None]) -> dict[str, str]:
+        """Paths that are not followed, to those under which their files are, or will be."""
+        found: dict[str, str] = {}
+        new: dict[tuple[int, int], str] = {}
+        for path, stamp in told.items():
+            if stamp is None or path in self.files:
+                continue
+            first = self._first(path, stamp) or new.setdefault((stamp.inode, stamp.dev), path)
+            if first != path and self._whose(first) == self._whose(path):
+                found[path] = first
+        return found
+
+    def _first(self, path: str, stamp: Stamp) -> str | None:
+        """Under which this very file is followed."""
+        first = self._by_inode.get(stamp.inode)
+        if first is None or _number(self.stamps.get(first)) != _number(stamp):
+            return None
+        return first if self._whose(first) == self._whose(path) else None
+
+    def notice(self, path: str, stamp: Stamp, now: int, written: int = 0) -> File | None:
+        """A file is there; None if it is nobody's, or followed by another path.
+
+        One that grew since we began is a sign of life.
         written: when its last line was, ms; 0 if that is not known.
         """
         file, grew = self.files.get(path), self._grew(path, stamp)
+        whose = self._whose(path)
+        if file is None and whose is not None and self._first(path, stamp):
+            return None  # another look has found it by another path meanwhile
+        self._unnumber(path)
         self.stamps[path] = stamp
         if file is None:
-            whose = self._whose(path)
             if whose is None:
                 return None
             file = self.files[path] = File(path, whose)
             self._paths[whose.session_id].add(path)
+        self._by_inode[stamp.inode] = path
         if grew and (not written or -AHEAD_MS <= now - written <= OLD_MS):
             self.hear(file.whose.session_id, now)
         return file
@@ -156,6 +212,7 @@ class Followed:
 
     def forget(self, path: str) -> None:
         """The file is gone. A living session's may come back."""
+        self._unnumber(path)
         self.stamps.pop(path, None)
         file = self.files.pop(path, None)
         if file is not None and not self.lives(file.whose.session_id):
@@ -163,6 +220,11 @@ class Followed:
             paths.discard(path)
             if not paths:
                 del self._paths[file.whose.session_id]
+
+    def _unnumber(self, path: str) -> None:
+        stamp = self.stamps.get(path)
+        if stamp is not None and self._by_inode.get(stamp.inode) == path:
+            del self._by_inode[stamp.inode]
 
     def _is_child(self, path: str) -> bool:
         whose = self._whose(path)
@@ -176,3 +238,7 @@ class Followed:
             if path.startswith(root + "/"):
                 return self._file_of(path.removeprefix(root + "/"))
         return None
+
+
+def _number(stamp: Stamp | None) -> tuple[int, int] | None:
+    return (stamp.inode, stamp.dev) if stamp else None

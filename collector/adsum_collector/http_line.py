@@ -60,7 +60,9 @@ class HttpLine:
                 answer = await self._read(reader)
         except TimeoutError as error:
             raise TimeoutError("no answer within the time") from error
-        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+        done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        # What came beyond it would pass for the next answer.
+        if done and not self._http.trailing_data[0]:
             self._http.start_next_cycle()
         else:
             await self.close()
@@ -75,7 +77,8 @@ class HttpLine:
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._streams is not None:
             reader, writer = self._streams
-            if reader.at_eof() or reader.exception() is not None or writer.is_closing():
+            broken = reader.at_eof() or reader.exception() is not None or writer.is_closing()
+            if broken or await _has_more(reader):
                 await self.close()  # an idle connection was closed, as servers do
         if self._streams is None:
             name = self._host if self._tls else None
@@ -112,3 +115,15 @@ class HttpLine:
             raise EOFError("closed before it answered")
         named = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
         return Answer(head.status_code, named, body)
+
+
+async def _has_more(reader: asyncio.StreamReader) -> bool:
+    """Of a line at rest: what comes unasked, as a proxy's word of a time-out, answers nothing."""
+    try:
+        async with asyncio.timeout(0):
+            await reader.read(1)
+    except TimeoutError:
+        return False
+    except OSError:  # it breaks in this moment
+        return True
+    return True

@@ -15,6 +15,7 @@ from adsum_collector.errors import HubError
 from adsum_collector.http_line import BROKEN, Answer, HttpLine
 from adsum_shared.host_keys import Asked, Told
 from adsum_shared.ingest import KIND, PATH, decode_told, encode
+from adsum_shared.tls_files import Renewed, trusted_file
 from adsum_shared.tls_words import in_chain, wrong_tls
 
 #: What only people can mend is not tried every second: each try costs a hub, and most, a handshake.
@@ -39,32 +40,29 @@ class HubTransport:
 
     def __init__(self, hub: HubPlace) -> None:
         self._hub = hub
-        self._tls: ssl.SSLContext | None = None
+        self._tls = Renewed((hub.ca or trusted_file(),), self._trusting, HubError)
         self.place = f"the hub at {hub.url}"
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[HubLine]:
         """Raises HubError."""
-        http = HttpLine(self._hub.url, self._context())
+        tls = self._tls.context() if self._hub.url.startswith("https:") else None
+        http = HttpLine(self._hub.url, tls)
         try:
             yield HubLine(http, self._hub)
         finally:
             await http.close()
 
-    def _context(self) -> ssl.SSLContext | None:
-        if not self._hub.url.startswith("https:"):
-            return None
-        if self._tls is None:
-            try:
-                self._tls = ssl.create_default_context(cafile=self._hub.ca)
-            except OSError as error:
-                why = error.strerror or "it holds no certificate"
-                raise HubError(
-                    f"{self._hub.ca}, which is to say who may have signed for {self.place}, cannot "
-                    f"be used ({why}). Put it back, or join again with --ca FILE, {TRUST}.",
-                    PEOPLE_S,
-                ) from error
-        return self._tls
+    def _trusting(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self._hub.ca)
+        except OSError as error:
+            why = error.strerror or "it holds no certificate"
+            raise HubError(
+                f"{self._hub.ca}, which is to say who may have signed for {self.place}, cannot "
+                f"be used ({why}). Put it back, or join again with --ca FILE, {TRUST}.",
+                PEOPLE_S,
+            ) from error
 
 
 class Http(Protocol):
@@ -145,7 +143,7 @@ def refusal(url: str, status: int, headers: Mapping[str, str], raw: bytes) -> Hu
         return HubError(text, max(wait_s, PEOPLE_S), refused=True)
     if status == 429:
         return HubError(
-            f"The hub at {url} is asked too often: {said or 'HTTP 429.'} This mends itself; if it "
+            f"The hub at {url} is asked too often: {said or 'HTTP 429. This mends itself.'} If it "
             "lasts, look whether a copy of this machine runs.",
             max(wait_s, 1.0),
             refused=True,

@@ -58,6 +58,11 @@ class Inbox:
             raise StreamUnusableError(self.key)
         if told.added == "moved":
             raise StreamMovedError
+        if told.added not in ("new", "there"):
+            raise OddReplyError(
+                f"the answer about {self.key} does not say whether it took what was sent "
+                f"({told.added!r}). Upgrade the hub, or look at what stands before it."
+            )
 
     async def beat(self, beat: bytes) -> None:
         """And have ourselves listed."""

@@ -16,8 +16,8 @@ from adsum_collector.file_events import file_events
 from adsum_collector.followed import File, Followed
 from adsum_collector.intake import Intake
 from adsum_collector.processes import Process
-from adsum_collector.transcript_files import SUFFIX, look_at, mains_of, newest_first
 from adsum_collector.transcript_reader import FileThreads, TranscriptReader
+from adsum_collector.transcript_walk import SUFFIX, look_at, mains_of, newest_first
 from adsum_shared.signals import AnySignal, MetaChanged
 
 #: Between looks after a hook: the line it is about becomes visible 0.1 to 0.2 s later.
@@ -63,7 +63,7 @@ class Tailer:
         self._events = file_events(directories, lambda name: name.endswith(SUFFIX), recursive=True)
         self._threads = FileThreads()
         self.faults: Counter[str] = Counter()
-        self.observe: Observe = _unobserved
+        self.observe: Observe = lambda _path, _whose, _stamp: None
         self._reader = TranscriptReader(
             intake, transcripts, state=state, now=now, threads=self._threads, faults=self.faults
         )
@@ -140,7 +140,7 @@ class Tailer:
     async def _step(self) -> None:
         if self._ready:
             ready, self._ready = self._ready, {}
-            told, _ = await self._threads.run(look_at, ready, self._enter)
+            told = await self._look_at(ready)
             self._absent -= {path for path in ready if path not in told or told[path] is not None}
             await self._notice(told)
         if self._due:
@@ -181,6 +181,9 @@ class Tailer:
         await self._notice(newest_first(told))
         return None if self._absent else found
 
+    async def _look_at(self, paths: Iterable[str]) -> dict[str, Stamp | None]:
+        return (await self._threads.run(look_at, paths, self._enter))[0]
+
     def _enter(self, directory: str) -> None:
         """In a thread. Without events there are still hooks and rounds."""
         try:
@@ -193,6 +196,7 @@ class Tailer:
             self._unwatched.add(directory)
 
     async def _notice(self, told: Mapping[str, Stamp | None]) -> None:
+        told = await self._known.by_one_path(told, self._look_at)
         written = await self._reader.written(self._known.doubtful(told))
         now = self._now()
         for path, stamp in told.items():
@@ -239,12 +243,8 @@ class Tailer:
             self._due[file.path] = None
 
     async def _prune(self, present: set[str] | None) -> None:
-        changes = outdated(self._state(), present, self._now())
+        changes = outdated(self._state(), present, self._known.living(), self._now())
         try:
             await self._intake.accept([], state=changes)
         except SpoolUnavailable:
             self.faults["not accepted"] += 1
-
-
-def _unobserved(_path: str, _whose: TranscriptFile | None, _stamp: Stamp | None) -> None:
-    """Nobody asks."""

@@ -1,19 +1,17 @@
-"""Transcripts as files: what there is, and the next whole lines of one. Blocks; only ever reads."""
+"""A transcript as a file: its next whole lines. Blocks; only ever reads."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import stat as modes
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
 
 import msgspec
 
 from adsum_collector.cursors import Cursor, Stamp
 from adsum_collector.plain_file import open_plain
+from adsum_collector.transcript_walk import SUFFIX
 
-SUFFIX = ".jsonl"
 #: Read, adapted and committed at once: what a hook that comes meanwhile has to wait for.
 CHUNK_BYTES = 128 << 10
 CHUNK_LINES = 100
@@ -23,11 +21,11 @@ STEP_BYTES = 1 << 20
 #: Where a file that is there already is begun, seen from its end.
 TAIL_BYTES = 256 << 10
 HEAD_BYTES = 256
+#: Of what was read last, kept as a checksum.
+BEFORE_BYTES = 1024
 #: What its session was begun with is sought in so much of a file's begin.
 OPENING_BYTES = 32 << 10
 SIDECAR_BYTES = 64 << 10
-#: The agent nests five directories.
-MOST_DEPTH = 8
 
 
 class Chunk(msgspec.Struct):
@@ -45,86 +43,23 @@ class Chunk(msgspec.Struct):
     head: list[bytes] = []
 
 
-def look_at(
-    paths: Iterable[str],
-    enter: Callable[[str], None],
-    known: Mapping[str, Stamp] | None = None,
-) -> tuple[dict[str, Stamp | None], set[str]]:
-    """Stamps of transcripts at or below these paths (None: nothing there), and all that were found.
+def read_chunk(
+    path: str, cursor: Cursor | None, *, with_sidecar: bool, moved: bool = False
+) -> Chunk:
+    """The next whole lines. Without a cursor: of the file's tail. Raises OSError.
 
-    enter: called with each directory before it is listed. known: stamps not to be told again.
+    moved: the cursor was kept under another path, and may be of another file.
     """
-    told: dict[str, Stamp | None] = {}
-    found: set[str] = set()
-    for path in paths:
-        try:
-            stat = os.stat(path)  # noqa: PTH116 - thousands of times; a Path costs more than this
-        except (OSError, ValueError):  # ValueError: no path at all, as one with a NUL in it
-            told[path] = None
-            continue
-        if modes.S_ISDIR(stat.st_mode):
-            for each, stamp in _walk(path, enter):
-                found.add(each)
-                if known is None or known.get(each) != stamp:
-                    told[each] = stamp
-        elif modes.S_ISREG(stat.st_mode):
-            found.add(path)
-            told[path] = Stamp.of(stat)
-    return told, found
-
-
-def mains_of(roots: Iterable[str], sessions: Iterable[str]) -> dict[str, Stamp | None]:
-    """Stamps of these sessions' main files alone, which takes no walk over all that there is."""
-    told: dict[str, Stamp | None] = {}
-    names = [f"{session}{SUFFIX}" for session in sessions if not {"/", "\0"} & set(session)]
-    for root in roots:
-        try:
-            with os.scandir(root) as entries:
-                directories = [entry.path for entry in entries]
-        except OSError:
-            continue
-        for directory in directories:
-            for name in names:
-                path = f"{directory}/{name}"
-                with contextlib.suppress(OSError):
-                    told[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - as above
-    return told
-
-
-def newest_first(told: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
-    """What nobody finds any more comes last."""
-    return dict(
-        sorted(told.items(), key=lambda item: item[1].mtime_ns if item[1] else 0, reverse=True)
-    )
-
-
-def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]:
-    """Links to directories are followed directly below the top only: deeper they may lead back."""
-    left = [(top, 0)]
-    while left:
-        directory, depth = left.pop()
-        try:
-            enter(directory)
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    if entry.name.endswith(SUFFIX):
-                        if entry.is_file():
-                            yield entry.path, Stamp.of(entry.stat())
-                    elif depth < MOST_DEPTH and entry.is_dir(follow_symlinks=depth == 0):
-                        left.append((entry.path, depth + 1))
-        except OSError:
-            continue  # gone, or not for us: the next walk tries again
-
-
-def read_chunk(path: str, cursor: Cursor | None, *, with_sidecar: bool) -> Chunk:
-    """The next whole lines. Without a cursor: of the file's tail. Raises OSError."""
     descriptor = open_plain(path)
     try:
         stamp = Stamp.of(os.fstat(descriptor))
+        if moved and cursor is not None and _why_lost(cursor, descriptor, stamp):
+            cursor = None
         is_new = cursor is None
         cursor, faults = _begin(descriptor, cursor, stamp)
         head = first_lines(descriptor) if is_new and cursor.offset else []
         lines, after, more_faults = _next_lines(descriptor, cursor, stamp.size)
+        after = msgspec.structs.replace(after, before=_checksum(descriptor, after.offset))
     finally:
         os.close(descriptor)
     return Chunk(
@@ -153,26 +88,40 @@ def _begin(descriptor: int, cursor: Cursor | None, stamp: Stamp) -> tuple[Cursor
     size = min(HEAD_BYTES, stamp.size)
     anew = Cursor(
         inode=stamp.inode,
-        dev=stamp.dev,
         head=_digest(descriptor, size),
         head_size=size,
         offset=0,
     )
     if cursor is None:
         return msgspec.structs.replace(anew, offset=_tail(descriptor, stamp.size)), ()
+    if why := _why_lost(cursor, descriptor, stamp):
+        return anew, (why,)
+    return msgspec.structs.replace(
+        cursor, inode=anew.inode, head=anew.head, head_size=anew.head_size
+    ), ()
+
+
+def _why_lost(cursor: Cursor, descriptor: int, stamp: Stamp) -> str | None:
     if stamp.size < cursor.offset:
-        return anew, ("truncated",)
+        return "truncated"
     if not _is_of(cursor, descriptor, stamp):
-        return anew, ("replaced",)
-    return msgspec.structs.replace(cursor, head=anew.head, head_size=anew.head_size), ()
+        return "replaced"
+    return None
 
 
 def _is_of(cursor: Cursor, descriptor: int, stamp: Stamp) -> bool:
-    return (
-        (cursor.inode, cursor.dev) == (stamp.inode, stamp.dev)
-        and cursor.head == _digest(descriptor, cursor.head_size)
-        and (cursor.offset == 0 or os.pread(descriptor, 1, cursor.offset - 1) == b"\n")
-    )
+    """By what it holds: one that was copied, restored or written anew alike goes on where it was."""
+    if cursor.head != _digest(descriptor, cursor.head_size):
+        return False
+    if cursor.before:
+        return cursor.before == _checksum(descriptor, cursor.offset)
+    ended = cursor.offset == 0 or os.pread(descriptor, 1, cursor.offset - 1) == b"\n"
+    return ended and cursor.inode == stamp.inode
+
+
+def _checksum(descriptor: int, offset: int) -> int:
+    size = min(offset, BEFORE_BYTES)
+    return zlib.crc32(os.pread(descriptor, size, offset - size))
 
 
 def _digest(descriptor: int, size: int) -> str:

@@ -84,17 +84,19 @@ class TranscriptReader:
         """
         cursor = file.cursor
         if cursor is not None:
-            after = cursor.at
+            after, moved = cursor.at, False
         else:
-            cursor, after = find_cursor(self._state(), file.path, stamp)
+            cursor, after, moved = find_cursor(
+                self._state(), file.path, stamp, file.whose.session_id
+            )
         if cursor is not None and cursor.muted and not muted:
             cursor = None
         with_sidecar = file.whose.agent_id is not None and not (cursor and cursor.context)
         try:
             chunk = await self._threads.run(
-                read_chunk, file.path, cursor, with_sidecar=with_sidecar
+                read_chunk, file.path, cursor, with_sidecar=with_sidecar, moved=moved
             )
-            await self._tell(file, chunk, after, muted=muted)
+            await self._tell(file, chunk, after, muted=muted, moved=moved)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -111,8 +113,13 @@ class TranscriptReader:
             file.read = chunk.stamp
         return chunk.more
 
-    async def _tell(self, file: File, chunk: Chunk, after: int, *, muted: bool) -> None:
-        """after: the cursor counts as kept no sooner. Raises SpoolUnavailable."""
+    async def _tell(
+        self, file: File, chunk: Chunk, after: int, *, muted: bool, moved: bool
+    ) -> None:
+        """after: the cursor counts as kept no sooner. Raises SpoolUnavailable.
+
+        moved: it is kept under its new path even if nothing is told: the one under the old goes.
+        """
         now, cursor = self._now(), chunk.cursor
         said = Lines([], cursor.context)
         if chunk.lines:
@@ -138,7 +145,7 @@ class TranscriptReader:
         cursor = msgspec.structs.replace(
             cursor, context=said.context, at=max(now, after), muted=muted, owing=owing
         )
-        if signals:
+        if signals or moved:
             await self._intake.accept(signals, state={key_of(file.path): encode_cursor(cursor)})
         file.cursor = cursor
         self._faults.update(chunk.faults)

@@ -43,6 +43,7 @@ from adsum_hub.metrics import Asked, metrics_router
 from adsum_hub.notify.notifications import Notifications, told_by
 from adsum_hub.notify.opening import notifying
 from adsum_hub.notify.routes import notify_router
+from adsum_hub.otlp import sending
 from adsum_hub.overspent import Overspent
 from adsum_hub.prices import Wanted, complete_book, open_book
 from adsum_hub.readiness import health_router
@@ -185,7 +186,9 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             ingest=await stack.enter_async_context(open_ingest(redis_url, joining, link.address)),
             demo=settings.demo,
         )
-        server = uvicorn.Server(server_config(app))
+        otlp = await stack.enter_async_context(
+            sending(settings, Asked(roster, broadcast, link, notifications, signing), port)
+        )
 
         def others() -> list[str]:
             return [*notes, *notifications.troubles(), *domains.notes]
@@ -198,12 +201,13 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             "writes": writes.watch(),
             "roll": joining.watch.run(),
             "notifications": notifications.run(),
+            "otlp": otlp(),
             "prices": complete_book(wanted, settings.price_file, roster.reprice),
             "timekeeper": Timekeeper(roster, broadcast, link, writes, clock, others=others).run(),
         }
         if signing is not None and say is not None:
             vital["greeting"] = greet(signing, url, say)
-        await supervise(server, bound, vital)
+        await supervise(uvicorn.Server(server_config(app)), bound, vital)
         try:
             await asyncio.wait_for(saver.save_once(), 3.0)
         except (*UNAVAILABLE, TimeoutError) as error:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from starlette.requests import ClientDisconnect, Request
@@ -20,9 +20,10 @@ from starlette.routing import Route
 from adsum_hub.answers import Problem, as_json
 from adsum_hub.bodies import BadRequestError
 from adsum_hub.ingest_lines import Lines
+from adsum_hub.ingest_rate import Rate
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.machines import Machine
-from adsum_hub.join.routes import bearer_of
+from adsum_hub.join.routes import address_of, bearer_of
 from adsum_shared.connect import UNAVAILABLE, open_redis
 from adsum_shared.host_keys import Asked, OddReplyError, Told, carry_out
 from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_asked, encode
@@ -41,12 +42,6 @@ BODY_S = 20.0
 SLOWEST = 16 << 10
 #: What collectors put into a batch, unless one signal alone is bigger.
 MOST_BATCH = 512 << 10
-#: Requests a second of one machine, and how many may come in a burst. A collector has one on its
-#: way at a time: under full load a hundred a second, at rest one.
-RATE = 200.0
-BURST = 600.0
-#: Machines whose rate is known; who asked longest ago is forgotten first.
-MOST_KNOWN = 10_000
 #: An entry of ours has eight.
 MOST_FIELDS = 16
 KEPT = "It tries again by itself."
@@ -56,22 +51,11 @@ OTHER = (
 )
 OTHER_STEP = "Join again: adsum join --again, by a new token."
 _ID = re.compile(r"[1-9]\d{0,15}-[1-9]\d{0,15}", re.ASCII)
-_AFTER = re.compile(r"(?:\d{1,20}-\d{1,20})?", re.ASCII)
-
-
-class Rate:
-    """How often each machine asks this hub. A guard of its loop, not of any truth."""
-
-    def __init__(self) -> None:
-        self._left: dict[str, tuple[float, float]] = {}
-
-    def exceeded(self, host_id: str, now: float) -> bool:
-        left, at = self._left.pop(host_id, (BURST, now))
-        left = min(BURST, left + (now - at) * RATE)
-        self._left[host_id] = (left - 1.0 if left >= 1.0 else left, now)
-        if len(self._left) > MOST_KNOWN:
-            del self._left[next(iter(self._left))]
-        return left < 1.0
+_AFTER = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
+#: Of Redis: the highest that either half of an id can be.
+MOST_HALF = 2**64 - 1
+#: Is told of bytes as they come.
+Took = Callable[[int], None]
 
 
 class Ingest:
@@ -105,11 +89,12 @@ class Ingest:
         """Raises BadRequestError, OddReplyError, and what is in UNAVAILABLE."""
         _require_readable(request)
         # Each time anew, in Redis: whoever was shut out is so from this moment on.
-        machine = await self._machine_of(bearer_of(request))
-        if self._rate.exceeded(machine.host_id, asyncio.get_running_loop().time()):
-            raise _too_often()
+        machine = await self._machine_of(bearer_of(request), address_of(request))
+        now = asyncio.get_running_loop().time()
+        if wait_s := self._rate.exceeded(machine.host_id, now):
+            raise _too_often(wait_s)
         with self._one_more(machine.host_id):
-            raw = await self._read(request)
+            raw = await self._read(request, lambda size: self._rate.took(machine.host_id, size))
         asked = _checked(raw)
         if asked.host_id != machine.host_id:
             raise BadRequestError(403, OTHER, OTHER_STEP)
@@ -118,13 +103,13 @@ class Ingest:
         except RedisConnectionError:  # it had broken while idle; what arrived even so is `there`
             return await self._done(asked)
 
-    async def _machine_of(self, secret: str) -> Machine:
+    async def _machine_of(self, secret: str, address: str) -> Machine:
         async with self._asking:
             try:
-                return await self._joining.machine_of(secret)
+                return await self._joining.machine_of(secret, address)
             except RedisConnectionError:
                 await self._joining.machines.hang_up()
-                return await self._joining.machine_of(secret)
+                return await self._joining.machine_of(secret, address)
 
     async def _done(self, asked: Asked) -> Told:
         async with self._lines.one() as line:
@@ -138,7 +123,7 @@ class Ingest:
     def _one_more(self, host_id: str) -> Iterator[None]:
         """Raises BadRequestError. One that sends slowly must not take all the room there is."""
         if self._reading[host_id] >= READING:
-            raise _too_often()
+            raise _too_often(1)
         self._reading[host_id] += 1
         try:
             yield
@@ -147,12 +132,12 @@ class Ingest:
             if not self._reading[host_id]:
                 del self._reading[host_id]
 
-    async def _read(self, request: Request) -> bytes:
+    async def _read(self, request: Request, took: Took) -> bytes:
         length = request.headers.get("content-length", "")
         if length.isascii() and length.isdecimal() and int(length) <= SMALL:
-            return await _body(request, BODY_S)
+            return await _body(request, took, BODY_S)
         async with self._big:
-            return await _body(request, BODY_S + MOST_BATCH / SLOWEST)
+            return await _body(request, took, BODY_S + MOST_BATCH / SLOWEST)
 
 
 def _require_readable(request: Request) -> None:
@@ -165,21 +150,23 @@ def _require_readable(request: Request) -> None:
         raise _too_long()
 
 
-def _too_often() -> BadRequestError:
-    return BadRequestError(429, "This machine asks too often.", KEPT, {"retry-after": "1"})
+def _too_often(wait_s: int) -> BadRequestError:
+    cause = "This machine asks too often, or for too much."
+    return BadRequestError(429, cause, KEPT, {"retry-after": str(wait_s)})
 
 
 def _too_long() -> BadRequestError:
     return BadRequestError(413, "This is too long.", UPGRADE)
 
 
-async def _body(request: Request, patience_s: float) -> bytes:
+async def _body(request: Request, took: Took, patience_s: float) -> bytes:
     parts, length = [], 0
     try:
         async with asyncio.timeout(patience_s):
             async for part in request.stream():
                 parts.append(part)
                 length += len(part)
+                took(len(part))
                 if length > MOST_BYTES:
                     raise _too_long()
     except TimeoutError as error:
@@ -204,9 +191,15 @@ def _checked(raw: bytes) -> Asked:
             raise BadRequestError(400, "An entry has 1 to 16 fields.", UPGRADE)
     if len(asked.beat or b"") > MOST_BEAT:
         raise BadRequestError(413, "This heartbeat is too long.", UPGRADE)
-    if asked.after is not None and not _AFTER.fullmatch(asked.after):
+    if asked.after and not _is_id(asked.after):
         raise BadRequestError(400, f"{asked.after[:60]!r} is no entry's id.", UPGRADE)
     return asked
+
+
+def _is_id(text: str) -> bool:
+    """Any that Redis can hold: what stands in a stream may be of others."""
+    halves = _AFTER.fullmatch(text)
+    return halves is not None and all(int(half) <= MOST_HALF for half in halves.groups())
 
 
 @contextlib.asynccontextmanager

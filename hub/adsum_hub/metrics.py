@@ -17,7 +17,7 @@ from adsum_hub.measured import NEEDS
 from adsum_hub.metrics_hub import Asked, Sessions, Unsaved, families_of
 from adsum_hub.roster import Roster
 
-__all__ = ["Asked", "Unsaved", "exposition", "metrics_router"]
+__all__ = ["Asked", "Unsaved", "exposition", "families", "library", "metrics_router"]
 
 #: Sessions counted in one go.
 SLICE = 1_000
@@ -25,7 +25,7 @@ SLICE = 1_000
 
 def metrics_router(asked: Asked) -> APIRouter:
     """Read by whoever may read the list: a token of the role viewer will do."""
-    of_library, unsaved, one_at_a_time = _library(), Unsaved(), asyncio.Lock()
+    of_library, unsaved, one_at_a_time = library(), Unsaved(), asyncio.Lock()
     router = APIRouter(tags=["health"])
 
     @router.get("/metrics", summary="For Prometheus", response_class=Response)
@@ -37,21 +37,29 @@ def metrics_router(asked: Asked) -> APIRouter:
 
 
 async def exposition(asked: Asked, unsaved: Unsaved, of_library: CollectorRegistry) -> bytes:
-    """With 100,000 sessions it takes 0.2 s: everybody else has a turn in between.
-
-    The text is made in a thread, of what was found, since nothing else may look at the roster there.
-    """
+    """The text is made in a thread, of what was found: nothing else may look at the roster there."""
     found = CollectorRegistry()
-    sessions = await _sessions(asked.roster, asked.broadcast.measures.clock())
-    families = list(of_library.collect())
-    for family in families_of(asked, unsaved, sessions):
-        families.append(family)
-        await asyncio.sleep(0)
-    found.register(_Found(families))
+    found.register(_Found(await families(asked, unsaved, of_library)))
     return await asyncio.to_thread(generate_latest, found)
 
 
-def _library() -> CollectorRegistry:
+async def families(
+    asked: Asked, unsaved: Unsaved, of_library: CollectorRegistry
+) -> Sequence[Metric]:
+    """With 100,000 sessions it takes 0.2 s: everybody else has a turn in between.
+
+    unsaved: the caller's own, as it counts from one of its scrapes to the next.
+    """
+    sessions = await _sessions(asked.roster, asked.broadcast.measures.clock())
+    found = list(of_library.collect())
+    for family in families_of(asked, unsaved, sessions):
+        found.append(family)
+        await asyncio.sleep(0)
+    return found
+
+
+def library() -> CollectorRegistry:
+    """What Prometheus's own library knows of this process."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)

@@ -199,7 +199,6 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cache_read_tokens: int = 0
     cache_5m_tokens: int = 0
     cache_1h_tokens: int = 0
-    unsplit_tokens: int = 0
     web_searches: int = 0
 
 

@@ -9,6 +9,7 @@ from adsum_hub.children import child_views, running
 from adsum_hub.facts import Facts
 from adsum_hub.kept import Kept
 from adsum_hub.limits import LIMITS
+from adsum_hub.reading import forget as forget_reading
 from adsum_hub.reading import read, survey
 from adsum_shared.state import AgentState, ChildView, Group, Reachability, SessionView
 
@@ -46,6 +47,12 @@ _portraits: Kept[str, Portrait] = Kept()
 
 def view_id(host_id: str, session_id: str) -> str:
     return f"{host_id}:{session_id}"
+
+
+def forget(host_id: str, session_id: str) -> None:
+    """What it says is not to lie in memory until others push it out."""
+    _portraits.pop(view_id(host_id, session_id), None)
+    forget_reading(session_id)
 
 
 def shortened(text: str | None) -> str | None:

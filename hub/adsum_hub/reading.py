@@ -94,6 +94,11 @@ def read(ground: Ground, now: int) -> Reading:
     return _readings.keep(key, _read(ground, now))
 
 
+def forget(session_id: str) -> None:
+    _grounds.pop(session_id, None)
+    _readings.pop(session_id, None)
+
+
 def _survey(facts: Facts, limits: Limits, before: Ground | None) -> Ground:
     """before: of the same session, or of one on another machine that bears its id."""
     turns, calls, requests, children = _gathered(facts, before)

@@ -85,6 +85,13 @@ class HubSettings(AdsumSettings):
         description="Push to services in the hub's own network as well, and without TLS: for tests.",
     )
 
+    otlp_endpoint: str | None = Field(
+        default=None,
+        repr=False,
+        description="Base URL of a receiver of OTLP by HTTP, e.g. http://127.0.0.1:4318: what /metrics "
+        "shows is sent there too. Needs adsum[otel]; see docs/observability.md.",
+    )
+
     @field_validator("public_url")
     @classmethod
     def _require_origin(cls, given: str | None) -> str | None:
@@ -122,6 +129,25 @@ class HubSettings(AdsumSettings):
                 "host as user:password@, with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25."
             ) from None
         return given
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _require_receiver(cls, given: str | None) -> str | None:
+        """A ValueError would be told with the URL, which may hold a login."""
+        if not given:
+            return None
+        try:
+            parts = urlsplit(given)
+            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            fits = False
+        if not fits or "?" in given or "#" in given or not given.isprintable() or " " in given:
+            raise SettingsError(
+                "otlp_endpoint (ADSUM_OTLP_ENDPOINT) is no base URL of a receiver of OTLP by HTTP. "
+                "Write it as http://127.0.0.1:4318; /v1/metrics is added, and a key goes into "
+                "OTEL_EXPORTER_OTLP_HEADERS."
+            )
+        return given.rstrip("/").removesuffix("/v1/metrics")
 
     @field_validator("budgets")
     @classmethod

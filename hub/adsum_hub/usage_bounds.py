@@ -28,7 +28,6 @@ _COUNTS = (
     "cache_read_tokens",
     "cache_5m_tokens",
     "cache_1h_tokens",
-    "unsplit_tokens",
     "web_searches",
 )
 _MODEL_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

@@ -40,20 +40,22 @@ _LOST = (RedisConnectionError, RedisTimeoutError, OSError)
 class _Pool(redis.asyncio.ConnectionPool):
     """Stands where a client has its pool; the connections are those of the nodes' clients."""
 
-    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, close: Callable[[], Awaitable[None]], hang_up: Callable[[], Awaitable[None]]
+    ) -> None:
         super().__init__()
         self._close = close
+        self._hang_up = hang_up
 
     async def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: FBT001, FBT002 - the library's
-        del inuse_connections
-        await self._close()
+        await (self._close() if inuse_connections else self._hang_up())
 
 
 class ClusterRedis(redis.asyncio.Redis):
     """steady: goes on at no other master unless it is opened anew: what was sent may be lost there."""
 
     def __init__(self, slots: Slots, *, steady: bool = False) -> None:
-        super().__init__(connection_pool=_Pool(self.close_all))
+        super().__init__(connection_pool=_Pool(self.close_all, slots.hang_up))
         self.slots = slots
         self._steady = steady
 

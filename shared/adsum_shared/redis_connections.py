@@ -9,6 +9,7 @@ from redis.asyncio.connection import AbstractConnection, SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_shared.redis_errors import WayError
+from adsum_shared.tls_files import Renewed, trusted_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,13 +39,15 @@ def _pinned(kind: type[AbstractConnection]) -> type[AbstractConnection]:
     The library adds it to all that the system trusts: whoever has any public certificate for the
     name would pass. And it reads the system's file anew for each connection, which takes 20 ms.
     """
-    held: list[ssl.SSLContext] = []
+    held: list[Renewed] = []
 
     class Pinned(kind):  # type: ignore[misc,valid-type] # a base known at run time only
         def _connection_arguments(self) -> Mapping[str, Any]:
+            wanted = self.ssl_context
             if not held:
-                held.append(_context(self.ssl_context))
-            self.ssl_context.context = held[0]
+                files = (wanted.ca_certs or trusted_file(), wanted.certfile, wanted.keyfile)
+                held.append(Renewed(files, lambda: _context(wanted), WayError))
+            wanted.context = held[0].context()
             found: Mapping[str, Any] = super()._connection_arguments()
             return found
 
@@ -62,12 +65,13 @@ def _pinned(kind: type[AbstractConnection]) -> type[AbstractConnection]:
 
 def _context(wanted: Any) -> ssl.SSLContext:
     """wanted: the library's own description. Raises WayError."""
-    file = wanted.ca_certs
+    file = wanted.ca_certs or wanted.certfile or wanted.keyfile
     try:
-        if file is None:
+        if wanted.ca_certs is None:
+            wanted.context = None  # or it answers the one of before
             made: ssl.SSLContext = wanted.get()
             return made
-        context = ssl.create_default_context(cafile=file)
+        context = ssl.create_default_context(cafile=wanted.ca_certs)
         context.check_hostname = wanted.check_hostname
         context.verify_mode = wanted.cert_reqs
         file = wanted.certfile or wanted.keyfile

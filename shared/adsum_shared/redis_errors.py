@@ -13,23 +13,25 @@ class UnsettledError(WayError):
     """The servers change their parts just now. What was asked was not done: ask again."""
 
 
+_SHOWN = "shows a certificate"
+_UNTRUSTED = f"{_SHOWN} whose authority is not trusted here."
 _CA = (
-    "shows a certificate whose authority is not trusted here. Set ADSUM_REDIS_CA to a PEM file with "
-    "that authority's certificate; if it is set, it names another one."
+    f"{_UNTRUSTED} Set ADSUM_REDIS_CA to a PEM file with that authority's certificate; if it is set, "
+    "it names another one."
 )
 #: As OpenSSL has it, and what to say.
 _TLS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("certificate has expired",),
-        "shows a certificate that has expired. Renew it there, and let Redis read it.",
+        f"{_SHOWN} that has expired. Renew it there, and let Redis read it.",
     ),
     (
         ("not yet valid",),
-        "shows a certificate that is not valid yet. Look at the clocks of both machines.",
+        f"{_SHOWN} that is not valid yet. Look at the clocks of both machines.",
     ),
     (
         ("Hostname mismatch", "IP address mismatch"),
-        "shows a certificate for another name than the one it was reached by. Use a name that stands "
+        f"{_SHOWN} for another name than the one it was reached by. Use a name that stands "
         "in the certificate (subjectAltName), or have one made for this name.",
     ),
     (
@@ -41,7 +43,7 @@ _TLS: tuple[tuple[tuple[str, ...], str], ...] = (
         ),
         _CA,
     ),
-    (("CERTIFICATE_VERIFY_FAILED",), "shows a certificate that cannot be verified."),
+    (("CERTIFICATE_VERIFY_FAILED",), f"{_SHOWN} that cannot be verified."),
     (
         ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "record layer failure"),
         "speaks no TLS at that port. Name its TLS port, or begin the URL with redis in place of rediss.",
@@ -69,6 +71,16 @@ def told_of(error: BaseException | None) -> str | None:
         if any(word in text for word in words):
             return f"{sentences} ({_bare(text)})" if words[0].isupper() else sentences
     return None
+
+
+def is_certificates(error: BaseException) -> bool:
+    """Whether it fails by the certificate shown, of any of its servers."""
+    return _SHOWN in (told_of(error) or "")
+
+
+def is_untrusted(error: BaseException) -> bool:
+    """Whether it fails by who has signed that."""
+    return _UNTRUSTED in (told_of(error) or "")
 
 
 def _bare(text: str) -> str:

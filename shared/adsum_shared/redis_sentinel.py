@@ -165,9 +165,20 @@ def _of_master(kind: type[AbstractConnection]) -> type[AbstractConnection]:
             if role != b"master":
                 await self.disconnect()
                 self.connection_pool.sentinel_manager.doubt()
-                raise UnsettledError(
-                    f"{written(address)}, named by a Sentinel, is a replica. A failover is under way: "
-                    "wait; if it lasts, look at the Sentinels' logs."
-                )
+                raise _no_master(address, role)
 
     return OfMaster
+
+
+def _no_master(address: Address, role: object) -> WayError:
+    """role: as it calls itself."""
+    named = f"{written(address)}, named as the master by a Sentinel,"
+    if role == b"slave":
+        return UnsettledError(
+            f"{named} is a replica. A failover is under way: wait; if it lasts, look at the "
+            "Sentinels' logs."
+        )
+    step = "Look at what address the Sentinels monitor, and what listens there."
+    if role == b"sentinel":
+        return WayError(f"{named} is a Sentinel itself. {step}")
+    return WayError(f"{named} does not answer as a Redis does. {step}")

@@ -139,6 +139,13 @@ class Slots:
         for address in list(self._clients):
             await self._close(address)
 
+    async def hang_up(self) -> None:
+        """Those that nobody uses just now: what others have on their way goes on."""
+        self._stale = True
+        for pooled, _ in list(self._clients.values()):
+            with contextlib.suppress(RedisError, OSError):
+                await pooled.connection_pool.disconnect(inuse_connections=False)
+
     def __iter__(self) -> Iterator[Any]:
         return iter([self.client(address) for address in self.masters])
 

@@ -44,6 +44,7 @@ KNOWN = frozenset(
         "push_contact",
         "push_key_file",
         "push_allow_private",
+        "otlp_endpoint",
         # the collector
         "collector_port",
         "host_label",

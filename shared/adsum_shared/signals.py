@@ -219,8 +219,7 @@ class UsageTotalled(Signal, frozen=True, kw_only=True, tag="usage.totalled"):
     Cumulative absolutes, never deltas. A later one takes the place of an earlier one even if it
     says less, for a message may turn out to be another session's. day: ISO date where the machine
     is. long: prompts above the limit from which the model's prices are others. cache_5m_tokens,
-    cache_1h_tokens: written to be kept for so long; unsplit_tokens: of those for 5 minutes, what
-    may as well be for an hour.
+    cache_1h_tokens: written to be kept for so long; where the agent does not say, for 5 minutes.
     """
 
     day: str
@@ -234,7 +233,6 @@ class UsageTotalled(Signal, frozen=True, kw_only=True, tag="usage.totalled"):
     cache_read_tokens: int = 0
     cache_5m_tokens: int = 0
     cache_1h_tokens: int = 0
-    unsplit_tokens: int = 0
     web_searches: int = 0
 
 

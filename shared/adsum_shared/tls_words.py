@@ -26,13 +26,18 @@ def wrong_tls(host: str, error: ssl.SSLError) -> str:
             f"The certificate shown is not for {host}: {error.verify_message}. Use the name it is "
             "for; if that is what you did, somebody else answers there."
         )
-    if code in _UNTRUSTED:
+    if is_untrusted(error):
         return (
             f"Nobody this machine trusts has signed the certificate of {host} "
             f"({error.verify_message}). If it is by your own authority: --ca FILE, with that "
             "authority's certificate."
         )
     return f"The certificate of {host} is refused: {error.verify_message}."
+
+
+def is_untrusted(error: ssl.SSLError) -> bool:
+    """Whether nobody who is trusted here has signed the certificate shown."""
+    return isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _UNTRUSTED
 
 
 def in_chain(error: BaseException) -> ssl.SSLError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
 
 import httpx
 import msgspec
@@ -10,8 +11,12 @@ import pytest
 import redis
 
 from adsum_hub.auth.secret import digest_of
+from adsum_hub.bodies import BadRequestError
+from adsum_hub.join.hosts import JoinedHosts
+from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.rights import Rights, user_of
+from adsum_hub.join.tokens import Held, JoinTokenStore
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
 from tests.brokers import Broker, running_broker
@@ -159,6 +164,105 @@ async def test_a_sweep_by_an_old_list_takes_nothing_of_who_joined_anew(client: R
 
     assert await client.exists(streams.inbox(HOST))
     assert not await client.exists(streams.inbox(OTHER))
+
+
+@pytest.mark.parametrize("way", ["ingest", "shared"])
+async def test_mend_takes_the_login_of_who_goes_another_way_now(client: Redis, way: str) -> None:
+    rights, machines = Rights(client), Machines(client)
+    await rights.grant(HOST, digest_of("one"))
+    await machines.put(machine(HOST, digest_of("one"), way=way))
+
+    await rights.mend([], [HOST], machines.entitled)
+
+    assert await rights.there() == set()
+
+
+def leaving(client: Redis) -> Leaving:
+    async def look() -> None: ...
+
+    machines, rights, watch = Machines(client), Rights(client), SimpleNamespace(look=look)
+    hosts = JoinedHosts(SimpleNamespace(hosts={}), machines, rights, watch)  # type: ignore[arg-type] # as far as they are asked
+    return Leaving(JoinTokenStore(client), machines, rights, watch, hosts, lambda: 1)  # type: ignore[arg-type] # as above
+
+
+@pytest.mark.parametrize("before", [None, "reset"])
+@pytest.mark.parametrize("verb", ["leave", "undo", "ingest"])
+async def test_who_is_revoked_just_after_it_was_let_in_stays_revoked(
+    client: Redis, verb: str, before: str | None
+) -> None:
+    asked = leaving(client)
+    await asked.tokens.put("d" * 64, Held("d" * 12, 0, 9, False, "", 1, HOST), 1)
+    former = before and machine(HOST, digest_of("old"), state=before)
+    found = machine(HOST, digest_of("one"), token="d" * 12, before=former)
+    await asked.machines.put(msgspec.structs.replace(found, state="revoked", before=None))
+
+    does = {
+        "leave": lambda: asked.leave(found, undo=False),
+        "undo": lambda: asked.leave(found, undo=True),
+        "ingest": lambda: asked.go_through_hub(found),
+    }
+    with pytest.raises(BadRequestError, match="not valid, or not any more"):
+        await does[verb]()
+
+    after = await asked.machines.find(HOST)
+    assert after is not None
+    assert (after.state, after.way) == ("revoked", "acl")
+    assert await asked.tokens.look("d" * 64, 1) == "used"
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_a_machine_asks_never_writes_over_a_revocation(
+    client: Redis, broker: Broker, leaves: bool
+) -> None:
+    machines, found = Machines(client), machine(HOST, digest_of("one"))
+    await machines.put(found)
+    revoked = msgspec.structs.replace(found, state="revoked")
+
+    def meanwhile(now: Machine) -> Machine | None:
+        with redis.Redis.from_url(broker.url) as admin:
+            admin.hset(streams.MACHINES, HOST, msgspec.json.encode(revoked))
+        return None if leaves else msgspec.structs.replace(now, way="ingest")
+
+    assert await machines.change(found, meanwhile) is None
+    assert await machines.find(HOST) == revoked
+
+
+async def test_a_revocation_while_a_machine_leaves_is_not_forgotten_with_it(client: Redis) -> None:
+    machines = Machines(client)
+    await machines.put(machine(HOST, digest_of("one"), state="revoked"))
+
+    await machines.forget(HOST, left=True)
+    assert await machines.find(HOST) is not None
+
+    await machines.forget(HOST)
+    assert await machines.find(HOST) is None
+
+
+async def test_a_machine_goes_through_the_hub_and_its_login_goes(client: Redis) -> None:
+    """Asked twice: Redis may not have answered when the login was to go."""
+    asked, found = leaving(client), machine(HOST, digest_of("one"))
+    await asked.machines.put(found)
+    for _ in range(2):
+        await asked.rights.grant(HOST, digest_of("one"))
+
+        await asked.go_through_hub(found)
+
+        after = await asked.machines.find(HOST)
+        assert after == msgspec.structs.replace(found, way="ingest")
+        assert await asked.rights.there() == set()
+
+
+async def test_an_undo_of_who_went_through_the_hub_leaves_no_login(client: Redis) -> None:
+    asked = leaving(client)
+    former = machine(HOST, digest_of("old"), state="reset", way="shared")
+    found = machine(HOST, digest_of("one"), way="ingest", before=former)
+    await asked.machines.put(found)
+    await asked.rights.grant(HOST, digest_of("one"))
+
+    await asked.leave(found, undo=True)
+
+    assert await asked.machines.find(HOST) == former
+    assert await asked.rights.there() == set()
 
 
 def post(hub: HubProcess, path: str, body: dict[str, object], bearer: str = "") -> httpx.Response:

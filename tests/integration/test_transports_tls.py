@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from adsum.doctor_redis import check_redis
+from adsum.join_way import reach_redis
 from adsum_collector.settings import CollectorSettings
-from adsum_shared.connect import open_redis
+from adsum_shared.connect import UNAVAILABLE, open_redis
+from adsum_shared.redis_errors import is_untrusted
 from adsum_shared.redis_url import with_ca
 from tests.authorities import Authority
 from tests.brokers import Broker, free_port, require_binary, running_broker
@@ -82,6 +84,24 @@ def test_ones_own_authority_is_taken_and_no_other_counts_beside_it(
     assert level == "fail"
     assert "authority is not trusted here" in told
     assert "ADSUM_REDIS_CA" in told
+
+
+@pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster"])
+def test_who_joins_with_an_authority_for_the_hub_reaches_a_redis_of_another(
+    server: Broker,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+) -> None:
+    url, other = f"{scheme}://localhost:{TLS_PORT}", Authority(tmp_path / "other")
+
+    assert reach_redis(url, "h", str(authority.file)) == with_ca(url, str(authority.file))
+    with pytest.raises(UNAVAILABLE) as refused:
+        reach_redis(url, "h", str(other.file))
+    assert is_untrusted(refused.value)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))  # the system trusts it
+    assert reach_redis(url, "h", str(other.file)) == url
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster"])

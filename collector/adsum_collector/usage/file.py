@@ -23,6 +23,7 @@ BUSY_S: Final = 10.0
 CACHE_KB: Final = 16_000
 LOG_PAGES: Final = 4000
 
+#: `unsplit` is of versions before, which can still use what this one has written.
 TABLES: Final = """
 CREATE TABLE sources (
   id INTEGER PRIMARY KEY, begun INTEGER NOT NULL, session_id TEXT NOT NULL,

@@ -20,7 +20,7 @@ PAST_TOLD: Final = 2
 
 
 class Total(msgspec.Struct, frozen=True, gc=False):
-    """unsplit: of `cache_5m`, what may as well have been written for an hour. latest: ms."""
+    """latest: ms."""
 
     group: Group
     messages: int
@@ -30,7 +30,6 @@ class Total(msgspec.Struct, frozen=True, gc=False):
     cache_5m: int
     cache_1h: int
     web_searches: int
-    unsplit: int
     latest: int = 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from adsum_collector.usage.scan import Place
 
 DAY_MS: Final = 24 * 3600 * 1000
 _GROUP = "session_id, day, model, fast, geo, long"
-_SUMS = "messages, input, output, cache_read, cache_5m, cache_1h, web_searches, unsplit"
+_SUMS = "messages, input, output, cache_read, cache_5m, cache_1h, web_searches"
 _ADD = ", ".join(f"{name} = {name} + ?" for name in _SUMS.split(", "))
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -81,6 +82,7 @@ class Ledger:
 
     def take(self, turns: Sequence[Turn], now: int) -> int:
         """All of it or nothing; how many records bore dates that nobody can believe. now: ms."""
+        time.tzset()  # a machine that travels has days of another zone from now on
         with self._writing():
             records = [record for turn in turns for record in turn.scanned.records]
             merge = Merge(self._numbers, self._kinds, self._held(records))
@@ -210,10 +212,8 @@ class Ledger:
 
     def mark_pasts(self, paths: Iterable[bytes], past: int) -> None:
         with self._writing():
-            self._db.executemany(
-                "UPDATE files SET past = ? WHERE path = ?",
-                [(past, path) for path in paths],
-            )
+            its = [(past, path) for path in paths]
+            self._db.executemany("UPDATE files SET past = ? WHERE path = ?", its)
 
     def tell_to(self, reader: str) -> None:
         """Another reader has heard nothing yet, so all of it is to be told again."""

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import astuple
 
-from adsum_collector.agents.usage import UNSPLIT, Record, joined
+from adsum_collector.agents.usage import Record, joined
 
 #: Of zones, no offset is finer.
 QUARTER_MS: Final = 900_000
@@ -101,7 +101,7 @@ class Merge:
     """Records on their way into what is kept.
 
     held: rows that are kept, of all keys of these records. latest: ms; no later date is believed.
-    rows: those to be kept now. sums: by group, what comes to its eight sums, and its latest time.
+    rows: those to be kept now. sums: by group, what comes to its seven sums, and its latest time.
     moved: keys of messages that have another owner now. future: how many were not believed.
     """
 
@@ -117,7 +117,7 @@ class Merge:
     def add(self, source: Source, records: Iterable[Record], latest: int) -> None:
         owner, session_id = self._kept.owner(source), source.session_id
         limits, kinds, rows, held = self._kinds.limits, self._kinds, self.rows, self._held
-        pack, group, sums, last = ROW.pack, 0, [0] * 9, None
+        pack, group, sums, last = ROW.pack, 0, [0] * 8, None
         for record in records:
             # Every message of a history passes here: taken apart at once, and nothing called.
             (
@@ -136,7 +136,7 @@ class Merge:
             kind = (at // QUARTER_MS, model, fast, geo, over)
             if kind != last:
                 last, group = kind, self._kept.number(kinds[session_id, kind])
-                sums = self.sums.setdefault(group, [0] * 9)
+                sums = self.sums.setdefault(group, [0] * 8)
             rows[key] = pack(
                 at // 1000, owner, group, tokens, output, read, for_5m, for_1h,
                 request & 0xFFFF, searches, writes << 1 | side,
@@ -149,12 +149,10 @@ class Merge:
             # Most of these are nothing: to ask costs less than to add.
             if for_5m:
                 sums[4] += for_5m
-                if writes == UNSPLIT:
-                    sums[7] += for_5m
             if searches:
                 sums[6] += searches
-            if at > sums[8]:  # noqa: PLR1730 - a call costs more than this
-                sums[8] = at
+            if at > sums[7]:  # noqa: PLR1730 - a call costs more than this
+                sums[7] = at
 
     def row(self, key: int) -> bytes | None:
         return self.rows.get(key) or self._held.get(key) or self._kept.row(key)
@@ -182,7 +180,10 @@ class Merge:
         ):
             owner = number
         session_id = self._kept.source(owner).session_id
-        moved = self._kept.number(self._kinds[session_id, self._kinds.kind(new)])
+        its, day = self._kinds[session_id, self._kinds.kind(new)], self._kept.group(group).day
+        if its.day != day and new.at // 1000 == row[0]:
+            its = msgspec.structs.replace(its, day=day)  # as it was cut in another zone
+        moved = self._kept.number(its)
         if new == old and (owner, moved) == (row[1], group):
             return
         if owner != row[1]:
@@ -214,7 +215,7 @@ class Merge:
         )
 
     def _count(self, group: int, record: Record, sign: int) -> None:
-        sums = self.sums.setdefault(group, [0] * 9)
+        sums = self.sums.setdefault(group, [0] * 8)
         sums[0] += sign
         sums[1] += sign * record.input
         sums[2] += sign * record.output
@@ -222,8 +223,7 @@ class Merge:
         sums[4] += sign * record.cache_5m
         sums[5] += sign * record.cache_1h
         sums[6] += sign * record.web_searches
-        sums[7] += sign * record.cache_5m if record.writes == UNSPLIT else 0
-        sums[8] = max(sums[8], record.at)
+        sums[7] = max(sums[7], record.at)
 
 
 def _packed(record: Record, owner: int, group: int) -> bytes:

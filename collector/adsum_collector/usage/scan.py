@@ -55,7 +55,6 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     assistant's: 0 those that end like one, 1 those that hold a mark of usage, 2 all.
     """
 
-    dev: int = 0
     inode: int = 0
     offset: int = 0
     before: int = 0
@@ -197,14 +196,17 @@ def _drawn() -> int:
 
 
 def _begin(descriptor: int, place: Place) -> tuple[Place, Counter[str]]:
-    """The place, if it is of this very file; else the file's begin, and why."""
+    """The place, if it is of this very file; else the file's begin, and why.
+
+    Devices are numbered anew when a system starts: they tell nothing.
+    """
     stat = os.fstat(descriptor)
-    anew, why = Place(dev=stat.st_dev, inode=stat.st_ino), None
+    anew, why = Place(inode=stat.st_ino), None
     if place.offset == 0:
         return anew, Counter()
     if stat.st_size < place.offset:
         why = "truncated"
-    elif (stat.st_dev, stat.st_ino) != (place.dev, place.inode):
+    elif stat.st_ino != place.inode:
         why = "replaced"
     elif _checksum(descriptor, place.offset) != place.before:
         why = "rewritten"

@@ -81,7 +81,6 @@ def _totalled(total: Total, now: int) -> KnownSignal:
         cache_read_tokens=total.cache_read,
         cache_5m_tokens=total.cache_5m,
         cache_1h_tokens=total.cache_1h,
-        unsplit_tokens=total.unsplit,
         web_searches=total.web_searches,
     )
 

@@ -26,6 +26,15 @@ def good(found: Held | Worthless) -> Held:
     raise BadRequestError(status, cause, MAKE)
 
 
+def too_many(cause: str, wait_s: int, step: str) -> BadRequestError:
+    return BadRequestError(429, cause, step, {"retry-after": str(wait_s)})
+
+
+def worthless() -> BadRequestError:
+    cause = "This machine's credential is not valid, or not any more."
+    return BadRequestError(401, cause, f"Join again. {MAKE}")
+
+
 def label_of(given: str) -> str:
     """Raises BadRequestError."""
     label = given.strip()

@@ -67,7 +67,11 @@ class JoinedHosts:
 
     async def remove(self, host_id: str) -> HostChanged:
         await self.rights.withdraw_if_any(host_id)
-        await self.machines.forget(host_id)
+        return await self.let_go(host_id)
+
+    async def let_go(self, host_id: str, *, left: bool = False) -> HostChanged:
+        """One that has no user in Redis. left: it is on the roll no more."""
+        await self.machines.forget(host_id, left=left)
         await self.watch.look()
         return HostChanged(SCHEMA, host_id)
 

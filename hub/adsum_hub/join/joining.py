@@ -1,4 +1,4 @@
-"""Joining and leaving: what happens, without the HTTP of it."""
+"""Joining: what happens, without the HTTP of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from adsum_hub.auth.secret import digest_of, id_of
 from adsum_hub.auth.tries import Tries
 from adsum_hub.bodies import BadRequestError
 from adsum_hub.clock import Clock
-from adsum_hub.join.asked import good, label_of, token_digest, token_of
+from adsum_hub.join.asked import good, label_of, token_digest, token_of, too_many, worthless
 from adsum_hub.join.hosts import JoinedHosts
+from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.places import Addresses
 from adsum_hub.join.rights import NoRightsError, Rights
@@ -26,6 +27,7 @@ from adsum_hub.join.secret import (
     make_machine_secret,
 )
 from adsum_hub.join.tokens import Held, JoinTokenStore
+from adsum_hub.join.vouching import Vouched
 from adsum_hub.join.watch import Watch
 from adsum_hub.join.words import (
     ANOTHER,
@@ -33,7 +35,6 @@ from adsum_hub.join.words import (
     CLONE_STEP,
     JOINING,
     JOINING_STEP,
-    MAKE,
     NO_USER,
     NO_USER_STEP,
     NOWHERE,
@@ -41,10 +42,11 @@ from adsum_hub.join.words import (
     REVOKED,
     REVOKED_STEP,
     SHARED,
+    SHOWN,
+    SHOWN_STEP,
     WISHED,
 )
 from adsum_hub.join_answers import (
-    HostChanged,
     JoinAsked,
     JoinChecked,
     Joined,
@@ -62,8 +64,6 @@ from adsum_shared.envelope import VERSION
 log = logging.getLogger(__name__)
 
 MOST_TOKENS = 500
-#: A joining that failed is undone at once. Later, an undo would make a used token good again.
-UNDO_MS = 5 * 60_000
 LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
 
 
@@ -76,14 +76,19 @@ class _Offer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Joining:
+    """tries: of tokens. shown: of machines' credentials. vouched: see `vouching`."""
+
     roster: Roster
     tokens: JoinTokenStore
     machines: Machines
     rights: Rights
     tries: Tries
+    shown: Tries
     watch: Watch
     hosts: JoinedHosts
+    leaving: Leaving
     addresses: Addresses
+    vouched: Vouched
     clock: Clock
 
     async def make_token(self, asked: JoinTokenAsked, reached: str) -> JoinTokenMade:
@@ -102,7 +107,8 @@ class Joining:
         log.info("made join token %s", held.id)
         url = self.addresses.hub(reached)
         command = f"adsum join {url} --token {secret}"
-        return JoinTokenMade(SCHEMA, secret, command, token_of(held), self.addresses.note(url))
+        note = self.addresses.note(url) or await self.vouched(url)
+        return JoinTokenMade(SCHEMA, secret, command, token_of(held), note)
 
     async def revoke_token(self, named: str) -> None:
         """Raises BadRequestError."""
@@ -190,22 +196,16 @@ class Joining:
             raise BadRequestError(409, cause, NO_USER_STEP) from error
         return _Offer("acl", self.addresses.redis(host_id, secret))
 
-    async def go_through_hub(self, machine: Machine) -> HostChanged:
-        """It cannot reach Redis, so it needs no user there."""
-        if machine.way == "acl":
-            await self.machines.put(msgspec.structs.replace(machine, way="ingest"))
-            await self.rights.withdraw_if_any(machine.host_id)
-        return HostChanged(SCHEMA, machine.host_id)
-
-    async def machine_of(self, secret: str) -> Machine:
-        """Who shows this. Raises BadRequestError."""
+    async def machine_of(self, secret: str, address: str) -> Machine:
+        """Who shows this. Raises BadRequestError. Counted as tokens are: the bad ones alone."""
         host_id = host_in(secret)
         machine = None if host_id is None else await self.watch.find(host_id)
         good = machine is not None and hmac.compare_digest(machine.digest, digest_of(secret))
-        if machine is None or not good or machine.state != "in":
-            cause = "This machine's credential is not valid, or not any more."
-            raise BadRequestError(401, cause, f"Join again. {MAKE}")
-        return machine
+        if machine is not None and good and machine.state == "in":
+            return machine
+        if wait := await self.shown.count(address):
+            raise too_many(SHOWN, wait, SHOWN_STEP)
+        raise worthless()
 
     def seen(self, machine: Machine) -> MachineSeen:
         host = self.roster.hosts.get(machine.host_id)
@@ -213,26 +213,6 @@ class Joining:
             return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003 - the fields in their order
         view = host.view(self.clock())
         return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003 - the fields in their order
-
-    async def leave(self, machine: Machine, *, undo: bool) -> HostChanged:
-        """undo: the joining failed just now, so all is to be as it was before."""
-        undo = undo and self.clock() - machine.since <= UNDO_MS
-        if undo:
-            await self.tokens.free(machine.token, machine.host_id, self.clock())
-        if not undo or machine.fresh:
-            return await self.hosts.remove(machine.host_id)
-        before = machine.before
-        if before is None:
-            await self.rights.withdraw_if_any(machine.host_id)
-            await self.machines.strike(machine.host_id)
-        else:
-            await self.machines.put(before)  # first: `mend` goes by it
-            if before.way == "acl" and before.state == "in":
-                await self.rights.grant(before.host_id, before.digest)
-            elif machine.way == "acl":
-                await self.rights.withdraw(machine.host_id)
-        await self.watch.look()
-        return HostChanged(SCHEMA, machine.host_id)
 
     async def _look(self, token: str, address: str) -> str:
         """The digest of one that is good. Raises BadRequestError.
@@ -243,7 +223,6 @@ class Joining:
         found = await self.tokens.look(digest, self.clock())
         if not isinstance(found, Held) and (wait := await self.tries.count(address)):
             log.info("too many join tokens were tried from %s", address)
-            again, after = f"Try again in {wait} s.", {"retry-after": str(wait)}
-            raise BadRequestError(429, "Too many join tokens were tried.", again, after)
+            raise too_many("Too many join tokens were tried.", wait, f"Try again in {wait} s.")
         good(found)
         return digest

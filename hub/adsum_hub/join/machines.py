@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -12,10 +12,18 @@ from redis.exceptions import InvalidResponse, LockError
 
 from adsum_hub.join_answers import Way
 from adsum_shared import streams
-from adsum_shared.connect import Redis
+from adsum_shared.connect import Redis, wanted
 
 #: revoked: shut out. reset: as that, and the identity may join anew.
 State = Literal["in", "revoked", "reset"]
+
+#: In one step, of what stands there still: written over, or taken out where nothing is given.
+_CHANGE = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+if ARGV[3] then redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+else redis.call('HDEL', KEYS[1], ARGV[1]) end
+return 1
+"""
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -85,9 +93,10 @@ class Machines:
             return None
         if forgotten:
             return ""
-        if machine is None or machine.way != "acl":
+        if machine is None:
             return None
-        return machine.digest if machine.state == "in" else ""
+        # Of one that goes another way now, its user may have stayed where Redis did not answer.
+        return machine.digest if machine.way == "acl" and machine.state == "in" else ""
 
     async def is_lost(self) -> bool:
         return not await self._redis.hexists(streams.MACHINES, streams.MACHINES_MARK)
@@ -111,12 +120,28 @@ class Machines:
     async def is_listed(self, host_id: str) -> bool:
         return bool(await self._redis.sismember(streams.HOSTS, host_id))
 
-    async def strike(self, host_id: str) -> None:
-        """It has not joined; what there is of it stays."""
-        await self._redis.hdel(streams.MACHINES, host_id)
-
     async def put(self, machine: Machine) -> None:
         await self._redis.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
+
+    async def change(
+        self, machine: Machine, to: Callable[[Machine], Machine | None]
+    ) -> Machine | None:
+        """By the machine itself: what it becomes; to None: it has not joined.
+
+        The answer: what stood there. None: its credential is good no more, and all stays. Found and
+        then put, whoever is shut out between the two would come back.
+        """
+        while wanted():
+            raw = await self._redis.hget(streams.MACHINES, machine.host_id)
+            found = _decoded(raw)
+            if found is None or (found.digest, found.state) != (machine.digest, "in"):
+                break
+            after = to(found)
+            words = () if after is None else (msgspec.json.encode(after),)
+            asked = (streams.MACHINES, machine.host_id, raw, *words)
+            if await self._redis.eval(_CHANGE, 1, *asked):
+                return found
+        return None
 
     async def enter(self, machine: Machine, label: str) -> None:
         """On the roll from now on, even if it had been forgotten. label: empty: its own."""
@@ -129,13 +154,18 @@ class Machines:
                 writes.hset(streams.LABELS, machine.host_id, label)
             await writes.execute()
 
-    async def forget(self, host_id: str) -> None:
-        """And all there is of it. First that it is forgotten, so that no hub takes it up again."""
+    async def forget(self, host_id: str, *, left: bool = False) -> None:
+        """And all there is of it. First that it is forgotten, so that no hub takes it up again.
+
+        left: it is on the roll no more. If it stands there all the same, somebody has just shut it
+        out, and it stays so.
+        """
         await self._redis.sadd(streams.FORGOTTEN, host_id)
         async with self._redis.pipeline(transaction=False) as writes:
             writes.srem(streams.HOSTS, host_id)
-            writes.hdel(streams.MACHINES, host_id)
             writes.hdel(streams.LABELS, host_id)
+            if not left:
+                writes.hdel(streams.MACHINES, host_id)
             await writes.execute()
         await self.sweep([host_id])
 

@@ -10,10 +10,12 @@ from adsum_hub.clock import Clock
 from adsum_hub.join.hosts import JoinedHosts
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.kept import KeptRoll
+from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import Machines
 from adsum_hub.join.places import Addresses
 from adsum_hub.join.rights import Rights
 from adsum_hub.join.tokens import JoinTokenStore
+from adsum_hub.join.vouching import vouched
 from adsum_hub.join.watch import Watch
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
@@ -34,16 +36,20 @@ async def joined_by(
         settings.machine_redis_url or redis_url, settings.machine_shared_url, settings.public_url
     )
     watch = Watch(roster, machines, rights, clock, told, KeptRoll(settings.state_dir))
+    tokens, hosts = JoinTokenStore(redis), JoinedHosts(roster, machines, rights, watch)
     try:
         yield Joining(
             roster,
-            JoinTokenStore(redis),
+            tokens,
             machines,
             rights,
             Tries(redis, "join:"),
+            Tries(redis, "machine:"),
             watch,
-            JoinedHosts(roster, machines, rights, watch),
+            hosts,
+            Leaving(tokens, machines, rights, watch, hosts, clock),
             addresses,
+            vouched,
             clock,
         )
     finally:

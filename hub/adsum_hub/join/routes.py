@@ -12,6 +12,7 @@ from adsum_hub.answers import SCHEMA, Problem, answers_of, as_json
 from adsum_hub.bodies import BadRequestError, read, takes
 from adsum_hub.join.asked import token_of
 from adsum_hub.join.joining import Joining
+from adsum_hub.join.machines import Machine
 from adsum_hub.join.rights import NoRightsError
 from adsum_hub.join.words import NO_USER_STEP
 from adsum_hub.join_answers import (
@@ -40,7 +41,8 @@ REFUSED = {
     415: "Not JSON",
     503: "Redis does not answer",
 }
-OVER = {410: "Used or expired", 429: "Too many tries: see Retry-After"}
+OFTEN = {429: "Too many tries: see Retry-After"}
+OVER = {410: "Used or expired", **OFTEN}
 UNKNOWN = {404: "No such one"}
 
 
@@ -112,10 +114,10 @@ def _add_tokens(router: APIRouter, joining: Joining) -> None:
 
 def _add_join(router: APIRouter, joining: Joining) -> None:
     async def checked(request: Request) -> JoinChecked:
-        return await joining.check((await read(request, JoinCheckAsked)).token, _address(request))
+        return await joining.check((await read(request, JoinCheckAsked)).token, address_of(request))
 
     async def joined(request: Request) -> Joined:
-        return await joining.join(await read(request, JoinAsked), _address(request))
+        return await joining.join(await read(request, JoinAsked), address_of(request))
 
     @router.post(
         "/join/check",
@@ -139,23 +141,25 @@ def _add_join(router: APIRouter, joining: Joining) -> None:
 
 
 def _add_machine(router: APIRouter, joining: Joining) -> None:
+    async def asking(request: Request) -> Machine:
+        return await joining.machine_of(bearer_of(request), address_of(request))
+
     async def seen(request: Request) -> MachineSeen:
-        return joining.seen(await joining.machine_of(bearer_of(request)))
+        return joining.seen(await asking(request))
 
     async def left(request: Request) -> HostChanged:
         # The body first: who is shut out while it comes must not have been let in before.
         asked = await read(request, LeaveAsked)
-        machine = await joining.machine_of(bearer_of(request))
-        return await joining.leave(machine, undo=asked.undo)
+        return await joining.leaving.leave(await asking(request), undo=asked.undo)
 
     async def through_hub(request: Request) -> HostChanged:
         await read(request, msgspec.Raw)  # a page of elsewhere cannot send it; first, as above
-        return await joining.go_through_hub(await joining.machine_of(bearer_of(request)))
+        return await joining.leaving.go_through_hub(await asking(request))
 
     @router.post(
         "/machine/ingest",
         summary="The machine whose credential is shown cannot reach Redis: it needs no user there",
-        responses=answers_of(HostChanged, also=REFUSED),
+        responses=answers_of(HostChanged, also={**REFUSED, **OFTEN}),
         response_class=Response,
     )
     async def go_through_hub(request: Request) -> Response:
@@ -164,7 +168,7 @@ def _add_machine(router: APIRouter, joining: Joining) -> None:
     @router.get(
         "/machine",
         summary="What the hub has of the machine whose credential is shown",
-        responses=answers_of(MachineSeen, also=REFUSED),
+        responses=answers_of(MachineSeen, also={**REFUSED, **OFTEN}),
         response_class=Response,
     )
     async def see(request: Request) -> Response:
@@ -173,7 +177,7 @@ def _add_machine(router: APIRouter, joining: Joining) -> None:
     @router.post(
         "/machine/leave",
         summary="The machine whose credential is shown leaves; all of it goes from the lists",
-        responses=answers_of(HostChanged, also=REFUSED),
+        responses=answers_of(HostChanged, also={**REFUSED, **OFTEN}),
         response_class=Response,
         openapi_extra=takes(LeaveAsked),
     )
@@ -227,7 +231,7 @@ def _add_hosts(router: APIRouter, joining: Joining) -> None:
     )
 
 
-def _address(request: Request) -> str:
+def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from adsum_hub import host_troubles
+from adsum_hub import host_troubles, portraits
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.join.kept import KeptRoll
@@ -109,15 +109,19 @@ class Watch:
         if now < self._mend_due or not (roll.machines or roll.forgotten):
             return
         self._mend_due = now + MEND_S
-        own = [each for each in roll.machines.values() if each.way == "acl"]
-        members = [(each.host_id, each.digest) for each in own if each.state == "in"]
-        shut_out = [each.host_id for each in own if each.state != "in"]
-        if not own and not roll.forgotten:
-            return
+        members = {
+            each.host_id: each.digest
+            for each in roll.machines.values()
+            if each.way == "acl" and each.state == "in"
+        }
+        # Those that go another way too: what there is of a user of theirs is of an earlier one.
+        barred = roll.forgotten | (roll.machines.keys() - members.keys())
         try:
-            await self._rights.mend(members, [*shut_out, *roll.forgotten], self._machines.entitled)
+            await self._rights.mend(members.items(), barred, self._machines.entitled)
             self._refusal = ""
         except NoRightsError as error:
+            if not members:  # nobody waits for it, and Redis notes each refusal
+                self._mend_due = now + SWEEP_S
             if members and self._refusal != str(error):
                 log.warning("machines that joined may be shut out: %s", error)
                 self._refusal = str(error)
@@ -142,6 +146,7 @@ def expel(roster: Roster, host_id: str, now: int) -> bool:
     roster.reload(host_id, Snapshot(), now)
     for key in had:
         roster.accounts.spending.update((host_id, key), None)
+        portraits.forget(host_id, key)
     roster.hosts.let_go(host_id)
     log.info("host %s is forgotten, with %d sessions", host_id, len(had))
     return True

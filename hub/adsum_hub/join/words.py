@@ -37,6 +37,12 @@ SHARES_STEP = (
 WISHED = "It was asked for."
 NOWHERE = "The hub reaches Redis at {address}, which leads nowhere from another machine."
 NO_USER = "The hub can give it no login of its own in Redis: {reason}."
+SHOWN = "Too many credentials that are not valid were shown from this address."
+SHOWN_STEP = "Wait a minute. A machine that was shut out has to join again, by a new token."
+UNVOUCHED = (
+    "The certificate of {host} is signed by no authority that systems trust. If yours do not either, "
+    "copy that authority's certificate to the machine, and add to the line: --ca FILE"
+)
 LOCAL_HUB = (
     "The hub is at a loopback address, which leads nowhere from another machine: see docs/sign-in.md, "
     "ADSUM_PUBLIC_URL."

@@ -60,6 +60,8 @@ export function tokensOf({ input_tokens = 0, output_tokens = 0, cache_read_token
  */
 export function costOf(usage) {
   if (usage.cost_usd == null) return tokensOf(usage) > 0 || usage.unpriced_tokens ? "unpriced" : "";
+  // Not even begun, or all of it was another session's: no price was applied to anything.
+  if (usage.cost_usd <= 0 && tokensOf(usage) === 0 && !usage.web_searches) return "";
   // Next to nothing of it has a price.
   if (usage.unpriced_tokens) return usage.cost_usd < CENT_LEAST ? "unpriced" : `≥ ${dollars(usage.cost_usd)}`;
   return usage.cost_source === "reported" ? dollars(usage.cost_usd) : about(usage.cost_usd);

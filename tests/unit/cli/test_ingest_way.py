@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 import adsum.doctor_ingest as doctor_module
+import adsum.join_way as way_module
 from adsum.config_show import show_config
 from adsum.doctor_ingest import check_way
 from adsum.join import wished_way
 from adsum.join_hub import Hub, RefusedError
-from adsum.join_steps import Way, choose_way
+from adsum.join_way import Way, choose_way
 from adsum.joined import Joined, broker_of, ingest_of, joined, keep
 from adsum.machines import notes
 from adsum.outcome import CommandError
@@ -78,16 +80,16 @@ def test_where_the_hub_says_so_redis_is_not_even_tried() -> None:
     hub = Asking()
     answer = {"way": "ingest", "redis_url": "", "host_id": "h", "why": "It was asked for."}
 
-    assert choose_way(hub, answer, "auto") == (True, "through the hub. It was asked for.")
+    assert choose_way(hub, answer, "auto") == (None, "through the hub. It was asked for.")
     assert hub.asked == []
 
 
 def test_a_redis_that_cannot_be_used_leads_through_the_hub_which_is_told() -> None:
     hub = Asking()
 
-    through, words = choose_way(hub, {"way": "acl", "redis_url": NOWHERE, "host_id": "h"}, "auto")
+    url, words = choose_way(hub, {"way": "acl", "redis_url": NOWHERE, "host_id": "h"}, "auto")
 
-    assert through
+    assert url is None
     assert "redis://127.0.0.1:1 cannot be used from here (" in words
     assert "hidden" not in words
     assert hub.asked == ["/api/v1/machine/ingest"]
@@ -101,6 +103,71 @@ def test_a_redis_that_was_asked_for_or_an_older_hub_ends_the_joining(
 
     with pytest.raises(CommandError, match="--via ingest"):
         choose_way(Asking(refusal), answer, via)
+
+
+STRANGER = "certificate verify failed: unable to get local issuer certificate"
+EXPIRED = "certificate verify failed: certificate has expired"
+TLS = {"way": "acl", "redis_url": "rediss://u:hidden@r", "host_id": "h"}
+PINNED = f"{TLS['redis_url']}?ssl_ca_certs=%2Fca.pem"
+
+
+def redis_that(monkeypatch: pytest.MonkeyPatch, **failing: str) -> list[str]:
+    """The URLs that are looked at. pinned, plain: what each fails by."""
+    looked: list[str] = []
+
+    def look(url: str, _host_id: str) -> None:
+        looked.append(url)
+        if why := failing.get("pinned" if "ssl_ca_certs" in url else "plain"):
+            raise RedisConnectionError(f"Error 1 connecting to r:6379. [SSL] {why} (_ssl.c:1)")
+
+    monkeypatch.setattr(way_module, "_look", look)
+    return looked
+
+
+def test_an_authority_of_ones_own_counts_alone_where_it_signed_for_redis_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = redis_that(monkeypatch)
+
+    assert choose_way(Asking(), TLS, "auto", "/ca.pem")[0] == PINNED
+    assert looked == [PINNED]
+
+
+def test_a_redis_by_a_public_authority_is_reached_beside_a_hub_by_ones_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, hub = redis_that(monkeypatch, pinned=STRANGER), Asking()
+
+    url, words = choose_way(hub, TLS, "auto", "/ca.pem")
+
+    assert (url, looked, hub.asked) == (TLS["redis_url"], [PINNED, TLS["redis_url"]], [])
+    assert words == "to Redis at rediss://r:6379, which is reached from here"
+
+
+@pytest.mark.parametrize(
+    ("failing", "words", "looks"),
+    [
+        ({"pinned": STRANGER, "plain": STRANGER}, "give --ca a file that holds that authority", 2),
+        ({"pinned": STRANGER, "plain": EXPIRED}, "that has expired. Renew it there", 2),
+        ({"pinned": EXPIRED}, "that has expired. Renew it there", 1),
+    ],
+)
+def test_a_redis_that_is_refused_for_its_certificate_is_told_as_that(
+    monkeypatch: pytest.MonkeyPatch, failing: dict[str, str], words: str, looks: int
+) -> None:
+    looked = redis_that(monkeypatch, **failing)
+
+    url, said = choose_way(Asking(), TLS, "auto", "/ca.pem")
+
+    assert (url, len(looked)) == (None, looks)
+    assert said.startswith(
+        "through the hub. Redis at rediss://r:6379 is refused for its certificate"
+    )
+    assert words in said
+    assert ".." not in said
+    assert "hidden" not in said
+    with pytest.raises(CommandError, match="refused for its certificate"):
+        choose_way(Asking(), TLS, "redis", "/ca.pem")
 
 
 def test_a_way_that_there_is_none_is_named() -> None:

@@ -11,7 +11,15 @@ from adsum.join_undo import Folder, Undo
 from adsum.outcome import CommandError
 from adsum_collector.lock import hold_lock
 
-OURS = ("host.json", "machine.json", "token", "collector.lock", "logs/collector.log", "spool/wal")
+OURS = (
+    "host.json",
+    "machine.json",
+    "token",
+    "collector.lock",
+    "logs/collector.log",
+    "spool/wal",
+    "usage.db",
+)
 OTHERS = ("hub.json", "hub.token", "broker/data/dump.rdb", "logs/hub.log")
 
 

@@ -95,6 +95,26 @@ async def test_an_answer_that_ends_the_connection_is_still_one() -> None:
         assert server.connections == 2
 
 
+async def test_what_comes_beyond_an_answer_is_not_the_next_one() -> None:
+    async with served(OK + OK.replace(b"200 OK", b"299 no"), OK) as (server, line):
+        assert (await line.post("/", {}, b"")).status == 200
+        assert (await line.post("/", {}, b"")).status == 200
+        assert server.connections == 2
+
+
+async def test_what_comes_unasked_on_an_idle_line_answers_nothing() -> None:
+    """As a proxy says that it waited too long."""
+    writers: list[asyncio.StreamWriter] = []
+    async with served(OK, OK) as (server, line):
+        server.after = writers.append
+        await line.post("/", {}, b"")
+        writers[0].write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+        await asyncio.sleep(0.05)
+
+        assert (await line.post("/", {}, b"")).status == 200
+        assert server.connections == 2
+
+
 @pytest.mark.parametrize(
     "answer",
     [None, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", b"-ERR\r\n\r\n", b"\x00\xff\r\n\r\n"],

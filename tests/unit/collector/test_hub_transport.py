@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from adsum_collector.hub_transport import (
 )
 from adsum_shared.host_keys import Asked, NewEntry, Told
 from adsum_shared.ingest import PATH, decode_asked, encode
+from tests.authorities import Authority
 
 URL = "https://hub.example.net"
 SECRET = "adsum_machine_secret"
@@ -134,6 +136,22 @@ async def test_an_authority_that_is_gone_is_named_and_no_reason_to_end(tmp_path:
             pass
 
     assert (transport.place, transport.via) == (f"the hub at {URL}", "hub")
+
+
+def test_an_authority_that_was_renewed_is_taken_and_a_spoilt_file_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    one, two = Authority(tmp_path / "one", "One"), Authority(tmp_path / "two", "Number two")
+    file.write_bytes(one.file.read_bytes())
+    transport = HubTransport(HubPlace(URL, SECRET, str(file)))
+
+    def trusted() -> str:
+        return str(transport._tls.context().get_ca_certs())
+
+    assert "'One'" in trusted()
+    file.write_bytes(two.file.read_bytes())
+    assert "'Number two'" in trusted()
+    file.unlink()
+    assert "'Number two'" in trusted()
 
 
 def test_a_refusal_by_the_hub_stays_told_until_it_takes_something() -> None:

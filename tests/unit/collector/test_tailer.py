@@ -19,8 +19,6 @@ from tests.support import wait_until
 from tests.tailers import DAY_S, Rig, age, open_rig
 from tests.transcripts import append, line
 
-HOUR_MS = 3_600_000
-
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
@@ -332,66 +330,6 @@ async def test_a_workflows_subagent_is_found(rig: Rig) -> None:
     append(rig.projects / "p/s1/subagents/workflows/run/agent-b.jsonl", line("one"))
 
     await wait_until(rig.notes)
-
-
-async def test_a_file_that_moves_is_not_read_again(rig: Rig) -> None:
-    await rig.give_process()
-    rig.start()
-    append(rig.main(), line("one"))
-    await wait_until(rig.notes)
-    moved = rig.main(project="q")
-    moved.parent.mkdir()
-    rig.main().rename(moved)
-    append(moved, line("two"))
-
-    await wait_until(lambda: len(rig.notes()) >= 2)
-    assert rig.notes() == ["one", "two"]
-
-
-@pytest.mark.parametrize("clock_off_ms", [(HOUR_MS, 0), (0, -HOUR_MS)])
-async def test_a_file_that_moves_as_the_clock_is_set_back_is_not_read_again_after_a_restart(
-    rig: Rig, clock_off_ms: tuple[int, int]
-) -> None:
-    rig.clock_off_ms, then = clock_off_ms
-    await rig.give_process()
-    rig.start()
-    append(rig.main(), line("one"))
-    await wait_until(rig.notes)
-    rig.clock_off_ms = then
-    moved = rig.main(project="q")
-    moved.parent.mkdir()
-    rig.main().rename(moved)
-    append(moved, line("two"))
-    await wait_until(lambda: len(rig.notes()) == 2)
-
-    await rig.restart()
-    append(moved, line("three"))
-
-    await wait_until(lambda: "three" in rig.notes())
-    assert rig.notes() == ["three"]
-
-
-async def test_a_file_begun_anew_where_it_moved_to_is_not_read_again_though_the_clock_was_set_back(
-    rig: Rig,
-) -> None:
-    rig.clock_off_ms = HOUR_MS
-    await rig.give_process()
-    rig.start()
-    append(rig.main(), line("one"))
-    await wait_until(rig.notes)
-    rig.clock_off_ms = 0
-    moved = rig.main(project="q")
-    moved.parent.mkdir()
-    rig.main().rename(moved)
-    # another content under the number that the cursor in the old place bears too
-    moved.write_bytes(line("two") + line("three"))
-    await wait_until(lambda: len(rig.notes()) == 3)
-
-    await rig.restart()
-    append(moved, line("four"))
-
-    await wait_until(lambda: "four" in rig.notes())
-    assert rig.notes() == ["four"]
 
 
 async def test_a_file_that_is_deleted_and_written_again_is_read_again(rig: Rig) -> None:

@@ -8,13 +8,15 @@ import tempfile
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import adsum_collector.transcript_files as files_module
 from adsum_collector.cursors import Cursor, Stamp
-from adsum_collector.transcript_files import Chunk, look_at, read_chunk
+from adsum_collector.transcript_files import Chunk, read_chunk
+from adsum_collector.transcript_walk import look_at
 
 
 def take(path: Path, cursor: Cursor | None = None) -> Chunk:
@@ -153,13 +155,35 @@ def test_a_rewritten_file_is_begun_anew(path: Path, text: bytes) -> None:
 
 
 def test_another_file_of_the_same_beginning_is_begun_anew(path: Path, tmp_path: Path) -> None:
+    path.write_bytes(b"one\n" * 100)
+    cursor = take_all(path)[1]
+    other = tmp_path / "other"
+    other.write_bytes(b"one\n" * 99 + b"two\n" + b"three\n")
+    other.replace(path)
+
+    assert take_all(path, cursor)[0] == [b"one"] * 99 + [b"two", b"three"]
+
+
+def test_a_file_written_anew_as_it_was_goes_on_where_it_was(path: Path, tmp_path: Path) -> None:
     path.write_bytes(b"one\ntwo\n")
     cursor = take(path).cursor
     other = tmp_path / "other"
     other.write_bytes(b"one\ntwo\nthree\n")
     other.replace(path)
 
-    assert take(path, cursor).lines == [b"one", b"two", b"three"]
+    chunk = take(path, cursor)
+
+    assert (chunk.lines, chunk.faults) == ([b"three"], ())
+    assert chunk.cursor.inode == path.stat().st_ino
+
+
+def test_a_cursor_of_before_there_were_checksums_goes_on_by_the_files_number(path: Path) -> None:
+    path.write_bytes(b"one\n")
+    cursor = msgspec.structs.replace(take(path).cursor, before=0)
+    append(path, b"two\n")
+
+    assert take(path, cursor).lines == [b"two"]
+    assert take(path, msgspec.structs.replace(cursor, inode=0)).faults == ("replaced",)
 
 
 def test_a_file_that_grew_while_its_head_was_short_is_the_same(path: Path) -> None:
@@ -185,9 +209,7 @@ def test_a_long_line_is_taken_whole(path: Path) -> None:
 def _at_start(path: Path) -> Cursor:
     """Nothing read so far, of a file that was small when it was first seen."""
     stat = path.stat()
-    return Cursor(
-        inode=stat.st_ino, dev=stat.st_dev, head=_digest_of_nothing(), head_size=0, offset=0
-    )
+    return Cursor(inode=stat.st_ino, head=_digest_of_nothing(), head_size=0, offset=0)
 
 
 def _digest_of_nothing() -> str:

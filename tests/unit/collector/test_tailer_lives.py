@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import adsum_collector.tailer as tailer_module
-from adsum_collector import followed, transcript_files
+from adsum_collector import followed, transcript_walk
 from adsum_collector.transcript_reader import TranscriptReader
 from adsum_shared.signals import CostReported, MetaChanged, SessionEnded
 from tests.support import wait_until
@@ -192,7 +192,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
     def look_at(*args: Any) -> Any:
         walks.wait(20)
-        return transcript_files.look_at(*args)
+        return transcript_walk.look_at(*args)
 
     monkeypatch.setattr(tailer_module, "look_at", look_at)
     yield walks

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import reduce
 from pathlib import Path
@@ -30,7 +31,7 @@ MAIN = Source(begun=1000, session_id="main")
 FORK = Source(begun=2000, session_id="fork")
 
 
-def totals(zone: tzinfo = UTC, limit: int | None = None) -> Totals:
+def totals(zone: tzinfo | None = UTC, limit: int | None = None) -> Totals:
     return Totals(zone, lambda _model: limit)
 
 
@@ -63,7 +64,7 @@ def test_what_a_message_used_up_is_added_to_its_group() -> None:
     )
 
     assert changed == list(found)
-    assert changed == [Total(group("main"), 2, 11, 11, 2, 23, 4, web_searches=2, unsplit=20)]
+    assert changed == [Total(group("main"), 2, 11, 11, 2, 23, 4, web_searches=2)]
     assert len(found) == 2
 
 
@@ -126,6 +127,34 @@ def test_days_are_the_users(zone: str, at: str, day: str) -> None:
     assert [total.group.day for total in found] == [day]
 
 
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the machine's."""
+    yield lambda name: monkeypatch.setenv("TZ", name)
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_machine_that_travels_has_days_of_where_it_is_and_keeps_those_of_where_it_was(
+    zone: Callable[[str], None], tmp_path: Path
+) -> None:
+    found = totals(None)
+    found.ledger = Ledger.open(tmp_path, lambda _model: None)
+    zone("EAST-14")
+    found.add(MAIN, [message(1, 10, at=NOON), message(2, 20, at=NOON)])
+    zone("WEST+11")
+    found.add(MAIN, [message(3, 1, at=NOON + HOUR)])
+    # nor is a message moved, after a restart, by what is told of it again
+    found.ledger.close()
+    found.ledger = Ledger.open(tmp_path, lambda _model: None)
+    found.add(FORK, [message(1, 10, at=NOON)])
+    found.add(MAIN, [message(2, 25, at=NOON + 400)])
+
+    sums = {total.group.day: (total.messages, total.output) for total in found}
+    found.ledger.close()
+    assert sums == {"2026-11-22": (2, 35), "2026-11-21": (1, 1)}
+
+
 def ms(stamp: str) -> int:
     return round(datetime.fromisoformat(stamp).timestamp() * 1000)
 
@@ -171,8 +200,8 @@ def test_a_total_that_all_moved_away_from_is_told_as_nothing() -> None:
     changed = found.add(MAIN, [message(1, 10)])
 
     assert {total.group.session_id: total for total in changed} == {
-        "fork": Total(group("fork"), 0, 0, 0, 0, 0, 0, 0, 0),
-        "main": Total(group("main"), 1, 4, 10, 0, 2, 0, 1, 2),
+        "fork": Total(group("fork"), 0, 0, 0, 0, 0, 0, 0),
+        "main": Total(group("main"), 1, 4, 10, 0, 2, 0, 1),
     }
 
 
@@ -304,7 +333,7 @@ def expected(told: Sequence[tuple[Source, Record]]) -> set[Total]:
     by_key: dict[int, list[tuple[Source, Record]]] = defaultdict(list)
     for source, record in told:
         by_key[record.key].append((source, record))
-    sums: dict[Group, list[int]] = defaultdict(lambda: [0] * 8)
+    sums: dict[Group, list[int]] = defaultdict(lambda: [0] * 7)
     for copies in by_key.values():
         main = [(source, record) for source, record in copies if not record.sidechain]
         apart: dict[int, list[tuple[Source, Record]]] = defaultdict(list)
@@ -317,7 +346,7 @@ def expected(told: Sequence[tuple[Source, Record]]) -> set[Total]:
             day = "2026-11-21" if one.at < NOON + 12 * HOUR else "2026-11-22"
             its = Group(owner.session_id, day, one.model, one.fast, one.geo, prompt > 15)
             numbers = [1, one.input, one.output, one.cache_read, one.cache_5m, one.cache_1h]
-            numbers += [one.web_searches, one.cache_5m if one.writes == UNSPLIT else 0]
+            numbers += [one.web_searches]
             sums[its] = [a + b for a, b in zip(sums[its], numbers, strict=True)]
     return {Total(its, *numbers) for its, numbers in sums.items()}
 

@@ -14,9 +14,12 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import adsum_hub.ingest as ingest_module
+from adsum_collector.hub_transport import PACE_S
+from adsum_collector.publisher import BATCH_BYTES
 from adsum_hub.bodies import BadRequestError
-from adsum_hub.ingest import ASKING, BURST, RATE, READING, Ingest, Rate
+from adsum_hub.ingest import ASKING, READING, Ingest
 from adsum_hub.ingest_lines import Lines
+from adsum_hub.ingest_rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate
 from adsum_shared.host_keys import Asked, NewEntry, OddReplyError, Told
 from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_told, encode
 
@@ -61,11 +64,13 @@ class Joining:
     def __init__(self) -> None:
         self.machines = self
         self.broken = self.asking = self.most = 0
+        self.addresses: set[str] = set()
 
     async def hang_up(self) -> None:
         self.broken = 0
 
-    async def machine_of(self, secret: str) -> Any:
+    async def machine_of(self, secret: str, address: str) -> Any:
+        self.addresses.add(address)
         self.asking += 1
         self.most = max(self.most, self.asking)
         await asyncio.sleep(0)
@@ -143,6 +148,8 @@ def test_of_another_redis_than_the_machine_knows_nothing_is_done(bench: Bench) -
         (Asked(host_id="h", add=NewEntry("0-1", {b"b": b""})), {}, 400),
         (Asked(host_id="h", add=NewEntry("1-1", {})), {}, 400),
         (Asked(host_id="h", after="+ COUNT 9"), {}, 400),
+        (Asked(host_id="h", after=f"{2**64}-0"), {}, 400),
+        (Asked(host_id="h", after=f"1-{2**64}"), {}, 400),
     ],
 )
 def test_what_is_not_to_pass_does_not(
@@ -170,7 +177,7 @@ def test_connections_that_broke_while_they_lay_idle_turn_no_machine_away(bench: 
 
 
 async def test_many_machines_at_once_leave_joining_its_connections(bench: Bench) -> None:
-    found = await asyncio.gather(*(bench.ingest._machine_of("ours") for _ in range(50)))
+    found = await asyncio.gather(*(bench.ingest._machine_of("ours", "a") for _ in range(50)))
 
     assert len(found) == 50
     assert bench.joining.most == ASKING
@@ -241,6 +248,50 @@ def test_a_machine_that_asks_without_end_is_held_back_and_no_other() -> None:
     assert rate.exceeded("a", 100.0)
     assert not rate.exceeded("b", 100.0)
     assert not rate.exceeded("a", 100.0 + 2 / RATE)
+
+
+def test_a_machine_that_sends_without_end_waits_for_what_it_sent_and_no_other_does() -> None:
+    rate = Rate()
+    assert rate.exceeded("a", 100.0) == 0
+    rate.took("a", int(BYTES_BURST + 3 * BYTES_RATE))
+
+    assert rate.exceeded("a", 100.0) == 3
+    assert rate.exceeded("b", 100.0) == 0
+    assert rate.exceeded("a", 102.5) == 1
+    assert rate.exceeded("a", 103.1) == 0
+
+
+def test_a_collector_that_drains_at_full_speed_is_never_held_back() -> None:
+    """By its own pause and the size of its batches, and whatever the burst is."""
+    rate, now = Rate(), 0.0
+    assert rate.exceeded("a", now) == 0
+    rate.took("a", int(BYTES_BURST) - BATCH_BYTES)
+    for _ in range(2_000):
+        assert rate.exceeded("a", now) == 0
+        rate.took("a", BATCH_BYTES + 4096)
+        now += PACE_S
+
+
+def test_bytes_are_counted_as_they_come_and_told_of_with_when_to_go_on(bench: Bench) -> None:
+    bench.post(Asked(host_id="h", beat=b"x" * MOST_BEAT))
+    assert bench.ingest._rate._left["h"].size <= BYTES_BURST - MOST_BEAT
+    bench.ingest._rate.took("h", int(BYTES_BURST + 6.5 * BYTES_RATE))
+
+    answer = bench.post(Asked(host_id="h"))
+
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+    assert len(bench.done) == 1
+
+
+def test_who_shows_a_credential_is_told_apart_by_address(bench: Bench) -> None:
+    bench.post(Asked(host_id="h"))
+
+    assert bench.joining.addresses == {"testclient"}
+
+
+@pytest.mark.parametrize("after", [f"{2**64 - 1}-{2**64 - 1}", "0-0", ""])
+def test_any_id_that_a_stream_may_hold_is_looked_beyond(bench: Bench, after: str) -> None:
+    assert bench.post(Asked(host_id="h", after=after)).status_code == 200
 
 
 async def test_a_connection_that_fails_is_not_used_again_and_the_idle_ones_neither() -> None:

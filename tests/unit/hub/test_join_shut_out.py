@@ -21,10 +21,11 @@ class Joining:
 
     def __init__(self) -> None:
         self.shut_out = False
+        self.leaving = self
         self.hosts = JoinedHosts(*[None] * 4)  # type: ignore[arg-type] # not asked
         self.done: list[str] = []
 
-    async def machine_of(self, _secret: str) -> Any:
+    async def machine_of(self, _secret: str, _address: str) -> Any:
         if self.shut_out:
             raise BadRequestError(401, "Not valid any more.", "Join again.")
         return SimpleNamespace(host_id="oak")

@@ -7,11 +7,12 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from adsum_hub import portraits, reading
 from adsum_hub.deadlines import next_deadline
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
 from adsum_hub.kept import KEPT, Kept
-from adsum_hub.portraits import Place, portrait_of
+from adsum_hub.portraits import Place, children_of, forget, portrait_of
 from adsum_hub.resolve import children, open_requests, resolve
 from adsum_hub.views import session_view
 from adsum_shared.state import SessionView
@@ -51,6 +52,19 @@ def test_a_call_that_begins_leaves_a_portrait_as_it_is():
     before = portrait_of(PLACE, "one", story.told())
 
     assert portrait_of(PLACE, "one", story.start(2).told()) is before
+
+
+def test_of_a_session_that_is_forgotten_nothing_stays_in_memory():
+    facts = working().told()
+    children_of(portrait_of(PLACE, "three", facts), facts, 5)
+    id_ = facts.session_id
+
+    forget(PLACE.host_id, "three")
+    forget(PLACE.host_id, id_)
+
+    kept = {"h:three": portraits._portraits, id_: reading._grounds}
+    assert not [key for key, cache in kept.items() if key in cache]
+    assert id_ not in reading._readings
 
 
 def test_another_place_is_another_portrait():

@@ -97,6 +97,18 @@ async def test_an_answer_that_is_lost_ends_the_command_and_the_map_is_learnt_ane
     assert len(sent(nodes, "CLUSTER")) == 2
 
 
+async def test_to_hang_up_what_lies_idle_ends_nothing_that_is_on_its_way(nodes: Nodes) -> None:
+    client = nodes.client
+    await client.set(ONE, "x")
+    await client.set(TWO, "x")
+
+    await client.connection_pool.disconnect(inuse_connections=False)
+
+    assert (sorted(nodes.idled), nodes.closed) == ([1, 2], 0)
+    await client.connection_pool.disconnect()
+    assert nodes.closed > 0
+
+
 async def test_a_node_that_is_away_is_asked_last_for_the_map(nodes: Nodes) -> None:
     client = nodes.client
     await client.get(ONE)

@@ -150,6 +150,23 @@ async def test_a_master_that_is_one_no_more_is_left_and_another_sentinel_asked()
     assert asked.order == ["b"]
 
 
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        ([b"sentinel", [b"m"]], "is a Sentinel itself"),
+        (b"OK", "not answer as a Redis"),
+        ([], "not"),
+    ],
+)
+async def test_what_is_neither_master_nor_replica_is_told_as_what_it_is(
+    role: Any, words: str
+) -> None:
+    with pytest.raises(WayError, match=rf"10\.0\.0\.1:6379.*{words}.*Sentinels monitor") as told:
+        await connection(Asked(a=MASTER), role).connect_to(("10.0.0.1", 6379))
+
+    assert "failover" not in str(told.value)
+
+
 @pytest.mark.parametrize("role", [[b"master"], NoPermissionError("no permissions")])
 async def test_a_master_is_taken_and_who_may_not_ask_takes_it_at_its_word(role: Any) -> None:
     await connection(Asked(a=MASTER), role).connect_to(("10.0.0.1", 6379))

@@ -1,0 +1,104 @@
+"""OpenTelemetry's own exporter, kept in bounds: how long it tries, what it logs, and why it failed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult
+from opentelemetry.sdk.resources import Resource
+from prometheus_client.core import Metric
+from requests import Response, Session
+from requests.exceptions import Timeout
+
+from adsum_hub.otlp_points import metrics_data
+from adsum_shared import __version__
+
+KEY = "Give it a key it knows, in OTEL_EXPORTER_OTLP_HEADERS as name=value."
+THERE = "See whether a receiver of OTLP by HTTP listens there."
+FILES = (
+    "A file named in OTEL_EXPORTER_OTLP_CERTIFICATE or OTEL_EXPORTER_OTLP_CLIENT_… is not there."
+)
+
+
+class Exporter:
+    """Opened once; every call of it is one export, tried until timeout_s is over."""
+
+    def __init__(self, endpoint: str, resource: Resource, timeout_s: float) -> None:
+        _silence()
+        self._session = _Session()
+        self.resource = resource
+        self._start = time.time_ns()
+        # OTEL_EXPORTER_OTLP_TIMEOUT is not left to the library: it takes for seconds what others,
+        # Claude Code among them, take for milliseconds.
+        self._exporter = OTLPMetricExporter(
+            f"{endpoint}/v1/metrics", timeout=timeout_s, session=self._session
+        )
+
+    def __call__(self, families: Sequence[Metric], now: int) -> str | None:
+        self._session.problem = None
+        data = metrics_data(families, self.resource, self._start, now)
+        result = self._exporter.export(data)
+        if result is not MetricExportResult.SUCCESS and self._session.problem is None:
+            return "the library could not write them down."
+        return self._session.problem
+
+
+def open_export(endpoint: str, instance: str, timeout_s: float) -> Exporter:
+    about = {"service.name": "adsum-hub", "service.version": __version__}
+    resource = Resource.create({**about, "service.instance.id": instance})
+    return Exporter(endpoint, resource, timeout_s)
+
+
+class _Session(Session):
+    """Notes what the exporter tells nobody but a log: why the last try failed."""
+
+    problem: str | None = None
+
+    def request(self, *args: Any, **kwargs: Any) -> Response:
+        # Said again here, or REQUESTS_CA_BUNDLE would count before OTEL_EXPORTER_OTLP_CERTIFICATE.
+        kwargs.setdefault("verify", self.verify)
+        try:
+            answer = super().request(*args, **kwargs)
+        except OSError as error:  # all of this library's are
+            self.problem = _cause(error)
+            raise
+        self.problem = _refusal(answer.status_code)
+        return answer
+
+
+def _refusal(status: int) -> str | None:
+    """A redirect too, which the exporter takes for success without following it."""
+    if status < HTTPStatus.MULTIPLE_CHOICES:
+        return None
+    words = {each.value: each.phrase for each in HTTPStatus}
+    step = KEY if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) else THERE
+    return f"it answers {status} {words.get(status, '')}".rstrip() + f". {step}"
+
+
+def _cause(error: OSError) -> str:
+    """Never the library's own words: they quote the URL, or a header's value."""
+    if type(error) is OSError:
+        return FILES
+    if isinstance(error, Timeout):
+        return f"no answer in time. {THERE}"
+    said = next(_reasons(error), type(error).__name__)
+    return f"{said}. {THERE}"
+
+
+def _reasons(error: BaseException | None) -> Iterator[str]:
+    """What the system said, of failures one within the other."""
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            yield error.strerror
+        error = error.__cause__ or error.__context__
+
+
+def _silence() -> None:
+    """These log each try, and quote headers and URLs; what is to be known is told once, by us."""
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)

@@ -1,0 +1,40 @@
+"""What the collector makes of answers about its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adsum_collector.errors import StreamMovedError, StreamUnusableError
+from adsum_collector.inbox import Inbox
+from adsum_collector.resume import EntryId
+from adsum_shared.host_keys import Asked, OddReplyError, Told
+
+
+class Line:
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    async def greet(self) -> None: ...
+
+    async def ask(self, host_id: str, asked: Asked) -> Told:
+        assert host_id == "h"
+        assert asked.add is not None
+        return self._told
+
+
+@pytest.mark.parametrize("added", ["new", "there"])
+async def test_an_entry_that_is_there_is_sent(added: Any) -> None:
+    await Inbox(Line(Told(added=added)), "h").add(EntryId(1, 2), {})
+
+
+@pytest.mark.parametrize(
+    ("added", "error"),
+    [("moved", StreamMovedError), ("exhausted", StreamUnusableError), (None, OddReplyError)],
+)
+async def test_an_entry_of_which_nobody_says_that_it_is_there_is_not(
+    added: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await Inbox(Line(Told(added=added)), "h").add(EntryId(1, 2), {})

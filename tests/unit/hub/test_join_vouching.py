@@ -1,0 +1,86 @@
+"""A hub whose certificate no public authority vouches for says so where it prints the line to join by."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakeredis import FakeAsyncRedis
+
+from adsum_hub.join.joining import Joining
+from adsum_hub.join.places import Addresses
+from adsum_hub.join.tokens import JoinTokenStore
+from adsum_hub.join.vouching import vouched
+from adsum_hub.join.words import LOCAL_HUB
+from adsum_hub.join_answers import JoinTokenAsked
+from tests.authorities import Authority
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def served(pem: Path, key: Path) -> AsyncIterator[str]:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pem, key)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", ssl=tls)
+    async with server:
+        yield f"https://localhost:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_who_signed_the_hubs_certificate_is_asked_of_its_address(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(*authority.sign("localhost")) as url:
+        told = await vouched(url)
+        assert told is not None
+        assert "certificate of localhost" in told
+        assert "--ca FILE" in told
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))  # the system trusts it
+        assert await vouched(url) is None
+
+
+async def test_a_certificate_that_is_wrong_otherwise_is_no_matter_of_authorities(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    async with served(*authority.sign("elsewhere")) as url:
+        assert await vouched(url) is None
+
+
+@pytest.mark.parametrize("url", ["http://hub", "https://127.0.0.1:1"])
+async def test_where_nobody_can_say_nothing_is_said(url: str) -> None:
+    assert await vouched(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "found", "note"),
+    [
+        ("https://hub.example.net", "Add --ca FILE.", "Add --ca FILE."),
+        ("https://hub.example.net", None, None),
+        ("https://localhost", "Add --ca FILE.", LOCAL_HUB),
+    ],
+)
+async def test_the_line_to_join_by_says_it(url: str, found: str | None, note: str | None) -> None:
+    asked: list[str] = []
+
+    async def ask(url: str) -> str | None:
+        asked.append(url)
+        return found
+
+    async with FakeAsyncRedis() as redis:
+        parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
+        parts |= {"tokens": JoinTokenStore(redis), "clock": lambda: 0, "vouched": ask}
+        parts["addresses"] = Addresses("redis://r", None, url)
+
+        made = await Joining(**parts).make_token(JoinTokenAsked(), "http://127.0.0.1:1")
+
+    assert made.note == note
+    assert made.command.startswith(f"adsum join {url} --token adsum_join_")
