@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,16 @@ from typing import Any
 import msgspec
 
 from adsum.client import fetch, hub_url, no_hub
-from adsum.console import advice, open_console, own_up
+from adsum.console import advice, open_console, own_up, show
 from adsum.outcome import CommandError, Exit
-from adsum.select import Filter, exit_code, order
+from adsum.saying import say
+from adsum.select import Filter, exit_code, needs_you, order
 from adsum.words import as_of, trouble_in
 from adsum_shared.state import HostView, SessionView
 
 PAGE = 1000
+#: Lines around the rows of a list: the heads, the counts, and the next prompt.
+HEAD_AND_FOOT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,16 @@ def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
 
 def _print(url: str, views: list[SessionView], now: int, *, filtered: bool, alone: bool) -> None:
     """alone: nothing else will be said, so of nothing to show the reason is."""
-    from adsum.render import counts_line, session_table
+    from adsum.render import counts_line, first_line, session_table
 
     hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
     console = open_console()
     if not views and not alone:
         return
     if not views:
-        print(advice(filtered=filtered, hosts=hosts), file=sys.stderr)  # noqa: T201 - for people
+        say(advice(filtered=filtered, hosts=hosts))
         return
-    console.print(session_table(views, now, console))
-    console.print(counts_line(views, hosts, now))
+    show(console, session_table(views, now, console), counts_line(views, hosts, now))
+    first = views[0]
+    if console.is_terminal and len(views) + HEAD_AND_FOOT > console.height and needs_you(first):
+        show(console, first_line(first, now))

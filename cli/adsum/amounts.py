@@ -76,6 +76,8 @@ def cost(usage: UsageView | None, *, plain: bool = False) -> str:
         return NONE
     if usage.cost_usd is None:
         return UNPRICED if usage.unpriced_tokens or tokens_of(usage) else NONE
+    if usage.cost_usd <= 0 and not tokens_of(usage) and not usage.web_searches:
+        return NONE  # not even begun: no price was applied to anything
     computed, at_least = marks(plain=plain)
     if usage.unpriced_tokens:
         if usage.cost_usd < CENT_LEAST:

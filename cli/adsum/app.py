@@ -18,6 +18,7 @@ from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.reach import reach_app
 from adsum.reports import reports_app
+from adsum.saying import say
 from adsum.service_app import service_app
 
 app = typer.Typer(
@@ -59,7 +60,7 @@ def run() -> int:
         app(prog_name="adsum")
     except CommandError as error:
         sys.stdout.flush()
-        print(f"adsum: {error}", file=sys.stderr)  # noqa: T201 - the command line speaks here
+        say(f"adsum: {error}")
         return int(error.code)
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
@@ -79,7 +80,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     del version
@@ -116,7 +120,10 @@ def login(
     state_dir: StateDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="The link, as JSON.")] = False,
 ) -> None:
-    """Print a link that signs one browser in: yours, your phone's, a colleague's."""
+    """Print a link that signs one browser in.
+
+    Yours, your phone's, or a colleague's.
+    """
     from adsum.login import print_login
 
     print_login(hub, state_dir, role, name, as_json=as_json)
@@ -132,7 +139,7 @@ def doctor(
         Path | None, typer.Option(help="Write a .tar.gz for whoever is to help: no secrets in it.")
     ] = None,
 ) -> None:
-    """Check this machine, and compare its sessions with what Claude Code says of them.
+    """Check this machine, and its list against Claude Code's own.
 
     Exit codes: 0 nothing failed, 1 something did.
     """
@@ -142,13 +149,16 @@ def doctor(
 
 
 @app.command()
-def statusline(state_dir: StateDir = None) -> None:
+def statusline(
+    state_dir: StateDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
+) -> None:
     """Whether your status line reports to Adsum, and how it fares."""
     from adsum.hooks import setup_for
     from adsum.statusline import show_statusline
 
     setup = setup_for("user", state_dir)
-    show_statusline(setup.path, f"http://127.0.0.1:{setup.port}")
+    show_statusline(setup.path, f"http://127.0.0.1:{setup.port}", as_json=as_json)
 
 
 @hooks_app.command("install")
@@ -159,7 +169,10 @@ def hooks_install(
     dry_run: DryRun = False,
     statusline: Statusline = None,
 ) -> None:
-    """Merge our hooks beside yours. Idempotent; `remove` restores the file."""
+    """Put Adsum's hooks beside yours; `remove` restores the file.
+
+    Doing it again changes nothing.
+    """
     from adsum.hooks import run_install, setup_for
 
     run_install(setup_for(scope, state_dir, claude, statusline), dry_run=dry_run)
@@ -169,19 +182,24 @@ def hooks_install(
 def hooks_remove(
     scope: Scope = "user", state_dir: StateDir = None, dry_run: DryRun = False
 ) -> None:
-    """Take our hooks out; everything else stays as it is."""
+    """Take Adsum's hooks out; everything else stays as it is."""
     from adsum.hooks import run_remove, setup_for
 
     run_remove(setup_for(scope, state_dir), dry_run=dry_run)
 
 
 @hooks_app.command("status")
-def hooks_status(scope: Scope = "user", claude: Claude = None, state_dir: StateDir = None) -> None:
+def hooks_status(
+    scope: Scope = "user",
+    claude: Claude = None,
+    state_dir: StateDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
+) -> None:
     """Which hooks stand in which file, and what is wrong with them."""
     from adsum.hooks import setup_for
     from adsum.hooks_status import run_status
 
-    run_status(setup_for(scope, state_dir, claude))
+    run_status(setup_for(scope, state_dir, claude), as_json=as_json)
 
 
 @hooks_app.command("verify")
@@ -192,7 +210,10 @@ def hooks_verify(
     hub: HubUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="The times, as JSON.")] = False,
 ) -> None:
-    """Send a probe by every way a hook goes, and time it until the hub has applied it."""
+    """Send a probe by every way a hook goes, and time it.
+
+    Until the hub has applied it.
+    """
     from adsum.hooks import setup_for
     from adsum.verify import verify_hooks
 

@@ -18,6 +18,7 @@ from adsum.backup_keys import keys_of, read_all, write_all
 from adsum.broker import is_ready, place_of
 from adsum.config import read_settings, require_url
 from adsum.outcome import CommandError, Exit
+from adsum.saying import say
 from adsum_shared import __version__, streams
 from adsum_shared.connect import (
     UNAVAILABLE,
@@ -48,7 +49,7 @@ def back_up(to: str, state_dir: Path | None, redis_url: str | None) -> None:
     else:
         _write_file(Path(to), header, records)
     hosts = sum(record.key.endswith("}:snap") for record in records)
-    _say(f"{len(records)} keys, of {hosts} machines, from {address_of(url)}.")
+    say(f"{len(records)} keys, of {hosts} machines, from {address_of(url)}.")
 
 
 def restore(source: str, state_dir: Path | None, redis_url: str | None, *, replace: bool) -> None:
@@ -67,7 +68,7 @@ def restore(source: str, state_dir: Path | None, redis_url: str | None, *, repla
                 f"({__version__}). Upgrade this one first. {KEPT}"
             )
         _on(url, lambda redis: _put_back(redis, file, address_of(url), replace=replace))
-    _say(f"{count} keys are in {address_of(url)} as the backup has them. Start the hubs again.")
+    say(f"{count} keys are in {address_of(url)} as the backup has them. Start the hubs again.")
 
 
 async def _put_back(redis: Redis, file: IO[bytes], address: str, *, replace: bool) -> None:
@@ -134,7 +135,3 @@ def _write_file(path: Path, header: dict[str, Any], records: list[Record]) -> No
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
-
-
-def _say(told: str) -> None:
-    print(told, file=sys.stderr)  # noqa: T201 - the command line speaks here

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import secrets
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Sequence
@@ -15,12 +14,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from adsum.client import fetch, home_of, hub_url
+from platformdirs import user_state_path
+
+from adsum.client import DEFAULT_URL, fetch, home_of, hub_url
 from adsum.config_show import config_file, every_setting, read_file
 from adsum.finding import Finding
 from adsum.logs import PARTS, Tail
 from adsum.outcome import CommandError, Exit
 from adsum.readyz import SilentError, readiness
+from adsum.saying import say
 from adsum_collector.lock import running_port
 from adsum_shared import __version__
 from adsum_shared.redact import redact_text, redacted
@@ -40,8 +42,7 @@ def write_bundle(
     file: Path, findings: Sequence[Finding], hub: str | None, state_dir: Path | None
 ) -> None:
     """Raises CommandError rather than overwrite anything."""
-    if not file.name.endswith(SUFFIX):
-        raise CommandError(f"--bundle writes a {SUFFIX} file: {file.name}{SUFFIX}?", Exit.USAGE)
+    require_name(file)
     contents = gather(findings, hub, state_dir)
     try:
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -55,7 +56,13 @@ def write_bundle(
     except OSError as error:
         raise CommandError(f"{file} cannot be written ({error.strerror}).") from error
     told = [f"{file} holds:", *(f"  {name}  {len(text):,} B" for name, text in contents.items())]
-    print("\n".join([*told, BEFORE]), file=sys.stderr)  # noqa: T201 - for people
+    say("\n".join([*told, BEFORE]))
+
+
+def require_name(file: Path) -> None:
+    """Raises CommandError."""
+    if not file.name.endswith(SUFFIX):
+        raise CommandError(f"--bundle writes a {SUFFIX} file: {file.name}{SUFFIX}?", Exit.USAGE)
 
 
 def gather(
@@ -63,7 +70,11 @@ def gather(
 ) -> dict[str, bytes]:
     """By name within the bundle. What cannot be had is told of in its place."""
     mask = Mask(secrets.token_hex(8), str(Path.home()))
-    home, url = home_of(state_dir), hub_url(hub, state_dir)
+    url: str
+    try:
+        home, url = home_of(state_dir), hub_url(hub, state_dir)
+    except CommandError:  # a broken file of settings: told of among them
+        home, url = state_dir or user_state_path("adsum"), hub or DEFAULT_URL
     port = running_port(home)
     found: dict[str, Any] = {
         "about.json": about(),

@@ -153,12 +153,18 @@ def unreachable(url: str, error: Exception) -> CommandError:
             "signed it, name that one's certificate: SSL_CERT_FILE=FILE.",
             Exit.AUTH,
         )
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return CommandError(
-        f"No hub answers at {url} ({reason}). Start one on this machine with `adsum up`, or name "
+        f"No hub answers at {url} ({reason_of(error)}). Start one on this machine with `adsum up`, or name "
         "another with --hub or ADSUM_HUB_URL.",
         Exit.UNREACHABLE,
     )
+
+
+def reason_of(error: Exception) -> str:
+    """In a few words. asyncio puts the address into what is otherwise the system's own text."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _decoded(url: str, status: int, body: bytes) -> Any:
@@ -201,11 +207,19 @@ def no_hub(url: str, why: str = "") -> CommandError:
 
 
 def read_config() -> dict[str, Any]:
-    """As AdsumSettings reads it; importing that would double the time to the first row."""
+    """As AdsumSettings reads it; importing that would double the time to the first row.
+
+    Raises CommandError: without what stands there another hub would be asked.
+    """
+    file = user_config_path("adsum") / "config.toml"
     try:
-        return tomllib.loads((user_config_path("adsum") / "config.toml").read_text("utf-8"))
-    except (OSError, ValueError):
+        return tomllib.loads(file.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read ({error.strerror}).", Exit.USAGE) from error
+    except ValueError as error:
+        raise CommandError(f"{file} is not TOML: {error}.", Exit.USAGE) from error
 
 
 def _configured(config: dict[str, Any]) -> str:

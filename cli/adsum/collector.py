@@ -20,7 +20,10 @@ collector_app.add_typer(spool_app, name="spool")
 def collector(
     context: typer.Context, state_dir: StateDir = None, redis_url: RedisUrl = None
 ) -> None:
-    """Run this machine's collector in the foreground, or look after it."""
+    """Run this machine's collector, or look after it.
+
+    In the foreground, until Ctrl-C; `adsum service` has the machine itself start it.
+    """
     if context.invoked_subcommand is not None:
         context.obj = state_dir  # for a command that names none itself
         return
@@ -35,7 +38,7 @@ def spool_status(
     state_dir: Annotated[Path | None, typer.Option(help="State directory of this machine.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
 ) -> None:
-    """What is held, sent, confirmed and missing, and the disk it takes. Changes nothing."""
+    """What is held, sent, confirmed and missing. Changes nothing."""
     from adsum.spool import show_spool
 
     show_spool(state_dir or context.obj, as_json=as_json)
@@ -46,7 +49,10 @@ def renew(
     context: typer.Context,
     state_dir: Annotated[Path | None, typer.Option(help="State directory of this machine.")] = None,
 ) -> None:
-    """On a copy of a machine: join as a machine of its own. While its collector is stopped."""
+    """Make a copy of a machine one of its own.
+
+    On the copy, while its collector is stopped.
+    """
     from adsum.identity import take_new_identity
 
     take_new_identity(state_dir or context.obj)

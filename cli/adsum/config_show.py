@@ -18,7 +18,7 @@ from adsum.config import UpSettings
 from adsum.outcome import CommandError, Exit
 from adsum.plain import clean
 from adsum_collector.settings import CollectorSettings
-from adsum_hub.settings import HubSettings
+from adsum_hub.settings import HubSettings, receiver_of
 from adsum_shared.redact import redacted
 from adsum_shared.settings import AdsumSettings, SettingsError, require_known
 
@@ -193,6 +193,8 @@ def shown(name: str, value: Any) -> Any:
         return HIDDEN
     if name in REDIS_URLS:
         return _address(str(value))
+    if name == "otlp_endpoint":
+        return receiver_of(str(value))
     return redacted(value, "") if not isinstance(value, Path) else str(value)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from adsum.saying import say
 from adsum.words import trouble_sentence
 from adsum_shared.state import HostView, HubTrouble
 
@@ -49,8 +50,7 @@ def own_up(trouble: HubTrouble, now: int) -> None:
     """Beside the data, which is as true as it was."""
     from adsum.plain import clean
 
-    said = clean(trouble_sentence(trouble, now))
-    print(f"adsum: {said}", file=sys.stderr)  # noqa: T201 - for people
+    say(f"adsum: {clean(trouble_sentence(trouble, now))}")
 
 
 def advice(*, filtered: bool, hosts: Sequence[HostView]) -> str:

@@ -29,7 +29,7 @@ from adsum.doctor_checks import (
 )
 from adsum.doctor_hooks import check_hooks, settings_files
 from adsum.doctor_ingest import check_way
-from adsum.doctor_joined import check_membership
+from adsum.doctor_joined import check_membership, one_remedy
 from adsum.doctor_redis import check_redis
 from adsum.doctor_sessions import check_sessions
 from adsum.doctor_spool import check_spool
@@ -59,6 +59,10 @@ def run_doctor(
     as_json: bool,
     bundle: Path | None = None,
 ) -> int:
+    if bundle is not None:
+        from adsum.bundle import require_name
+
+        require_name(bundle)  # before seconds of looking
     findings = examine(hub, state_dir, claude)
     if as_json:
         told = {"schema": SCHEMA, "checks": [each.as_json() for each in findings]}
@@ -95,7 +99,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         log = settings.state_dir / "logs" / "collector.log"
         hub_found, host_found = check_membership(machine, log)
     reporting = None if setup.found[0] or host is None else reporting_of(url, host.id)
-    return [
+    findings = [
         check_collector(settings.state_dir, START if machine is None else START_JOINED),
         check_spool(settings),
         check_way(settings.redis_url, settings.state_dir),
@@ -107,6 +111,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         check_sessions(url, host, Path.home()),
         check_agents(setup, settings.claude_dirs, (url, host), time.sleep, reporting),
     ]
+    return findings if machine is None else one_remedy(findings, machine)
 
 
 def _idle(settings: CollectorSettings, url: str, hooks: list[Finding]) -> list[Finding]:

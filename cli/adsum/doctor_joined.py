@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from redis.exceptions import AuthenticationError
@@ -18,9 +19,35 @@ from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 from adsum_shared.outage import describe
 
 PATIENCE_S = 5.0
-OUT = "does not let this machine in: it was shut out, reset or forgotten."
-REJOIN = "`adsum hosts` on the hub's machine says which; then, by a new token: adsum join … --again"
+#: Which of them, and by whom, is told to nobody who cannot show a good login.
+OUT = (
+    "does not know this machine's login any more: the machine was revoked, reset or forgotten, or "
+    "the hub was set up anew."
+)
+#: How a collector, its spool and the way there tell of the same, with remedies for other cases.
+REFUSALS = (OUT, "refused the password", "lets this machine in no more")
+SEE = "See hub."
 TOKEN = "Its list takes ADSUM_TOKEN, which `adsum hub tokens create` on the hub's machine makes."  # noqa: S105 - a sentence
+
+
+def rejoin(machine: Joined) -> str:
+    return (
+        f"`adsum leave` here, then `adsum join {machine.hub} --token …`, by a new token: "
+        "`adsum hub tokens create --join` on the hub's machine makes one. If the machine was revoked, "
+        f"let it in first, there: `adsum hosts reset {machine.label}`"
+    )
+
+
+def one_remedy(findings: list[Finding], machine: Joined) -> list[Finding]:
+    """Where the hub does not know this machine any more, whatever fails by that has one cure."""
+    if not any(each.id == "hub" and each.fix == rejoin(machine) for each in findings):
+        return findings
+    return [
+        replace(each, fix=SEE)
+        if each.id != "hub" and any(words in each.what for words in REFUSALS)
+        else each
+        for each in findings
+    ]
 
 
 def check_login(machine: Joined) -> Finding:
@@ -29,7 +56,7 @@ def check_login(machine: Joined) -> Finding:
     try:
         asyncio.run(asyncio.wait_for(_look(machine), PATIENCE_S))
     except AuthenticationError:
-        return Finding("redis", "fail", f"Redis at {address} {OUT}", REJOIN)
+        return Finding("redis", "fail", f"Redis at {address} {OUT}", rejoin(machine))
     except (*UNAVAILABLE, TimeoutError) as error:
         return from_text("redis", "fail", clean(describe(error, address, KEPT)))
     what = f"Redis at {address} lets this machine in, by a login for its own signals alone."
@@ -50,7 +77,8 @@ def check_membership(machine: Joined, log: Path) -> tuple[Finding, Finding]:
     except RefusedError as error:
         if error.status != 401:
             return from_text("hub", "fail", str(error)), unseen
-        return Finding("hub", "fail", f"The hub at {machine.hub} {OUT}", REJOIN), unseen
+        what = f"The hub at {machine.hub} {OUT}"
+        return Finding("hub", "fail", what, rejoin(machine)), unseen
     except CommandError as error:
         return from_text("hub", "fail", str(error)), unseen
     what = f"The hub at {machine.hub} knows this machine. {TOKEN}"

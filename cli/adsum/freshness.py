@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from adsum.client import fetch, no_hub
 from adsum.console import own_up
 from adsum.outcome import Exit
 from adsum.plain import age, clean
+from adsum.saying import say
 from adsum.words import trouble_in
 from adsum_shared.state import HostView, HubTrouble
 from adsum_shared.usage import ScanProgress
@@ -76,4 +76,4 @@ def _day(at: int) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"adsum: {text}", file=sys.stderr)  # noqa: T201 - for people
+    say(f"adsum: {text}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from adsum.client import fetch, hub_url, no_hub
 from adsum.console import advice, open_console, show
 from adsum.freshness import Freshness, fetch_freshness
 from adsum.plain import clean
+from adsum.saying import say
 from adsum_shared.state import History
 
 PATH = "/api/v1/history"
@@ -49,7 +49,7 @@ def list_history(hub: str | None, state_dir: Path | None, search: Search, *, as_
         console = open_console()
         show(console, history_table(history, console), footer(history))
     else:
-        print(nothing(search, fresh, history.notes), file=sys.stderr)  # noqa: T201 - for people
+        say(nothing(search, fresh, history.notes))
     return fresh.own_up()
 
 

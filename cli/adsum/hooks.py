@@ -11,6 +11,7 @@ from pathlib import Path
 import adsum_collector
 from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
+from adsum.saying import say
 from adsum.statusline import faults_of, standing, usual_mode
 from adsum_collector.claude_version import ClaudeNotFoundError, installed_version
 from adsum_collector.hook_events import ASSUMED, SHIM_NAME, Target, Version
@@ -158,7 +159,7 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
     if change.backup:
         _out(f"The file as it was: {change.backup}")
     if running_port(setup.state_dir) is None:
-        _err(
+        say(
             "No collector runs here yet, and Claude Code prints a red line for every hook that "
             "nobody answers: start it with `adsum up`, or take them out with `adsum hooks remove`."
         )
@@ -178,7 +179,7 @@ def run_remove(setup: Setup, *, dry_run: bool) -> None:
     setup.parked.unlink(missing_ok=True)
     line = inspect_hooks(setup.path).statusline
     if line.kind == "altered":
-        _err(standing(line))
+        say(standing(line))
     if not change.needed:
         after = "`adsum up` will not put them back" if parked else "Nothing was changed"
         _out(f"No hooks of Adsum are in {change.path}. {after}.")
@@ -191,7 +192,7 @@ def run_remove(setup: Setup, *, dry_run: bool) -> None:
 def note_shared(report: Report) -> None:
     """Says so where others can read the token in the settings."""
     if report.shared and report.tokens:
-        _err(
+        say(
             f"Note: others on this machine can read {report.path}, and the token in it that lets "
             f"hooks report to Adsum. To close it: chmod 600 {report.path}"
         )
@@ -201,26 +202,25 @@ def say_version(setup: Setup, reporting: str | None = None) -> None:
     """reporting: the version that sessions here are known to have, whatever is found."""
     version, program = setup.found
     if version is not None:
-        _err(f"Claude Code {'.'.join(map(str, version))} ({program})")
+        say(f"Claude Code {'.'.join(map(str, version))} ({program})")
         return
     if reporting is not None:
-        _err(f"Sessions of Claude Code {reporting} report here; its program is in no usual place.")
+        say(f"Sessions of Claude Code {reporting} report here; its program is in no usual place.")
         return
     assumed = ".".join(map(str, ASSUMED))
     why = f"{program} does not answer" if program else "Claude Code was not found"
-    _err(
+    say(
         f"{why}, so only events that {assumed} knows are considered. "
         "For all of them, name the program: --claude PATH"
     )
 
 
 def _print_diff(change: Change) -> None:
-    _out(change.diff() or f"{change.path}: nothing to change.")
+    if diff := change.diff():
+        print(diff)  # noqa: T201 - data
+    else:
+        _out(f"{change.path}: nothing to change.")
 
 
 def _out(text: str) -> None:
-    print(text)  # noqa: T201 - the command line speaks here
-
-
-def _err(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 - the command line speaks here
+    say(text, sys.stdout)

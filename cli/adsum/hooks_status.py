@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from adsum.doctor_hooks import settings_files
 from adsum.hooks import Setup, note_shared, say_version
 from adsum.outcome import CommandError
 from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.reporting import reporting_here, unanswered
+from adsum.saying import say
 from adsum.statusline import standing
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.install import Report, inspect_hooks
 from adsum_collector.settings_file import SettingsError
 
+SCHEMA = 1
 
-def run_status(setup: Setup) -> None:
+
+def run_status(setup: Setup, *, as_json: bool = False) -> None:
     """Exits with ERROR when something keeps the hooks from reporting."""
     report, plugin = _report(setup)
+    if as_json:
+        _print_data(setup, report, plugin)
+        return
     say_version(setup, None if setup.found[0] else reporting_here(setup.state_dir))
     _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
     for event, count in report.counts.items():
@@ -26,10 +34,10 @@ def run_status(setup: Setup) -> None:
     _out(standing(report.statusline))
     note_shared(report)
     if plugin and not report.counts:
-        _by_plugin(setup, plugin)
+        _by_plugin(setup, report, plugin)
         return
     if plugin:
-        _err(
+        say(
             f"Warning: the plugin {plugin.id} brings the same hooks. Each event is reported twice, "
             f"and counted once. Take one out: adsum hooks remove, or {plugin.removal}"
         )
@@ -40,20 +48,54 @@ def run_status(setup: Setup) -> None:
     if not faults:
         _out(f"All {len(report.counts)} hooks stand; they post to port {setup.port}.")
         if silence := unanswered(setup.port, len(report.counts)):
-            _err(f"Warning: {silence}")
+            say(f"Warning: {silence}")
         return
     for fault in faults:
         _out(f"  ! {fault}")
+    raise _astray(setup, report, plugin)
+
+
+def _print_data(setup: Setup, report: Report, plugin: Plugin | None) -> None:
+    told = as_data(setup, report, plugin)
+    print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+    if told["faults"]:
+        raise _astray(setup, report, plugin)
+
+
+def as_data(setup: Setup, report: Report, plugin: Plugin | None) -> dict[str, Any]:
+    """parked: out of the file while Adsum is stopped, which is no fault."""
+    parked = setup.parked.exists() and not report.counts
+    faults = [] if parked else setup.faults(report)
+    if plugin and not report.counts:
+        fault = plugin.fault(setup)
+        faults = [fault[0]] if fault else []
+    return {
+        "schema": SCHEMA,
+        "file": str(report.path),
+        "exists": report.exists,
+        "hooks": dict(report.counts),
+        "port": setup.port,
+        "statusline": report.statusline.kind,
+        "plugin": plugin.id if plugin else None,
+        "parked": parked,
+        "faults": faults,
+        "answered": unanswered(setup.port, len(report.counts)) is None,
+    }
+
+
+def _astray(setup: Setup, report: Report, plugin: Plugin | None) -> CommandError:
+    if plugin and not report.counts and (fault := plugin.fault(setup)):
+        return CommandError(f"{fault[0]} Next: {fault[1]}")
     remedy = "set it right in the file" if report.disabled else "adsum hooks install"
-    raise CommandError(f"Hooks are not as they should be. Next: {remedy}")
+    return CommandError(f"Hooks are not as they should be. Next: {remedy}")
 
 
-def _by_plugin(setup: Setup, plugin: Plugin) -> None:
-    if fault := plugin.fault(setup):
-        raise CommandError(f"{fault[0]} Next: {fault[1]}")
+def _by_plugin(setup: Setup, report: Report, plugin: Plugin) -> None:
+    if plugin.fault(setup):
+        raise _astray(setup, report, plugin)
     _out(f"The plugin {plugin.id} reports instead; it posts to port {setup.port}.")
     if silence := unanswered(setup.port, len(plugin.hooks.counts) if plugin.hooks else 0):
-        _err(f"Warning: {silence}")
+        say(f"Warning: {silence}")
 
 
 def _report(setup: Setup) -> tuple[Report, Plugin | None]:
@@ -67,8 +109,4 @@ def _report(setup: Setup) -> tuple[Report, Plugin | None]:
 
 
 def _out(text: str) -> None:
-    print(text)  # noqa: T201 - the command line speaks here
-
-
-def _err(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 - the command line speaks here
+    say(text, sys.stdout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from adsum.client import fetch, hub_url
 from adsum.console import advice, open_console, own_up, show
 from adsum.outcome import Exit
+from adsum.saying import say
 from adsum.words import as_of, trouble_in
 from adsum_shared.state import HostView
 
@@ -26,7 +26,7 @@ def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> int
         console = open_console()
         show(console, host_table(hosts, as_of(answer["now"], trouble), console))
     elif trouble is None:
-        print(advice(filtered=False, hosts=[]), file=sys.stderr)  # noqa: T201 - for people
+        say(advice(filtered=False, hosts=[]))
     if trouble is not None:
         own_up(trouble, answer["now"])
     stale = any(host.reachability != "live" for host in hosts)

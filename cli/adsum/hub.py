@@ -92,7 +92,7 @@ def tokens_create(
         )
         return
     if not name:
-        raise typer.BadParameter("a token for the API needs --name; one to join by needs --join")
+        raise typer.BadParameter("a token for the API needs --name, one to join by --join")
     from adsum.tokens import create_token
 
     create_token(hub, home, role, name, expires or "90d", as_json=as_json)

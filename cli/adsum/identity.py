@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from adsum.config import read_settings
 from adsum.outcome import CommandError
+from adsum.saying import say
 
 
 def take_new_identity(state_dir: Path | None) -> None:
@@ -22,7 +24,8 @@ def take_new_identity(state_dir: Path | None) -> None:
             identity = renew_identity(settings.state_dir, settings.host_label)
     except (StartError, OSError) as error:
         raise CommandError(str(error)) from error
-    print(  # noqa: T201 - the command line speaks here
+    say(
         f"{identity.label} joins as a new machine, {identity.host_id}, once its collector is "
-        "started. What no hub has had yet goes along; its sessions so far stay under the old one."
+        "started. What no hub has had yet goes along; its sessions so far stay under the old one.",
+        sys.stdout,
     )

@@ -26,6 +26,7 @@ from adsum.join_undo import Folder, Undo, heedless, interruptible, uninterrupted
 from adsum.join_way import Way, choose_way
 from adsum.joined import Joined, joined, keep
 from adsum.outcome import CommandError, Exit
+from adsum.saying import say
 from adsum_collector.errors import StartError
 from adsum_collector.identity import load_identity, make_private, renew_identity
 from adsum_collector.lock import holder_of
@@ -68,16 +69,16 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
     hub = Hub(url, wish.ca)
     before = joined(settings.state_dir)
     if before is not None and not (wish.again or wish.fresh_identity):
-        said(f"This machine has joined {before.hub} already, as {before.label}.")
-        said("To do it anew, by a new token: --again. To leave: adsum leave")
+        say(f"This machine has joined {before.hub} already, as {before.label}.")
+        say("To do it anew, by a new token: --again. To leave: adsum leave")
         return
     token = given_token(wish.token)
     _require_free(settings, again=before is not None)
     setup = setup_for("user", settings.state_dir)
     check_settings(setup, wanted=wish.hooks)
     if hub.in_clear:
-        said(f"warning    {hub.in_clear}")
-    said(check_hub(hub, token))
+        say(f"warning    {hub.in_clear}")
+    say(check_hub(hub, token))
     hooks = wish.hooks and agree(setup, yes=wish.yes)
     undo = Undo()
     with interruptible():
@@ -87,7 +88,7 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
         except BaseException as error:
             _undone(error, undo)
             raise
-    said(f"Joined in {time.monotonic() - began:.1f} s. It is on the page: {hub.url}")
+    say(f"Joined in {time.monotonic() - began:.1f} s. It is on the page: {hub.url}")
 
 
 class _Joining:
@@ -108,13 +109,13 @@ class _Joining:
         folder = Folder(self._home)
         self._undo.add(f"remove what joining made in {self._home}", folder.restore)
         self._enter(token, before)
-        said(self._start(folder))
+        say(self._start(folder))
         port = until_listening(self._setup)
         if hooks:
-            said(f"hooks      {put_hooks(self._setup, port, self._undo)}")
+            say(f"hooks      {put_hooks(self._setup, port, self._undo)}")
         else:
-            said("hooks      left out; to add them: adsum hooks install")
-        said(f"signal     {first_signal(self._hub, self._setup, port)}")
+            say("hooks      left out; to add them: adsum hooks install")
+        say(f"signal     {first_signal(self._hub, self._setup, port)}")
 
     def _enter(self, token: str, before: Joined | None) -> None:
         """The hub's answer is kept, and undone."""
@@ -136,14 +137,14 @@ class _Joining:
                 lambda: self._hub.ask("/api/v1/machine/leave", {"undo": True}),
             )
         if answer["warning"]:
-            said(f"warning    {answer['warning']}")
-        said(f"joined     as {answer['label']}, {identity.host_id}")
+            say(f"warning    {answer['warning']}")
+        say(f"joined     as {answer['label']}, {identity.host_id}")
         ca = str(self._wish.ca.absolute()) if self._wish.ca else None
         redis_url, words = choose_way(self._hub, answer, self._wish.via, ca)
         kept = (identity.host_id, answer["label"], redis_url or "", answer["secret"], ca)
         via: Literal["redis", "ingest"] = "redis" if redis_url else "ingest"
         keep(self._home, Joined(self._hub.url, *kept, via=via))
-        said(f"signals    {words}")
+        say(f"signals    {words}")
 
     def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -213,11 +214,7 @@ def _undone(error: BaseException, undo: Undo) -> None:
     if left:
         after = "All but this is as it was before: " + "; ".join(left)
     if not isinstance(error, (CommandError, OSError, StartError)):
-        said(after)
+        say(after)
         return
     code = error.code if isinstance(error, CommandError) else Exit.ERROR
     raise CommandError(f"{error}\n{after}", code) from error
-
-
-def said(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from adsum.client import fetch, hub_url, tell
 from adsum.console import open_console
-from adsum.login import say
 from adsum.plain import age, clean
+from adsum.saying import say
 from adsum.tokens import seconds
 
 

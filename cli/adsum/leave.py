@@ -8,11 +8,11 @@ from pathlib import Path
 from adsum import join_collector
 from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
-from adsum.join import said
 from adsum.join_hub import Hub, RefusedError
 from adsum.join_undo import uninterrupted
 from adsum.joined import FILE, Joined, joined
 from adsum.outcome import CommandError, Exit
+from adsum.saying import say
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.settings_file import SettingsError
 
@@ -25,25 +25,25 @@ def leave(state_dir: Path | None) -> int:
     home = read_settings(CollectorSettings, state_dir=state_dir).state_dir
     was = joined(home)
     if was is None:
-        said("This machine has not joined a hub: there is nothing to leave.")
+        say("This machine has not joined a hub: there is nothing to leave.")
         return Exit.OK
     left: list[str] = []
     _take_out_hooks(setup_for("user", home), left)
     try:
         if join_collector.stop(home):
-            said("collector  stopped, and starts no more")
+            say("collector  stopped, and starts no more")
     except CommandError as error:
         left.append(str(error))
     told = _tell(was, left)
     with uninterrupted():
         (home / FILE).unlink(missing_ok=True)
-    said("credential removed")
+    say("credential removed")
     if not left:
-        said(f"Left {was.hub}.")
+        say(f"Left {was.hub}.")
         return Exit.OK
-    said("What is left to do:")
+    say("What is left to do:")
     for each in left:
-        said(f"  {each}")
+        say(f"  {each}")
     return Exit.ERROR if told else Exit.PARTIAL
 
 
@@ -56,7 +56,7 @@ def _take_out_hooks(setup: Setup, left: list[str]) -> None:
         return
     setup.parked.unlink(missing_ok=True)
     if change.needed:
-        said(f"hooks      taken out of {setup.path}")
+        say(f"hooks      taken out of {setup.path}")
         time.sleep(NOTICED_S)
 
 
@@ -67,12 +67,12 @@ def _tell(was: Joined, left: list[str]) -> bool:
         Hub(was.hub, ca, was.secret).ask("/api/v1/machine/leave", {})
     except RefusedError as error:
         if error.status == 401:
-            said("hub        had shut this machine out, or forgotten it, already")
+            say("hub        had shut this machine out, or forgotten it, already")
             return True
         left.append(f"The hub did not let it go: {error}")
     except CommandError as error:
         left.append(f"Tell the hub, on its machine: adsum hosts forget {was.host_id} ({error})")
     else:
-        said("hub        has let it go")
+        say("hub        has let it go")
         return True
     return False

@@ -25,7 +25,7 @@ def agents(
         str | None,
         typer.Option(help="Only this machine: label or id.", autocompletion=known_hosts),
     ] = None,
-    state: Annotated[str | None, typer.Option(help="Only this state.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only this state, such as idle.")] = None,
     project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
     group: Annotated[str | None, typer.Option(help="Only needs_you, working or delivered.")] = None,
     as_json: AsJson = False,
@@ -61,7 +61,7 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """One session in full."""
+    """One session in full, and why its state is believed."""
     from adsum.show import show_session
 
     show_session(hub, state_dir, session, as_json=as_json, activity=activity)
@@ -77,7 +77,7 @@ def top(
     ] = None,
     project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
 ) -> None:
-    """The list on a full screen: move, look closer, filter. Needs adsum[tui]."""
+    """The list on a full screen: move, look closer, filter. Needs textual."""
     from adsum.select import Filter
     from adsum.top import run_top
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from adsum.client import fetch, hub_url, tell
 from adsum.outcome import CommandError, Exit
+from adsum.saying import say
 
 ROLES = ("viewer", "operator", "admin")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -79,7 +80,3 @@ def user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # no such user, as in some containers
         return "admin"
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people

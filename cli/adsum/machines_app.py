@@ -54,7 +54,9 @@ def join(
 
 @machines_app.command()
 def leave(state_dir: StateDir = None) -> None:
-    """Report to no hub any more: service, hooks and credential go, and the hub lets go.
+    """Report to no hub any more: all that joining made goes.
+
+    Service, hooks and credential; and the hub lets go.
 
     Exit codes: 0 all done, 1 something here is left, 5 the hub could not be told.
     """
@@ -70,7 +72,7 @@ def hosts(
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every machine, and how fresh its news is; or one of them renamed, shut out, forgotten."""
+    """List machines and how fresh their news is; rename, forget."""
     if context.invoked_subcommand is not None:
         context.obj = hub, state_dir  # for a command that names none itself
         return
@@ -111,7 +113,10 @@ def revoke(
 def reset(
     context: typer.Context, named: Named, hub: HubUrl = None, state_dir: HomeDir = None
 ) -> None:
-    """Have it join anew: after a revocation, a lost credential, or when there are two of it."""
+    """Have it join anew.
+
+    After a revocation, a lost credential, or when there are two of it.
+    """
     _change(context, hub, state_dir, "reset", named)
 
 

@@ -8,9 +8,9 @@ from urllib.parse import quote
 import msgspec
 
 from adsum.client import fetch, hub_url, tell
-from adsum.join import said
 from adsum.outcome import CommandError, Exit
 from adsum.plain import clean
+from adsum.saying import say
 from adsum_shared.state import HostView
 
 LEAST_OF_ID = 4
@@ -25,7 +25,7 @@ def change(
     host_id, name = _found(hosts, named)
     told = {} if label is None else {"label": label}
     tell(url, "POST", f"/api/v1/hosts/{quote(host_id, safe='')}/{verb}", told)
-    said(_DONE[verb].format(name=name, label=clean(label or "what it calls itself")))
+    say(_DONE[verb].format(name=name, label=clean(label or "what it calls itself")))
 
 
 def _found(hosts: list[HostView], named: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from adsum.doctor_hooks import settings_files
 from adsum.hooks import Setup, note_shared
 from adsum.plugin_hooks import Plugin, active_plugin
+from adsum.saying import say
 from adsum.statusline import mode_as_it_is
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.install import inspect_hooks
@@ -31,7 +32,7 @@ def command() -> str:
 def asks(question: str) -> bool:
     """Yes, no, or nothing at all, which is yes; anything else is asked again. Ended input is no."""
     while True:
-        print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - as below
+        print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - it is answered on the same line
         line = sys.stdin.readline()
         answer = line.strip().lower()
         if answer in ("", "y", "yes") and line:
@@ -56,11 +57,10 @@ class Offer:
             self.agreed = True
         if self.agreed or not sys.stdin.isatty():
             return
-        print(  # noqa: T201 - the command line speaks here
+        say(
             f"Claude Code reports to Adsum through hooks in {self.setup.path}.\n"
             "Your own hooks stay, so does your status line, through which it reports too.\n"
-            "A backup is kept, `adsum hooks remove` restores the file.",
-            file=sys.stderr,
+            "A backup is kept, `adsum hooks remove` restores the file."
         )
         self.agreed = asks("Install them now? [Y/n] ")
 

@@ -15,6 +15,7 @@ from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
 from adsum.naming import session_named
 from adsum.outcome import CommandError, Exit
+from adsum.saying import say
 from adsum_shared.state import SessionView
 
 
@@ -29,11 +30,9 @@ def open_dashboard(
     if only_print:
         return
     if not has_browser(os.environ, sys.platform) or not opened(address):
-        said = "No browser can be opened from here: open the address above in one."
-        print(f"adsum: {said}", file=sys.stderr)  # noqa: T201 - for people
+        say("adsum: No browser can be opened from here: open the address above in one.")
     if asks:
-        said = "If it asks you to sign in: adsum login"
-        print(said, file=sys.stderr)  # noqa: T201 - for people
+        say("If it asks you to sign in: adsum login")
 
 
 def asks_to_sign_in(url: str) -> bool:

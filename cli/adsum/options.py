@@ -18,5 +18,12 @@ RedisUrl = Annotated[
         envvar="ADSUM_REDIS_URL",
     ),
 ]
-HubUrl = Annotated[str | None, typer.Option("--hub", help="The hub.", envvar="ADSUM_HUB_URL")]
+HubUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--hub",
+        help="URL of the hub; if left out, that of this machine, or the one it joined.",
+        envvar="ADSUM_HUB_URL",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The hub's answer, as JSON.")]

@@ -73,7 +73,10 @@ def attach(
     hub: HubUrl = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Go to the terminal a session runs in: its tmux pane, by ssh on another machine."""
+    """Go to the terminal a session runs in.
+
+    To its tmux pane; by ssh, if it is on another machine.
+    """
     from adsum.attach import attach as attach_to
 
     attach_to(hub, state_dir, session, ssh, only_print=only_print)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -25,10 +26,11 @@ WORDS = {Group.NEEDS_YOU: "need you", Group.AUTONOMOUS: "working", Group.DELIVER
 COLUMNS = ("STATE", "TITLE", "PROJECT", "HOST", "ID", "FOR")
 FULL_COLUMNS = ("STATE", "TITLE", "PROJECT", "HOST", "ID", "COST", "TOKENS", "CTX", "FOR")
 #: From which width on there are which columns: by width alone, so that none comes and goes while
-#: somebody watches. What a session used up is the first to go, who it is the last.
+#: somebody watches. What a session used up is the first to go, who it is the last: with its project
+#: beside it a title has twelve cells in eighty, which tell neither.
 FORMS = (
     (130, FULL_COLUMNS),
-    (72, COLUMNS),
+    (92, COLUMNS),
     (56, ("STATE", "TITLE", "HOST", "ID", "FOR")),
     (0, ("STATE", "TITLE", "ID", "FOR")),
 )
@@ -103,6 +105,17 @@ def _shown(view: SessionView) -> str:
     return display or clean(view.state.label) or clean(view.state.state)
 
 
+def _place(view: SessionView) -> str:
+    """The end of where it runs: what a path begins with is the same for all."""
+    return PurePath(clean(view.cwd)).name or clean(view.project)
+
+
+def first_line(view: SessionView, now: int) -> Text:
+    """Of a list whose top has left the screen: who is to be attended to first, and why."""
+    said = f"First: {_shown(view)}, for {age(now - view.state.since)}. "
+    return Text.assemble((said, COLOURS[view.state.group]), f"adsum show {view.session_id[:6]}")
+
+
 def _row(view: SessionView, now: int, icons: dict[Group, str]) -> dict[str, Text]:
     state, group = view.state, view.state.group
     colour = "red" if state.state == "error" else COLOURS[group]
@@ -111,7 +124,7 @@ def _row(view: SessionView, now: int, icons: dict[Group, str]) -> dict[str, Text
         icon = CLOSED if icons is ICONS else PLAIN_CLOSED
     label = f"{icon} {_shown(view)}"
     live = view.reachability == "live"
-    title = Text(clean(view.title) or clean(view.cwd) or "(untitled)")
+    title = Text(clean(view.title) or _place(view) or "(untitled)")
     if hook_problem(view):
         title = Text.assemble((UNWELL if icons is ICONS else PLAIN_UNWELL, "red"), " ", title)
     return {

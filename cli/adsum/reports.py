@@ -38,7 +38,7 @@ def usage(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
 ) -> None:
-    """Tokens and what they cost, by day, machine, project, model or session.
+    """Tokens and what they cost, by day, project, model and more.
 
     Exit codes: as those of `agents`.
     """

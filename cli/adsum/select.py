@@ -76,12 +76,16 @@ def order(views: Iterable[SessionView]) -> list[SessionView]:
     return sorted(views, key=key)
 
 
+def needs_you(view: SessionView) -> bool:
+    """Of a machine that is offline nobody knows whether it still does."""
+    return view.state.group is Group.NEEDS_YOU and view.reachability != "offline"
+
+
 def exit_code(views: Iterable[SessionView], *, exit_status: bool, stale: bool = False) -> Exit:
     """Someone needs you > some of this may be stale, or all of it > all well."""
     code = Exit.PARTIAL if stale else Exit.OK
     for view in views:
-        offline = view.reachability == "offline"
-        if exit_status and view.state.group is Group.NEEDS_YOU and not offline:
+        if exit_status and needs_you(view):
             return Exit.NEEDS_YOU
         if view.reachability != "live":
             code = Exit.PARTIAL

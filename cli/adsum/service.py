@@ -233,5 +233,5 @@ def _passing(files: Iterable[File]) -> list[str]:
         return []
     return [
         "This adsum was run by uvx, which throws away what it runs, and the service with it. "
-        "Install it (uv tool install adsum), then: adsum service install"
+        "Install it to stay (docs/start.md), then: adsum service install"
     ]

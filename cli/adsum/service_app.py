@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from adsum.options import RedisUrl, StateDir
+from adsum.saying import say
 
 service_app = typer.Typer(
     help="Have systemd or launchd run the collector, and a hub.", no_args_is_help=True
@@ -49,7 +49,7 @@ def install(
     for path in done.changed:
         print(f"wrote {path}")
     for note in done.notes:
-        print(note, file=sys.stderr)
+        say(note)
     if not until_up(system=system, hub=hub):
         raise CommandError("It is installed but does not run yet. Next: adsum service status")
     print(
@@ -82,6 +82,7 @@ def remove(
 def status(
     system: System = False,
     hub: Annotated[bool, typer.Option("--hub", help="Only the hub.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
 ) -> None:
     """What runs, since when, and what is wrong.
 
@@ -89,7 +90,7 @@ def status(
     """
     from adsum.service_report import show_status
 
-    raise typer.Exit(show_status(system=system, only_hub=hub))
+    raise typer.Exit(show_status(system=system, only_hub=hub, as_json=as_json))
 
 
 @service_app.command("logs")

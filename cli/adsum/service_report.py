@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 import subprocess
@@ -10,11 +11,13 @@ import time
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from adsum.doctor_checks import check_collector
 from adsum.outcome import CommandError, Exit
 from adsum.plain import age, clean
 from adsum.readyz import SilentError, readiness
+from adsum.saying import say
 from adsum.service import BOTH, find_init
 from adsum.service_init import Init, View
 from adsum.service_job import kept_values, owner_of
@@ -25,30 +28,58 @@ from adsum_collector.lock import running_port
 PATIENCE_S = 15.0
 
 
-def show_status(*, system: bool, only_hub: bool) -> Exit:
+SCHEMA = 1
+
+
+def show_status(*, system: bool, only_hub: bool, as_json: bool = False) -> Exit:
     """ERROR if anything that should run does not, or nothing is installed."""
     init = find_init(system=system)
     parts = _installed(init, only_hub=only_hub)
+    init.require()
+    if as_json:
+        told = as_data(init, parts)
+        print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        return Exit.ERROR if told["wrong"] or not parts else Exit.OK
     if not parts:
-        init.require()
         what = "The hub is" if only_hub else "Adsum is"
         flags = " --system" * system + " --hub" * only_hub
         _out(f"{what} not installed as a service. Next: adsum service install{flags}")
         return Exit.ERROR
-    init.require()
     views = [view for part in parts for view in init.view(part)]
     for view in views:
         _out(_line(view))
-    wrong = [sentence for view in views for sentence in view.wrong]
-    wrong += [sentence for part in parts for sentence in _wrong_files(init.paths(part))]
-    if "collector" in parts and not wrong:
-        wrong += _wrong_inside(init)
+    wrong = _wrong(init, parts, views)
     owner = owner_of(system=system)
     for sentence in wrong:
         _out(f"  ! {clean(sentence)}")
     for sentence in init.notes(owner):
         _out(f"  {sentence}")
     return Exit.ERROR if wrong else Exit.OK
+
+
+def as_data(init: Init, parts: list[PartName]) -> dict[str, Any]:
+    """up_s: seconds it has been so, None if it is not up."""
+    views = [view for part in parts for view in init.view(part)]
+    wrong = [clean(each) for each in _wrong(init, parts, views)]
+    units = [
+        {
+            "unit": view.unit,
+            "state": view.state,
+            "up_s": None if view.since is None else round(view.since),
+            "pid": view.pid or None,
+            "notes": list(view.notes),
+        }
+        for view in views
+    ]
+    return {"schema": SCHEMA, "installed": bool(parts), "units": units, "wrong": wrong}
+
+
+def _wrong(init: Init, parts: list[PartName], views: list[View]) -> list[str]:
+    wrong = [sentence for view in views for sentence in view.wrong]
+    wrong += [sentence for part in parts for sentence in _wrong_files(init.paths(part))]
+    if "collector" in parts and not wrong:
+        wrong += _wrong_inside(init)
+    return wrong
 
 
 def show_logs(*, system: bool, only_hub: bool, lines: int, follow: bool) -> int:
@@ -149,4 +180,4 @@ def _line(view: View) -> str:
 
 
 def _out(text: str) -> None:
-    print(text, file=sys.stdout)  # noqa: T201 - the command line speaks here
+    say(text, sys.stdout)

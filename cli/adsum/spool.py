@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from adsum.client import reason_of
 from adsum.config import read_settings
 from adsum.outcome import CommandError
 from adsum.plain import age, clean
@@ -90,7 +91,7 @@ def _running(port: int, who: str) -> SpoolStatus:
         body = reply.read()
     except (OSError, http.client.HTTPException) as error:
         raise CommandError(
-            f"{who} does not answer on port {port} ({error}). It may be starting: try again. "
+            f"{who} does not answer on port {port} ({reason_of(error)}). It may be starting: try again. "
             "While it runs, nobody else reads its files."
         ) from error
     finally:

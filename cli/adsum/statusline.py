@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from adsum.causes import sentence
 from adsum.outcome import CommandError
 from adsum.plain import age
 from adsum.readyz import SilentError, readiness
+from adsum.saying import say
 from adsum_collector.install import inspect_hooks
 from adsum_collector.settings_file import SettingsError
 from adsum_collector.statusline_text import Mode, StatusLine
+
+SCHEMA = 1
 
 _STANDING = {
     "none": "none, and Adsum leaves it so: even an empty one would take a row of the screen",
@@ -62,12 +68,15 @@ def usual_mode(path: Path, parked: Path) -> Mode:
     return "wrap" if mode == "leave" and not inspect_hooks(path).counts else mode
 
 
-def show_statusline(path: Path, url: str) -> None:
+def show_statusline(path: Path, url: str, *, as_json: bool = False) -> None:
     """url: the collector's."""
     try:
         line = inspect_hooks(path).statusline
     except SettingsError as error:
         raise CommandError(str(error)) from error
+    if as_json:
+        print(json.dumps(as_data(line, path, url), ensure_ascii=False, indent=2))  # noqa: T201 - data
+        return
     _out(f"file         {path}")
     _out(f"status line  {_STANDING[line.kind]}")
     if line.command is not None:
@@ -77,21 +86,44 @@ def show_statusline(path: Path, url: str) -> None:
     _out(f"collector    {_heard(url)}")
 
 
+def as_data(line: StatusLine, path: Path, url: str) -> dict[str, Any]:
+    """heard_at: ms, 0 for never; None: no collector that knows of status lines answers."""
+    try:
+        told = _witness(readiness(url))
+        answers = True
+    except SilentError:
+        told, answers = None, False
+    return {
+        "schema": SCHEMA,
+        "file": str(path),
+        "kind": line.kind,
+        "command": line.command,
+        "reports_to": line.socket,
+        "collector": url,
+        "answers": answers,
+        "heard_at": told and told.get("heard_at", 0),
+        "failures": told and told.get("counts", {}),
+    }
+
+
+def _witness(facts: dict[str, Any]) -> dict[str, Any] | None:
+    """Of a collector's facts, what it has of status lines."""
+    witnesses = facts.get("witnesses")
+    for each in witnesses if isinstance(witnesses, list) else []:
+        if isinstance(each, dict) and each.get("name") == "statusline":
+            return each
+    return None
+
+
 def _heard(url: str) -> str:
     try:
-        facts = readiness(url)
+        told = _witness(readiness(url))
     except SilentError as error:
         return f"none answers at {url} ({error}); `adsum up` starts one"
-    witnesses = facts.get("witnesses")
-    named = [
-        each
-        for each in (witnesses if isinstance(witnesses, list) else [])
-        if isinstance(each, dict) and each.get("name") == "statusline"
-    ]
-    if not named:
+    if told is None:
         return "one answers, of a version that knows no status lines"
-    heard_at = named[0].get("heard_at", 0)
-    counts = named[0].get("counts", {})
+    heard_at = told.get("heard_at", 0)
+    counts = told.get("counts", {})
     heard = "one answers; no status line has reported to it yet"
     if heard_at:
         heard = f"one answers; a status line reported {age(int(time.time() * 1000) - heard_at)} ago"
@@ -100,4 +132,4 @@ def _heard(url: str) -> str:
 
 
 def _out(text: str) -> None:
-    print(text)  # noqa: T201 - the command line speaks here
+    say(text, sys.stdout)

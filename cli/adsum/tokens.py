@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 from adsum.client import fetch, hub_url, tell
 from adsum.console import open_console
-from adsum.login import ROLES, is_local, say
+from adsum.login import ROLES, is_local
 from adsum.outcome import CommandError, Exit
 from adsum.plain import age, clean
+from adsum.saying import say
 
 UNITS_S = {"m": 60, "h": 3_600, "d": 86_400}
 MOST_DAYS = 366

@@ -17,7 +17,9 @@ def run_top(hub: str | None, state_dir: Path | None, chosen: Filter) -> None:
     url = hub_url(hub, state_dir)
     if find_spec("textual") is None:
         raise CommandError(
-            "adsum top needs Textual, which is not installed: pip install 'adsum[tui]'. " + INSTEAD
+            "adsum top needs Textual, which is not installed. Where Adsum is installed: "
+            f"`{Path(sys.executable).parent / 'pip'} install textual`; by pipx: "
+            f"`pipx inject adsum textual`. {INSTEAD}"
         )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError("adsum top draws on a terminal, and this is none.", Exit.USAGE)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from adsum import saying
 from adsum.broker import prepare
 from adsum.config import UpSettings, read_settings, require_url
 from adsum.engine import find_engine
@@ -55,6 +56,8 @@ def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
     with held(settings.state_dir, plan.url):
         _require_free(hub.hub_host, hub.hub_port, "hub", "ADSUM_HUB_PORT")
         _require_free(LOOPBACK, plan.collector_port, "collector", "ADSUM_COLLECTOR_PORT")
+        if settings.redis_url:
+            require_url(settings.redis_url)  # before anybody is asked anything
         offer.ask()
         asyncio.run(_run(plan, offer))
     say("Adsum has stopped. What it knows is kept; `adsum up` goes on from there.")
@@ -63,7 +66,7 @@ def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
 def say(text: str) -> None:
     # The terminal may be gone: parts are stopped in order all the same.
     with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command line speaks here
+        saying.say(text)
 
 
 async def _run(plan: Plan, offer: Offer) -> None:
@@ -86,7 +89,7 @@ async def _run(plan: Plan, offer: Offer) -> None:
             f"  Logs       {plan.settings.state_dir / 'logs'}",
             "  Ctrl-C stops it.",
         )
-        print("\n".join(lines), flush=True)  # noqa: T201 - the command line speaks here
+        saying.say("\n".join(lines), sys.stdout)
         if drawn:
             print(drawn, flush=True)  # noqa: T201 - the command line speaks here
 

@@ -16,6 +16,7 @@ from adsum.console import advice, open_console, show
 from adsum.freshness import Freshness, fetch_freshness
 from adsum.outcome import CommandError, Exit
 from adsum.plain import clean
+from adsum.saying import say
 from adsum_shared.usage import UsageReport
 
 PATH = "/api/v1/usage"
@@ -131,9 +132,9 @@ def _print(report: UsageReport, asked: Question, fresh: Freshness) -> None:
         most = (asked.limit or LIMIT) if asked.by == "session" else len(report.rows)
         show(console, usage_table(report, console, most), footer(report, console, most))
     else:
-        print(nothing(report, asked, fresh), file=sys.stderr)  # noqa: T201 - for people
+        say(nothing(report, asked, fresh))
     for note in report.notes:
-        print(f"adsum: {clean(note)}", file=sys.stderr)  # noqa: T201 - for people
+        say(f"adsum: {clean(note)}")
 
 
 def nothing(report: UsageReport, asked: Question, fresh: Freshness) -> str:
@@ -154,4 +155,4 @@ def _next(report: UsageReport, asked: Question) -> str:
     if further is None or since <= oldest:
         return "What each machine tells: adsum hosts"
     last = f" --until {asked.until}" if asked.until else ""
-    return f"Further back: adsum usage --days {further}{last}"
+    return f"Further back: `adsum usage --days {further}{last}`"

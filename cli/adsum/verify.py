@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from adsum import shim_hook
-from adsum.client import fetch, hub_url
+from adsum.client import fetch, hub_url, reason_of
 from adsum.doctor_checks import Listing, find_host, host_id_of
 from adsum.hooks import Setup
 from adsum.outcome import CommandError, Exit
@@ -95,7 +95,7 @@ def send_probe(url: str, token: str) -> Taken:
         took_ms = (time.perf_counter() - sent) * 1000
     except (OSError, http.client.HTTPException) as error:
         raise CommandError(
-            f"No collector answers at {url} ({error}). Start it with `adsum up`; if it runs on "
+            f"No collector answers at {url} ({reason_of(error)}). Start it with `adsum up`; if it runs on "
             "another port, set ADSUM_COLLECTOR_PORT and run `adsum hooks install` again.",
             Exit.UNREACHABLE,
         ) from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from adsum.console import advice, open_console, own_up
 from adsum.follow import Roster, follow
 from adsum.outcome import CommandError, Exit
+from adsum.saying import say
 from adsum.select import Filter
 from adsum.words import as_of, trouble_sentence
 from adsum_shared.state import HubTrouble
@@ -49,7 +50,7 @@ async def _stream(url: str, roster: Roster, chosen: Filter) -> None:
     trouble: HubTrouble | None = None
     async for change in follow(url, roster):
         if change is None:
-            print("adsum: the hub is away; trying again", file=sys.stderr)  # noqa: T201 - for people
+            say("adsum: the hub is away; trying again")
             continue
         if roster.trouble not in (None, trouble):
             own_up(roster.trouble, roster.now)

@@ -12,12 +12,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from prometheus_client.core import Metric
 
 from adsum_hub.metrics import Asked, Unsaved, families, library
-from adsum_hub.settings import HubSettings
+from adsum_hub.settings import HubSettings, receiver_of
 from adsum_shared.settings import SettingsError
 
 log = logging.getLogger(__name__)
@@ -95,7 +94,7 @@ async def sending(settings: HubSettings, asked: Asked, port: int) -> AsyncIterat
     instance = f"{socket.gethostname()}:{port}"
     export = _open(settings.otlp_endpoint, instance, min(MOST_S, every_s))
     unsaved, of_library = Unsaved(), library()
-    address = _address(settings.otlp_endpoint)
+    address = receiver_of(settings.otlp_endpoint)
     sender = Sender(lambda: families(asked, unsaved, of_library), export, address, every_s)
     log.info("metrics go to %s every %g s", address, every_s)
     try:
@@ -115,7 +114,8 @@ def _open(endpoint: str, instance: str, timeout_s: float) -> Export:
     except ImportError as error:
         raise SettingsError(
             "otlp_endpoint (ADSUM_OTLP_ENDPOINT) is set, and what sends by OTLP is not installed "
-            f"({error}): pip install 'adsum[otel]', or take the setting out."
+            f"({error}): add opentelemetry-exporter-otlp-proto-http to its environment, which is "
+            "what the extra [otel] brings, or take the setting out."
         ) from error
     return open_export(endpoint, instance, timeout_s)
 
@@ -128,12 +128,6 @@ def interval_s(environ: Mapping[str, str]) -> float:
     except ValueError:
         log.warning("%s is no number of milliseconds; %d holds", INTERVAL, PRESET_MS)
         return PRESET_MS / 1000
-
-
-def _address(endpoint: str) -> str:
-    """Without a login, and without a path, in which some services have their key."""
-    parts = urlsplit(endpoint)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _beside(work: Callable[[], T]) -> asyncio.Future[T]:

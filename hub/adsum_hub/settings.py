@@ -89,7 +89,7 @@ class HubSettings(AdsumSettings):
         default=None,
         repr=False,
         description="Base URL of a receiver of OTLP by HTTP, e.g. http://127.0.0.1:4318: what /metrics "
-        "shows is sent there too. Needs adsum[otel]; see docs/observability.md.",
+        "shows is sent there too. Needs the extra [otel]; see docs/observability.md.",
     )
 
     @field_validator("public_url")
@@ -155,3 +155,9 @@ class HubSettings(AdsumSettings):
         """Raises BudgetsError as it is, early: also where the hub is only about to be started."""
         read_budgets(given, variable="ADSUM_BUDGETS" in os.environ)
         return given
+
+
+def receiver_of(endpoint: str) -> str:
+    """What may be told of it: no login, and no path, in which some services have their key."""
+    parts = urlsplit(endpoint)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

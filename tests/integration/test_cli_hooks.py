@@ -119,6 +119,19 @@ def test_status_says_that_nobody_answers_and_what_will_be_seen(home: Path, run: 
     assert "adsum up" in err
 
 
+def test_status_as_json_names_what_is_wrong_and_ends_as_the_text_does(home: Path, run: Run) -> None:
+    code, out, err = run("hooks", "status", "--json")
+    told = json.loads(out)
+    assert (code, told["hooks"], told["faults"]) == (1, {}, ["no hooks of Adsum are in it"])
+    assert err == "adsum: Hooks are not as they should be. Next: adsum hooks install\n"
+    run("hooks", "install")
+    code, out, err = run("hooks", "status", "--json")
+    told = json.loads(out)
+    assert (code, err, told["faults"], told["answered"]) == (0, "", [], False)
+    assert told["hooks"]["Stop"] == 1
+    assert told["file"] == str(settings_of(home))
+
+
 def test_status_of_sessions_that_report_does_not_miss_the_program(home: Path, run: Run) -> None:
     run("hooks", "install")
     with stand_in_hub() as hub:

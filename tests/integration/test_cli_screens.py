@@ -66,8 +66,8 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(*words: str, **more: str) -> Iterator[Terminal]:
-    terminal = Terminal(*words, **more)
+def on_terminal(*words: str, columns: int = 80, lines: int = 24, **env: str) -> Iterator[Terminal]:
+    terminal = Terminal(*words, columns=columns, lines=lines, **env)
     try:
         yield terminal
     finally:
@@ -123,6 +123,28 @@ def test_the_full_screen_is_left_as_it_was(hub: StandIn, key: bytes) -> None:
         terminal.until(BACK)
         assert terminal.process.wait(15) == 0
         assert termios.tcgetattr(terminal.inside) == terminal.before
+
+
+def test_a_message_breaks_between_words_at_the_terminals_width() -> None:
+    with on_terminal("agents", "--hub", "http://127.0.0.1:9", columns=40) as terminal:
+        lines = terminal.until(b"ADSUM_HUB_URL.\r\n").decode().split("\r\n")
+        assert terminal.process.wait(10) == 3
+    assert " ".join(lines).startswith("adsum: No hub answers at http://127.0.0.1:9 (")
+    assert len(lines) > 4
+    assert all(len(line) <= 40 for line in lines)
+
+
+def test_of_a_list_that_leaves_the_screen_the_first_is_said_again(hub: StandIn) -> None:
+    hub.sessions = [ASKS, *(session(f"s{number}") for number in range(30))]
+    first = b"First: Needs permission: Bash, for "
+    with on_terminal("agents", "--hub", hub.url, lines=24) as terminal:
+        assert first in terminal.until(b"adsum show 0a1b2c")
+    with on_terminal("agents", "--hub", hub.url, lines=50) as terminal:
+        drawn = terminal.until(b"delivered")
+        assert terminal.process.wait(10) == 0
+        if select.select([terminal.end], [], [], 0)[0]:
+            drawn += os.read(terminal.end, 65536)
+        assert first not in drawn
 
 
 def test_a_hub_that_is_away_is_told_on_the_terminal_itself() -> None:

@@ -54,6 +54,8 @@ def test_a_dry_run_shows_it(settings: Path, run: Run) -> None:
 def test_a_user_without_one_gets_one_only_on_demand(settings: Path, run: Run) -> None:
     settings.write_text("{}\n")
     assert "Status line: none" in run("hooks", "install")[1]
+    told = json.loads(run("statusline", "--json")[1])
+    assert (told["kind"], told["answers"], told["heard_at"]) == ("none", False, None)
 
     assert "Adsum's, which shows nothing" in run("hooks", "install", "--statusline")[1]
     run("hooks", "install")

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -286,6 +287,28 @@ async def test_hooks_removed_by_hand_while_it_is_down_stay_out(machine: Machine)
 
     assert "not installed" in printed
     assert not (machine.home / ".claude/settings.json").exists()
+
+
+async def test_the_lines_of_the_docs_make_a_session_appear_and_go(machine: Machine) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "start.md").read_text()
+    section = page.split("## See one appear\n")[1].split("\n## ")[0]
+    appear, go = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    usual = machine.home / ".local" / "state" / "adsum"
+    usual.parent.mkdir(parents=True)
+    usual.symlink_to(machine.state)
+    machine.up("--no-hooks")
+
+    def typed(lines: str) -> str:
+        words = lines.replace("47892", str(machine.collector_port))
+        done = subprocess.run(
+            ["sh", "-c", words], env=machine.env, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert typed(appear) == "200\n"
+    await wait_until(lambda: "Say hello" in machine.adsum("agents").stdout, 10)
+    assert typed(appear.rpartition("hook '")[0] + go) == "200\n"
+    await wait_until(lambda: "Say hello" in machine.adsum("history").stdout, 10)
 
 
 async def test_left_alone_means_hooks_stay_where_they_are(machine: Machine) -> None:

@@ -189,7 +189,7 @@ def test_nothing_used_says_what_to_do_next(hub: StandIn, run: Run) -> None:
     hub.usage = report()
     code, out, err = run("usage", "--hub", hub.url)
     assert (code, out) == (0, "")
-    assert "Further back: adsum usage --days 90" in err
+    assert "Further back: `adsum usage --days 90`" in err
     assert json.loads(run("usage", "--json", "--hub", hub.url)[1])["rows"] == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -283,6 +284,14 @@ def test_status_says_what_runs_and_since_when(fake: Fake, monkeypatch: pytest.Mo
     monkeypatch.setenv("LINGER", "yes")
     assert "Lingering" not in adsum("status")[1]
     assert adsum("status", "--hub")[0] == 0
+    code, told = adsum("status", "--hub", "--json")
+    [unit] = json.loads(told)["units"]
+    assert (code, unit["unit"], unit["state"], unit["pid"]) == (
+        0,
+        "adsum-hub.service",
+        "running",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,6 +334,8 @@ def test_status_where_nothing_is_installed(fake: Fake) -> None:
 
     assert code == 1
     assert "Next: adsum service install" in printed
+    code, printed = adsum("status", "--json")
+    assert (code, json.loads(printed)["installed"]) == (1, False)
 
 
 def test_logs_are_the_journals(

@@ -10,12 +10,14 @@ import shutil
 import signal
 import site
 import socket
+import sys
 from asyncio.subprocess import Process
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from platformdirs import user_state_path
 
+from adsum import saying
 from adsum.broker import place_of, prepare
 from adsum.demo.fleet import budgets
 from adsum.engine import find_engine
@@ -63,7 +65,7 @@ async def _run(folder: Path, port: int) -> None:
             "  Hooks      yours stay as they are",
             "  Ctrl-C ends it, and deletes what it wrote.",
         )
-        print("\n".join(lines), flush=True)  # noqa: T201 - the command line speaks here
+        saying.say("\n".join(lines), sys.stdout)
 
     await supervisor.run(started)
 

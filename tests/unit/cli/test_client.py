@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from adsum.client import DEFAULT_URL, _decoded, hub_url
+from adsum.client import DEFAULT_URL, _decoded, hub_url, reason_of
 from adsum.config import UpSettings, read_settings
 from adsum.outcome import CommandError, Exit
 
@@ -90,6 +91,31 @@ def test_a_broken_toml_file_is_named(own_config: Path) -> None:
     own_config.write_text("state_dir = ")
     with pytest.raises(CommandError, match=r"config\.toml is not TOML"):
         read_settings(UpSettings)
+    with pytest.raises(CommandError, match=r"config\.toml is not TOML") as wrong:
+        hub_url(None, None)
+    assert wrong.value.code is Exit.USAGE
+
+
+def test_a_toml_file_that_cannot_be_read_is_named(own_config: Path) -> None:
+    own_config.mkdir()
+    with pytest.raises(CommandError, match=r"config\.toml cannot be read \(Is a directory\)"):
+        hub_url(None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 9)"),
+            "Connection refused",
+        ),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "Connection refused"),
+        (TimeoutError("timed out"), "timed out"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_why_nobody_answers_is_told_in_the_systems_words(error: OSError, words: str) -> None:
+    assert reason_of(error) == words
 
 
 def test_a_redis_url_of_the_wrong_kind_is_not_repeated(own_config: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from adsum.doctor_checks import START_JOINED, check_collector
-from adsum.doctor_joined import check_login, check_membership
+from adsum.doctor_joined import check_login, check_membership, one_remedy, rejoin
 from adsum.finding import Finding
 from adsum.joined import Joined
 from tests.brokers import free_port
@@ -69,7 +69,7 @@ def test_a_machine_that_is_not_live_fails_and_names_the_log(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("status", "says", "next_"),
-    [(401, "shut out, reset or forgotten", "--again"), (503, "Redis is away.", "Try again.")],
+    [(401, "revoked, reset or forgotten", "adsum leave"), (503, "Redis is away.", "Try again.")],
 )
 def test_a_hub_that_refuses_is_told_with_the_next_step(
     tmp_path: Path, status: int, says: str, next_: str
@@ -79,6 +79,19 @@ def test_a_hub_that_refuses_is_told_with_the_next_step(
     assert (of_hub.result, host.result) == ("fail", "skip")
     assert says in of_hub.what
     assert next_ in str(of_hub.fix)
+
+
+def test_what_fails_with_the_login_has_one_remedy_and_the_rest_its_own() -> None:
+    machine = Joined("http://hub", "h1", "oak", "redis://127.0.0.1:1", "the-secret")
+    out = Finding("hub", "fail", "The hub does not know it.", rejoin(machine))
+    refused = Finding("collector", "fail", "Redis at r refused the password.", "Put the right one.")
+    full = Finding("spool", "fail", "The disk is full.", "Free some space.")
+    assert one_remedy([refused, full], machine) == [refused, full]
+    told, kept, hub = one_remedy([refused, full, out], machine)
+    assert (told.what, told.fix) == (refused.what, "See hub.")
+    assert (kept, hub) == (full, out)
+    assert "adsum join http://hub --token" in rejoin(machine)
+    assert "adsum hosts reset oak" in rejoin(machine)
 
 
 def test_a_hub_that_is_not_there_fails(tmp_path: Path) -> None:

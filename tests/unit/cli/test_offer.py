@@ -8,6 +8,9 @@ import pytest
 
 from adsum.hooks import Setup
 from adsum.offer import Offer
+from adsum.outcome import CommandError
+from adsum.up import run_up
+from tests.brokers import free_port
 
 
 @pytest.fixture
@@ -50,3 +53,17 @@ def test_a_settings_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     setup = Setup(tmp_path / "file" / "x" / "settings.json", tmp_path / "state", 47892)
 
     assert Offer(setup, agreed=True).settle().startswith("not installed")
+
+
+def test_nobody_is_asked_about_hooks_where_the_redis_url_is_none(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Asking(Offer):
+        def ask(self) -> None:
+            raise AssertionError("asked")
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("HUB", "COLLECTOR"):
+        monkeypatch.setenv(f"ADSUM_{name}_PORT", str(free_port()))
+    with pytest.raises(CommandError, match="is no Redis URL"):
+        run_up(tmp_path / "state", "foo", Asking(setup))

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from adsum.console import UNBOUND
 from adsum.plain import age, clean
-from adsum.render import counts_line, session_table
+from adsum.render import counts_line, first_line, session_table
 from adsum_shared.state import (
     AgentState,
     Group,
@@ -79,7 +79,7 @@ def test_a_row_is_one_line_however_long_its_words(width: int) -> None:
 
 
 def test_a_row_says_state_title_project_host_id_and_age() -> None:
-    row = table_text(view()).splitlines()[1].split()
+    row = table_text(view(), width=92).splitlines()[1].split()
     words = "▲ Needs permission: Bash Fix the build adsum laptop 012345 1m"
     assert row == words.split()
 
@@ -226,6 +226,26 @@ def test_nothing_but_the_id_is_cut_in_a_pipe() -> None:
     assert long.session_id not in table_text(long, width=UNBOUND)
 
 
+PLAIN_TITLE = "Fix the race in the queue"
+
+
+def test_in_eighty_columns_a_title_can_be_read() -> None:
+    row = view(title=PLAIN_TITLE, label="Waiting for your next prompt", host="a-long-host-name")
+    assert PLAIN_TITLE in table_text(row)
+
+
+def test_a_session_without_a_title_is_called_by_the_end_of_its_directory() -> None:
+    row = msgspec.structs.replace(view(title=""), cwd="/home/dev/work/a/long/way/to/parcels")
+    assert " parcels " in table_text(row)
+    nowhere = msgspec.structs.replace(row, cwd=None, project=None)
+    assert "(untitled)" in table_text(nowhere)
+
+
+def test_who_is_first_is_said_with_the_reason_and_the_next_step() -> None:
+    line = first_line(view(), NOW).plain
+    assert line == "First: Needs permission: Bash, for 1m. adsum show 012345"
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 140])
 def test_no_cell_is_cut_while_the_row_has_room_for_it(width: int) -> None:
     row = view(title="Rewrite the whole quick start", label="Over budget: $12.40 of $10.00")
@@ -234,7 +254,7 @@ def test_no_cell_is_cut_while_the_row_has_room_for_it(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "gone"), [(40, {"HOST", "PROJECT"}), (60, {"PROJECT"}), (72, set())]
+    ("width", "gone"), [(40, {"HOST", "PROJECT"}), (60, {"PROJECT"}), (92, set())]
 )
 def test_a_narrow_terminal_has_fewer_columns_and_whole_ones(width: int, gone: set[str]) -> None:
     head, line = table_text(LONG, width=width).splitlines()

@@ -141,5 +141,5 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(top, "find_spec", lambda name: None)
-    with pytest.raises(CommandError, match=r"pip install 'adsum\[tui\]'.*agents --watch"):
+    with pytest.raises(CommandError, match=r"pip install textual.*agents --watch"):
         top.run_top("http://127.0.0.1:9", tmp_path, Filter())

@@ -71,7 +71,7 @@ def test_an_answer_that_is_no_report_is_no_hubs() -> None:
     [
         (Question(host="x"), [host()], "Nothing matches from 2025-11-18 to 2025-11-24. All of it"),
         (Question(), [], "adsum up"),
-        (Question(), [host()], "Further back: adsum usage --days 90"),
+        (Question(), [host()], "Further back: `adsum usage --days 90`"),
         (Question(days=90), [host()], "adsum usage --days 90"),
         (Question(until="2025-11-24", days=7), [host()], "--days 90 --until 2025-11-24"),
     ],
@@ -137,8 +137,8 @@ def test_further_back_is_never_a_question_that_was_asked(
         return nothing(empty, Question(**asked), Freshness([host()], NOW))
 
     month = said("2025-06-02", "2025-07-01", until="2025-07-01", days=30)
-    assert month.endswith("Further back: adsum usage --days 90 --until 2025-07-01")
-    assert said("2025-08-27", "2025-11-24", days=90).endswith("adsum usage --days 400")
+    assert month.endswith("Further back: `adsum usage --days 90 --until 2025-07-01`")
+    assert said("2025-08-27", "2025-11-24", days=90).endswith("`adsum usage --days 400`")
     assert said("2024-10-21", "2025-11-24", days=400).endswith("adsum hosts")
     assert said("2020-01-01", "2020-01-07", until="2020-01-07").endswith("adsum hosts")
     assert said("2025-11-24", "2025-11-24", days=1).startswith("Nothing was used on 2025-11-24. ")

@@ -139,7 +139,7 @@ async def test_without_the_extra_the_start_ends_with_what_to_install(
             pass
     assert "ADSUM_OTLP_ENDPOINT" in str(found.value)
     assert "not installed" in str(found.value)
-    assert "pip install 'adsum[otel]'" in str(found.value)
+    assert "add opentelemetry-exporter-otlp-proto-http" in str(found.value)
 
 
 @pytest.mark.parametrize(
