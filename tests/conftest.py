@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.brokers import Broker, running_broker
+
+# A shell ignores Ctrl-C for what it puts in the background, and whoever is started there inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNIT = Path(__file__).parent / "unit"
 

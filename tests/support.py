@@ -10,7 +10,7 @@ from typing import Any
 
 
 async def wait_until(
-    predicate: Callable[[], Any], timeout: float = 5.0, interval: float = 0.01
+    predicate: Callable[[], Any], timeout: float = 15.0, interval: float = 0.01
 ) -> Any:
     """The predicate's first truthy value; fails when there is none within `timeout` seconds."""
     deadline = time.monotonic() + timeout

@@ -10,7 +10,14 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    ViewportSize,
+    async_playwright,
+    expect,
+)
 
 from tests.browser.fleets import Fleet
 from tests.browser.standin import Serving, StandIn
@@ -40,6 +47,7 @@ async def browser() -> AsyncIterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("Chromium is missing; `make system-deps` installs it")
+    expect.set_options(timeout=15_000)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(executable_path=chromium, args=arguments)

@@ -207,7 +207,7 @@ async def shown(page: Page, count: int) -> list[dict[str, Any]]:
         notes = await page.evaluate(NOTES)
         return (notes or [None]) if len(notes) == count else None
 
-    notes = await wait_until(found, timeout=15, interval=0.2)  # asked too often, it shows nothing
+    notes = await wait_until(found, timeout=40, interval=0.2)  # asked too often, it shows nothing
     return [] if notes == [None] else notes  # type: ignore[no-any-return]
 
 
@@ -385,7 +385,7 @@ async def test_another_key_of_the_hub_is_met_by_subscribing_anew(
     assert (status["subscriptions"], status["others"]) == (0, 1)
 
     await page.reload()
-    await wait_until(lambda: hub.get("/api/v1/notify")["subscriptions"] == 1, timeout=15)
+    await wait_until(lambda: hub.get("/api/v1/notify")["subscriptions"] == 1, timeout=30)
     kept = await page.evaluate("localStorage.getItem('elsewhere')")
     assert kept == status["public_key"]
 
@@ -402,7 +402,7 @@ async def test_a_hub_that_has_lost_its_list_learns_of_the_browser_again(
     assert hub.get("/api/v1/notify")["subscriptions"] == 0
 
     await page.reload()
-    await wait_until(lambda: hub.get("/api/v1/notify")["subscriptions"] == 1, timeout=15)
+    await wait_until(lambda: hub.get("/api/v1/notify")["subscriptions"] == 1, timeout=30)
 
 
 async def test_the_push_service_gave_up_an_address_and_the_worker_subscribes_anew(
@@ -439,7 +439,7 @@ async def test_the_push_service_gave_up_an_address_and_the_worker_subscribes_ane
 
     # The old one is taken off the list after the fresh one was put on it.
     await wait_until(told_of_the_fresh_one_alone, timeout=15, interval=1)
-    await wait_until(lambda: hub.get("/api/v1/notify")["subscriptions"] == 1, timeout=15)
+    await wait_until(lambda: hub.get("/api/v1/notify")["subscriptions"] == 1, timeout=30)
 
 
 async def test_a_refusal_is_told_with_the_way_back(
