@@ -19,11 +19,12 @@ from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 from adsum_shared.outage import describe
 
 PATIENCE_S = 5.0
-#: Which of them, and by whom, is told to nobody who cannot show a good login.
+#: Redis tells nobody which of them.
 OUT = (
     "does not know this machine's login any more: the machine was revoked, reset or forgotten, or "
     "the hub was set up anew."
 )
+REVOKED = "lets this machine in no more: its access was revoked."
 #: How a collector, its spool and the way there tell of the same, with remedies for other cases.
 REFUSALS = (OUT, "refused the password", "lets this machine in no more")
 SEE = "See hub."
@@ -77,7 +78,7 @@ def check_membership(machine: Joined, log: Path) -> tuple[Finding, Finding]:
     except RefusedError as error:
         if error.status != 401:
             return from_text("hub", "fail", str(error)), unseen
-        what = f"The hub at {machine.hub} {OUT}"
+        what = f"The hub at {machine.hub} {REVOKED if 'was revoked' in str(error) else OUT}"
         return Finding("hub", "fail", what, rejoin(machine)), unseen
     except CommandError as error:
         return from_text("hub", "fail", str(error)), unseen

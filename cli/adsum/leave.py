@@ -8,7 +8,7 @@ from pathlib import Path
 from adsum import join_collector
 from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
-from adsum.join_hub import Hub, RefusedError
+from adsum.join_hub import Hub, LostError, RefusedError
 from adsum.join_undo import uninterrupted
 from adsum.joined import FILE, Joined, joined
 from adsum.outcome import CommandError, Exit
@@ -18,6 +18,8 @@ from adsum_collector.settings_file import SettingsError
 
 #: Within this time running sessions have read settings that changed (measured: 0.5 to 2 s).
 NOTICED_S = 1.5
+#: Between tries: in all longer than a hub whose Redis failed keeps others from this machine's record.
+AGAIN_S = (1.0, 3.0, 7.0)
 
 
 def leave(state_dir: Path | None) -> int:
@@ -64,15 +66,34 @@ def _tell(was: Joined, left: list[str]) -> bool:
     """Whether the hub knows that this machine has left."""
     ca = Path(was.ca) if was.ca else None
     try:
-        Hub(was.hub, ca, was.secret).ask("/api/v1/machine/leave", {})
-    except RefusedError as error:
-        if error.status == 401:
+        _ask(Hub(was.hub, ca, was.secret))
+    except CommandError as error:
+        if isinstance(error, RefusedError) and error.status == 401:
             say("hub        had shut this machine out, or forgotten it, already")
             return True
-        left.append(f"The hub did not let it go: {error}")
-    except CommandError as error:
         left.append(f"Tell the hub, on its machine: adsum hosts forget {was.host_id} ({error})")
     else:
         say("hub        has let it go")
         return True
     return False
+
+
+def _ask(hub: Hub) -> None:
+    """Several times where it may go better: afterwards there is no credential to ask by."""
+    for pause_s in (*AGAIN_S, None):
+        try:
+            hub.ask("/api/v1/machine/leave", {})
+        except CommandError as error:
+            if pause_s is None or not _may_pass(error):
+                raise
+            say(f"hub        is asked again in {pause_s:.0f} s: {error}")
+            time.sleep(pause_s)
+        else:
+            return
+
+
+def _may_pass(error: CommandError) -> bool:
+    """A lost answer as well: the next one says whether it was done."""
+    return isinstance(error, LostError) or (
+        isinstance(error, RefusedError) and error.status in (409, 503)
+    )

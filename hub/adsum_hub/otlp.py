@@ -1,4 +1,4 @@
-"""Sends what `/metrics` shows by OTLP as well, where somebody has named a receiver."""
+"""Sends what `/metrics` shows by OTLP as well, where somebody has named an OTLP receiver."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ PRESET_MS = 60_000
 #: One export with all its tries; the hub's end waits for the last one no longer than that.
 MOST_S = 10.0
 LAST_S = 2.0
+#: Longer than the library's own limit, which holds for each byte, not for the whole answer.
+WAITED_S = MOST_S + 1
 
 
 class Sender:
     """Each export is the whole state since the start, so one that is missed is told by the next.
 
-    One at a time: nothing piles up at a receiver that hangs.
+    One at a time: nothing piles up at an OTLP receiver that hangs.
     """
 
     def __init__(self, gather: Gather, export: Export, address: str, every_s: float) -> None:
@@ -60,8 +62,7 @@ class Sender:
             await asyncio.wait({self._under_way})
         found, now = await self._gather(), time.time_ns()
         self._under_way = under_way = _beside(lambda: self._export(found, now))
-        # The library's limit holds for each byte it waits for, not for the whole answer.
-        done, _ = await asyncio.wait({under_way}, timeout=MOST_S + 1)
+        done, _ = await asyncio.wait({under_way}, timeout=WAITED_S)
         self._tell(under_way.result() if done else "no answer in time.")
 
     async def last(self) -> None:
@@ -71,9 +72,6 @@ class Sender:
                 await self.send()
         except TimeoutError:
             self._tell("no answer in time, as the hub ended.")
-        finally:
-            if self._under_way is not None:
-                self._under_way.cancel()  # its thread would look for this loop, which is to close
 
     def _tell(self, problem: str | None) -> None:
         if problem is not None and not self._failing:
@@ -85,7 +83,7 @@ class Sender:
 
 @contextlib.asynccontextmanager
 async def sending(settings: HubSettings, asked: Asked, port: int) -> AsyncIterator[Run]:
-    """What is to run beside the hub; it ends at once where no receiver is named. Raises SettingsError."""
+    """What is to run beside the hub; it ends at once where no OTLP receiver is named. Raises SettingsError."""
     if settings.otlp_endpoint is None:
         yield _nothing
         return
@@ -133,7 +131,6 @@ def interval_s(environ: Mapping[str, str]) -> float:
 def _beside(work: Callable[[], T]) -> asyncio.Future[T]:
     """asyncio.to_thread's threads have to end before the process can."""
     ended: concurrent.futures.Future[T] = concurrent.futures.Future()
-    ended.set_running_or_notify_cancel()  # from now on nobody's cancelling can be in its way
 
     def run() -> None:
         try:

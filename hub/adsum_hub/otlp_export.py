@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -12,14 +12,24 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.core import Metric
-from requests import Response, Session
-from requests.exceptions import Timeout
+from requests import PreparedRequest, Response, Session
+from requests.auth import HTTPBasicAuth
+from requests.exceptions import InvalidHeader, Timeout
+from requests.utils import get_auth_from_url
 
 from adsum_hub.otlp_points import metrics_data
 from adsum_shared import __version__
 
 KEY = "Give it a key it knows, in OTEL_EXPORTER_OTLP_HEADERS as name=value."
-THERE = "See whether a receiver of OTLP by HTTP listens there."
+THERE = "See whether an OTLP receiver listens there, by HTTP."
+HEADER = (
+    "a value in OTEL_EXPORTER_OTLP_HEADERS cannot be sent in a header. "
+    "Write it in ASCII, on one line."
+)
+URLS = (
+    "a URL cannot be used. See that of the proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), then "
+    "ADSUM_OTLP_ENDPOINT: both look like http://host:port."
+)
 FILES = (
     "A file named in OTEL_EXPORTER_OTLP_CERTIFICATE or OTEL_EXPORTER_OTLP_CLIENT_… is not there."
 )
@@ -59,16 +69,27 @@ class _Session(Session):
 
     problem: str | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Where there is none, a login of ~/.netrc counts before OTEL_EXPORTER_OTLP_HEADERS.
+        self.auth = _login_of_url
+
     def request(self, *args: Any, **kwargs: Any) -> Response:
         # Said again here, or REQUESTS_CA_BUNDLE would count before OTEL_EXPORTER_OTLP_CERTIFICATE.
         kwargs.setdefault("verify", self.verify)
         try:
             answer = super().request(*args, **kwargs)
-        except OSError as error:  # all of this library's are
-            self.problem = _cause(error)
+        except (OSError, ValueError) as error:  # what this library, urllib3 and codecs raise
+            self.problem = _cause(error, kwargs.get("headers") or {})
             raise
         self.problem = _refusal(answer.status_code)
         return answer
+
+
+def _login_of_url(request: PreparedRequest) -> PreparedRequest:
+    """As the library would, but in UTF-8: it knows no letters beyond Latin-1."""
+    user, password = (each.encode() for each in get_auth_from_url(request.url or ""))
+    return HTTPBasicAuth(user, password)(request) if user or password else request
 
 
 def _refusal(status: int) -> str | None:
@@ -80,8 +101,13 @@ def _refusal(status: int) -> str | None:
     return f"it answers {status} {words.get(status, '')}".rstrip() + f". {step}"
 
 
-def _cause(error: OSError) -> str:
+def _cause(error: OSError | ValueError, headers: Mapping[str, str]) -> str:
     """Never the library's own words: they quote the URL, or a header's value."""
+    unwritable = isinstance(error, UnicodeEncodeError) and error.object in headers.values()
+    if unwritable or isinstance(error, InvalidHeader):
+        return HEADER
+    if isinstance(error, ValueError):  # some are both
+        return URLS
     if type(error) is OSError:
         return FILES
     if isinstance(error, Timeout):

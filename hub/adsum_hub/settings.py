@@ -88,7 +88,7 @@ class HubSettings(AdsumSettings):
     otlp_endpoint: str | None = Field(
         default=None,
         repr=False,
-        description="Base URL of a receiver of OTLP by HTTP, e.g. http://127.0.0.1:4318: what /metrics "
+        description="Base URL of an OTLP receiver (HTTP), e.g. http://127.0.0.1:4318: what /metrics "
         "shows is sent there too. Needs the extra [otel]; see docs/observability.md.",
     )
 
@@ -103,6 +103,7 @@ class HubSettings(AdsumSettings):
         try:
             parts = urlsplit(given.rstrip("/"))
             port = parts.port
+            (parts.hostname or "").encode("idna")  # refuses what nobody could look up
         except ValueError:
             raise ValueError(wrong) from None
         bare = f"{parts.scheme}://{parts.netloc}".lower() == given.rstrip("/").lower()
@@ -132,18 +133,19 @@ class HubSettings(AdsumSettings):
 
     @field_validator("otlp_endpoint")
     @classmethod
-    def _require_receiver(cls, given: str | None) -> str | None:
+    def _require_otlp_receiver(cls, given: str | None) -> str | None:
         """A ValueError would be told with the URL, which may hold a login."""
         if not given:
             return None
         try:
             parts = urlsplit(given)
-            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            host = (parts.hostname or "").encode("idna")  # as whoever looks it up does
+            fits = parts.scheme in ("http", "https") and host and parts.port != 0
         except ValueError:
             fits = False
         if not fits or "?" in given or "#" in given or not given.isprintable() or " " in given:
             raise SettingsError(
-                "otlp_endpoint (ADSUM_OTLP_ENDPOINT) is no base URL of a receiver of OTLP by HTTP. "
+                "otlp_endpoint (ADSUM_OTLP_ENDPOINT) is no base URL of an OTLP receiver (HTTP). "
                 "Write it as http://127.0.0.1:4318; /v1/metrics is added, and a key goes into "
                 "OTEL_EXPORTER_OTLP_HEADERS."
             )
@@ -158,6 +160,6 @@ class HubSettings(AdsumSettings):
 
 
 def receiver_of(endpoint: str) -> str:
-    """What may be told of it: no login, and no path, in which some services have their key."""
+    """What may be told of an OTLP receiver: no login, and no path, in which some services have their key."""
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -10,7 +10,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 #: Of a file as it stands there; None: it cannot be looked at.
-_Mark = tuple[int, int, int] | None
+_Mark = tuple[int, int, int, int] | None
 
 
 class Renewed:
@@ -57,4 +57,5 @@ def _mark(file: Path) -> _Mark:
         found = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # ctime: one that could not be read is made readable by a change of its mode alone.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -12,7 +12,6 @@ import redis
 
 from adsum_hub.auth.secret import digest_of
 from adsum_hub.bodies import BadRequestError
-from adsum_hub.join.hosts import JoinedHosts
 from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.rights import Rights, user_of
@@ -181,8 +180,7 @@ def leaving(client: Redis) -> Leaving:
     async def look() -> None: ...
 
     machines, rights, watch = Machines(client), Rights(client), SimpleNamespace(look=look)
-    hosts = JoinedHosts(SimpleNamespace(hosts={}), machines, rights, watch)  # type: ignore[arg-type] # as far as they are asked
-    return Leaving(JoinTokenStore(client), machines, rights, watch, hosts, lambda: 1)  # type: ignore[arg-type] # as above
+    return Leaving(JoinTokenStore(client), machines, rights, watch, lambda: 1)  # type: ignore[arg-type] # as far as it is asked
 
 
 @pytest.mark.parametrize("before", [None, "reset"])

@@ -1,4 +1,4 @@
-"""What a real hub sends by OTLP, against what its `/metrics` shows; its receiver fails first."""
+"""What a real hub sends by OTLP, against what its `/metrics` shows; its OTLP receiver fails first."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def still(found: Scraped) -> Scraped:
     return {key: number for key, number in found.items() if key[0].startswith(STILL)}
 
 
-async def test_what_metrics_shows_is_sent_once_the_receiver_takes_it(
+async def test_what_metrics_shows_is_sent_once_the_otlp_receiver_takes_it(
     tmp_path: Path, redis_url: str
 ) -> None:
     with post_box() as receiver, post_box() as of_claude_code:

@@ -40,9 +40,9 @@ def choose(home: Home, command: str, **more: Any) -> None:
 
 
 def resting(terminal: Terminal) -> list[str]:
-    """The screen once it has stood still for half a second, colours and all, without the durations."""
+    """The screen once it has stood still for a second, colours and all, without the durations."""
     still, since = "", time.monotonic()
-    while time.monotonic() < since + 0.5:
+    while time.monotonic() < since + 1:  # its command is run a while after a turn
         screen = terminal.screen(colours=True)
         if screen != still:
             still, since = screen, time.monotonic()

@@ -12,6 +12,7 @@ from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.asked import label_of
 from adsum_hub.join.machines import Machines, State
 from adsum_hub.join.rights import NoRightsError, Rights
+from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.join.watch import Watch
 from adsum_hub.join.words import NO_USER_STEP, SHARES, SHARES_STEP
 from adsum_hub.join_answers import HostChanged
@@ -26,6 +27,7 @@ class JoinedHosts:
     machines: Machines
     rights: Rights
     watch: Watch
+    tokens: JoinTokenStore
 
     async def rename(self, host_id: str, label: str) -> HostChanged:
         await self._require(host_id)
@@ -54,6 +56,7 @@ class JoinedHosts:
             await self.rights.withdraw_if_any(host_id)
         state: State = "revoked" if for_good else "reset"
         await self.machines.put(msgspec.structs.replace(machine, state=state, before=None))
+        await self.tokens.retire(machine.token)  # after it: what is freed until then is seen
         await self.watch.look()
         log.info("%s (%s) is shut out: %s", host_id, machine.label, state)
         return HostChanged(SCHEMA, host_id)
@@ -67,11 +70,7 @@ class JoinedHosts:
 
     async def remove(self, host_id: str) -> HostChanged:
         await self.rights.withdraw_if_any(host_id)
-        return await self.let_go(host_id)
-
-    async def let_go(self, host_id: str, *, left: bool = False) -> HostChanged:
-        """One that has no user in Redis. left: it is on the roll no more."""
-        await self.machines.forget(host_id, left=left)
+        await self.machines.forget(host_id)
         await self.watch.look()
         return HostChanged(SCHEMA, host_id)
 

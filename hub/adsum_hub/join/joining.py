@@ -101,13 +101,14 @@ class Joining:
             raise BadRequestError(409, f"There are {MOST_TOKENS} join tokens already.", step)
         secret = make_join_token()
         digest = digest_of(secret)
+        url = self.addresses.hub(reached)
+        # Before it is stored: one that could not be answered would be good, and known to nobody.
+        note = self.addresses.note(url) or await self.vouched(url)
         until = now + asked.expires_s * 1000
         held = Held(id_of(digest), now, until, asked.reusable, label)
         await self.tokens.put(digest, held, now)
         log.info("made join token %s", held.id)
-        url = self.addresses.hub(reached)
         command = f"adsum join {url} --token {secret}"
-        note = self.addresses.note(url) or await self.vouched(url)
         return JoinTokenMade(SCHEMA, secret, command, token_of(held), note)
 
     async def revoke_token(self, named: str) -> None:
@@ -143,6 +144,7 @@ class Joining:
             way = await self._way(host_id, secret, asked.via, address)
         except BaseException:
             await self.tokens.free(held.id, host_id, now)
+            await self.tokens.discount(held.id, now)
             raise
         machine = Machine(
             host_id,
@@ -205,6 +207,9 @@ class Joining:
             return machine
         if wait := await self.shown.count(address):
             raise too_many(SHOWN, wait, SHOWN_STEP)
+        if machine is not None and good and machine.state == "revoked":
+            # To nobody else: by this credential it is told from a hub that was set up anew.
+            raise BadRequestError(401, REVOKED, REVOKED_STEP)
         raise worthless()
 
     def seen(self, machine: Machine) -> MachineSeen:

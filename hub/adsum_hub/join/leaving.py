@@ -1,24 +1,28 @@
 """A machine leaves, takes its joining back, or goes through the hub: what it asks for itself.
 
 Who it is was looked up a moment ago, and somebody may shut it out in that moment. So what it becomes
-is written by `Machines.change`, and nothing of what only a member may have done comes before that.
+is written by `Machines.change`, and comes last: whatever fails before can be asked for again, by the
+credential that goes with it.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import msgspec
 
 from adsum_hub.answers import SCHEMA
+from adsum_hub.bodies import BadRequestError
 from adsum_hub.clock import Clock
 from adsum_hub.join.asked import worthless
-from adsum_hub.join.hosts import JoinedHosts
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.rights import Rights
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.join.watch import Watch
+from adsum_hub.join.words import JOINING, JOINING_STEP
 from adsum_hub.join_answers import HostChanged
+from adsum_shared.connect import UNAVAILABLE
 
 #: A joining that failed is undone at once. Later, an undo would make a used token good again.
 UNDO_MS = 5 * 60_000
@@ -30,7 +34,6 @@ class Leaving:
     machines: Machines
     rights: Rights
     watch: Watch
-    hosts: JoinedHosts
     clock: Clock
 
     async def go_through_hub(self, machine: Machine) -> HostChanged:
@@ -43,21 +46,32 @@ class Leaving:
 
     async def leave(self, machine: Machine, *, undo: bool) -> HostChanged:
         """undo: the joining failed just now, so all is to be as it was before. Raises BadRequestError."""
-        undo = undo and self.clock() - machine.since <= UNDO_MS
+        # One that joins anew meanwhile would be forgotten, and a login made anew would stay.
+        async with self.machines.alone(machine.host_id) as alone:
+            if not alone:
+                raise BadRequestError(409, JOINING, JOINING_STEP)
+            if not await self.machines.is_in(machine):
+                raise worthless()
+            await self._let_go(machine, undo=undo and self.clock() - machine.since <= UNDO_MS)
+        return HostChanged(SCHEMA, machine.host_id)
+
+    async def _let_go(self, machine: Machine, *, undo: bool) -> None:
         before = machine.before if undo else None
         lasting = before is not None and before.way == "acl" and before.state == "in"
-        if not lasting:  # first: of a machine that has not joined nobody would know a user
+        if not lasting:
             await self.rights.withdraw_if_any(machine.host_id)
-        if await self.machines.change(machine, _restored if undo else _gone) is None:
-            raise worthless()
         if undo:
             await self.tokens.free(machine.token, machine.host_id, self.clock())
         if not undo or machine.fresh:
-            return await self.hosts.let_go(machine.host_id, left=True)
-        if before is not None and lasting:  # last: `mend` goes by what stands there
-            await self.rights.grant(before.host_id, before.digest)
-        await self.watch.look()
-        return HostChanged(SCHEMA, machine.host_id)
+            await self.machines.forget(machine.host_id, left=True)
+        if await self.machines.change(machine, _restored if undo else _gone) is None:
+            raise worthless()
+        with contextlib.suppress(*UNAVAILABLE):  # it is done: `Watch.run` comes to both by itself
+            if before is not None and lasting:  # after the change: `mend` goes by what stands there
+                await self.rights.grant(before.host_id, before.digest)
+            await self.watch.look()
+            if undo:  # a count for people, which a second try would make wrong
+                await self.tokens.discount(machine.token, self.clock())
 
 
 def _by_hub(now: Machine) -> Machine:

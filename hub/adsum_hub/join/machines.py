@@ -134,7 +134,7 @@ class Machines:
         while wanted():
             raw = await self._redis.hget(streams.MACHINES, machine.host_id)
             found = _decoded(raw)
-            if found is None or (found.digest, found.state) != (machine.digest, "in"):
+            if found is None or not _is_same(machine, found):
                 break
             after = to(found)
             words = () if after is None else (msgspec.json.encode(after),)
@@ -142,6 +142,10 @@ class Machines:
             if await self._redis.eval(_CHANGE, 1, *asked):
                 return found
         return None
+
+    async def is_in(self, machine: Machine) -> bool:
+        """By the credential that it has shown."""
+        return _is_same(machine, await self.find(machine.host_id))
 
     async def enter(self, machine: Machine, label: str) -> None:
         """On the roll from now on, even if it had been forgotten. label: empty: its own."""
@@ -157,8 +161,8 @@ class Machines:
     async def forget(self, host_id: str, *, left: bool = False) -> None:
         """And all there is of it. First that it is forgotten, so that no hub takes it up again.
 
-        left: it is on the roll no more. If it stands there all the same, somebody has just shut it
-        out, and it stays so.
+        left: by its own wish. It stays on the roll until `change` takes it out, so that it can ask
+        again; and if somebody shuts it out meanwhile, it stays so.
         """
         await self._redis.sadd(streams.FORGOTTEN, host_id)
         async with self._redis.pipeline(transaction=False) as writes:
@@ -209,6 +213,10 @@ def _roll(machines: dict[bytes, bytes], labels: dict[bytes, bytes], forgotten: s
     }
     given = {_text(name): _text(label) for name, label in labels.items()}
     return Roll(known, given, frozenset(map(_text, forgotten)), mark)
+
+
+def _is_same(machine: Machine, found: Machine | None) -> bool:
+    return found is not None and (found.digest, found.state) == (machine.digest, "in")
 
 
 def _text(raw: bytes) -> str:

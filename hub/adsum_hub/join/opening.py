@@ -36,7 +36,8 @@ async def joined_by(
         settings.machine_redis_url or redis_url, settings.machine_shared_url, settings.public_url
     )
     watch = Watch(roster, machines, rights, clock, told, KeptRoll(settings.state_dir))
-    tokens, hosts = JoinTokenStore(redis), JoinedHosts(roster, machines, rights, watch)
+    tokens = JoinTokenStore(redis)
+    hosts = JoinedHosts(roster, machines, rights, watch, tokens)
     try:
         yield Joining(
             roster,
@@ -47,7 +48,7 @@ async def joined_by(
             Tries(redis, "machine:"),
             watch,
             hosts,
-            Leaving(tokens, machines, rights, watch, hosts, clock),
+            Leaving(tokens, machines, rights, watch, clock),
             addresses,
             vouched,
             clock,

@@ -31,7 +31,7 @@ from adsum_hub.join_answers import (
 from adsum_hub.sign_in_answers import Revoked
 from adsum_shared.connect import UNAVAILABLE
 
-AWAY = "Redis does not answer the hub, so nothing has changed."
+AWAY = "Redis does not answer the hub, so this was not done, or not to the end."
 AWAY_STEP = "Try again in a moment; `adsum doctor` on the hub's machine says what is wrong."
 REFUSED = {
     400: "No such request",

@@ -55,14 +55,24 @@ class JoinTokenStore:
         return held if held.reusable and before else _read(before, now)
 
     async def free(self, named: str, host_id: str, now: int) -> None:
-        """By id. The joining of that host came to nothing."""
-        digest = await self._digest(named)
-        stored = None if digest is None else await self._redis.get(streams.join_token(digest))
-        held = _decoded(stored)
-        if digest is None or held is None or held.by not in (None, host_id):
-            return
-        free = msgspec.structs.replace(held, uses=max(0, held.uses - 1), by=None)
-        await self._write(digest, free, now)
+        """By id: if that host has used it up, whose joining came to nothing. As often as one likes."""
+        digest, held = await self._found(named)
+        if held is not None and held.by == host_id:
+            free = msgspec.structs.replace(held, uses=max(0, held.uses - 1), by=None)
+            await self._write(digest, free, now)
+
+    async def discount(self, named: str, now: int) -> None:
+        """By id: if it lets many in, one less has joined by it. Each time it is asked."""
+        digest, held = await self._found(named)
+        if held is not None and held.reusable:
+            fewer = msgspec.structs.replace(held, uses=max(0, held.uses - 1))
+            await self._write(digest, fewer, now)
+
+    async def retire(self, named: str) -> None:
+        """By id: unless it lets many in. Who is shut out may be undoing its joining, which frees it."""
+        _, held = await self._found(named)
+        if held is not None and not held.reusable:
+            await self.revoke(named)
 
     async def all(self, now: int) -> list[Held]:
         """Those that are good, the latest made first."""
@@ -84,6 +94,12 @@ class JoinTokenStore:
             writes.zrem(streams.JOIN_TOKENS, digest)
             removed, _ = await writes.execute()
         return bool(removed)
+
+    async def _found(self, named: str) -> tuple[str, Held | None]:
+        digest = await self._digest(named)
+        if digest is None:
+            return "", None
+        return digest, _decoded(await self._redis.get(streams.join_token(digest)))
 
     async def _digest(self, named: str) -> str | None:
         stored = cast("list[bytes]", await self._redis.zrange(streams.JOIN_TOKENS, 0, -1))

@@ -31,7 +31,7 @@ async def vouched(url: str) -> str | None:
             _, writer = await asyncio.open_connection(host, parts.port or 443, ssl=tls)
     except ssl.SSLError as error:
         return UNVOUCHED.format(host=host) if is_untrusted(error) else None
-    except (OSError, TimeoutError):
+    except (OSError, UnicodeError):  # the latter: no name that one could look up
         return None
     writer.transport.abort()
     return None

@@ -18,7 +18,7 @@ CLONE_STEP = (
     "collector and try again in ten seconds; if it has lost its credential, first "
     "`adsum hosts reset` on the hub's machine."
 )
-JOINING = "This machine is joining just now."
+JOINING = "This machine is leaving or joining just now."
 JOINING_STEP = "Try again in ten seconds."
 REVOKED = "The access of this machine was revoked."
 REVOKED_STEP = (

@@ -10,10 +10,13 @@ import pytest
 from fakeredis import FakeAsyncRedis
 from fastapi import FastAPI
 
+from adsum_hub.auth.secret import digest_of
 from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.hosts import JoinedHosts
+from adsum_hub.join.joining import Joining as JoiningOfHub
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.routes import join_router
+from adsum_hub.join.tokens import JoinTokenStore
 
 
 class Joining:
@@ -22,7 +25,7 @@ class Joining:
     def __init__(self) -> None:
         self.shut_out = False
         self.leaving = self
-        self.hosts = JoinedHosts(*[None] * 4)  # type: ignore[arg-type] # not asked
+        self.hosts = JoinedHosts(*[None] * 5)  # type: ignore[arg-type] # not asked
         self.done: list[str] = []
 
     async def machine_of(self, _secret: str, _address: str) -> Any:
@@ -66,6 +69,35 @@ async def redis() -> AsyncIterator[Any]:
     await client.aclose()
 
 
+@pytest.mark.parametrize(
+    ("state", "secret", "says"),
+    [
+        ("revoked", "right", "was revoked"),
+        ("reset", "right", "not valid, or not any more"),
+        ("revoked", "wrong", "not valid, or not any more"),
+    ],
+)
+async def test_that_it_was_revoked_is_told_to_the_machine_alone(
+    state: Any, secret: str, says: str
+) -> None:
+    host_id = "11111111-1111-4111-8111-111111111111"
+    secrets = {each: f"adsum_machine_{host_id}_{each:x>43}" for each in ("right", "wrong")}
+    machine = Machine(host_id, "oak", digest_of(secrets["right"]), 1, "acl", "t", state)
+    counted: list[str] = []
+
+    async def find(_: str) -> Machine:
+        return machine
+
+    async def count(address: str) -> None:
+        counted.append(address)
+
+    parts: dict[str, Any] = dict.fromkeys(JoiningOfHub.__dataclass_fields__)
+    parts |= {"watch": SimpleNamespace(find=find), "shown": SimpleNamespace(count=count)}
+    with pytest.raises(BadRequestError, match=says):
+        await JoiningOfHub(**parts).machine_of(secrets[secret], "10.0.0.1")
+    assert counted == ["10.0.0.1"]
+
+
 async def test_a_login_that_stayed_in_redis_goes_too(redis: Any) -> None:
     """Going through the hub was noted, and Redis did not answer when the login was to go."""
     gone: list[str] = []
@@ -79,8 +111,9 @@ async def test_a_login_that_stayed_in_redis_goes_too(redis: Any) -> None:
     await machines.enter(Machine("oak", "oak", "d", 1, "ingest", "t"), "")
     rights, watch = SimpleNamespace(withdraw_if_any=withdraw_if_any), SimpleNamespace(look=look)
     roster: Any = SimpleNamespace(hosts={})
+    hosts = JoinedHosts(roster, machines, rights, watch, JoinTokenStore(redis))  # type: ignore[arg-type] # as far as they are asked
 
-    await JoinedHosts(roster, machines, rights, watch).shut_out("oak", for_good=True)  # type: ignore[arg-type] # as far as they are asked
+    await hosts.shut_out("oak", for_good=True)
 
     found = await machines.find("oak")
     assert (gone, found is not None and found.state) == (["oak"], "revoked")

@@ -76,6 +76,45 @@ async def test_a_token_is_freed_by_the_machine_that_has_it_alone(store: JoinToke
     assert await store.look(DIGEST, NOW) == held()
 
 
+async def test_freed_for_a_second_time_it_is_not_taken_from_who_has_it_now(
+    store: JoinTokenStore,
+) -> None:
+    await store.put(DIGEST, held(), NOW)
+    for host in ("a", "b"):
+        await store.take(DIGEST, host, NOW)
+        await store.free(id_of(DIGEST), "a", NOW)
+
+    assert await store.look(DIGEST, NOW) == "used"
+
+
+async def test_a_joining_by_a_reusable_one_that_came_to_nothing_counts_no_more(
+    store: JoinTokenStore,
+) -> None:
+    await store.put(DIGEST, held(reusable=True), NOW)
+    for host in ("a", "b"):
+        await store.take(DIGEST, host, NOW)
+
+    await store.free(id_of(DIGEST), "b", NOW)  # as often as one likes
+    await store.discount(id_of(DIGEST), NOW)
+
+    (left,) = await store.all(NOW)
+    assert left.uses == 1
+
+
+async def test_of_who_is_shut_out_the_token_goes_unless_others_join_by_it(
+    store: JoinTokenStore,
+) -> None:
+    await store.put(DIGEST, held(), NOW)
+    await store.put(OTHER, held(OTHER, reusable=True), NOW)
+    await store.take(DIGEST, "a", NOW)
+    for digest in (DIGEST, OTHER, digest_of("none")):
+        await store.retire(id_of(digest))
+
+    await store.free(id_of(DIGEST), "a", NOW)
+    assert await store.look(DIGEST, NOW) == "unknown"
+    assert isinstance(await store.look(OTHER, NOW), Held)
+
+
 async def test_a_token_revoked_meanwhile_is_not_brought_back(store: JoinTokenStore) -> None:
     await store.put(DIGEST, held(), NOW)
     await store.take(DIGEST, "a", NOW)

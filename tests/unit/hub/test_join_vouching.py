@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis
 
+from adsum_hub.join import vouching
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.places import Addresses
 from adsum_hub.join.tokens import JoinTokenStore
-from adsum_hub.join.vouching import vouched
+from adsum_hub.join.vouching import Vouched, vouched
 from adsum_hub.join.words import LOCAL_HUB
 from adsum_hub.join_answers import JoinTokenAsked
 from tests.authorities import Authority
@@ -55,9 +56,32 @@ async def test_a_certificate_that_is_wrong_otherwise_is_no_matter_of_authorities
         assert await vouched(url) is None
 
 
-@pytest.mark.parametrize("url", ["http://hub", "https://127.0.0.1:1"])
+NO_NAMES = ("https://hub..example.net", f"https://{'a' * 64}.example.net")
+
+
+@pytest.mark.parametrize("url", ["http://hub", "https://127.0.0.1:1", *NO_NAMES])
 async def test_where_nobody_can_say_nothing_is_said(url: str) -> None:
     assert await vouched(url) is None
+
+
+async def test_an_address_where_nobody_answers_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert vouching.ASK_S <= 2
+    monkeypatch.setattr(vouching, "ASK_S", vouching.ASK_S / 30)
+    kept: list[asyncio.StreamWriter] = []
+    async with await asyncio.start_server(lambda _, writer: kept.append(writer), "127.0.0.1") as to:
+        url = f"https://127.0.0.1:{to.sockets[0].getsockname()[1]}"
+        assert await asyncio.wait_for(vouched(url), 5) is None
+        for writer in kept:
+            writer.close()
+
+
+def joining(redis: Any, url: str, ask: Vouched) -> Joining:
+    parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
+    parts |= {"tokens": JoinTokenStore(redis), "clock": lambda: 0, "vouched": ask}
+    parts["addresses"] = Addresses("redis://r", None, url)
+    return Joining(**parts)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +100,18 @@ async def test_the_line_to_join_by_says_it(url: str, found: str | None, note: st
         return found
 
     async with FakeAsyncRedis() as redis:
-        parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
-        parts |= {"tokens": JoinTokenStore(redis), "clock": lambda: 0, "vouched": ask}
-        parts["addresses"] = Addresses("redis://r", None, url)
-
-        made = await Joining(**parts).make_token(JoinTokenAsked(), "http://127.0.0.1:1")
+        made = await joining(redis, url, ask).make_token(JoinTokenAsked(), "http://127.0.0.1:1")
 
     assert made.note == note
     assert made.command.startswith(f"adsum join {url} --token adsum_join_")
+
+
+async def test_a_token_that_could_not_be_answered_is_not_stored() -> None:
+    async def ask(_: str) -> str | None:
+        raise ConnectionAbortedError
+
+    async with FakeAsyncRedis() as redis:
+        made = joining(redis, "https://hub.example.net", ask)
+        with pytest.raises(ConnectionAbortedError):
+            await made.make_token(JoinTokenAsked(), "http://127.0.0.1:1")
+        assert await made.tokens.all(0) == []

@@ -1,13 +1,15 @@
-"""What `/metrics` shows as OpenTelemetry's data, and who is told when a receiver does not take it."""
+"""What `/metrics` shows as OpenTelemetry's data, and who is told when an OTLP receiver refuses it."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +27,12 @@ from prometheus_client.core import Metric as Family
 from adsum_hub.link import Link
 from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
 from adsum_hub.metrics import Asked
-from adsum_hub.otlp import Sender, interval_s, sending
+from adsum_hub.otlp import Export, Sender, interval_s, sending
 from adsum_hub.otlp_export import Exporter, open_export
 from adsum_hub.otlp_points import CUMULATIVE, metrics_data
 from adsum_hub.settings import HubSettings
 from adsum_shared.settings import SettingsError
+from tests.post_boxes import post_box
 from tests.support import wait_until
 
 START, NOW = 1_000, 2_000
@@ -119,7 +122,7 @@ def asked() -> Asked:
     return Asked(roster, MeasuredBroadcast(roster, lambda: 1), Link())
 
 
-async def test_where_no_receiver_is_named_nothing_is_loaded_and_nothing_runs(
+async def test_where_no_otlp_receiver_is_named_nothing_is_loaded_and_nothing_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "adsum_hub.otlp_export", None)
@@ -151,7 +154,7 @@ async def test_without_the_extra_the_start_ends_with_what_to_install(
         ("http://[::1]:4318/v1/metrics", "http://[::1]:4318"),
     ],
 )
-def test_the_receivers_base_url_is_kept(given: str, kept: str | None) -> None:
+def test_the_otlp_receivers_base_url_is_kept(given: str, kept: str | None) -> None:
     assert HubSettings(otlp_endpoint=given).otlp_endpoint == kept
 
 
@@ -164,6 +167,8 @@ def test_the_receivers_base_url_is_kept(given: str, kept: str | None) -> None:
         "http://h:99999",
         "http://h?key=S3cret",
         "http://h x",
+        "http://otel..example:4318",
+        f"http://{'a' * 64}.example:4318",
     ],
 )
 def test_what_is_no_base_url_is_refused_with_an_example_and_not_quoted(given: str) -> None:
@@ -188,7 +193,25 @@ def test_an_interval_that_makes_no_sense_neither_floods_nor_ends_the_hub(
     assert interval_s({"OTEL_METRIC_EXPORT_INTERVAL": given}) == kept
 
 
-class Receiver:
+async def test_an_export_is_given_up_before_the_next_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+
+    def opened(endpoint: str, instance: str, timeout_s: float) -> Export:
+        given.append(timeout_s)
+        return OtlpReceiver()
+
+    monkeypatch.setattr("adsum_hub.otlp_export.open_export", opened)
+    for interval in ("2000", "60000"):
+        monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", interval)
+        async with sending(HubSettings(otlp_endpoint="http://127.0.0.1:9"), asked(), 1):
+            pass
+
+    assert given == [2.0, 10.0]
+
+
+class OtlpReceiver:
     """An export whose answer the test chooses; it may hang."""
 
     def __init__(self) -> None:
@@ -213,7 +236,7 @@ async def test_an_outage_is_told_when_it_begins_and_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    receiver = Receiver()
+    receiver = OtlpReceiver()
     sender = receiver.sender()
     for problem in (None, "gone.", "gone.", "busy.", None, None):
         receiver.problem = problem
@@ -225,11 +248,11 @@ async def test_an_outage_is_told_when_it_begins_and_when_it_is_over(
     ]
 
 
-def test_a_receiver_that_hangs_gets_no_second_export_and_holds_up_nobodys_end(
+def test_an_otlp_receiver_that_hangs_gets_no_second_export_and_holds_up_nobodys_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("adsum_hub.otlp.LAST_S", 0.05)
-    receiver = Receiver()
+    receiver = OtlpReceiver()
     receiver.free.clear()
 
     async def hub() -> None:
@@ -255,8 +278,25 @@ def test_a_receiver_that_hangs_gets_no_second_export_and_holds_up_nobodys_end(
     ]
 
 
+async def test_an_answer_that_does_not_end_is_told_before_it_does(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("adsum_hub.otlp.WAITED_S", 0.05)
+    caplog.set_level(logging.INFO)
+    receiver = OtlpReceiver()
+    receiver.free.clear()
+    sender = receiver.sender()
+    await sender.send()
+    told = [each.message for each in caplog.records]
+    receiver.free.set()
+    await sender.send()
+
+    assert told == ["metrics do not reach http://h:4318: no answer in time."]
+    assert caplog.records[-1].message == "metrics reach http://h:4318 again"
+
+
 async def test_the_last_export_tells_what_came_after_the_one_before() -> None:
-    receiver = Receiver()
+    receiver = OtlpReceiver()
     sender = receiver.sender()
     await sender.send()
     await sender.last()
@@ -266,8 +306,7 @@ async def test_the_last_export_tells_what_came_after_the_one_before() -> None:
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Exporter:
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.setenv(name, "*")
+    directly(monkeypatch)
     return open_export("http://127.0.0.1:9/T0kenPath", "here:1", 0.2)
 
 
@@ -288,10 +327,11 @@ def test_the_resource_names_the_hub_and_heeds_the_sdks_variable(
 def test_nobody_there_is_told_by_the_systems_own_words(
     exporter: Exporter, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     problem = exporter([], time.time_ns()) or ""
 
     assert problem.startswith("Connection refused. See whether")
-    assert not caplog.records  # the library's own tries
+    assert not caplog.records  # the libraries' own tries, which tell of the path too
 
 
 @pytest.mark.parametrize(
@@ -315,15 +355,68 @@ def test_a_refusal_is_told_with_its_status(
     assert (exporter([], time.time_ns()) or "").startswith(told)
 
 
-def test_no_words_of_the_library_are_told_as_they_may_quote_a_secret(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("value", ["S3cret%0Ax,S3cret;bad", "S3cret%E2%82%AC"])
+def test_a_header_that_cannot_be_sent_is_told_without_its_value(
+    value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20S3cret%0Ax,S3cret;bad")
-    exporter = open_export("http://127.0.0.1:9", "here:1", 0.2)
-    problem = exporter([], time.time_ns()) or ""
+    directly(monkeypatch)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization=Bearer%20{value}")
+    with post_box() as receiver:
+        exporter = open_export(receiver.url, "here:1", 0.2)
+        problem = exporter([], time.time_ns()) or ""
 
-    assert problem.startswith("InvalidHeader. ")
+    assert problem.startswith("a value in OTEL_EXPORTER_OTLP_HEADERS cannot be sent in a header.")
     assert "S3cret" not in problem + caplog.text
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    ["http://", "http://me:S3cret@h:99999", "http://me:S3cret@a..b:1", "http://S3cret€:x@h"],
+)
+def test_a_proxys_url_that_is_none_is_told_and_not_quoted(
+    proxy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    through(proxy, monkeypatch)
+    problem = open_export("http://127.0.0.1:9", "here:1", 0.2)([], time.time_ns()) or ""
+
+    assert problem.startswith("a URL cannot be used. See that of the proxy")
+    assert "S3cret" not in problem + caplog.text
+
+
+def directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "*")
+
+
+def through(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", proxy)
+
+
+def test_a_login_of_netrc_replaces_no_header_and_the_proxy_still_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine otel.example.net login u password p\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20key")
+    with post_box() as proxy:
+        through(proxy.url, monkeypatch)
+        open_export("http://otel.example.net:4318", "here:1", 5)([], time.time_ns())
+
+    (post,) = proxy.posts
+    assert post.path == "http://otel.example.net:4318/v1/metrics"
+    assert post.headers["authorization"] == "Bearer key"
+
+
+def test_a_login_in_the_url_may_have_any_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    directly(monkeypatch)
+    with post_box() as receiver:
+        place = receiver.url.replace("//", "//me:p%E2%82%AC@")
+        assert open_export(place, "here:1", 5)([], time.time_ns()) is None
+
+    (post,) = receiver.posts
+    assert post.headers["authorization"] == f"Basic {base64.b64encode('me:p€'.encode()).decode()}"
 
 
 def test_a_certificate_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

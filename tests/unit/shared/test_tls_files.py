@@ -59,6 +59,27 @@ def test_a_new_file_that_cannot_be_used_keeps_the_old_and_is_told_once(
     assert held.context() is not before
 
 
+def test_a_new_file_that_is_made_readable_only_later_is_read_then(
+    file: Path, tmp_path: Path
+) -> None:
+    def make() -> ssl.SSLContext:
+        if not file.stat().st_mode & 0o004:  # who runs this may read it all the same
+            raise PermissionError(f"{file} is not for us")
+        return ssl.create_default_context(cafile=str(file))
+
+    file.chmod(0o644)
+    held = Renewed([str(file)], make, OSError)
+    before = held.context()
+    file.write_bytes(Authority(tmp_path / "two", "Number two").file.read_bytes())
+    file.chmod(0o600)
+    assert held.context() is before
+    written = file.stat().st_ctime_ns
+    while file.stat().st_ctime_ns == written:  # until the file system's clock has gone on
+        file.chmod(0o644)
+
+    assert held.context() is not before
+
+
 def test_where_nothing_could_ever_be_used_each_try_says_so(tmp_path: Path) -> None:
     held = renewed(tmp_path / "gone.pem")
 

@@ -39,6 +39,8 @@ def test_a_public_url_is_kept_as_browsers_write_it(given: str, kept: str | None)
         "https://h ub",
         "https://hüb",
         "https://[::1",
+        "https://hub..example.net",
+        f"https://{'a' * 64}.example.net",
     ],
 )
 def test_what_is_no_public_url_is_refused_with_an_example(given: str) -> None:
