@@ -14,6 +14,7 @@ PREFIX = "tail:"
 KEPT_MS = 7 * 24 * 3600 * 1000
 #: A file that has gone may only have moved, or be younger than the list of those there are.
 GONE_MS = 3600 * 1000
+#: Besides those of sessions that live, which have often stood still for longest.
 MOST_CURSORS = 4096
 
 
@@ -34,9 +35,9 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything before `offset`, which is always a line's start, has been read.
 
     head: digest of the first `head_size` bytes, which no appending changes; before: checksum of those
-    that end at `offset`, 0 if not known. context: the adapter's own. at: when it was kept last, ms; later than whatever was kept under its name before, even if
-    the clock was set back since. searched: no line ends between `offset` and here. muted: told as
-    a session that is over, all but usage and meta left out; owing: its end is yet untold.
+    that end at `offset`, 0 if not known. context: the adapter's own. at: when it was kept last, ms.
+    searched: no line ends between `offset` and here. muted: told as a session that is over, all but
+    usage and meta left out; owing: its end is yet untold.
     """
 
     inode: int
@@ -51,15 +52,11 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     owing: bool = False
 
 
-class Found(NamedTuple):
-    """after: from when on the next cursor counts as the latest: its clock may have been set back.
+class Kept(NamedTuple):
+    """own: under the file's path. others: of where it may have been, or be a copy from."""
 
-    moved: the cursor was kept under another path.
-    """
-
-    cursor: Cursor | None
-    after: int
-    moved: bool
+    own: Cursor | None
+    others: list[Cursor]
 
 
 _decoder: msgspec.json.Decoder[Cursor] = msgspec.json.Decoder(Cursor)
@@ -84,29 +81,23 @@ def decode_cursor(raw: bytes | None) -> Cursor | None:
         return None
 
 
-def find_cursor(state: Mapping[str, bytes], path: str, stamp: Stamp, session_id: str) -> Found:
-    """The file's cursor, even if the file was in another directory when it was kept.
+def find_cursors(state: Mapping[str, bytes], path: str, stamp: Stamp, session_id: str) -> Kept:
+    """All that may be the file's: which of them is, what the file holds tells who reads it.
 
-    The latest of its own: one that was moved away and back left a cursor in both places. Not the
-    furthest: a deleted file's number is soon given to another, and its cursor may lie further on.
-    Disks are numbered anew when a system starts, so its inode alone is its number. One of the same
-    session that bears another may be of the file that this is a copy of: who reads it sees that.
+    Nothing else does: a deleted file's number is soon given to another, a clock is set back, and a
+    file that was moved away and back left a cursor in both places. Disks are numbered anew when a
+    system starts, so its inode alone is its number.
     """
     own = key_of(path)
     name = "/" + own.rpartition("/")[2]
-    keys = [key for key in state if key.endswith(name) and key.startswith(PREFIX)]
-    named = {key: cursor for key in keys if (cursor := decode_cursor(state[key]))}
-    after = max((cursor.at + 1 for cursor in named.values()), default=0)
-    fitting = {key: cursor for key, cursor in named.items() if cursor.offset <= stamp.size}
-    its = {key: cursor for key, cursor in fitting.items() if cursor.inode == stamp.inode}
-    if not its and own in named:
-        return Found(named[own], after, moved=False)
-    latest = _latest(its or {key: fitting[key] for key in fitting if f"/{session_id}" in key})
-    return Found(named.get(latest), after, moved=latest not in {"", own})
-
-
-def _latest(cursors: Mapping[str, Cursor]) -> str:
-    return max(cursors, key=lambda key: (cursors[key].at, cursors[key].offset), default="")
+    keys = [key for key in state if key.endswith(name) and key.startswith(PREFIX) and key != own]
+    others = [
+        cursor
+        for key in keys
+        if (cursor := decode_cursor(state[key]))
+        and (cursor.inode == stamp.inode or f"/{session_id}" in key)
+    ]
+    return Kept(decode_cursor(state.get(own)), others)
 
 
 def outdated(
@@ -130,7 +121,7 @@ def outdated(
         gone = present is not None and key not in keys and key.rpartition("/")[2] not in unread
         if cursor is None or age > KEPT_MS or (gone and age > GONE_MS):
             changes[key] = None
-        else:
+        elif key not in alive:
             kept.append((cursor.at, key))
     excess = len(kept) - MOST_CURSORS
     if excess > 0:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 import msgspec
 
 from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.cursor_choice import Waiting
 from adsum_collector.cursors import Cursor, Stamp
 
 #: How long after its last sign of life a session's files are looked at without being told.
@@ -34,6 +35,7 @@ class File(msgspec.Struct):
     """read: the file as it was when it was read to its end.
 
     failed: as it was when it could not be read, and why.
+    waits: it may be a copy that is still being written.
     """
 
     path: str
@@ -41,6 +43,7 @@ class File(msgspec.Struct):
     cursor: Cursor | None = None
     read: Stamp | None = None
     failed: tuple[Stamp, int | None] | None = None
+    waits: Waiting | None = None
 
 
 class Followed:

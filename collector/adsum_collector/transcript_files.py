@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
+from collections.abc import Sequence
 
 import msgspec
 
+from adsum_collector.cursor_choice import Choice, Tried, Waiting, choose
 from adsum_collector.cursors import Cursor, Stamp
 from adsum_collector.plain_file import open_plain
 from adsum_collector.transcript_walk import SUFFIX
@@ -31,7 +33,9 @@ SIDECAR_BYTES = 64 << 10
 class Chunk(msgspec.Struct):
     """stamp: the file when it was opened. more: there may be further whole lines.
 
-    head: the file's first lines, if it is begun at its tail.
+    head: the file's first lines, if it is begun at its tail. moved: the cursor is to be kept even if
+    nothing is told: it was kept under another path, or history was passed over.
+    waits: nothing was read, and `cursor` says nothing.
     """
 
     lines: list[bytes]
@@ -41,22 +45,38 @@ class Chunk(msgspec.Struct):
     sidecar: bytes | None = None
     faults: tuple[str, ...] = ()
     head: list[bytes] = []
+    moved: bool = False
+    waits: Waiting | None = None
 
 
 def read_chunk(
-    path: str, cursor: Cursor | None, *, with_sidecar: bool, moved: bool = False
+    path: str,
+    own: Cursor | None,
+    others: Sequence[Cursor] = (),
+    *,
+    with_sidecar: bool,
+    waits: Waiting | None = None,
+    now: int = 0,
 ) -> Chunk:
     """The next whole lines. Without a cursor: of the file's tail. Raises OSError.
 
-    moved: the cursor was kept under another path, and may be of another file.
+    own: kept under this path. others: under others, and maybe of other files. waits: what the chunk
+    before said of that. now: ms.
     """
     descriptor = open_plain(path)
     try:
         stamp = Stamp.of(os.fstat(descriptor))
-        if moved and cursor is not None and _why_lost(cursor, descriptor, stamp):
-            cursor = None
-        is_new = cursor is None
-        cursor, faults = _begin(descriptor, cursor, stamp)
+        choice = choose(
+            _tried(own, descriptor, stamp) if own else None,
+            [_tried(each, descriptor, stamp) for each in others],
+            stamp,
+            waits,
+            now,
+        )
+        if choice.waits:
+            return Chunk([], _anew(descriptor, stamp), stamp, more=False, waits=choice.waits)
+        cursor, faults = _begin(descriptor, choice, stamp)
+        is_new = choice == Choice(None)
         head = first_lines(descriptor) if is_new and cursor.offset else []
         lines, after, more_faults = _next_lines(descriptor, cursor, stamp.size)
         after = msgspec.structs.replace(after, before=_checksum(descriptor, after.offset))
@@ -67,9 +87,10 @@ def read_chunk(
         cursor=after,
         stamp=stamp,
         more=cursor.offset < after.offset < stamp.size,
-        sidecar=_sidecar(path) if with_sidecar and lines else None,
+        sidecar=_sidecar(path) if with_sidecar and lines and not cursor.context else None,
         faults=faults + more_faults,
         head=head,
+        moved=choice.at_end or choice.cursor not in {None, own},
     )
 
 
@@ -83,15 +104,18 @@ def stripped(data: bytes) -> list[bytes]:
     return [line for each in data.split(b"\n") if (line := each.strip(b"\0\r\t "))]
 
 
-def _begin(descriptor: int, cursor: Cursor | None, stamp: Stamp) -> tuple[Cursor, tuple[str, ...]]:
+def _tried(cursor: Cursor, descriptor: int, stamp: Stamp) -> Tried:
+    short = stamp.size < cursor.offset
+    # an empty one may become anything
+    alike = not stamp.size or cursor.head == _digest(descriptor, cursor.head_size)
+    return Tried(cursor, not _why_lost(cursor, descriptor, stamp), short and alike)
+
+
+def _begin(descriptor: int, choice: Choice, stamp: Stamp) -> tuple[Cursor, tuple[str, ...]]:
     """The cursor, if it is of this very file; else one at where to begin, and why."""
-    size = min(HEAD_BYTES, stamp.size)
-    anew = Cursor(
-        inode=stamp.inode,
-        head=_digest(descriptor, size),
-        head_size=size,
-        offset=0,
-    )
+    anew, cursor = _anew(descriptor, stamp), choice.cursor
+    if choice.at_end:
+        return msgspec.structs.replace(anew, offset=_last_line_end(descriptor, stamp.size)), ()
     if cursor is None:
         return msgspec.structs.replace(anew, offset=_tail(descriptor, stamp.size)), ()
     if why := _why_lost(cursor, descriptor, stamp):
@@ -99,6 +123,16 @@ def _begin(descriptor: int, cursor: Cursor | None, stamp: Stamp) -> tuple[Cursor
     return msgspec.structs.replace(
         cursor, inode=anew.inode, head=anew.head, head_size=anew.head_size
     ), ()
+
+
+def _anew(descriptor: int, stamp: Stamp) -> Cursor:
+    size = min(HEAD_BYTES, stamp.size)
+    return Cursor(
+        inode=stamp.inode,
+        head=_digest(descriptor, size),
+        head_size=size,
+        offset=0,
+    )
 
 
 def _why_lost(cursor: Cursor, descriptor: int, stamp: Stamp) -> str | None:
@@ -138,6 +172,16 @@ def _tail(descriptor: int, size: int) -> int:
         if first < data.rfind(b"\n"):
             return size - reach + first + 1
         reach *= 4
+    return 0
+
+
+def _last_line_end(descriptor: int, size: int) -> int:
+    while size:
+        start = max(0, size - STEP_BYTES)
+        found = os.pread(descriptor, size - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        size = start
     return 0
 
 

@@ -16,7 +16,7 @@ import msgspec
 from adsum_collector.agent import Transcripts
 from adsum_collector.agents.transcript import Lines
 from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.cursors import Stamp, encode_cursor, find_cursor, key_of
+from adsum_collector.cursors import Cursor, Stamp, encode_cursor, find_cursors, key_of
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.followed import File
 from adsum_collector.intake import Intake
@@ -82,21 +82,19 @@ class TranscriptReader:
         muted: the session is over, and only usage, meta and its end are told of it.
         Raises FileNotFoundError.
         """
-        cursor = file.cursor
-        if cursor is not None:
-            after, moved = cursor.at, False
-        else:
-            cursor, after, moved = find_cursor(
-                self._state(), file.path, stamp, file.whose.session_id
-            )
-        if cursor is not None and cursor.muted and not muted:
-            cursor = None
-        with_sidecar = file.whose.agent_id is not None and not (cursor and cursor.context)
+        own, others = self._cursors(file, stamp, muted=muted)
         try:
             chunk = await self._threads.run(
-                read_chunk, file.path, cursor, with_sidecar=with_sidecar, moved=moved
+                read_chunk,
+                file.path,
+                own,
+                others,
+                with_sidecar=file.whose.agent_id is not None,
+                waits=file.waits,
+                now=self._now(),
             )
-            await self._tell(file, chunk, after, muted=muted, moved=moved)
+            if not chunk.waits:
+                await self._tell(file, chunk, muted=muted)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -109,17 +107,25 @@ class TranscriptReader:
             # Nothing has advanced, so the next look reads it again.
             self._faults["not accepted"] += 1
             return False
-        if not chunk.more:
+        file.waits = chunk.waits
+        # of an empty one there is nothing to be read until it grows
+        if not (chunk.more or (chunk.waits and chunk.stamp.size)):
             file.read = chunk.stamp
         return chunk.more
 
-    async def _tell(
-        self, file: File, chunk: Chunk, after: int, *, muted: bool, moved: bool
-    ) -> None:
-        """after: the cursor counts as kept no sooner. Raises SpoolUnavailable.
+    def _cursors(
+        self, file: File, stamp: Stamp, *, muted: bool
+    ) -> tuple[Cursor | None, list[Cursor]]:
+        """Its own and others'. Also while it grows: it may be written over by a copy that was read.
 
-        moved: it is kept under its new path even if nothing is told: the one under the old goes.
+        What was told as of a session that is over is told again, and whole, once that lives.
         """
+        kept = find_cursors(self._state(), file.path, stamp, file.whose.session_id)
+        own = (each for each in (file.cursor, kept.own) if each and (muted or not each.muted))
+        return next(own, None), [each for each in kept.others if muted or not each.muted]
+
+    async def _tell(self, file: File, chunk: Chunk, *, muted: bool) -> None:
+        """Raises SpoolUnavailable."""
         now, cursor = self._now(), chunk.cursor
         said = Lines([], cursor.context)
         if chunk.lines:
@@ -143,9 +149,9 @@ class TranscriptReader:
                 signals.append(_ended(file, said.signals, chunk.stamp, now))
                 owing = False
         cursor = msgspec.structs.replace(
-            cursor, context=said.context, at=max(now, after), muted=muted, owing=owing
+            cursor, context=said.context, at=now, muted=muted, owing=owing
         )
-        if signals or moved:
+        if signals or chunk.moved:
             await self._intake.accept(signals, state={key_of(file.path): encode_cursor(cursor)})
         file.cursor = cursor
         self._faults.update(chunk.faults)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
-import pytest
-
 from adsum_collector.cursors import (
     GONE_MS,
     KEPT_MS,
@@ -17,7 +14,7 @@ from adsum_collector.cursors import (
     Stamp,
     decode_cursor,
     encode_cursor,
-    find_cursor,
+    find_cursors,
     key_of,
     outdated,
 )
@@ -54,68 +51,45 @@ def test_a_path_that_is_no_text_has_a_key_that_is() -> None:
     assert key_of(path).endswith("/s1.jsonl")
 
 
-def test_of_a_file_that_moved_away_and_back_the_latest_cursor_counts() -> None:
-    old, new = cursor(), msgspec.structs.replace(cursor(), offset=15)
+def test_a_file_that_moved_away_and_back_has_a_cursor_in_both_places() -> None:
+    old, new = cursor(), cursor(inode=8)
     kept = state(("/a/s1.jsonl", old), ("/b/s1.jsonl", new))
 
-    assert find_cursor(kept, "/a/s1.jsonl", stamp(), "s1").cursor == new
-    assert find_cursor(kept, "/b/s1.jsonl", stamp(), "s1").cursor == new
-
-
-def test_a_deleted_file_whose_number_was_given_again_does_not_hide_the_new_ones_cursor() -> None:
-    deleted = msgspec.structs.replace(cursor(), head="other", offset=18, at=1_000)
-    own = msgspec.structs.replace(cursor(), offset=15, at=2_000)
-    kept = state(("/b/s1.jsonl", deleted), ("/a/s1.jsonl", own))
-
-    assert find_cursor(kept, "/a/s1.jsonl", stamp(), "s1").cursor == own
-
-
-@pytest.mark.parametrize("number", [7, 8])
-def test_the_next_cursor_is_later_than_any_of_its_name_whatever_file_that_was_of(
-    number: int,
-) -> None:
-    kept = state(("/a/s1.jsonl", cursor(NOW)), ("/b/s1.jsonl", cursor(NOW + 5)))
-
-    assert find_cursor(kept, "/c/s1.jsonl", stamp(number), "s1").after == NOW + 6
-    assert find_cursor(kept, "/c/s2.jsonl", stamp(number), "s1").after == 0
-
-
-def test_a_cursor_beyond_the_files_end_does_not_beat_its_own() -> None:
-    own, beyond = cursor(), msgspec.structs.replace(cursor(), offset=500)
-    kept = state(("/b/s1.jsonl", beyond), ("/a/s1.jsonl", own))
-
-    assert find_cursor(kept, "/a/s1.jsonl", stamp(), "s1").cursor == own
+    assert find_cursors(kept, "/a/s1.jsonl", stamp(), "s1") == (old, [new])
+    assert find_cursors(kept, "/b/s1.jsonl", stamp(), "s1") == (new, [old])
 
 
 def test_a_cursor_is_found_by_its_path() -> None:
     kept = state(("/p/s1.jsonl", cursor()), ("/p/s2.jsonl", cursor(inode=8)))
 
-    assert find_cursor(kept, "/p/s2.jsonl", stamp(8), "s1").cursor == cursor(inode=8)
-    assert find_cursor(kept, "/p/s3.jsonl", stamp(9), "s1").cursor is None
+    assert find_cursors(kept, "/p/s2.jsonl", stamp(8), "s1") == (cursor(inode=8), [])
+    assert find_cursors(kept, "/p/s3.jsonl", stamp(9), "s1") == (None, [])
 
 
 def test_a_cursor_follows_its_file_into_another_directory() -> None:
-    kept = state(("/p/s1.jsonl", cursor()))
+    kept = state(("/p/s1/subagents/agent-a.jsonl", cursor()))
 
-    assert find_cursor(kept, "/q/s1.jsonl", stamp(), "s1").cursor == cursor()
+    moved = "/p/s2/subagents/agent-a.jsonl"
+    assert find_cursors(kept, moved, stamp(), "s2") == (None, [cursor()])
 
 
 def test_a_cursor_does_not_follow_a_file_of_another_name() -> None:
-    kept = state(("/p/s1.jsonl", cursor()))
+    kept = state(("/p/s1.jsonl", cursor()), ("/p/s1/subagents/agent-a.jsonl", cursor()))
 
-    assert find_cursor(kept, "/q/s2.jsonl", stamp(), "s2") == (None, 0, False)
+    assert find_cursors(kept, "/q/s2.jsonl", stamp(), "s2") == (None, [])
 
 
 def test_a_cursor_is_tried_on_what_may_be_a_copy_of_its_file() -> None:
     kept = state(("/p/s1.jsonl", cursor()), ("/o/s1.jsonl", cursor(NOW - 1)))
 
-    assert find_cursor(kept, "/q/s1.jsonl", stamp(8), "s1") == (cursor(), NOW + 1, True)
+    found = find_cursors(kept, "/q/s1.jsonl", stamp(8), "s1")
+    assert found == (None, [cursor(), cursor(NOW - 1)])
 
 
 def test_a_cursor_is_not_tried_on_another_sessions_copy_of_its_file() -> None:
     kept = state(("/p/s1/subagents/agent-a.jsonl", cursor()))
 
-    assert find_cursor(kept, "/p/s2/subagents/agent-a.jsonl", stamp(8), "s2").cursor is None
+    assert find_cursors(kept, "/p/s2/subagents/agent-a.jsonl", stamp(8), "s2") == (None, [])
 
 
 def test_cursors_that_stood_still_go() -> None:
@@ -158,6 +132,13 @@ def test_of_too_many_cursors_the_oldest_go() -> None:
     assert outdated(kept, None, (), NOW).keys() == {
         key_of(f"/p/{MOST_CURSORS + n}.jsonl") for n in range(3)
     }
+
+
+def test_a_living_sessions_cursor_is_none_of_too_many_though_it_is_the_oldest() -> None:
+    others = ((f"/p/{n}.jsonl", cursor(NOW - n)) for n in range(MOST_CURSORS))
+    kept = state(("/p/s1.jsonl", cursor(NOW - 2 * KEPT_MS)), *others)
+
+    assert outdated(kept, None, ["/p/s1.jsonl"], NOW) == {}
 
 
 def test_unreadable_cursors_go_and_what_is_none_stays() -> None:

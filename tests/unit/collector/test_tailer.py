@@ -375,6 +375,19 @@ async def test_a_file_that_goes_between_two_glances_is_no_fault(
     assert not rig.tailer.faults["unreadable"]
 
 
+async def test_what_says_nothing_is_read_once_though_how_far_is_not_kept(rig: Rig) -> None:
+    rig.start()
+    append(rig.main(), line("one"))
+    await wait_until(rig.notes)
+    append(rig.main(), b"{\n")
+    await wait_until(lambda: rig.tailer.faults["no JSON"])
+
+    append(rig.main(), line("two"))
+
+    await wait_until(lambda: rig.notes() == ["one", "two"])
+    assert rig.tailer.faults["no JSON"] == 1
+
+
 async def test_a_truncated_file_is_read_again_and_counted(rig: Rig) -> None:
     rig.start()
     append(rig.main(), line("one"), line("two"))

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import adsum_collector.transcript_files as files_module
+from adsum_collector.cursor_choice import STILL_MS, Waiting
 from adsum_collector.cursors import Cursor, Stamp
 from adsum_collector.transcript_files import Chunk, read_chunk
 from adsum_collector.transcript_walk import look_at
@@ -68,7 +69,9 @@ def test_half_a_line_waits_for_its_newline(path: Path) -> None:
 
 @given(
     lines=st.lists(
-        st.binary(max_size=40).map(lambda b: b.translate(None, b"\0\r\n\t ")), max_size=30
+        # \xef begins a byte order mark, which is no part of a line
+        st.binary(max_size=40).map(lambda b: b.translate(None, b"\0\r\n\t \xef")),
+        max_size=30,
     ),
     pieces=st.lists(st.integers(1, 60), min_size=1, max_size=40),
     chunk=st.integers(3, 50),
@@ -321,6 +324,29 @@ def test_a_directory_in_a_files_place(path: Path) -> None:
 
     with pytest.raises(OSError, match="plain file"):
         take(path)
+
+
+@pytest.mark.parametrize("rest", [b"", b"half a line"])
+def test_an_older_copy_that_stands_still_is_begun_behind_its_last_line(
+    path: Path, rest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "HEAD_BYTES", 8)
+    monkeypatch.setattr(files_module, "STEP_BYTES", 4)
+    path.write_bytes(b"one\ntwo\nthree\nfour, and longer\n")
+    others = [take(path).cursor]
+    path.write_bytes(b"one\ntwo\nthree\n" + rest)
+
+    def look(waits: Waiting | None, now: int) -> Chunk:
+        return read_chunk(str(path), None, others, with_sidecar=False, waits=waits, now=now)
+
+    waiting = look(None, 0)
+    assert (waiting.lines, waiting.waits) == ([], Waiting(waiting.stamp, 0))
+    begun = look(waiting.waits, STILL_MS)
+    assert (begun.lines, begun.cursor.offset, begun.waits) == ([], 14, None)
+    assert begun.moved
+
+    append(path, b"more\n")
+    assert take(path, begun.cursor).lines == [rest + b"more"]
 
 
 def test_a_file_that_has_gone(path: Path) -> None:

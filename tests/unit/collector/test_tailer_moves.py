@@ -164,7 +164,26 @@ async def test_an_end_is_not_told_again_of_a_file_that_moved(rig: Rig, quick_rou
         assert rig.intake.taken == []
 
 
-async def test_a_file_that_moved_there_and_back_is_not_read_again(rig: Rig) -> None:
+async def test_a_session_that_lives_again_is_told_whole_though_its_file_moved(rig: Rig) -> None:
+    append(rig.main(), line("one"))
+    age(rig.main(), 120)
+    rig.start()
+    await wait_until(lambda: rig.of(SessionEnded))
+    await rig.stop()
+    moved = rig.main(project="q")
+    moved.parent.mkdir()
+    rig.main().rename(moved)
+    await rig.give_process()
+
+    await rig.restart()
+
+    await wait_until(lambda: rig.notes() == ["one"])
+
+
+@pytest.mark.parametrize("move", [Path.rename, across_disks])
+async def test_a_file_that_moved_there_and_back_is_not_read_again(
+    rig: Rig, move: Callable[[Path, Path], None]
+) -> None:
     await rig.give_process()
     append(rig.main(), line("one"))
     rig.start()
@@ -173,9 +192,11 @@ async def test_a_file_that_moved_there_and_back_is_not_read_again(rig: Rig) -> N
     moved.parent.mkdir()
     for place, other in ((moved, rig.main()), (rig.main(), moved)):
         await rig.stop()
-        other.rename(place)
+        move(other, place)
+        # takes the number that has come free
+        (rig.projects / place.parent.name / "filler").touch()
         append(place, line(place.parent.name))
-        rig.clock_off_ms += 2 * GONE_MS
+        rig.clock_off_ms += GONE_MS // 4
         await restart(rig)
         await wait_until(rig.notes)
         await pruned(rig)

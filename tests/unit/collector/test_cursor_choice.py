@@ -1,0 +1,119 @@
+"""Which of several cursors a transcript goes on at, and when none is chosen yet."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from adsum_collector.cursor_choice import STILL_MS, Choice, Tried, Waiting, choose
+from adsum_collector.cursors import Cursor, Stamp
+
+NOW = 1_800_000_000_000
+STAMP = Stamp(mtime_ns=0, size=20, inode=7, dev=1)
+EMPTY = msgspec.structs.replace(STAMP, size=0)
+LONG_STILL = Waiting(STAMP, NOW - STILL_MS)
+
+
+def fits(offset: int, inode: int = 7) -> Tried:
+    return Tried(Cursor(inode=inode, head="ab", head_size=2, offset=offset), fits=True, cut=False)
+
+
+def cut(offset: int = 30, inode: int = 7) -> Tried:
+    return fits(offset, inode)._replace(fits=False, cut=True)
+
+
+def lost(offset: int = 10) -> Tried:
+    return fits(offset)._replace(fits=False)
+
+
+def test_of_those_that_fit_the_furthest_counts() -> None:
+    for own, others in (
+        (fits(5), [fits(9, 8), fits(15, 9), lost(18)]),
+        (fits(15), [fits(9, 8), lost(18)]),
+        (lost(18), [fits(15, 8)]),
+        (None, [fits(9), fits(15, 8)]),
+    ):
+        cursor = choose(own, others, STAMP, None, NOW).cursor
+        assert cursor is not None
+        assert cursor.offset == 15
+
+
+def test_its_own_counts_if_another_is_as_far() -> None:
+    own = fits(15, 8)
+
+    assert choose(own, [fits(15, 8)], STAMP, None, NOW).cursor is own.cursor
+
+
+def test_its_own_is_lost_if_none_fits_and_anothers_is_none_of_its() -> None:
+    own = lost()
+
+    assert choose(own, [lost()], STAMP, None, NOW) == Choice(own.cursor)
+    assert choose(None, [lost()], STAMP, None, NOW) == Choice(None)
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        (None, [cut()]),
+        (None, [cut(), fits(15, 8)]),
+        (cut(), []),
+        (lost(), [cut()]),
+        (fits(15, 8), [cut()]),
+    ],
+    ids=["a copy", "of two", "own", "written over", "put in its place"],
+)
+def test_what_begins_like_what_was_read_further_waits(
+    own: Tried | None, others: list[Tried]
+) -> None:
+    assert choose(own, others, STAMP, None, NOW) == Choice(None, Waiting(STAMP, NOW))
+    just = Waiting(STAMP, NOW - STILL_MS + 1)
+    assert choose(own, others, STAMP, just, NOW) == Choice(None, just)
+
+
+def test_what_grows_waits_on() -> None:
+    grown = msgspec.structs.replace(STAMP, size=25)
+
+    assert choose(None, [cut()], grown, LONG_STILL, NOW) == Choice(None, Waiting(grown, NOW))
+
+
+def test_an_empty_one_waits_for_ever() -> None:
+    still = Waiting(EMPTY, NOW - 10 * STILL_MS)
+
+    assert choose(None, [cut()], EMPTY, still, NOW) == Choice(None, still)
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_the_wait() -> None:
+    (_, waits, _) = choose(None, [cut()], STAMP, Waiting(STAMP, NOW + 3_600_000), NOW)
+
+    assert choose(None, [cut()], STAMP, waits, NOW + STILL_MS).at_end
+
+
+def test_what_goes_on_where_it_was_left_does_not_wait() -> None:
+    own = fits(15)
+
+    assert choose(own, [cut()], STAMP, None, NOW) == Choice(own.cursor)
+
+
+def test_what_waits_goes_on_waiting_as_it_grows_past_its_own_cursor() -> None:
+    """Its newer copy is being written over it."""
+    before = Waiting(EMPTY, NOW - 10)
+
+    assert choose(fits(15), [cut()], STAMP, before, NOW).waits == Waiting(STAMP, NOW)
+    assert choose(fits(15), [fits(18)], STAMP, before, NOW).cursor == fits(18).cursor
+
+
+def test_a_copy_that_stands_still_is_begun_at_its_end() -> None:
+    for own, others in ((None, [cut()]), (lost(), [cut(), fits(5)]), (cut(), [cut()])):
+        assert choose(own, others, STAMP, LONG_STILL, NOW) == Choice(None, at_end=True)
+
+
+def test_what_stands_still_and_has_a_cursor_that_fits_goes_on_there() -> None:
+    own = fits(15, 8)
+
+    assert choose(own, [cut(), fits(18)], STAMP, LONG_STILL, NOW) == Choice(own.cursor)
+
+
+def test_what_only_got_shorter_is_lost() -> None:
+    own = cut()
+
+    assert choose(own, [lost()], STAMP, LONG_STILL, NOW) == Choice(own.cursor)
