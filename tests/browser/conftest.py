@@ -113,8 +113,9 @@ async def open_page(
         path: str = "/",
         clock: bool = False,
         narrowing: bool = False,
+        unseen: bool = False,
     ) -> Page:
-        """narrowing: with the facets open, as somebody left them."""
+        """narrowing: with the facets open, as somebody left them. unseen: its window has no focus."""
         if fleet is not None:
             hub.load(*fleet)
         # A clock is its whole context's; everyone else shares one, and its cache.
@@ -127,6 +128,8 @@ async def open_page(
         await page.add_init_script(RECORD_VIOLATIONS)
         if narrowing:
             await page.add_init_script("localStorage.setItem('adsum.narrowing', 'true')")
+        if unseen:
+            await page.add_init_script("document.hasFocus = () => false")
         if clock:
             await page.clock.install()
         await page.goto(hub.url + path)

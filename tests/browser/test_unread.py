@@ -34,9 +34,10 @@ async def standing_still(
 ) -> Page:
     """A browser of its own, which has looked at nothing yet and whose time stands still."""
     hub.load(views, [])
-    page = await open_page(clock=True, **more)
+    page = await open_page(clock=True, unseen=True, **more)
     # Not sooner: on a busy machine the browser may take that long to be told.
     await page.clock.pause_at(await page.evaluate("Date.now() / 1000 + 1"))
+    await page.evaluate(ELSEWHERE % "true")
     return page
 
 
