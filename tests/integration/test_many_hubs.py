@@ -122,7 +122,7 @@ async def test_hubs_agree_on_everything_but_the_time(
             assert [len(each["told"][0]) for each in said] == [len(SESSIONS)] * count
             return said[1:] == said[:-1]
 
-        await wait_until(agree, timeout=10, interval=0.2)
+        await wait_until(agree, timeout=40, interval=0.2)
 
 
 async def test_hubs_that_save_at_once_count_conflicts_and_lose_nothing(
