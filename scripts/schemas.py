@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from adsum_hub.answers import components
 from adsum_hub.live import Resume
 from adsum_shared.beat import Beat
 from adsum_shared.signals import KnownSignal
@@ -56,12 +57,12 @@ class Tick(Position, tag="tick"):
 
 def schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
     """Any one of these structs."""
-    refs, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    refs, found = components(kinds, "#/$defs/{name}")
     return {
         "$schema": DIALECT,
         "title": title,
         "oneOf": list(refs),
-        "$defs": dict(sorted(components.items())),
+        "$defs": dict(sorted(found.items())),
     }
 
 

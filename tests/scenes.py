@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
 from adsum_hub.resolve import children, next_deadline, open_requests, resolve
+from adsum_hub.unread import unread
 from adsum_shared import signals as s
 
 T0 = 1_000_000
@@ -465,7 +466,7 @@ def seen_as(facts: Facts, now: int) -> dict[str, object]:
         "children": sorted(
             (c.id, c.status, c.started_at or 0, c.finished_at or 0) for c in children(facts, now)
         ),
-        "unread": facts.unread,
+        "unread": unread(facts, resolve(facts, now), open_requests(facts, now)),
         "listed": facts.materialised,
         "meta": (facts.title, facts.cwd, facts.project, facts.branch, facts.model, facts.mode),
         "usage": facts.usage,

@@ -7,6 +7,7 @@ from typing import Any, Self
 from adsum_hub.facts import Facts
 from adsum_hub.fold import fold
 from adsum_hub.resolve import Limits, children, next_deadline, open_requests, resolve
+from adsum_hub.unread import unread
 from adsum_shared import signals as s
 from adsum_shared.state import AgentState
 
@@ -77,6 +78,10 @@ class Story:
     def children(self, at: float) -> dict[str, str]:
         """How each stands, in the order shown."""
         return {c.id: c.status for c in children(self.told(), T0 + round(at * 1000))}
+
+    def unread(self, at: float) -> bool:
+        now, state = T0 + round(at * 1000), self.at(at)
+        return unread(self.told(), state, open_requests(self.told(), now))
 
     def deadline(self, at: float) -> float | None:
         """When it changes by itself; `next_deadline` may wake us earlier, for nothing."""

@@ -10,14 +10,15 @@ import msgspec
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
 from adsum_hub.kept import Kept
+from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.overspent import Overspent, Worker
 from adsum_hub.parts import Budget
 from adsum_hub.past import past_state
 from adsum_hub.spending import Key, NoPrices, Spending
 from adsum_hub.sums import summed
 from adsum_hub.usage import Lines
-from adsum_hub.views import OVER, Spent, session_view
-from adsum_shared.state import AgentState, SessionView
+from adsum_hub.views import Spent, session_view
+from adsum_shared.state import OVER, AgentState, SessionView
 from adsum_shared.usage import UsageView
 
 #: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
@@ -49,8 +50,12 @@ class Accounts:
     """now: the hub's clock, ms."""
 
     def __init__(
-        self, spending: Spending | None = None, overspent: Overspent | None = None
+        self,
+        spending: Spending | None = None,
+        overspent: Overspent | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
+        self.limits = limits
         self.spending = spending or Spending(NoPrices(), local_day)
         self.overspent = overspent or Overspent((), self.spending)
         self._sums: Kept[Key, tuple[Lines, UsageView]] = Kept()
@@ -66,6 +71,7 @@ class Accounts:
             facts,
             state,
             host.clock.host_now(now),
+            self.limits,
             incomplete=host.is_incomplete(session_id),
             spent=Spent(self._used((host.id, session_id)), self.spending.context(facts)),
         )

@@ -10,7 +10,7 @@ from adsum_hub.answers import SCHEMA, answers_of, as_json
 from adsum_hub.budget_uses import Listed, Uses
 from adsum_hub.clock import Clock
 from adsum_hub.roster import Roster
-from adsum_hub.views import OVER
+from adsum_shared.state import OVER
 from adsum_shared.usage import Budgets, BudgetView
 
 

@@ -165,31 +165,9 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(ends, default=0) or self.updated_at or self.born
 
     @property
-    def unread(self) -> bool:
-        """Something has called for a human since the last interaction (a prompt, a look).
-
-        It outlives the state that called: an agent that went idle and was woken by its own
-        background task is at work again, and still nobody has looked.
-        """
-        return self.called_at > max(self.read, self.typed_at)
-
-    @property
     def typed_at(self) -> int:
         """The latest prompt a human typed that opened a turn."""
         return max((turn.prompt for turn in self.turns.values() if turn.typed), default=0)
-
-    @property
-    def called_at(self) -> int:
-        """When a human was last called: a question, a turn's end with nothing left running."""
-        calls = [r.opened for r in self.requests.values() if not r.closed]
-        if not any(child.running for child in self.children.values()):
-            calls += [turn.closed for turn in self.turns.values()]
-        status = self.status
-        if status is not None and (
-            status.status == "waiting" or (status.status == "idle" and self.turns)
-        ):
-            calls.append(status.at)
-        return max(calls, default=0)
 
     @property
     def title(self) -> str | None:

@@ -11,6 +11,7 @@ from adsum_hub.fold import fold
 from adsum_hub.gaps import is_concerned, with_gap
 from adsum_hub.health import missing_from
 from adsum_hub.host_troubles import Troubles
+from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.parts import Budget
 from adsum_hub.portraits import Place
 from adsum_hub.resolve import next_deadline, resolve
@@ -25,8 +26,6 @@ from adsum_shared.state import AgentState, GapView, HostView, Reachability
 
 #: How long a delivered session stays in the list after its last sign of life.
 KEEP_DELIVERED_MS = 7 * 24 * 3_600_000
-#: What an account's limits were, and when they were told.
-Limits = tuple[int, tuple[RateLimit, ...]]
 
 
 class Host:
@@ -38,8 +37,9 @@ class Host:
     states holds materialised sessions only, past those of history.
     """
 
-    def __init__(self, host_id: str, snapshot: Snapshot, now: int = 0) -> None:
+    def __init__(self, host_id: str, held: Snapshot, now: int = 0, rules: Limits = LIMITS) -> None:
         self.id = host_id
+        self.rules = rules
         self.beat: Beat | None = None
         self.lag_ms: int | None = None
         #: what the collector says is wrong with itself, and what we find wrong with its keys
@@ -54,12 +54,12 @@ class Host:
         self.dropped = 0
         #: sessions over a budget
         self.over: dict[str, Budget] = {}
-        self.limits: Limits | None = None
+        self.limits: tuple[int, tuple[RateLimit, ...]] | None = None  # and when they were told
         self.reachability: Reachability = "offline"
         self.saved = Saved()
         #: what people call it, before what it calls itself
         self.given: str | None = None
-        self.adopt(snapshot, now)
+        self.adopt(held, now)
 
     def adopt(self, snapshot: Snapshot, now: int) -> set[str]:
         """Take a stored snapshot as the truth. Returns the sessions it holds or has dropped."""
@@ -154,7 +154,9 @@ class Host:
         told = facts.gauges.limits
         if told is not None and (self.limits is None or told[0] > self.limits[0]):
             self.limits = told
-        self.states[session_id] = resolve(self._budgeted(facts), self.clock.host_now(now))
+        self.states[session_id] = resolve(
+            self._budgeted(facts), self.clock.host_now(now), self.rules
+        )
 
     def _budgeted(self, facts: Facts) -> Facts:
         """With what this hub, as any other, finds of its budget."""
@@ -172,7 +174,7 @@ class Host:
         host_since = self.clock.host_now(since)
         missing = missing_from(facts)
         times = [
-            next_deadline(facts, host_since),
+            next_deadline(facts, host_since, self.rules),
             missing if missing and missing > host_since else None,
         ]
         deadline = min((at for at in times if at is not None), default=None)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from adsum_hub.children import child_views, running
 from adsum_hub.facts import Facts
 from adsum_hub.kept import Kept
-from adsum_hub.limits import LIMITS
+from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.reading import forget as forget_reading
 from adsum_hub.reading import read, survey
 from adsum_shared.state import AgentState, ChildView, Group, Reachability, SessionView
@@ -75,14 +75,11 @@ def _is_alike(a: Facts, b: Facts) -> bool:
     return a is b or (
         a.meta is b.meta
         and a.turns is b.turns
-        and a.requests is b.requests
         and a.children is b.children
-        and a.status is b.status
         and a.process is b.process
         and a.first_prompt is b.first_prompt
         and a.last_prompt is b.last_prompt
         and a.born == b.born
-        and a.read == b.read
         and a.agent == b.agent
     )
 
@@ -99,7 +96,6 @@ def _painted(key: str, place: Place, session_id: str, facts: Facts) -> SessionVi
         reachability=place.reachability,
         updated_at=0,
         started_at=None if started_at is None else started_at - place.offset_ms,
-        unread=facts.unread,
         title=facts.title,
         project=facts.project,
         cwd=facts.about("cwd"),
@@ -116,9 +112,11 @@ def _painted(key: str, place: Place, session_id: str, facts: Facts) -> SessionVi
     )
 
 
-def children_of(portrait: Portrait, facts: Facts, host_now: int) -> tuple[ChildView, ...]:
+def children_of(
+    portrait: Portrait, facts: Facts, host_now: int, limits: Limits = LIMITS
+) -> tuple[ChildView, ...]:
     """In the hub's time. facts: those the portrait holds for."""
-    reading = read(survey(facts, LIMITS), host_now)
+    reading = read(survey(facts, limits), host_now)
     lives = running(reading), facts.drained, facts.killed
     if portrait.children is None or portrait.lives != lives:
         offset_ms = portrait.place.offset_ms

@@ -54,7 +54,7 @@ class Roster:
         self._ticked_at = 0
 
     def add(self, host_id: str, snapshot: Snapshot, now: int) -> Host:
-        host = self.hosts[host_id] = Host(host_id, snapshot, now)
+        host = self.hosts[host_id] = Host(host_id, snapshot, now, self.accounts.limits)
         host.reach(now)
         self._machines.heard.add(host_id)
         self._unresolved |= {(host_id, key): None for key in host.facts}

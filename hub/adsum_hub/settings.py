@@ -11,6 +11,7 @@ from platformdirs import user_config_path
 from pydantic import Field, ValidationInfo, field_validator
 
 from adsum_hub.budget import read_budgets
+from adsum_hub.limits import LIMITS, Limits
 from adsum_shared.connect import RedisUrlError, check_url
 from adsum_shared.settings import AdsumSettings, SettingsError
 
@@ -42,7 +43,7 @@ class HubSettings(AdsumSettings):
         default=None,
         repr=False,
         description="A Redis URL for machines that can be given no login of their own. Whoever has "
-        "it can read and write everything. Empty: such a machine cannot join.",
+        "it can read and write everything. Empty: such a machine goes through the hub.",
     )
     sign_in: bool = Field(
         default=True,
@@ -56,6 +57,19 @@ class HubSettings(AdsumSettings):
     budgets: Any = Field(
         default=None,
         description="Tables of scope, usd, per and perhaps name: see docs/usage.md.",
+    )
+    error_grace: float = Field(
+        default=LIMITS.error_grace / 1000,
+        ge=0,
+        le=600,
+        description="Seconds in which an agent may recover from a failed tool call before it needs "
+        "you; 0: at once.",
+    )
+    stuck_after: float = Field(
+        default=LIMITS.stuck_after / 1000,
+        ge=10,
+        le=86_400,
+        description="Seconds without a sign of life after which an agent at work counts as stuck.",
     )
     domains: list[Any] = Field(
         default_factory=list,
@@ -91,6 +105,12 @@ class HubSettings(AdsumSettings):
         description="Base URL of an OTLP receiver (HTTP), e.g. http://127.0.0.1:4318: what /metrics "
         "shows is sent there too. Needs the extra [otel]; see docs/observability.md.",
     )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            error_grace=round(self.error_grace * 1000), stuck_after=round(self.stuck_after * 1000)
+        )
 
     @field_validator("public_url")
     @classmethod

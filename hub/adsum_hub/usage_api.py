@@ -22,8 +22,7 @@ from adsum_hub.reports import Query as Asked
 from adsum_hub.roster import Roster
 from adsum_hub.series import Split
 from adsum_hub.spending import Key
-from adsum_hub.views import OVER
-from adsum_shared.state import History, SessionView
+from adsum_shared.state import OVER, History, SessionView
 from adsum_shared.usage import UsageReport
 
 MOST = 1000

@@ -8,11 +8,14 @@ import msgspec
 
 from adsum_hub.facts import Facts
 from adsum_hub.health import witnesses
+from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.portraits import Place, children_of, portrait_of
 from adsum_hub.resolve import open_requests
+from adsum_hub.unread import unread
 from adsum_shared.signals import RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
+    OVER,
     UNKNOWN_URGENCY,
     URGENCY,
     AgentState,
@@ -24,8 +27,6 @@ from adsum_shared.state import (
 )
 from adsum_shared.usage import ContextView, RateLimitView, UsageView
 
-#: Nothing of such a session can be missing: it is over, or set aside by a human.
-OVER = frozenset({"session_ended", "suspended", "archived"})
 NEEDS_YOU = Group.NEEDS_YOU  # looked up a thousand times a second, by an enum's own slow way
 
 
@@ -44,18 +45,21 @@ def urgency(state: AgentState) -> int | None:
     return URGENCY.get(state.state, UNKNOWN_URGENCY)
 
 
-def session_view(
+def session_view(  # noqa: PLR0913 - all that a view is made of
     place: Place,
     session_id: str,
     facts: Facts,
     state: AgentState,
     host_now: int,
+    limits: Limits = LIMITS,
     *,
     incomplete: bool = False,
     spent: Spent = Spent(),  # noqa: B008 - immutable
 ) -> SessionView:
     portrait = portrait_of(place, session_id, facts)
     offset_ms, over = place.offset_ms, state.state in OVER
+    requests = open_requests(facts, host_now, limits)
+    marked = unread(facts, state, requests)
     if offset_ms:
         state = msgspec.structs.replace(state, since=state.since - offset_ms)
     return msgspec.structs.replace(
@@ -63,12 +67,12 @@ def session_view(
         state=state,
         updated_at=facts.updated_at - offset_ms,
         urgency=urgency(state),
-        unread=portrait.view.unread or _over_budget_unread(facts, state, offset_ms),
+        unread=marked,
         requests=tuple(
             msgspec.structs.replace(request, opened_at=request.opened_at - offset_ms)
-            for request in open_requests(facts, host_now)
+            for request in requests
         ),
-        children=children_of(portrait, facts, host_now) if facts.children else (),
+        children=children_of(portrait, facts, host_now, limits) if facts.children else (),
         witnesses=witnesses(facts, host_now, over=over, offset_ms=offset_ms),
         incomplete=incomplete,
         ended_at=_ended_at(facts, state, offset_ms) if over else None,
@@ -80,13 +84,6 @@ def session_view(
 def _ended_at(facts: Facts, state: AgentState, offset_ms: int) -> int:
     """state: in the hub's time."""
     return state.since if state.state == "session_ended" else facts.ended_at - offset_ms
-
-
-def _over_budget_unread(facts: Facts, state: AgentState, offset_ms: int) -> bool:
-    """The facts do not know of it: it is found, not told. state: in the hub's time."""
-    if state.state != "budget_exceeded":
-        return False
-    return state.since + offset_ms > max(facts.read, facts.typed_at)
 
 
 def only_ticks(before: SessionView, after: SessionView) -> bool:

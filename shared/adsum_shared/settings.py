@@ -38,6 +38,8 @@ KNOWN = frozenset(
         "demo",
         "price_file",
         "budgets",
+        "error_grace",
+        "stuck_after",
         "domains",
         "notify",
         "channel",

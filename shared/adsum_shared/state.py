@@ -59,6 +59,8 @@ URGENCY: dict[str, int] = {
 UNKNOWN_URGENCY = 5
 #: A session that has just been opened and waits for its first prompt.
 LEAST_URGENT = 8
+#: Nothing of such a session can be missing: it is over, or set aside by a human.
+OVER = frozenset({"session_ended", "suspended", "archived"})
 
 
 class AgentState(msgspec.Struct, frozen=True, omit_defaults=True):

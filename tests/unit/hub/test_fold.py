@@ -152,30 +152,6 @@ def test_a_session_known_only_from_its_registry_stays_listed_when_it_ends() -> N
     assert story.state(10) == "session_ended"
 
 
-def test_unread_until_a_human_looks_or_types() -> None:
-    story = working()
-    assert not story.told().unread
-
-    story.start(1).ask(1.1)
-    assert story.told().unread
-    assert not story.decided(2, "control.read").told().unread
-
-    story.finish(3).stop(4)
-    assert story.told().unread
-    assert not story.prompt(5, "p2").told().unread
-
-
-def test_ready_and_stuck_are_not_unread() -> None:
-    assert not Story().tell(s.SessionStarted, 0).status(0.1, "idle").told().unread
-    assert not working().told().unread
-
-
-def test_a_stop_with_work_left_in_the_background_calls_nobody() -> None:
-    story = working().tell(s.ChildStarted, 1, child_id="a1").stop(2)
-
-    assert not story.told().unread
-
-
 def test_every_map_is_bounded_and_open_things_outlive_closed_ones() -> None:
     story = working().start(0.5, "open").ask(0.6, name="open")
     for n in range(200):

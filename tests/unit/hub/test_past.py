@@ -10,6 +10,7 @@ from adsum_hub.fold import FRESH
 from adsum_hub.past import MOST_PAST, PAST_MS, packed, search, stripped, surplus
 from adsum_hub.resolve import resolve
 from adsum_hub.snapshot_fields import decode_facts
+from adsum_hub.unread import unread
 from adsum_shared import signals as s
 from adsum_shared.state import Group
 from tests.spenders import HOUR, MINUTE, NOON, TODAY, Spender
@@ -80,8 +81,9 @@ def test_of_a_stripped_session_nothing_calls_for_a_human() -> None:
     kept = stripped(facts, state)
 
     assert resolve(busy().facts, NOON + 10 * HOUR).group is Group.NEEDS_YOU
-    assert facts.unread
-    assert (kept.past, kept.materialised, kept.unread) == (True, False, False)
+    assert unread(facts, state)
+    assert (kept.past, kept.materialised) == (True, False)
+    assert not unread(kept, resolve(kept, NOON + HOUR))
     assert not any((kept.turns, kept.requests, kept.tools, kept.children, kept.status))
     for at in (0, MINUTE, HOUR, 10_000 * HOUR):
         assert resolve(kept, NOON + at).group is Group.DELIVERED

@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from adsum_hub.accounts import Accounts
 from adsum_hub.clock import LATE_MS, LIVE_MS
 from adsum_hub.facts import Facts
 from adsum_hub.health import GRACE
 from adsum_hub.host import KEEP_DELIVERED_MS
 from adsum_hub.parts import LATENESS
 from adsum_hub.roster import Roster
+from adsum_hub.settings import HubSettings
 from adsum_hub.snapshot_fields import HostRecord, Snapshot
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
@@ -23,6 +25,7 @@ from adsum_shared.signals import (
     SessionStarted,
     Signal,
     StatusReported,
+    ToolFinished,
     ToolStarted,
     TurnEnded,
 )
@@ -36,10 +39,10 @@ AHEAD = 3_600_000
 class Fleet:
     """One host, driven by hand. `now` is the hub's clock."""
 
-    def __init__(self, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, snapshot: Snapshot | None = None, accounts: Accounts | None = None) -> None:
         self.now = 1_000_000
         self.seq = 0
-        self.roster = Roster()
+        self.roster = Roster(accounts)
         self.roster.add(HOST, snapshot or Snapshot(), self.now)
         self.beat()
 
@@ -69,6 +72,24 @@ class Fleet:
     def tool(self, session: str = "s") -> ToolStarted:
         at = self.now + AHEAD
         return ToolStarted(session_id=session, at=at, seen=at, tool="Bash", tool_use_id="t")
+
+    def failure(self, session: str = "s") -> ToolFinished:
+        at = self.now + AHEAD
+        return ToolFinished(
+            session_id=session, at=at, seen=at, tool="Bash", tool_use_id="t", ok=False
+        )
+
+
+def test_limits_that_were_set_hold_for_states_and_for_their_deadlines():
+    fleet = Fleet(accounts=Accounts(limits=HubSettings(error_grace=0, stuck_after=20).limits))
+    fleet.happen(fleet.prompt("fails"), fleet.prompt("hangs"), fleet.tool("fails"))
+    fleet.happen(fleet.failure("fails"))
+    assert fleet.told()["fails"].state.state == "error"
+
+    fleet.later(19_000)
+    fleet.later(2_000)
+
+    assert fleet.told()["hangs"].state.state == "stuck"
 
 
 def test_times_are_told_in_the_hubs_clock():

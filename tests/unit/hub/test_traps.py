@@ -88,7 +88,7 @@ def test_permission_denied_by_the_rules_calls_nobody() -> None:
     story = working().start(1).finish(1.2, ok=False, denied=True)
 
     assert (story.state(2), story.asked(2)) == ("thinking", [])
-    assert not story.told().unread
+    assert not story.unread(2)
 
 
 # -- errors of the API -----------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_a_stop_that_lists_something_running_is_not_done(kind: str) -> None:
     story = working().stop(2, background=[s.BackgroundTask("x", kind)])
 
     assert (story.state(3), story.at(3).group) == ("waiting_for_agent", Group.AUTONOMOUS)
-    assert not story.told().unread
+    assert not story.unread(3)
 
 
 @pytest.mark.parametrize("kind", ["agent", "shell", "monitor", "workflow"])
