@@ -25,12 +25,14 @@ OVERLAYS = [
     "compose.collectors-tls.yml",
     "compose.tls.yml",
     "compose.tailscale.yml",
+    "compose.observability.yml",
 ]
 #: What overlays insist on.
 NEEDED = {
     "ADSUM_REDIS_PASSWORD": "p",
     "ADSUM_MACHINES_PASSWORD": "m",
     "ADSUM_DOMAIN": "hub.example.net",
+    "ADSUM_GRAFANA_PASSWORD": "g",
 }
 
 
@@ -204,6 +206,13 @@ def test_the_programs_are_given_settings_only(overlaid: dict[str, Any]) -> None:
     assert given - settings <= {"XDG_CONFIG_HOME", "FORWARDED_ALLOW_IPS"}
 
 
+def _passed_on(path: Path) -> set[str]:
+    """What a service gets as .env has it, and does not get where that is silent."""
+    services = yaml.safe_load(path.read_text())["services"].values()
+    given = [each.get("environment", {}) for each in services]
+    return {name for each in given for name, value in each.items() if value is None}
+
+
 def test_the_example_names_every_variable_and_its_default() -> None:
     example = (ROOT / ".env.example").read_text()
     told = dict(re.findall(r"^#?([A-Z_]+)=(.*)$", example, re.MULTILINE))
@@ -216,6 +225,7 @@ def test_the_example_names_every_variable_and_its_default() -> None:
             re.sub(r"^ *#.*$", "", path.read_text(), flags=re.MULTILINE),
         )
     }
+    read |= {name: "" for path in files for name in _passed_on(path)}
 
     del told["COMPOSE_FILE"]
     assert told == read
@@ -226,7 +236,7 @@ def test_the_example_holds_no_secret_that_works() -> None:
         r"(?m)^#?(\w*(?:PASSWORD|AUTHKEY)\w*)=(.*)$", (ROOT / ".env.example").read_text()
     )
 
-    assert len(secrets) == 3
+    assert len(secrets) == 4
     assert not [name for name, value in secrets if value]
 
 
@@ -243,8 +253,43 @@ def test_every_file_that_is_mounted_exists(overlaid: dict[str, Any]) -> None:
     assert not [path for path in files if not path.exists() and path.name != "tls"]
 
 
+def _told(services: dict[str, Any]) -> dict[str, str]:
+    """Our settings as the hub gets them: one without a value does not get there."""
+    given = services["hub"]["environment"].items()
+    return {k: v for k, v in given if k.startswith("ADSUM_") and v is not None}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS[:2])
+def test_machines_are_told_of_a_published_redis_by_the_name_that_env_gives_it(overlay: str) -> None:
+    name = "rediss://redis.example.net:47890"
+
+    services = _config(overlay, **NEEDED, ADSUM_MACHINE_REDIS_URL=name)["services"]
+
+    assert _told(services)["ADSUM_MACHINE_REDIS_URL"] == name
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS[:2])
+def test_what_env_is_silent_about_does_not_come_before_config_toml(
+    overlay: str, tmp_path: Path
+) -> None:
+    written = {"public_url": "https://hub.example.net", "machine_redis_url": "rediss://r:1"}
+    (tmp_path / "adsum").mkdir()
+    lines = [f'{name} = "{value}"' for name, value in written.items()]
+    (tmp_path / "adsum" / "config.toml").write_text("\n".join(lines))
+    told = _told(_config(overlay, **NEEDED)["services"])
+    script = (
+        "import json; from adsum_hub.settings import HubSettings; s = HubSettings();"
+        "print(json.dumps([s.public_url, s.machine_redis_url]))"
+    )
+
+    run = _run([sys.executable, "-c", script], **told, XDG_CONFIG_HOME=str(tmp_path))
+
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == list(written.values())
+
+
 def test_the_hub_accepts_what_compose_tells_it(services: dict[str, Any]) -> None:
-    told = {k: v for k, v in services["hub"]["environment"].items() if k.startswith("ADSUM_")}
+    told = _told(services)
     script = (
         "import json; from adsum_hub.settings import HubSettings; s = HubSettings();"
         "print(json.dumps([s.hub_host, s.hub_port, s.hub_allow_public, s.redis_url]))"

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from adsum_hub.settings import HubSettings
+from adsum_shared.ingest import MOST_BYTES
 from adsum_shared.settings import KNOWN
 
 pytestmark = pytest.mark.timeout(60)
@@ -137,6 +138,13 @@ def test_the_ingress_leads_to_the_hub_under_its_public_name() -> None:
     assert backend["port"]["name"] in {each["name"] for each in service["spec"]["ports"]}
     assert f"ADSUM_PUBLIC_URL=https://{rule['host']}" in maps["literals"]
     assert ingress["spec"]["tls"][0]["hosts"] == [rule["host"]]
+
+
+def test_the_ingress_lets_the_largest_batch_of_a_machine_pass() -> None:
+    (ingress,) = _named("Ingress").values()
+    passes = ingress["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-body-size"]
+
+    assert int(passes.removesuffix("m")) << 20 >= MOST_BYTES
 
 
 def test_the_hub_accepts_what_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from adsum.doctor_checks import (
     check_witnesses,
     find_host,
     host_id_of,
+    is_hub_alone,
+    no_collector_wanted,
     nothing_runs,
 )
 from adsum.doctor_hooks import check_hooks, settings_files
@@ -98,15 +100,19 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
     if machine is not None and machine.hub == url and listing is None and not url.headers():
         log = settings.state_dir / "logs" / "collector.log"
         hub_found, host_found = check_membership(machine, log)
+    start = START if machine is None else START_JOINED
+    alone = is_hub_alone(settings.state_dir, url, listing)
     reporting = None if setup.found[0] or host is None else reporting_of(url, host.id)
     findings = [
-        check_collector(settings.state_dir, START if machine is None else START_JOINED),
+        no_collector_wanted(settings.state_dir)
+        if alone
+        else check_collector(settings.state_dir, start),
         check_spool(settings),
         check_way(settings.redis_url, settings.state_dir),
         hub_found,
         host_found,
         check_clock(host),
-        *check_hooks(setup, files, reporting=reporting),
+        *check_hooks(setup, files, alone=alone, reporting=reporting),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
         check_agents(setup, settings.claude_dirs, (url, host), time.sleep, reporting),

@@ -9,6 +9,7 @@ import msgspec
 
 from adsum.causes import sentence
 from adsum.client import fetch
+from adsum.credentials import running_here
 from adsum.finding import Finding, from_text
 from adsum.outcome import CommandError
 from adsum.plain import age, clean
@@ -52,6 +53,25 @@ def nothing_runs(state_dir: Path, url: str) -> Finding:
     """The one thing to say then, and to do."""
     what = f"Nothing runs here: no collector on {state_dir}, and no hub at {url}."
     return Finding("collector", "fail", what, "`adsum up` starts all of it.")
+
+
+def is_hub_alone(state_dir: Path, url: str, listing: Listing | None) -> bool:
+    """A hub runs on this state directory, and no collector ever has: none need be wanted.
+
+    By the files, not by what stands in them: a collector cannot start on a damaged identity.
+    """
+    if listing is None or running_here(state_dir) != url:
+        return False
+    left = ("host.json", "machine.json", "logs/collector.log")
+    return not any((state_dir / each).exists() for each in left)
+
+
+def no_collector_wanted(state_dir: Path) -> Finding:
+    what = (
+        f"Only a hub runs on {state_dir}, a collector never has. If agents run on this machine "
+        "too, start one: `adsum collector`."
+    )
+    return Finding("collector", "skip", what)
 
 
 def check_collector(state_dir: Path, start: str = START) -> Finding:

@@ -59,10 +59,16 @@ def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> Files:
 
 
 def check_hooks(
-    setup: Setup, files: Files, *, idle: bool = False, reporting: str | None = None
+    setup: Setup,
+    files: Files,
+    *,
+    idle: bool = False,
+    alone: bool = False,
+    reporting: str | None = None,
 ) -> list[Finding]:
     """idle: neither collector nor hub runs, so whoever starts them is asked about hooks anyway.
 
+    alone: a hub runs, and no collector ever has, so hooks need not be wanted.
     reporting: the version that sessions here are known to have, where the program is not found.
     """
     try:
@@ -72,19 +78,24 @@ def check_hooks(
         if plugin and not ours:
             hooks = _by_plugin(setup, plugin)
         else:
-            hooks = _installed(setup, ours, reporting, idle=idle)
+            hooks = _installed(setup, ours, reporting, idle=idle, alone=alone)
         return [hooks, _doubled(setup, ours, plugin), _enabled(setup, files)]
     except SettingsError as error:
         return [from_text("hooks", "fail", str(error))]
 
 
-def _installed(setup: Setup, ours: list[Report], reporting: str | None, *, idle: bool) -> Finding:
+def _installed(
+    setup: Setup, ours: list[Report], reporting: str | None, *, idle: bool, alone: bool
+) -> Finding:
     if not ours:
         if setup.parked.exists():
             what = "Hooks are out of the settings while Adsum is stopped."
             return Finding("hooks", "warn", what, "`adsum up` puts them back.")
         if idle:
             what = f"No hooks of Adsum are in {setup.path} yet; `adsum up` offers to add them."
+            return Finding("hooks", "skip", what)
+        if alone:
+            what = f"No hooks of Adsum are in {setup.path}, nor has a collector run to take them."
             return Finding("hooks", "skip", what)
         what = f"No hooks of Adsum are in {setup.path}, so sessions are seen late and in part."
         return Finding("hooks", "fail", what, "adsum hooks install")
@@ -100,7 +111,7 @@ def _installed(setup: Setup, ours: list[Report], reporting: str | None, *, idle:
         scope = "" if report.path == setup.path else " --scope project"
         astray = gone or not _arrives(setup, report)
         return Finding("hooks", "fail" if astray else "warn", what, f"adsum hooks install{scope}")
-    if idle and (silence := unanswered(setup.port, len(report.counts))):
+    if (idle or alone) and (silence := unanswered(setup.port, len(report.counts))):
         return from_text("hooks", "warn", silence)
     return _complete(setup, report, reporting)
 

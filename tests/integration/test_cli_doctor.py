@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import free_port, require_binary
+from tests.hubs import stand_in_hub
 from tests.integration.conftest import Run
 from tests.integration.test_cli_up import PROMPT, Machine
 from tests.support import wait_until
@@ -172,6 +173,24 @@ def test_that_nothing_runs_is_told_once_with_the_one_step(home: Path, run: Run) 
     assert {"hub", "host", "spool", "redis", "agents"} <= found.keys()
     assert "`adsum up` offers" in found["hooks"]["what"]
     assert run("doctor")[1].count("adsum up") == 2
+
+
+def test_a_healthy_machine_that_holds_a_hub_alone_is_well(
+    home: Path, run: Run, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADSUM_REDIS_URL", redis_url)
+    (home / "state").mkdir()
+    with stand_in_hub() as hub:
+        (home / "state" / "hub.json").write_text(json.dumps({"url": hub.url}))
+        code, out, err = run("doctor", "--json")
+        found = {each["id"]: each["result"] for each in json.loads(out)["checks"]}
+        assert (code, err) == (0, "")
+        assert (found["hub"], found["collector"], found["hooks"]) == ("ok", "skip", "skip")
+
+        (home / "state" / "host.json").write_text('{"host_id": "laptop-id"}')
+        code, out, _ = run("doctor", "--json")
+    failed = [each["id"] for each in json.loads(out)["checks"] if each["result"] == "fail"]
+    assert (code, failed) == (1, ["collector", "hooks"])
 
 
 def test_a_hub_that_was_named_is_missed_by_itself(home: Path, run: Run) -> None:

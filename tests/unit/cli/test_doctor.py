@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from adsum.doctor_checks import (
     check_host,
     check_hub,
     check_witnesses,
+    is_hub_alone,
+    no_collector_wanted,
     nothing_runs,
 )
 from adsum.finding import DOCS, Finding, from_text
@@ -133,6 +136,34 @@ def test_a_collector_that_does_not_run_fails(tmp_path: Path) -> None:
     found = check_collector(tmp_path / "state")
     assert (found.result, found.fix) == ("fail", "Start it with `adsum up`.")
     assert not (tmp_path / "state").exists()
+
+
+def hub_on(state: Path, url: str = "http://h") -> Path:
+    (state / "logs").mkdir(parents=True)
+    (state / "hub.json").write_text(json.dumps({"url": url}))
+    return state
+
+
+def test_a_machine_that_holds_a_hub_alone_has_no_collector_to_miss(tmp_path: Path) -> None:
+    state = hub_on(tmp_path / "state")
+    assert is_hub_alone(state, "http://h", seen())
+    found = no_collector_wanted(state)
+    assert (found.id, found.result) == ("collector", "skip")
+    assert "`adsum collector`" in found.what
+
+
+@pytest.mark.parametrize("left", ["host.json", "machine.json", "logs/collector.log"])
+def test_a_collector_that_ran_beside_the_hub_once_is_missed(tmp_path: Path, left: str) -> None:
+    state = hub_on(tmp_path / "state")
+    (state / left).write_text("{")  # not even readable
+    assert not is_hub_alone(state, "http://h", seen())
+
+
+def test_beside_a_hub_elsewhere_or_one_that_is_gone_a_collector_is_missed(tmp_path: Path) -> None:
+    state = hub_on(tmp_path / "state")
+    assert not is_hub_alone(state, "http://elsewhere", seen())
+    assert not is_hub_alone(state, "http://h", None)
+    assert not is_hub_alone(tmp_path, "http://h", seen())
 
 
 def test_a_hub_that_cannot_be_reached_is_a_finding_and_no_crash() -> None:

@@ -196,6 +196,20 @@ def test_where_sessions_report_their_version_is_known_without_the_program(
     assert hooks.what.endswith("and sessions of Claude Code 2.1.330 report.")
 
 
+def test_where_a_hub_runs_alone_no_hooks_are_missed(setup: Setup, home: Path) -> None:
+    hooks = check_hooks(setup, files(home), alone=True)[0]
+    assert (hooks.result, hooks.fix) == ("skip", None)
+    assert not setup.state_dir.exists()
+
+
+def test_hooks_beside_a_hub_that_runs_alone_are_a_warning(setup: Setup, home: Path) -> None:
+    setup = Setup(setup.path, setup.state_dir, free_port())
+    setup.install(dry_run=False)
+    hooks = check_hooks(setup, files(home), alone=True)[0]
+    assert hooks.result == "warn"
+    assert "post in vain" in hooks.what
+
+
 def test_hooks_that_nobody_answers_are_a_warning_while_nothing_runs(
     setup: Setup, home: Path
 ) -> None:
