@@ -16,6 +16,7 @@ from platformdirs import user_config_path, user_state_path
 
 from adsum.credentials import joined_to, running_here, token_for
 from adsum.outcome import CommandError, Exit
+from adsum_shared.tls_words import wrong_tls
 
 DEFAULT_URL = "http://127.0.0.1:47893"
 LOOPBACK = "127.0.0.1"
@@ -148,11 +149,9 @@ def _ask(
 
 def unreachable(url: str, error: Exception) -> CommandError:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return CommandError(
-            f"The certificate of {url} is refused: {error.verify_message}. If your own authority has "
-            "signed it, name that one's certificate: SSL_CERT_FILE=FILE.",
-            Exit.AUTH,
-        )
+        pinned = isinstance(url, HubAddress) and url.ca
+        own = "adsum join --again --ca FILE" if pinned else "SSL_CERT_FILE=FILE"
+        return CommandError(wrong_tls(urlsplit(url).hostname or url, error, own), Exit.AUTH)
     return CommandError(
         f"No hub answers at {url} ({reason_of(error)}). Start one on this machine with `adsum up`, or name "
         "another with --hub or ADSUM_HUB_URL.",

@@ -19,6 +19,8 @@ PATIENCE_S = 0.15
 SESSIONS_MOST = 200
 #: Within this nothing is asked anew: Tab is often pressed twice.
 FRESH_S = 5.0
+#: What a hub at this URL knows; None: it does not say.
+Ask = Callable[[str], dict[str, Any] | None]
 
 
 def sessions(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -31,21 +33,36 @@ def hosts(context: typer.Context, incomplete: str) -> list[str]:
     return [label for label in offered if label.startswith(incomplete)]
 
 
-def _known(context: typer.Context) -> dict[str, Any]:
-    given = context.params
-    hub = given.get("hub") or os.environ.get("ADSUM_HUB_URL")
-    state_dir = given.get("state_dir") or os.environ.get("ADSUM_STATE_DIR")
-    return known(hub, Path(state_dir) if state_dir else None, cache_file(), time.time())
+def machines(context: typer.Context, incomplete: str) -> list[str]:
+    """Also those that have no session, as one to be forgotten often has none."""
+    offered = _known(context, "machines.json", machines_of).get("hosts", [])
+    return [label for label in offered if label.startswith(incomplete)]
 
 
-def cache_file() -> Path:
+def _known(
+    context: typer.Context, file: str = "completion.json", ask: Ask | None = None
+) -> dict[str, Any]:
+    above = context.parent.params if context.parent else {}  # adsum hosts --hub URL forget
+    given = {name: context.params.get(name) or above.get(name) for name in ("hub", "state_dir")}
+    hub = given["hub"] or os.environ.get("ADSUM_HUB_URL")
+    state_dir = given["state_dir"] or os.environ.get("ADSUM_STATE_DIR")
+    home = Path(state_dir) if state_dir else None
+    return known(hub, home, cache_folder() / file, time.time(), ask)
+
+
+def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
-    return user_cache_path("adsum") / "completion.json"
+    return user_cache_path("adsum")
 
 
-def known(hub: str | None, state_dir: Path | None, cache: Path, now: float) -> dict[str, Any]:
-    """Never fails and never speaks: the shell would show it in the middle of a line."""
+def known(
+    hub: str | None, state_dir: Path | None, cache: Path, now: float, ask: Ask | None = None
+) -> dict[str, Any]:
+    """Never fails and never speaks: the shell would show it in the middle of a line.
+
+    ask: for what stands in `cache`, if that is not sessions.
+    """
     from adsum.client import hub_url
     from adsum.outcome import CommandError
 
@@ -56,7 +73,7 @@ def known(hub: str | None, state_dir: Path | None, cache: Path, now: float) -> d
     kept = _kept(cache, url)
     if 0 <= now - kept.get("at", 0) < FRESH_S:
         return kept
-    told = _within(PATIENCE_S, lambda: _asked(url))
+    told = _within(PATIENCE_S, lambda: (ask or sessions_of)(url))
     if told is None:
         return kept
     told |= {"hub": str(url), "at": now}
@@ -64,7 +81,7 @@ def known(hub: str | None, state_dir: Path | None, cache: Path, now: float) -> d
     return told
 
 
-def _asked(url: str) -> dict[str, Any] | None:
+def sessions_of(url: str) -> dict[str, Any] | None:
     from adsum.client import fetch
     from adsum.outcome import CommandError
 
@@ -78,6 +95,17 @@ def _asked(url: str) -> dict[str, Any] | None:
         for one in views
     ]
     return {"sessions": told, "hosts": sorted({clean(one["host"]) for one in views})}
+
+
+def machines_of(url: str) -> dict[str, Any] | None:
+    from adsum.client import fetch
+    from adsum.outcome import CommandError
+
+    try:
+        views = fetch(url, "/api/v1/hosts", timeout_s=PATIENCE_S)["hosts"]
+    except (CommandError, KeyError, TypeError):
+        return None
+    return {"hosts": sorted({clean(one["label"]) for one in views})}
 
 
 def _within(patience_s: float, ask: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from adsum import join_collector
 from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
-from adsum.join_hub import Hub, LostError
+from adsum.join_hub import Hub, LostError, require_usable
 from adsum.join_steps import (
     agree,
     check_hub,
@@ -25,6 +25,7 @@ from adsum.join_steps import (
 from adsum.join_undo import Folder, Undo, heedless, interruptible, uninterrupted
 from adsum.join_way import Way, choose_way
 from adsum.joined import Joined, joined, keep
+from adsum.leave import let_go
 from adsum.outcome import CommandError, Exit
 from adsum.saying import say
 from adsum_collector.errors import StartError
@@ -67,6 +68,8 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
     began = time.monotonic()
     settings = read_settings(CollectorSettings, state_dir=state_dir)
     hub = Hub(url, wish.ca)
+    if wish.ca is not None:
+        require_usable(wish.ca)
     before = joined(settings.state_dir)
     if before is not None and not (wish.again or wish.fresh_identity):
         say(f"This machine has joined {before.hub} already, as {before.label}.")
@@ -110,7 +113,7 @@ class _Joining:
         self._undo.add(f"remove what joining made in {self._home}", folder.restore)
         self._enter(token, before)
         say(self._start(folder))
-        port = until_listening(self._setup)
+        port = until_listening(self._setup, self._has_ended)
         if hooks:
             say(f"hooks      {put_hooks(self._setup, port, self._undo)}")
         else:
@@ -134,7 +137,7 @@ class _Joining:
             self._hub.secret = answer["secret"]
             self._undo.add(
                 f"on the hub's machine: adsum hosts forget {identity.host_id}",
-                lambda: self._hub.ask("/api/v1/machine/leave", {"undo": True}),
+                lambda: let_go(self._hub, {"undo": True}),
             )
         if answer["warning"]:
             say(f"warning    {answer['warning']}")
@@ -168,6 +171,10 @@ class _Joining:
         folder.in_use = True
         self._undo.add("stop the collector: adsum service remove", stop)
         return f"collector  {self._launch()}"
+
+    def _has_ended(self) -> bool:
+        """Of a service nobody here can say: it is started anew."""
+        return any(process.poll() is not None for process in self._started)
 
     def _launch(self) -> str:
         if self._wish.service:

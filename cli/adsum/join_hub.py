@@ -45,7 +45,7 @@ class Hub:
                 Exit.USAGE,
             )
         self.secret = secret
-        self._context = _context(ca) if parts.scheme == "https" else None
+        self._context = require_usable(ca) if parts.scheme == "https" else None
 
     @property
     def in_clear(self) -> str | None:
@@ -119,7 +119,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _context(ca: Path | None) -> ssl.SSLContext:
+def require_usable(ca: Path | None) -> ssl.SSLContext:
+    """For the hub; Redis is reached by it too, by whichever way the hub is. Raises CommandError."""
     try:
         return ssl.create_default_context(cafile=str(ca) if ca else None)
     except (OSError, ssl.SSLError) as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from adsum.hooks import Setup, note_shared
@@ -16,11 +18,17 @@ from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hook_events import HOOK_PATH
 from adsum_collector.install import inspect_hooks
 from adsum_collector.lock import FILE as LOCK
-from adsum_collector.settings_file import SettingsError, require_writable
+from adsum_collector.settings_file import (
+    SettingsError,
+    drop_receipt,
+    load_receipt,
+    require_writable,
+)
 from adsum_collector.token import token_of
 from adsum_shared import __version__
 from adsum_shared.envelope import VERSION
 
+WITHOUT = "Or join without hooks: --no-hooks."
 CLOCK_MOST_MS = 5_000
 LISTENS_WITHIN_S = 20.0
 APPLIED_WITHIN_S = 15.0
@@ -34,10 +42,25 @@ def check_settings(setup: Setup, *, wanted: bool) -> None:
     try:
         inspect_hooks(setup.path)
         require_writable(setup.path)
+        _require_folder(setup.path)
         _ = setup.version
     except (SettingsError, ClaudeNotFoundError) as error:
-        step = "Or join without hooks: --no-hooks. Nothing has changed."
-        raise CommandError(f"{error}\n{step}") from error
+        raise CommandError(f"{error}\n{WITHOUT} Nothing has changed.") from error
+
+
+def _require_folder(path: Path) -> None:
+    """For the file's next version and, beside the link if it is one, its backup. Raises SettingsError."""
+    real = Path(os.path.realpath(path))
+    # A folder that is wanting is made, but not behind a link.
+    if (path.is_symlink() or path.parent.is_symlink()) and not real.parent.is_dir():
+        raise SettingsError(f"{path} leads to {real}, and {real.parent} is no folder. Make it one.")
+    for folder in (path.parent, real.parent):
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise SettingsError(
+                f"{path} and its backup need a folder that may be written to. Allow it with "
+                f"`chmod u+w {there}`."
+            )
 
 
 def check_hub(hub: Hub, token: str) -> str:
@@ -76,36 +99,53 @@ def agree(setup: Setup, *, yes: bool) -> bool:
     return asks("Install them? [Y/n] ")
 
 
-def until_listening(setup: Setup) -> int:
+def until_listening(setup: Setup, has_ended: Callable[[], bool]) -> int:
     """The collector's port, once it takes hooks. Raises CommandError."""
-    until = time.monotonic() + LISTENS_WITHIN_S
+    until, wrong = time.monotonic() + LISTENS_WITHIN_S, ""
     # Made here if the collector has not yet: its port opens before it has read one, and a probe
     # without one would be counted as refused, and be told of this machine from its first minute.
     token = token_of(setup.state_dir)
     while True:
-        port = _said_port(setup.state_dir) or setup.port
-        try:
-            send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", token)
-        except CommandError as error:
-            if time.monotonic() > until:
-                said = f"{error} Its log ends: {_last_words(setup.state_dir)}"
-                raise CommandError(f"The collector takes no hooks. {said}") from error
-        else:
-            return port
+        if has_ended():
+            words = _last_words(setup.state_dir)
+            raise CommandError(f"The collector has ended. Its log ends: {words}")
+        if port := _said_port(setup.state_dir):
+            try:
+                send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", token)
+            except CommandError as error:
+                wrong = f" {error}"
+            else:
+                return port
+        if time.monotonic() > until:
+            words = f"{_last_words(setup.state_dir)}{wrong}"
+            raise CommandError(f"The collector takes no hooks. Its log ends: {words}")
         time.sleep(LOOK_S)
 
 
 def _said_port(state_dir: Path) -> int:
-    """As its holder wrote it into the lock; 0: nothing yet.
+    """As its holder wrote it into the lock, and listens there; 0: nothing yet, or of one that is gone.
 
     The lock itself is not asked whether it is held: that takes it for a moment, and a collector
     that starts in this very moment would find it taken, and end.
     """
     try:
-        _, port = (state_dir / LOCK).read_text().split()
-        return int(port)
+        pid, port = (int(each) for each in (state_dir / LOCK).read_text().split())
     except (OSError, ValueError):
         return 0
+    return port if _listens(pid, port) else 0
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whoever else has the port would count a refused hook for every probe."""
+    import psutil
+
+    try:
+        sockets = psutil.Process(pid).net_connections("tcp")
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.Error:  # the system keeps it to itself
+        return True
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)
 
 
 def _last_words(state_dir: Path) -> str:
@@ -123,10 +163,14 @@ def put_hooks(setup: Setup, port: int, undo: Undo) -> str:
     take_away = without_backups(setup.path)
     before = setup.path.read_bytes() if setup.path.exists() else None
     with uninterrupted():
+        held = load_receipt(setup.path, setup.state_dir)
         try:
             change = here.install(dry_run=False)
         except (SettingsError, ClaudeNotFoundError, OSError) as error:
-            raise CommandError(str(error)) from error
+            take_away()
+            if held is None:  # of what stood there before hooks that are not there now
+                drop_receipt(setup.path, setup.state_dir)
+            raise CommandError(f"{error}\n{WITHOUT}") from error
 
         def remove() -> None:
             try:

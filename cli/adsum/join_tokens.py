@@ -10,7 +10,10 @@ from adsum.client import fetch, hub_url, tell
 from adsum.console import open_console
 from adsum.plain import age, clean
 from adsum.saying import say
-from adsum.tokens import seconds
+from adsum.tokens import UNITS_S, seconds
+from adsum_shared.streams import JOIN_TOKEN_MOST_MS
+
+MOST_DAYS = JOIN_TOKEN_MOST_MS // 1000 // UNITS_S["d"]
 
 
 def create_join_token(
@@ -23,7 +26,7 @@ def create_join_token(
     as_json: bool,
 ) -> None:
     url = hub_url(hub, state_dir)
-    asked = {"expires_s": seconds(expires), "reusable": reusable, "label": label}
+    asked = {"expires_s": seconds(expires, MOST_DAYS), "reusable": reusable, "label": label}
     made = tell(url, "POST", "/api/v1/join-tokens", asked)
     if as_json:
         print(json.dumps(made, indent=2, ensure_ascii=False))  # noqa: T201 - data

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
+from typing import Any
 
 from adsum import join_collector
 from adsum.config import read_settings
@@ -66,30 +68,39 @@ def _tell(was: Joined, left: list[str]) -> bool:
     """Whether the hub knows that this machine has left."""
     ca = Path(was.ca) if was.ca else None
     try:
-        _ask(Hub(was.hub, ca, was.secret))
+        if let_go(Hub(was.hub, ca, was.secret), {}):
+            say("hub        has let it go")
     except CommandError as error:
-        if isinstance(error, RefusedError) and error.status == 401:
-            say("hub        had shut this machine out, or forgotten it, already")
-            return True
         left.append(f"Tell the hub, on its machine: adsum hosts forget {was.host_id} ({error})")
-    else:
-        say("hub        has let it go")
-        return True
+        return False
+    return True
+
+
+def let_go(hub: Hub, told: dict[str, Any]) -> bool:
+    """Asked several times where it may go better: afterwards there is no credential to ask by.
+
+    False: the hub knows this machine no more, which is said. Raises CommandError.
+    """
+    for pause_s in (*AGAIN_S, None):
+        try:
+            hub.ask("/api/v1/machine/leave", told)
+        except CommandError as error:
+            if isinstance(error, RefusedError) and error.status == 401:
+                _say("had shut this machine out, or forgotten it, already")
+                return False
+            if pause_s is None or not _may_pass(error):
+                raise
+            _say(f"is asked again in {pause_s:.0f} s: {error}")
+            time.sleep(pause_s)
+        else:
+            return True
     return False
 
 
-def _ask(hub: Hub) -> None:
-    """Several times where it may go better: afterwards there is no credential to ask by."""
-    for pause_s in (*AGAIN_S, None):
-        try:
-            hub.ask("/api/v1/machine/leave", {})
-        except CommandError as error:
-            if pause_s is None or not _may_pass(error):
-                raise
-            say(f"hub        is asked again in {pause_s:.0f} s: {error}")
-            time.sleep(pause_s)
-        else:
-            return
+def _say(text: str) -> None:
+    # The terminal may be gone, by which a joining is undone: the hub is asked all the same.
+    with contextlib.suppress(OSError):
+        say(f"hub        {text}")
 
 
 def _may_pass(error: CommandError) -> bool:

@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
+from adsum.completion import machines
 from adsum.options import AsJson, HubUrl, StateDir
 
 machines_app = typer.Typer()
 hosts_app = typer.Typer(invoke_without_command=True)
 machines_app.add_typer(hosts_app, name="hosts")
 
-Named = Annotated[str, typer.Argument(help="Label, or the start of its id.")]
+Named = Annotated[
+    str, typer.Argument(help="Label, or the start of its id.", autocompletion=machines)
+]
 HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
 
 

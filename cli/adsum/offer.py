@@ -18,8 +18,9 @@ from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.saying import say
 from adsum.statusline import mode_as_it_is
 from adsum_collector.claude_version import ClaudeNotFoundError
+from adsum_collector.hook_events import HOOK_PATH, SHIM_NAME
 from adsum_collector.install import inspect_hooks
-from adsum_collector.settings_file import SettingsError
+from adsum_collector.settings_file import SettingsError, read_settings
 
 
 def command() -> str:
@@ -96,11 +97,21 @@ class Offer:
         except (SettingsError, OSError) as error:
             with contextlib.suppress(OSError):
                 self.setup.parked.unlink(missing_ok=True)
+            if not self._may_hold_ours():
+                return ""
             return (
                 f"The hooks could not be taken out of {self.setup.path}: {error}\n"
                 "Claude Code will say that nobody answers; `adsum hooks remove` tries again."
             )
         return f"Hooks taken out of {self.setup.path}; the next `adsum up` puts them back."
+
+    def _may_hold_ours(self) -> bool:
+        """Of settings that cannot be understood: unless it can be seen that no hook of ours is there."""
+        try:
+            raw = read_settings(self.setup.path) or b""
+        except SettingsError:
+            return True
+        return any(ours.encode() in raw for ours in (HOOK_PATH, SHIM_NAME))
 
     def _by_plugin(self) -> Plugin | None:
         """The plugin that reports well enough without hooks in the settings."""

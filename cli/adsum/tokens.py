@@ -66,14 +66,14 @@ def revoke(hub: str | None, state_dir: Path | None, kind: str, named: str) -> No
     say(f"Revoked {named}: it opens nothing more, and what it has open is closed within seconds.")
 
 
-def seconds(text: str) -> int:
+def seconds(text: str, most_days: int = MOST_DAYS) -> int:
     """Of such as 30m, 12h, 90d. Raises CommandError."""
     found = re.fullmatch(r"([1-9][0-9]{0,6})([mhd])", text.strip())
     span = int(found[1]) * UNITS_S[found[2]] if found else 0
-    if not 0 < span <= MOST_DAYS * UNITS_S["d"]:
+    if not 0 < span <= most_days * UNITS_S["d"]:
         raise CommandError(
-            f"{text!r} is no time that a token may last. Give such as 30m, 12h or 90d, at most "
-            f"{MOST_DAYS}d.",
+            f"{text!r} is no time that such a token may last. Give such as 30m, 12h or 7d, at most "
+            f"{most_days}d.",
             Exit.USAGE,
         )
     return span

@@ -14,7 +14,7 @@ from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.hosts import JoinedHosts
 from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import Machine, Machines
-from adsum_hub.join.rights import Rights, user_of
+from adsum_hub.join.rights import NoRightsError, Rights, user_of
 from adsum_hub.join.tokens import Held, JoinTokenStore
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
@@ -158,6 +158,31 @@ async def test_a_login_of_before_that_is_not_given_back_at_once_is_given_back_la
     assert await asked.machines.find(HOST) == before
     await asked.rights.mend([(HOST, before.digest)], [], asked.machines.entitled)
     assert await asked.rights._granted([HOST]) == {(HOST, before.digest)}
+
+
+async def test_a_login_that_redis_lets_nobody_give_back_keeps_an_undo_from_nothing_else(
+    asked: Leaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[bool] = []
+
+    async def look() -> None:
+        looked.append(True)
+
+    async def refuses(*_: str) -> None:
+        raise NoRightsError("it takes +acl")
+
+    before = Machine(HOST, "oak", digest_of("old"), 0, "acl", "")
+    found = Machine(HOST, "oak", MACHINE.digest, 0, "ingest", TOKEN[:12], before=before)
+    await asked.machines.put(found)
+    await asked.tokens.put(TOKEN, Held(TOKEN[:12], 0, 9, True, "", 3), 1)
+    monkeypatch.setattr(asked.watch, "look", look)
+    monkeypatch.setattr(asked.rights, "grant", refuses)
+
+    await asked.leave(found, undo=True)
+
+    assert await asked.machines.find(HOST) == before
+    assert looked
+    assert [each.uses for each in await asked.tokens.all(1)] == [2]
 
 
 async def test_an_undone_joining_by_a_reusable_token_counts_no_more_and_once(

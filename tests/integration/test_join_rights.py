@@ -14,7 +14,7 @@ from adsum_hub.auth.secret import digest_of
 from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import Machine, Machines
-from adsum_hub.join.rights import Rights, user_of
+from adsum_hub.join.rights import NoRightsError, Rights, user_of
 from adsum_hub.join.tokens import Held, JoinTokenStore
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
@@ -118,6 +118,25 @@ async def test_mend_gives_a_member_its_own_login_back(
     told = await client.execute_command("ACL", "GETUSER", user_of(HOST))
     assert b"on" in told[told.index(b"flags") + 1]
     assert told[told.index(b"passwords") + 1] == [digest.encode()]
+
+
+async def test_why_redis_refuses_is_told_in_its_own_words_alone(
+    client: Redis, broker: Broker
+) -> None:
+    may_not = ("on", "nopass", "~*", "&*", "+@all", "-acl")
+    await client.execute_command("ACL", "SETUSER", user_of(OTHER), *may_not)
+    refused = open_redis(broker.url.replace("redis://", f"redis://{user_of(OTHER)}:x@"))
+    rights = Rights(refused)
+    # In a pipeline, and outside of one.
+    for asked in (rights.grant(HOST, digest_of("one")), rights.withdraw(HOST)):
+        with pytest.raises(NoRightsError) as wrong:
+            await asked
+        told = str(wrong.value)
+        assert "may make no users in Redis (" in told
+        assert "permissions" in told
+        assert "((" not in told
+        assert ",)" not in told
+    await refused.aclose()
 
 
 async def test_mend_leaves_who_is_right_connected(client: Redis, broker: Broker) -> None:

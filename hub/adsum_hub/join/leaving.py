@@ -17,7 +17,7 @@ from adsum_hub.bodies import BadRequestError
 from adsum_hub.clock import Clock
 from adsum_hub.join.asked import worthless
 from adsum_hub.join.machines import Machine, Machines
-from adsum_hub.join.rights import Rights
+from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.join.watch import Watch
 from adsum_hub.join.words import JOINING, JOINING_STEP
@@ -68,7 +68,8 @@ class Leaving:
             raise worthless()
         with contextlib.suppress(*UNAVAILABLE):  # it is done: `Watch.run` comes to both by itself
             if before is not None and lasting:  # after the change: `mend` goes by what stands there
-                await self.rights.grant(before.host_id, before.digest)
+                with contextlib.suppress(NoRightsError):  # of which `mend` tells as well
+                    await self.rights.grant(before.host_id, before.digest)
             await self.watch.look()
             if undo:  # a count for people, which a second try would make wrong
                 await self.tokens.discount(machine.token, self.clock())

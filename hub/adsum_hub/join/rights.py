@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
@@ -180,5 +181,9 @@ def _refusals() -> Iterator[None]:
 
 
 def _bare(error: ResponseError) -> str:
-    """What Redis said, without the command, which a pipeline puts before it."""
-    return str(error).rpartition(" of pipeline caused error: ")[2]
+    """What Redis said, without the command, which a pipeline puts before it, and the tuple around it."""
+    said = str(error).rpartition(" of pipeline caused error: ")[2]
+    try:
+        return str(ast.literal_eval(said)[0]) if said.startswith("(") else said
+    except (ValueError, SyntaxError, IndexError):
+        return said

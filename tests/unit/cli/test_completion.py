@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from adsum.app import app
 from adsum.completion import FRESH_S, PATIENCE_S, known
 from tests.brokers import free_port
-from tests.hubs import StandIn, session, stand_in_hub
+from tests.hubs import StandIn, host, session, stand_in_hub
 
 
 @pytest.fixture
@@ -44,6 +46,21 @@ def test_sessions_and_machines_are_offered_with_their_titles(hub: StandIn, tmp_p
     kept = tmp_path / "c" / "kept.json"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert os.listdir(kept.parent) == ["kept.json"]  # noqa: PTH208 - names alone
+
+
+def test_a_machine_without_a_session_is_offered_where_machines_are_changed(
+    hub: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the shell's own way to ask."""
+    hub.hosts, hub.sessions = [host(label="pine"), host(label="desk")], []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("_ADSUM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_CWORD", "5")
+    words = f"adsum hosts --hub {hub.url} forget pi"
+    deadline = time.monotonic() + 15
+    while "pine" not in (said := CliRunner().invoke(app, env={"COMP_WORDS": words}).output):
+        assert time.monotonic() < deadline, said
+    assert "desk" not in said
 
 
 def test_a_second_tab_asks_nobody(hub: StandIn, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `adsum leave` makes of a hub that does not let the machine go at once."""
+"""What `adsum leave`, and the undoing of a joining, make of a hub that does not let go at once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,18 @@ from typing import Any
 import pytest
 
 from adsum import leave
+from adsum.hooks import Setup
+from adsum.join import Wish, _Joining
+from adsum.join_hub import Hub
+from adsum.join_undo import Undo
 from adsum.joined import Joined, keep
 from adsum.outcome import Exit
+from adsum_collector.settings import CollectorSettings
+
+#: To whoever joins; who leaves reads nothing of it.
+JOINED = {"way": "ingest", "label": "oak", "secret": "s", "redis_url": "", "warning": None} | {
+    "why": "It was asked for."
+}
 
 
 @contextmanager
@@ -28,7 +38,7 @@ def hub(*statuses: int) -> Iterator[tuple[str, list[str]]]:
             asked.append(self.path)
             if not status:
                 return
-            told = {"id": "oak"} if status == 200 else {"error": "Redis is away.", "next": "Wait."}
+            told = JOINED if status == 200 else {"error": "Redis is away.", "next": "Wait."}
             body = json.dumps(told).encode()
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
@@ -76,3 +86,38 @@ def test_a_hub_that_may_let_it_go_later_is_asked_again(
     assert len(asked) == len(statuses)
     assert says in capsys.readouterr().err
     assert not (home / "machine.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "left"),
+    [((503, 200), False), ((0, 401), False), ((503, 503, 503, 503), True), ((403,), True)],
+)
+def test_an_undo_asks_again_while_it_has_the_credential_to_ask_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statuses: tuple[int, ...], left: bool
+) -> None:
+    monkeypatch.setattr(leave, "AGAIN_S", tuple(each / 1000 for each in leave.AGAIN_S))
+    settings = CollectorSettings(state_dir=tmp_path / "state", host_label="oak")
+    undo = Undo()
+    with hub(200, *statuses) as (url, asked):
+        setup = Setup(tmp_path / "settings.json", settings.state_dir, 1)
+        work = _Joining(Hub(url), settings, setup, Wish("t", via="ingest"), undo)
+        work._enter("t", None)
+
+        told = undo.run()
+
+    assert len(asked) == 1 + len(statuses)
+    assert bool(told) is left
+    assert all("adsum hosts forget" in each for each in told)
+
+
+def test_a_terminal_that_is_gone_keeps_no_hub_from_being_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(_: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(leave, "AGAIN_S", (0.001,))
+    monkeypatch.setattr(leave, "say", gone)
+    with hub(503, 200) as (url, asked):
+        assert leave.let_go(Hub(url), {"undo": True})
+    assert len(asked) == 2

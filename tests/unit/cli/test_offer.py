@@ -48,6 +48,19 @@ def test_hooks_that_cannot_be_taken_out_leave_no_note(
     assert not setup.parked.exists()
 
 
+@pytest.mark.parametrize("ours", [False, True])
+def test_of_broken_settings_that_never_held_our_hooks_nothing_is_said_at_the_end(
+    setup: Setup, ours: bool
+) -> None:
+    offer = Offer(setup, agreed=ours)
+    offer.settle()
+    setup.path.parent.mkdir(exist_ok=True)
+    held = setup.path.read_text() if ours else '{"model": "opus"'
+    setup.path.write_text(held.rstrip().removesuffix("}"))
+
+    assert ("could not be taken out" in offer.park()) is ours
+
+
 def test_a_settings_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     setup = Setup(tmp_path / "file" / "x" / "settings.json", tmp_path / "state", 47892)
