@@ -52,11 +52,16 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     owing: bool = False
 
 
+class Elsewhere(NamedTuple):
+    path: str
+    cursor: Cursor
+
+
 class Kept(NamedTuple):
     """own: under the file's path. others: of where it may have been, or be a copy from."""
 
     own: Cursor | None
-    others: list[Cursor]
+    others: list[Elsewhere]
 
 
 _decoder: msgspec.json.Decoder[Cursor] = msgspec.json.Decoder(Cursor)
@@ -92,7 +97,7 @@ def find_cursors(state: Mapping[str, bytes], path: str, stamp: Stamp, session_id
     name = "/" + own.rpartition("/")[2]
     keys = [key for key in state if key.endswith(name) and key.startswith(PREFIX) and key != own]
     others = [
-        cursor
+        Elsewhere(key.removeprefix(PREFIX), cursor)
         for key in keys
         if (cursor := decode_cursor(state[key]))
         and (cursor.inode == stamp.inode or f"/{session_id}" in key)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import zlib
 from collections.abc import Sequence
 
 import msgspec
 
-from adsum_collector.cursor_choice import Choice, Tried, Waiting, choose
-from adsum_collector.cursors import Cursor, Stamp
+from adsum_collector.cursor_choice import Choice, Waiting, choose, furthest
+from adsum_collector.cursors import Cursor, Elsewhere, Stamp
 from adsum_collector.plain_file import open_plain
+from adsum_collector.transcript_match import checksum, digest, shared, tried, why_lost
 from adsum_collector.transcript_walk import SUFFIX
 
 #: Read, adapted and committed at once: what a hook that comes meanwhile has to wait for.
@@ -23,8 +22,6 @@ STEP_BYTES = 1 << 20
 #: Where a file that is there already is begun, seen from its end.
 TAIL_BYTES = 256 << 10
 HEAD_BYTES = 256
-#: Of what was read last, kept as a checksum.
-BEFORE_BYTES = 1024
 #: What its session was begun with is sought in so much of a file's begin.
 OPENING_BYTES = 32 << 10
 SIDECAR_BYTES = 64 << 10
@@ -52,7 +49,7 @@ class Chunk(msgspec.Struct):
 def read_chunk(
     path: str,
     own: Cursor | None,
-    others: Sequence[Cursor] = (),
+    others: Sequence[Elsewhere] = (),
     *,
     with_sidecar: bool,
     waits: Waiting | None = None,
@@ -66,20 +63,14 @@ def read_chunk(
     descriptor = open_plain(path)
     try:
         stamp = Stamp.of(os.fstat(descriptor))
-        choice = choose(
-            _tried(own, descriptor, stamp) if own else None,
-            [_tried(each, descriptor, stamp) for each in others],
-            stamp,
-            waits,
-            now,
-        )
+        choice = _choose(descriptor, stamp, own, others, waits, now)
         if choice.waits:
             return Chunk([], _anew(descriptor, stamp), stamp, more=False, waits=choice.waits)
         cursor, faults = _begin(descriptor, choice, stamp)
-        is_new = choice == Choice(None)
+        is_new = choice.cursor is None and not choice.shared
         head = first_lines(descriptor) if is_new and cursor.offset else []
         lines, after, more_faults = _next_lines(descriptor, cursor, stamp.size)
-        after = msgspec.structs.replace(after, before=_checksum(descriptor, after.offset))
+        after = msgspec.structs.replace(after, before=checksum(descriptor, after.offset))
     finally:
         os.close(descriptor)
     return Chunk(
@@ -90,7 +81,7 @@ def read_chunk(
         sidecar=_sidecar(path) if with_sidecar and lines and not cursor.context else None,
         faults=faults + more_faults,
         head=head,
-        moved=choice.at_end or choice.cursor not in {None, own},
+        moved=choice.cursor not in {None, own},
     )
 
 
@@ -104,21 +95,35 @@ def stripped(data: bytes) -> list[bytes]:
     return [line for each in data.split(b"\n") if (line := each.strip(b"\0\r\t "))]
 
 
-def _tried(cursor: Cursor, descriptor: int, stamp: Stamp) -> Tried:
-    short = stamp.size < cursor.offset
-    # an empty one may become anything
-    alike = not stamp.size or cursor.head == _digest(descriptor, cursor.head_size)
-    return Tried(cursor, not _why_lost(cursor, descriptor, stamp), short and alike)
+def _choose(
+    descriptor: int,
+    stamp: Stamp,
+    own: Cursor | None,
+    others: Sequence[Elsewhere],
+    waits: Waiting | None,
+    now: int,
+) -> Choice:
+    its = tried(own, descriptor, stamp) if own else None
+    theirs = [tried(each.cursor, descriptor, stamp) for each in others]
+    fits = furthest(its, theirs)
+    seen = waits.shared if waits else 0
+    compared = [
+        each._replace(shared=shared(other, descriptor, stamp, fits, seen)) if each.cut else each
+        for each, other in zip(theirs, others, strict=True)
+    ]
+    return choose(its, compared, stamp, waits, now)
 
 
 def _begin(descriptor: int, choice: Choice, stamp: Stamp) -> tuple[Cursor, tuple[str, ...]]:
     """The cursor, if it is of this very file; else one at where to begin, and why."""
     anew, cursor = _anew(descriptor, stamp), choice.cursor
-    if choice.at_end:
-        return msgspec.structs.replace(anew, offset=_last_line_end(descriptor, stamp.size)), ()
+    why = why_lost(cursor, descriptor, stamp) if cursor else None
+    told = _last_line_end(descriptor, choice.shared)
+    if told > (cursor.offset if cursor and not why else 0):
+        return msgspec.structs.replace(anew, offset=told), ()
     if cursor is None:
         return msgspec.structs.replace(anew, offset=_tail(descriptor, stamp.size)), ()
-    if why := _why_lost(cursor, descriptor, stamp):
+    if why:
         return anew, (why,)
     return msgspec.structs.replace(
         cursor, inode=anew.inode, head=anew.head, head_size=anew.head_size
@@ -129,38 +134,10 @@ def _anew(descriptor: int, stamp: Stamp) -> Cursor:
     size = min(HEAD_BYTES, stamp.size)
     return Cursor(
         inode=stamp.inode,
-        head=_digest(descriptor, size),
+        head=digest(descriptor, size),
         head_size=size,
         offset=0,
     )
-
-
-def _why_lost(cursor: Cursor, descriptor: int, stamp: Stamp) -> str | None:
-    if stamp.size < cursor.offset:
-        return "truncated"
-    if not _is_of(cursor, descriptor, stamp):
-        return "replaced"
-    return None
-
-
-def _is_of(cursor: Cursor, descriptor: int, stamp: Stamp) -> bool:
-    """By what it holds: one that was copied, restored or written anew alike goes on where it was."""
-    if cursor.head != _digest(descriptor, cursor.head_size):
-        return False
-    if cursor.before:
-        return cursor.before == _checksum(descriptor, cursor.offset)
-    ended = cursor.offset == 0 or os.pread(descriptor, 1, cursor.offset - 1) == b"\n"
-    return ended and cursor.inode == stamp.inode
-
-
-def _checksum(descriptor: int, offset: int) -> int:
-    size = min(offset, BEFORE_BYTES)
-    return zlib.crc32(os.pread(descriptor, size, offset - size))
-
-
-def _digest(descriptor: int, size: int) -> str:
-    head = os.pread(descriptor, size, 0)
-    return hashlib.blake2b(head, digest_size=8).hexdigest()
 
 
 def _tail(descriptor: int, size: int) -> int:

@@ -16,7 +16,14 @@ import msgspec
 from adsum_collector.agent import Transcripts
 from adsum_collector.agents.transcript import Lines
 from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.cursors import Cursor, Stamp, encode_cursor, find_cursors, key_of
+from adsum_collector.cursors import (
+    Cursor,
+    Elsewhere,
+    Stamp,
+    encode_cursor,
+    find_cursors,
+    key_of,
+)
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.followed import File
 from adsum_collector.intake import Intake
@@ -108,21 +115,21 @@ class TranscriptReader:
             self._faults["not accepted"] += 1
             return False
         file.waits = chunk.waits
-        # of an empty one there is nothing to be read until it grows
-        if not (chunk.more or (chunk.waits and chunk.stamp.size)):
+        # of one that holds nothing but what was told there is nothing to be read until it grows
+        if not (chunk.more or (chunk.waits and chunk.waits.shared < chunk.stamp.size)):
             file.read = chunk.stamp
         return chunk.more
 
     def _cursors(
         self, file: File, stamp: Stamp, *, muted: bool
-    ) -> tuple[Cursor | None, list[Cursor]]:
+    ) -> tuple[Cursor | None, list[Elsewhere]]:
         """Its own and others'. Also while it grows: it may be written over by a copy that was read.
 
         What was told as of a session that is over is told again, and whole, once that lives.
         """
         kept = find_cursors(self._state(), file.path, stamp, file.whose.session_id)
         own = (each for each in (file.cursor, kept.own) if each and (muted or not each.muted))
-        return next(own, None), [each for each in kept.others if muted or not each.muted]
+        return next(own, None), [each for each in kept.others if muted or not each.cursor.muted]
 
     async def _tell(self, file: File, chunk: Chunk, *, muted: bool) -> None:
         """Raises SpoolUnavailable."""
@@ -142,6 +149,8 @@ class TranscriptReader:
             signals = [*self._opening(chunk.head, file.whose, said.signals, now), *signals]
         else:
             owing = cursor.owing or bool(chunk.lines)
+            # Where nothing was left out there is nothing to be told again.
+            muted = cursor.muted or bool(chunk.lines)
             lasting = [each for each in signals if isinstance(each, LASTING)]
             # A prompt's id would tell the hub of a turn, and a session that has turns has been alive.
             signals = [msgspec.structs.replace(each, seen=now, prompt_id=None) for each in lasting]

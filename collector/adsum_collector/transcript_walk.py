@@ -76,10 +76,13 @@ def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]
             enter(directory)
             with os.scandir(directory) as entries:
                 for entry in entries:
-                    if entry.name.endswith(SUFFIX):
-                        if entry.is_file():
-                            yield entry.path, Stamp.of(entry.stat())
-                    elif depth < MOST_DEPTH and entry.is_dir(follow_symlinks=depth == 0):
-                        left.append((entry.path, depth + 1))
+                    try:
+                        if entry.name.endswith(SUFFIX):
+                            if entry.is_file():
+                                yield entry.path, Stamp.of(entry.stat())
+                        elif depth < MOST_DEPTH and entry.is_dir(follow_symlinks=depth == 0):
+                            left.append((entry.path, depth + 1))
+                    except OSError:
+                        continue  # a link that leads to itself, or just gone: the others are there
         except OSError:
             continue  # gone, or not for us: the next walk tries again

@@ -22,6 +22,7 @@ _REWRITE = "collector/adsum_collector/spool/rewrite.py"
 _RUNS = "collector/adsum_collector/runs.py"
 _RESUME = "collector/adsum_collector/resume.py"
 _SEALED = "collector/adsum_collector/spool/sealed.py"
+_MATCH = "collector/adsum_collector/transcript_match.py"
 _TRANSCRIPTS = "collector/adsum_collector/transcript_files.py"
 _SPOOL = "collector/adsum_collector/spool/spool.py"
 
@@ -109,7 +110,7 @@ MUTANTS = (
     Mutant(
         "knows a transcript by its name alone",
         "a file that was written anew is read from where the old one ended",
-        (Edit(_TRANSCRIPTS, "if not _is_of(cursor, descriptor, stamp):", "if False:"),),
+        (Edit(_MATCH, "if not _is_of(cursor, descriptor, stamp):", "if False:"),),
         (
             f"{_TAILING}::test_a_rewritten_file_is_begun_anew",
             f"{_TAILING}::test_another_file_of_the_same_beginning_is_begun_anew",

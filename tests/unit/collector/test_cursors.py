@@ -55,8 +55,8 @@ def test_a_file_that_moved_away_and_back_has_a_cursor_in_both_places() -> None:
     old, new = cursor(), cursor(inode=8)
     kept = state(("/a/s1.jsonl", old), ("/b/s1.jsonl", new))
 
-    assert find_cursors(kept, "/a/s1.jsonl", stamp(), "s1") == (old, [new])
-    assert find_cursors(kept, "/b/s1.jsonl", stamp(), "s1") == (new, [old])
+    assert find_cursors(kept, "/a/s1.jsonl", stamp(), "s1") == (old, [("/b/s1.jsonl", new)])
+    assert find_cursors(kept, "/b/s1.jsonl", stamp(), "s1") == (new, [("/a/s1.jsonl", old)])
 
 
 def test_a_cursor_is_found_by_its_path() -> None:
@@ -70,7 +70,10 @@ def test_a_cursor_follows_its_file_into_another_directory() -> None:
     kept = state(("/p/s1/subagents/agent-a.jsonl", cursor()))
 
     moved = "/p/s2/subagents/agent-a.jsonl"
-    assert find_cursors(kept, moved, stamp(), "s2") == (None, [cursor()])
+    assert find_cursors(kept, moved, stamp(), "s2") == (
+        None,
+        [("/p/s1/subagents/agent-a.jsonl", cursor())],
+    )
 
 
 def test_a_cursor_does_not_follow_a_file_of_another_name() -> None:
@@ -83,7 +86,7 @@ def test_a_cursor_is_tried_on_what_may_be_a_copy_of_its_file() -> None:
     kept = state(("/p/s1.jsonl", cursor()), ("/o/s1.jsonl", cursor(NOW - 1)))
 
     found = find_cursors(kept, "/q/s1.jsonl", stamp(8), "s1")
-    assert found == (None, [cursor(), cursor(NOW - 1)])
+    assert found == (None, [("/p/s1.jsonl", cursor()), ("/o/s1.jsonl", cursor(NOW - 1))])
 
 
 def test_a_cursor_is_not_tried_on_another_sessions_copy_of_its_file() -> None:

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import adsum_collector.transcript_files as files_module
-from adsum_collector.cursor_choice import STILL_MS, Waiting
+import adsum_collector.transcript_walk as walk_module
 from adsum_collector.cursors import Cursor, Stamp
 from adsum_collector.transcript_files import Chunk, read_chunk
+from adsum_collector.transcript_match import digest
 from adsum_collector.transcript_walk import look_at
 
 
@@ -218,7 +219,7 @@ def _at_start(path: Path) -> Cursor:
 def _digest_of_nothing() -> str:
     descriptor = os.open(os.devnull, os.O_RDONLY)
     try:
-        return files_module._digest(descriptor, 0)
+        return digest(descriptor, 0)
     finally:
         os.close(descriptor)
 
@@ -326,29 +327,6 @@ def test_a_directory_in_a_files_place(path: Path) -> None:
         take(path)
 
 
-@pytest.mark.parametrize("rest", [b"", b"half a line"])
-def test_an_older_copy_that_stands_still_is_begun_behind_its_last_line(
-    path: Path, rest: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files_module, "HEAD_BYTES", 8)
-    monkeypatch.setattr(files_module, "STEP_BYTES", 4)
-    path.write_bytes(b"one\ntwo\nthree\nfour, and longer\n")
-    others = [take(path).cursor]
-    path.write_bytes(b"one\ntwo\nthree\n" + rest)
-
-    def look(waits: Waiting | None, now: int) -> Chunk:
-        return read_chunk(str(path), None, others, with_sidecar=False, waits=waits, now=now)
-
-    waiting = look(None, 0)
-    assert (waiting.lines, waiting.waits) == ([], Waiting(waiting.stamp, 0))
-    begun = look(waiting.waits, STILL_MS)
-    assert (begun.lines, begun.cursor.offset, begun.waits) == ([], 14, None)
-    assert begun.moved
-
-    append(path, b"more\n")
-    assert take(path, begun.cursor).lines == [rest + b"more"]
-
-
 def test_a_file_that_has_gone(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         take(path)
@@ -413,6 +391,29 @@ def test_a_link_that_leads_back_is_walked_once(tmp_path: Path) -> None:
     (tmp_path / "p" / "back").symlink_to(tmp_path)
 
     assert walk(tmp_path)[1] == {str(tmp_path / "p" / "s.jsonl")}
+
+
+@pytest.mark.parametrize("name", ["own", "own.jsonl"])
+def test_a_link_that_leads_to_itself_hides_nothing_else(tmp_path: Path, name: str) -> None:
+    directories = [tmp_path / f"p{number}" for number in range(20)]
+    for directory in directories:
+        directory.mkdir()
+        (directory / "s.jsonl").write_bytes(b"")
+        (directory / name).symlink_to(name)
+    (tmp_path / name).symlink_to(name)
+
+    assert walk(tmp_path)[1] == {str(directory / "s.jsonl") for directory in directories}
+
+
+def test_a_file_that_goes_during_a_walk_hides_no_other(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.jsonl").write_bytes(b"")
+    walked = walk_module._walk(str(tmp_path), lambda _: None)
+    first, _ = next(walked)
+    gone = next(path for path in tmp_path.iterdir() if str(path) != first)
+    gone.unlink()
+
+    assert len([first, *walked]) == 19
 
 
 def test_a_linked_project_directory_is_walked(tmp_path: Path) -> None:

@@ -180,6 +180,32 @@ async def test_a_session_that_lives_again_is_told_whole_though_its_file_moved(ri
     await wait_until(lambda: rig.notes() == ["one"])
 
 
+async def test_a_session_that_was_told_and_lives_again_is_not_told_again_though_its_file_moved(
+    rig: Rig, quick_rounds: None
+) -> None:
+    append(rig.main(), line("one"))
+    rig.start()
+    rig.hook(path=rig.main())
+    await wait_until(rig.notes)
+    await rig.stop()
+    moved = rig.main(project="q")
+    moved.parent.mkdir()
+    rig.main().rename(moved)
+    age(moved, 120)
+    rig.clock_off_ms = 2 * GONE_MS
+    for _ in range(2):
+        await restart(rig)
+        await read_to_its_end(rig, moved)
+        await pruned(rig)
+    assert key_of(str(rig.main())) not in rig.spool.state
+
+    append(moved, line("two"))
+    rig.hook(path=moved)
+
+    await wait_until(lambda: "two" in rig.notes())
+    assert rig.notes() == ["two"]
+
+
 @pytest.mark.parametrize("move", [Path.rename, across_disks])
 async def test_a_file_that_moved_there_and_back_is_not_read_again(
     rig: Rig, move: Callable[[Path, Path], None]
