@@ -68,7 +68,8 @@ def tokens_create(
     name: Annotated[str, typer.Option(help="What it is for: shown in lists.")] = "",
     role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
     expires: Annotated[
-        str | None, typer.Option(help="Such as 12h or 90d; at most 366d, to join 31d. [90d; to join: 1h]")
+        str | None,
+        typer.Option(help="Such as 12h or 90d; at most 366d, to join 31d. [90d; to join: 1h]"),
     ] = None,
     join: Annotated[
         bool,
