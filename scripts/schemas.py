@@ -105,7 +105,7 @@ async def _openapi() -> dict[str, Any]:
             broadcast,
             Link("redis"),
             clock,
-            frozenset(),
+            {},
             notifications=notifications,
             joining=joining,
         )

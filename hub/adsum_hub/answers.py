@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
 from adsum_hub.join_answers import (
     HostChanged,
@@ -188,7 +189,7 @@ def answers_of(
 
 
 def explain(app: FastAPI) -> None:
-    """Have parameters that cannot be told of as every other error is."""
+    """Have parameters that cannot be, and what is not there, told of as every other error is."""
 
     async def refuse(_: Request, error: Exception) -> Response:
         wrong = error.errors() if isinstance(error, RequestValidationError) else []
@@ -196,7 +197,16 @@ def explain(app: FastAPI) -> None:
         problem = Problem(f"A parameter cannot be used. {said[:500]}.", "See /openapi.json.")
         return as_json(problem, 422)
 
+    async def miss(request: Request, error: Exception) -> Response:
+        """Routers raise it: nothing is at an address, or it takes other methods."""
+        missed = error if isinstance(error, HTTPException) else HTTPException(500)
+        said = {404: "There is nothing here.", 405: f"This address does not take {request.method}."}
+        cause = said.get(missed.status_code, missed.detail)
+        problem = Problem(cause, "See /openapi.json for what there is.")
+        return as_json(problem, missed.status_code, dict(missed.headers or {}))
+
     app.add_exception_handler(RequestValidationError, refuse)
+    app.add_exception_handler(HTTPException, miss)
 
 
 def describe(app: FastAPI) -> None:

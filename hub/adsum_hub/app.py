@@ -8,7 +8,7 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import uvicorn
@@ -47,6 +47,7 @@ from adsum_hub.otlp import sending
 from adsum_hub.overspent import Overspent
 from adsum_hub.prices import Wanted, complete_book, open_book
 from adsum_hub.readiness import health_router
+from adsum_hub.refusals import Refusals
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
 from adsum_hub.serving import server_config, supervise
@@ -78,7 +79,7 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     broadcast: Broadcast,
     link: Link,
     clock: Clock,
-    hosts: frozenset[str],
+    hosts: Mapping[str, frozenset[str]],
     notes: Callable[[], list[str]] = list,
     notifications: Notifications | None = None,
     signing: Signing | None = None,
@@ -107,7 +108,8 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app.router.routes.extend(Assets(WEB).routes())
     describe(app)
     explain(app)
-    return Doors(app if signing is None else Gate(app, signing.keeper, signing.reception), hosts)
+    behind = app if signing is None else Gate(app, signing.keeper, signing.reception)
+    return Doors(behind, hosts, Refusals(clock))
 
 
 def listen(host: str, port: int) -> socket.socket:

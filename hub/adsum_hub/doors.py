@@ -2,17 +2,20 @@
 
 Who is let in, the gate behind asks; these two checks keep other pages in the same browser out: Host
 stops DNS rebinding, Origin stops cross-site WebSockets. Exact strings; matching a prefix has been
-bypassed with localhost.evil.example.
+bypassed with localhost.evil.example. An Origin is of the very Host that is asked: what runs at
+another name of this hub's, or under plain http at the name of one with TLS, may be others'.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
+
+from adsum_hub.refusals import REFUSALS, Refusals
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,6 +38,8 @@ HEADERS = {
 
 #: Of all headers together. No browser sends so many, and each would be looked through.
 MOST_HEADER_BYTES = 64 * 1024
+#: Where no public URL says which one it is: a proxy that ends TLS may not tell.
+EITHER = frozenset({"http", "https"})
 
 
 class PublicAddressError(RuntimeError):
@@ -64,34 +69,40 @@ def require_address(host: str, *, sign_in: bool, public_url: str | None, allowed
         )
 
 
-def known_hosts(port: int, further: Iterable[str], public_url: str | None = None) -> frozenset[str]:
-    """Host header values we answer to."""
+def known_hosts(
+    port: int, further: Iterable[str], public_url: str | None = None
+) -> dict[str, frozenset[str]]:
+    """Host header values we answer to, each with the schemes that its own page may have come by."""
     names = ("127.0.0.1", "localhost", "[::1]")
-    hosts = {f"{name}:{port}" for name in names} | set(further)
+    hosts = [*(f"{name}:{port}" for name in names), *further, *(names if port == 80 else ())]
+    known = dict.fromkeys(hosts, EITHER)
     if public_url is not None:
-        hosts.add(public_url.partition("://")[2])
-    return frozenset(hosts | set(names) if port == 80 else hosts)
+        scheme, _, host = public_url.partition("://")
+        known[host] = frozenset({scheme})
+    return known
 
 
 class Doors:
     """ASGI in front of everything: a request of a foreign Host or Origin goes no further."""
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: Mapping[str, frozenset[str]], refusals: Refusals
+    ) -> None:
         self._app = app
         self._hosts = hosts
-        self._origins = frozenset(
-            f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")
-        )
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        scope[REFUSALS] = self._refusals
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADER_BYTES:
             problem = {
                 "error": f"The headers are longer than {MOST_HEADER_BYTES // 1024} kB.",
                 "next": "Clear this site's cookies in the browser.",
             }
+            self._refusals.note(scope, problem["error"])
             await _turn_away(problem, 431, scope, receive, send)
             return
         headers = Headers(scope=scope)
@@ -99,13 +110,21 @@ class Doors:
         if host not in self._hosts:
             why = f"This hub does not answer to the name {host[:100]!r}."
             step = "Open it as http://127.0.0.1:PORT, or add the name to ADSUM_HUB_HOSTS."
-        elif origin is not None and origin not in self._origins:
+        elif origin is not None and not self._is_own(origin, host, scope):
             why = f"Pages of {origin[:100]!r} may not use this hub."
-            step = "Open the hub's own page."
+            step = "Open the hub's own page; a proxy has to pass on Host and Origin unchanged."
         else:
             await self._app(scope, receive, _with_headers(scope, send))
             return
+        self._refusals.note(scope, why, "host" if host not in self._hosts else "origin")
         await _turn_away({"error": why, "next": step}, 403, scope, receive, send)
+
+    def _is_own(self, origin: str, host: str, scope: Scope) -> bool:
+        """Where a proxy tells that the browser came by https, a page under plain http is another's."""
+        schemes = self._hosts[host]
+        if scope["scheme"] in ("https", "wss"):
+            schemes = schemes & {"https"} or schemes
+        return any(origin == f"{scheme}://{host}" for scheme in schemes)
 
 
 async def _turn_away(

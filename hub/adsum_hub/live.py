@@ -16,8 +16,13 @@ from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFact
 
 from adsum_hub.broadcast import Broadcast
 from adsum_hub.frames import Frames
+from adsum_hub.refusals import note
 
 log = logging.getLogger(__name__)
+#: The server's own of sockets: it would say of each that it was accepted, as often as anybody comes,
+#: and also of one that is accepted only to tell it why it is turned away.
+_quiet = logging.getLogger("uvicorn.error.sockets")
+_quiet.setLevel(logging.WARNING)
 
 FIRST_FRAME_S = 10.0
 #: In this time a client takes at least so much of what waits for it, or it is let go. (Rejected: all
@@ -39,6 +44,7 @@ BAD_FRAME = 4400
 #: A hub that restores a large list lets clients wait, but not for so long that they think it dead.
 HOLD_S = 20.0
 RESTORING = 1013
+UNREADABLE = "What it sent over a WebSocket cannot be read"
 
 
 class Resume(msgspec.Struct):
@@ -79,6 +85,7 @@ class Connection(WebSocketsSansIOProtocol):
             server_no_context_takeover=True, client_no_context_takeover=True
         )
         self.conn.available_extensions = [deflate]
+        self.logger = self.conn.logger = _quiet
 
     async def run_asgi(self) -> None:
         size, inflates = self.transport.get_write_buffer_size, bool(self.conn.extensions)
@@ -94,6 +101,27 @@ class Connection(WebSocketsSansIOProtocol):
         if self.close_sent or self.transport.is_closing():
             raise WebSocketDisconnect(1006)
         self.transport.write(frame)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.parser_exc is not None:  # no frame of a WebSocket, or too long a one
+            self._tell_unreadable()
+
+    def send_receive_event_to_app(self) -> None:
+        """As uvicorn's own, which writes a traceback where a text is none."""
+        if self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.conn.send_close(1007)
+                self.handle_parser_exception()
+                self._tell_unreadable()
+                return
+        super().send_receive_event_to_app()
+
+    def _tell_unreadable(self) -> None:
+        scope: Any = self.scope
+        note(scope, f"{UNREADABLE}: {self.conn.close_sent}.", UNREADABLE)
 
 
 class Room:
@@ -126,16 +154,25 @@ def live_router(broadcast: Broadcast) -> APIRouter:
         try:
             first = await asyncio.wait_for(socket.receive_text(), FIRST_FRAME_S)
             resume = _resume.decode(first)
-        except (msgspec.DecodeError, KeyError, TimeoutError) as error:
-            # KeyError: a binary frame.
-            reason = f'send {{"epoch": …, "offset": …}} first: {error}'
-            await socket.close(BAD_FRAME, reason[:120])
+        except (msgspec.DecodeError, RecursionError, KeyError, TimeoutError) as error:
+            await _refuse(socket, error)
             return
         except WebSocketDisconnect:
             return
         await _serve(socket, broadcast, resume, room)
 
     return router
+
+
+async def _refuse(socket: WebSocket, error: Exception) -> None:
+    cause = str(error)
+    if isinstance(error, KeyError):
+        cause = "it is a binary frame"
+    elif isinstance(error, TimeoutError):
+        cause = f"none came within {FIRST_FRAME_S:.0f} s"
+    note(socket.scope, f"The first frame of a WebSocket was not understood: {cause}.", "frame")
+    reason = f'send {{"epoch": …, "offset": …}} first: {cause}'
+    await socket.close(BAD_FRAME, reason.encode()[:120].decode(errors="ignore"))
 
 
 async def _serve(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 
 import httpx
@@ -156,6 +157,97 @@ async def test_a_foreign_page_gets_no_socket(hub: Running, origin: str):
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == 1008
     assert origin in caught.value.rcvd.reason
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """All but of the server's own start and end."""
+    ours = ("adsum_hub", "uvicorn.error.")
+    return [each.getMessage() for each in caplog.records if each.name.startswith(ours)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "named"),
+    [
+        ("hello", live_module.BAD_FRAME, "was not understood: JSON is malformed"),
+        (b"\x01", live_module.BAD_FRAME, "was not understood: it is a binary frame."),
+        ('{"x":' + "[" * 60_000, live_module.BAD_FRAME, "was not understood: maximum recursion"),
+        ("x" * 100_000, 1009, "cannot be read: 1009 (message too big)"),
+    ],
+)
+async def test_a_frame_that_cannot_be_used_is_one_line_however_often_it_comes(
+    hub: Running, caplog: pytest.LogCaptureFixture, frame: str | bytes, code: int, named: str
+):
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        async with hub.socket() as socket:
+            await socket.send(frame)
+            with pytest.raises(ConnectionClosed) as caught:
+                await asyncio.wait_for(socket.recv(), 2)
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == code
+
+    (line,) = lines(caplog)
+    assert line.startswith("refused 127.0.0.1 at '/ws', because: ")
+    assert named in line
+
+
+async def test_a_later_frame_that_is_too_long_or_no_text_is_a_line_and_no_traceback(
+    hub: Running, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    for frame, code in (("x" * 100_000, 1009), (b"\xff\xfe", 1007)):
+        caplog.clear()
+        async with hub.socket() as socket:
+            await say(socket, NEW)
+            await socket.send(frame, text=True)
+            with pytest.raises(ConnectionClosed) as caught:
+                await asyncio.wait_for(socket.recv(), 2)
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == code
+        assert "Traceback" not in caplog.text
+        assert all("cannot be read" in line for line in lines(caplog))
+
+
+async def test_a_foreign_page_is_a_line_that_says_refused_and_none_that_says_accepted(
+    hub: Running, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    for _ in range(2):
+        async with hub.socket(origin="http://evil.example") as socket:
+            with pytest.raises(ConnectionClosed):
+                await asyncio.wait_for(socket.recv(), 2)
+
+    assert lines(caplog) == [
+        "refused 127.0.0.1 at '/ws', because: Pages of 'http://evil.example' may not use this hub."
+    ]
+    assert "accepted" not in caplog.text
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_another_name_of_this_hub_gets_no_socket_either(hub: Running, scheme: str):
+    async with hub.socket(origin=f"{scheme}://localhost:{hub.port}") as socket:
+        with pytest.raises(ConnectionClosed) as caught:
+            await asyncio.wait_for(socket.recv(), 2)
+
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1008
+
+
+async def test_what_is_not_there_and_what_takes_no_such_method_are_told_of_as_other_errors(
+    hub: Running,
+):
+    async with httpx.AsyncClient(base_url=hub.url) as client:
+        missing = await client.get("/api/v1/nope")
+        posted = await client.post("/api/v1/sessions")
+
+    assert (missing.status_code, posted.status_code) == (404, 405)
+    assert missing.json() == {
+        "error": "There is nothing here.",
+        "next": "See /openapi.json for what there is.",
+    }
+    assert posted.json()["error"] == "This address does not take POST."
+    assert posted.headers["allow"] == "GET"
+    assert "default-src 'none'" in posted.headers["content-security-policy"]
 
 
 async def test_a_frame_more_is_ignored(hub: Running):

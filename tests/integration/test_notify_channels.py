@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,48 @@ async def test_a_browser_that_is_gone_is_forgotten_and_the_others_are_told(
         phone.endpoint
     ]
     assert channel(hub).error is None
+
+
+async def test_a_browser_that_is_gone_is_one_line_with_its_service_and_not_its_address(
+    start: Start, fleet: Fleet, box: PostBox, phone: Browser, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    gone = Browser(box, "S3cretPath")
+    box.statuses[gone.path] = 410
+    hub = await start(phone, gone, notify=SOON)
+    for name in ("a", "b"):
+        fleet.need(name)
+        await hub.run(61)
+
+    told = [each.getMessage() for each in caplog.records if "is gone" in each.getMessage()]
+    assert told == ["a browser at 127.0.0.1 is gone (410): it is told no more"]
+    assert "S3cretPath" not in caplog.text
+
+
+async def test_a_channel_that_keeps_failing_is_one_line_and_one_when_it_gets_through_again(
+    start: Start, fleet: Fleet, box: PostBox, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    box.status = 503
+    hub = await start(notify=HOOK, channel=[{"name": "hook", "url": box.webhook}])
+    fleet.need()
+    for _ in range(8):
+        await hub.run(100)
+    box.status = 200
+    await hub.run(700)
+    fleet.need("b")
+    await hub.run(61)
+
+    told = [each for each in caplog.records if each.name == "adsum_hub.notify.speaking"]
+    assert [(each.levelname, each.getMessage()) for each in told] == [
+        (
+            "WARNING",
+            "channel hook keeps failing: The service answered 503. See whether its key and address "
+            "are still good.",
+        ),
+        ("INFO", "channel hook gets through again"),
+    ]
+    assert "T0kenPath" not in caplog.text
 
 
 async def test_a_push_service_that_asks_for_a_pause_gets_it(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -18,11 +17,10 @@ from adsum_hub.auth.secret import digest_of
 from adsum_hub.live import LAPSE
 from adsum_hub.notify.owners import OWNER, Owner
 from adsum_hub.readiness import STRANGER
+from adsum_hub.refusals import note
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-log = logging.getLogger(__name__)
 
 #: In a scope: the Grant of whoever asks.
 GRANT = "adsum.grant"
@@ -32,9 +30,6 @@ NO_PAGES = ("/api/", "/openapi", "/metrics")
 #: Longer ones are not led back to.
 MOST_NEXT = 1_500
 RETRY_S = "5"
-#: What is refused is logged once a minute for each address and reason; so many of these are known.
-SAID_MS = 60_000
-MOST_SAID = 500
 
 
 class Reception:
@@ -69,7 +64,6 @@ class Gate:
         self._app = app
         self._keeper = keeper
         self._reception = reception
-        self._said: dict[tuple[str, str], int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -111,15 +105,7 @@ class Gate:
         if not refused.noteworthy:
             return
         self._keeper.refused["role" if refused.status == 403 else "pass"] += 1
-        address, now = (scope.get("client") or ("?",))[0], self._keeper.now()
-        said = (address, str(refused))
-        if now - self._said.get(said, -SAID_MS) < SAID_MS:
-            return
-        self._said.pop(said, None)
-        self._said[said] = now
-        if len(self._said) > MOST_SAID:
-            del self._said[next(iter(self._said))]
-        log.info("refused %s %.100r: %s", address, scope["path"], refused)
+        note(scope, str(refused))
 
 
 def _require_csrf(grant: Grant, headers: Headers) -> None:

@@ -102,9 +102,6 @@ class Keeper:
                 )
         raise asyncio.CancelledError
 
-    def now(self) -> int:
-        return self._clock()
-
     def forget(self, digest: str) -> None:
         """It was revoked here: at once, not when it is looked up again."""
         self._held.drop(digest)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from datetime import time
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from adsum_hub.notify.cases import On
 from adsum_hub.notify.quiet import Quiet
 from adsum_hub.notify.rules import PUSH, Channel, Config, Content, Rule
+from adsum_shared.state import GROUP_OF
 
 MOST = 50
 DAY_S = 24 * 3600
@@ -21,6 +23,10 @@ AFTER_S: dict[On, int] = {"needs_you": 60, "delivered": 1, "host_offline": 300}
 #: A session that was closed or put away delivers nothing new.
 STATES: dict[On, tuple[str, ...]] = {"delivered": ("task_complete",)}
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,39}")
+#: What a pattern may look like if an error is to show it.
+_PATTERN = re.compile(r"[\w*?!\[\]-]{1,40}", re.ASCII)
+#: Fields of which few values are known.
+_CHOICES = {"on": get_args(On), "content": get_args(Content)}
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
@@ -103,6 +109,9 @@ def _read(kind: str, number: int, name: str, raw: Any, of: type[Any]) -> Any:
         cause = cause.replace("`$.", "`").replace(" - at `$`", "")
         fields = ", ".join(f"`{field}`" for field in of.__struct_fields__)
         step = f"Correct it; an entry has {fields}."
+        for field, choices in _CHOICES.items():
+            if cause.endswith(f"at `{field}`"):
+                step = f"Write one of {', '.join(choices)}."
         raise NotifyConfigError(kind, number, name, cause, step) from None
 
 
@@ -143,12 +152,25 @@ def _rule(number: int, raw: Any, known: tuple[str, ...]) -> Rule:
         on=entry.on,
         channels=tuple(dict.fromkeys(entry.channels)),
         after_ms=after * 1000,
-        states=_patterns(entry.state) or STATES.get(entry.on, ()),
+        states=_states(number, entry) or STATES.get(entry.on, ()),
         hosts=_patterns(entry.host),
         projects=_patterns(entry.project),
         digest_ms=entry.digest * 1000,
         quiet=_quiet(number, entry.quiet),
     )
+
+
+def _states(number: int, entry: _NotifyEntry) -> tuple[str, ...]:
+    """States are an open set, but whoever resolves them is this very hub: it knows all it makes."""
+    patterns = _patterns(entry.state)
+    known = [state for state, group in GROUP_OF.items() if group == entry.on]
+    for pattern in patterns:
+        if not any(fnmatchcase(state, pattern.casefold()) for state in known):
+            shown = f" {pattern!r}" if _PATTERN.fullmatch(pattern) else ""
+            cause = f"`state`{shown} fits no state of `{entry.on}`, so nobody would ever be told"
+            step = f"Name one of {', '.join(known)}; a pattern may stand for several."
+            raise NotifyConfigError("notify", number, "", cause, step)
+    return patterns
 
 
 def _plain(name: Any) -> str:

@@ -145,6 +145,7 @@ class Notifier:
                     outcome = NO_REDIS
                 await self._settle(channel, called, claimed, outcome)
         finally:
+            self.speakers[channel.name].health.tell(channel.name)
             self._busy.discard(channel.name)
             self._watching.woken.set()
 
@@ -220,4 +221,5 @@ class Notifier:
             listens = await speaker.name() is not None
             problem = speaker.health.error or "No browser has subscribed yet."
             found[name] = (await speaker.say(TEST)).error if listens else problem
+            speaker.health.tell(name)
         return found

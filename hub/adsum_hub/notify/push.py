@@ -19,6 +19,8 @@ from adsum_hub.notify.vapid import PushKey, PushKeyError
 from adsum_hub.notify.words import Message
 from adsum_shared.connect import UNAVAILABLE, wanted
 
+log = logging.getLogger(__name__)
+
 POST_S = 10.0
 AT_ONCE = 10
 #: A phone that was off for longer is told by the page itself when it is opened.
@@ -208,7 +210,8 @@ class Push:
             return Reply()
         if status in GONE:
             with contextlib.suppress(*UNAVAILABLE):  # else its service says so again next time
-                await self._subscriptions.remove(to.endpoint)
+                if await self._subscriptions.remove(to.endpoint):
+                    log.info("a browser at %s is gone (%d): it is told no more", to.service, status)
             return Reply(f"A browser at {to.service} is gone.", gone=True)
         if status == 429 or status >= 500:
             again_s = _seconds(pause, self._clock())

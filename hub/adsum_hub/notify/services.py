@@ -60,10 +60,12 @@ class AppriseSpeaker:
         """Says early what would else be found out with the first message that matters."""
         error = await self._ask(lambda: _refusal(self.channel.url or ""))
         if error is not None:
-            log.warning("channel %s: %s", self.channel.name, error)
             self.health.went_wrong(error, self._clock())
             if error == UNKNOWN:
                 self.health.in_row = FAILING  # no later try can go well
+                self.health.tell(self.channel.name)
+            else:
+                log.warning("channel %s: %s", self.channel.name, error)
 
     async def say(self, message: Message) -> Outcome:
         url = self.channel.url or ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from adsum_hub.notify.words import Message
+
+log = logging.getLogger(__name__)
 
 #: Failures in a row from which on a channel is a trouble of the hub's; fewer may be a moment's.
 FAILING = 3
@@ -23,7 +26,7 @@ class Health(msgspec.Struct):
     """Since this hub started. sent, failed: tries. dropped: given up, or left out as too many.
 
     in_row: failures since a success. Times: hub clock, ms. error: the last one, for people,
-    without a secret.
+    without a secret. told: the log knows that it keeps failing.
     """
 
     sent: int = 0
@@ -33,6 +36,7 @@ class Health(msgspec.Struct):
     sent_at: int | None = None
     failed_at: int | None = None
     error: str | None = None
+    told: bool = False
 
     def went_well(self, now: int) -> None:
         self.sent += 1
@@ -44,6 +48,15 @@ class Health(msgspec.Struct):
         self.in_row += 1
         self.failed_at = now
         self.error = error
+
+    def tell(self, channel: str) -> None:
+        """One line when it begins to keep failing, one when that is over: a page keeps neither."""
+        failing = self.in_row >= FAILING
+        if failing and not self.told:
+            log.warning("channel %s keeps failing: %s", channel, self.error)
+        elif self.told and not failing:
+            log.info("channel %s gets through again", channel)
+        self.told = failing
 
 
 class Speaker(Protocol):

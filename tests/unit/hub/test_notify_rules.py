@@ -72,7 +72,9 @@ def test_entries_may_come_as_json_from_the_environment():
         ([{"channels": ["nobody"]}], [], "[[notify]] 1: there is no channel 'nobody'. Name one of push"),
         ([{"channels": []}], [], "[[notify]] 1: `channels` is empty."),
         ([{"channels": [PUSH]}, {"channels": [PUSH], "after": -1}], [], "[[notify]] 2: `after` is -1"),
-        ([{"channels": [PUSH], "on": "asleep"}], [], "[[notify]] 1: no value that is known"),
+        ([{"channels": [PUSH], "on": "asleep"}], [], "no value that is known - at `on`. Write one of needs_you, delivered, host_offline."),
+        ([{"channels": [PUSH], "on": 5}], [], "at `on`. Write one of needs_you, delivered"),
+        ([], [{**TEAM, "content": "all"}], "at `content`. Write one of none, title."),
         ([{"channels": [PUSH], "when": 3}], [], "unknown field `when`"),
         ([{"channels": [PUSH], "on": "host_offline", "state": "idle"}], [], "has no `state`"),
         ("nonsense", [], "[[notify]]: it is no JSON"),
@@ -92,6 +94,40 @@ def test_an_entry_that_cannot_be_used_is_named_with_the_next_step(
 
     assert named in str(error.value)
     assert str(error.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ({"state": ["idle", "needs_permision"]}, "`state` 'needs_permision' fits no state of `needs_you`"),
+        ({"state": "retrying"}, "Name one of needs_permission, awaiting_input, error,"),
+        ({"on": "delivered", "state": "needs_permission"}, "Name one of task_complete, session_ended,"),
+        ({"state": "task_*"}, "'task_*' fits no state"),
+        ({"state": ""}, "`state` fits no state"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_no_state_would_ever_meet_is_refused_with_the_states_there_are(
+    entry: dict[str, Any], named: str
+):
+    with pytest.raises(NotifyConfigError) as error:
+        rule(**entry)
+
+    assert named in str(error.value)
+    assert "[[notify]] 1: " in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"state": ["needs_permission", "awaiting_*"]},
+        {"state": "*"},
+        {"state": "IDLE"},
+        {"state": []},
+        {"on": "delivered", "state": ["session_ended", "task_[ac]*"]},
+    ],
+)
+def test_a_rule_that_a_state_may_meet_is_taken(entry: dict[str, Any]):
+    assert rule(**entry).on == entry.get("on", "needs_you")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +159,7 @@ SECRET = "slack://TokenA/TokenB/S3cretWord"
         ([], [{"name": "team", "url": SECRET, "colour": "red"}]),
         ([{"channels": [SECRET]}], []),
         ([{"channels": [PUSH], "on": SECRET}], []),
+        ([{"channels": [PUSH], "state": SECRET}], []),
         ([], SECRET),
         ([], {"url": SECRET}),
     ],

@@ -14,7 +14,10 @@ from adsum_hub.auth.gate import MOST_NEXT, Gate, Reception
 from adsum_hub.auth.keeper import AWAY, AWAY_STEP, Grant, Keeper, RefusedError
 from adsum_hub.auth.roles import Role
 from adsum_hub.auth.secret import csrf_of, make_cookie, make_token
+from adsum_hub.doors import Doors, known_hosts
 from adsum_hub.readiness import STRANGER
+from adsum_hub.refusals import Refusals
+from adsum_shared.log_secrets import without_secrets
 
 COOKIE, TOKEN = make_cookie(), make_token()
 
@@ -46,7 +49,8 @@ def keeper() -> FakeKeeper:
 @pytest.fixture
 async def client(keeper: FakeKeeper) -> Any:
     gate = Gate(PlainTextResponse("in"), keeper, Reception("https://hub.example.net"))
-    transport = httpx.ASGITransport(gate)
+    hosts = known_hosts(4000, (), "https://hub.example.net")
+    transport = httpx.ASGITransport(Doors(gate, hosts, Refusals(lambda: keeper.at)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4000") as client:
         yield client
 
@@ -163,6 +167,22 @@ async def test_what_was_shown_and_is_wrong_is_logged_once_a_minute_without_it(
     await client.get("/api/v1/me?token=" + other, headers={"authorization": f"Bearer {other}"})
     await client.get("/api/v1/me")
 
-    lines = [record for record in caplog.records if record.name == "adsum_hub.auth.gate"]
+    lines = [record for record in caplog.records if record.name == "adsum_hub.refusals"]
     assert len(lines) == 2
     assert all(other not in record.getMessage() for record in lines)
+
+
+async def test_no_word_of_a_refusal_passes_for_a_secret_in_our_own_log(
+    client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for headers in (BEARER, {"authorization": f"Bearer {make_token()}"}):
+        await client.post("/api/v1/tokens", headers=headers)
+
+    lines = [record.getMessage() for record in caplog.records if "refused" in record.msg]
+    assert lines[0] == (
+        "refused 127.0.0.1 at '/api/v1/tokens', because: This needs the role admin, and you are "
+        "signed in as viewer."
+    )
+    assert len(lines) == 2
+    assert [without_secrets(line, "salt") for line in lines] == lines
