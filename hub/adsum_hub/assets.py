@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from adsum_hub.answers import Problem, as_json
 from adsum_hub.comments import without_comments
@@ -42,6 +44,8 @@ PAGES = (
     "/sessions/{id:path}",
 )
 PAGE = "index.html"
+#: Asked by programs, also where it is a person who tries: no page is an answer there.
+PROGRAMS = ("/api/", "/ingest", "/openapi", "/metrics")
 #: A page of its own: whoever is not let in yet loads nothing of the other.
 LOGIN = "login.html"
 WORKER = "sw.js"
@@ -65,6 +69,19 @@ class Asset(NamedTuple):
     plain: bytes
     zipped: bytes | None
     etag: str
+
+
+class Nowhere(Route):
+    """Last of all: what a browser opens and nobody serves. Of what programs ask the app tells.
+
+    An address with a slash too many is left to the router, which leads to the one without.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope.get("path", "")
+        if path.endswith("/") or path.startswith(PROGRAMS) or not _opens_a_page(scope):
+            return Match.NONE, {}
+        return super().matches(scope)
 
 
 class Assets:
@@ -95,15 +112,15 @@ class Assets:
         return [
             *(Route(path, page, include_in_schema=False) for path in PAGES),
             Route("/login", self._one(LOGIN), include_in_schema=False),
-            Route("/login", self._one(LOGIN), include_in_schema=False),
             # Beneath /static it would rule over /static alone.
             Route("/sw.js", worker, include_in_schema=False),
             Route("/static/{name:path}", self._static, include_in_schema=False),
+            Nowhere("/{path:path}", self._one(PAGE, 404), include_in_schema=False),
         ]
 
-    def _one(self, name: str) -> Answer:
+    def _one(self, name: str, status: int = 200) -> Answer:
         async def answer(request: Request) -> Response:
-            response = _answered(self.files[name], request)
+            response = _answered(self.files[name], request, status)
             response.headers[VERSION_HEADER] = self.version
             return response
 
@@ -162,21 +179,27 @@ def _etag(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:24]
 
 
-def _answered(asset: Asset, request: Request) -> Response:
+def _opens_a_page(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    return "text/html" in Headers(scope=scope).get("accept", "").lower()
+
+
+def _answered(asset: Asset, request: Request, status: int = 200) -> Response:
     """An ETag is strong, so the compressed form has one of its own."""
     zipped = asset.zipped if _takes_gzip(request.headers.get("accept-encoding", "")) else None
     etag = f'"{asset.etag}-gz"' if zipped is not None else f'"{asset.etag}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
     if asset.zipped is not None:
         headers["vary"] = "accept-encoding"
-    if _knows(request.headers.get("if-none-match", ""), etag):
+    if status == 200 and _knows(request.headers.get("if-none-match", ""), etag):
         return Response(None, 304, headers)
     body = asset.plain if zipped is None else zipped
     if zipped is not None:
         headers["content-encoding"] = "gzip"
     headers["content-length"] = str(len(body))
     content = b"" if request.method == "HEAD" else body
-    return Response(content, 200, {**headers, "content-type": asset.kind})
+    return Response(content, status, {**headers, "content-type": asset.kind})
 
 
 def _knows(asked: str, etag: str) -> bool:

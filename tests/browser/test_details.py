@@ -180,13 +180,22 @@ async def test_a_session_that_leaves_while_it_is_read_says_so(
     await expect(page.locator(".sheet")).to_have_count(0)
 
 
-@pytest.mark.parametrize("path", ["/sessions/", "/sessions/%ZZ"])
-async def test_an_address_that_names_no_session_says_so(
-    open_page: OpenPage, expected_faults: list[str], path: str
+async def test_an_address_that_cannot_be_read_is_shown_as_it_stands(
+    open_page: OpenPage, expected_faults: list[str]
 ) -> None:
     expected_faults.append(NOT_FOUND)
-    page = await open_page(fleets.full(wall_ms()), path=path, ready=".session")
+    page = await open_page(fleets.full(wall_ms()), path="/sessions/%E0%A4%A", ready=".session")
     await expect(page.locator(".session")).to_contain_text("No such session")
+    await expect(page.locator(".not-found code")).to_have_text("%E0%A4%A")
+    ways = await page.locator(".not-found .button").evaluate_all(
+        "(all) => all.map((one) => one.getBoundingClientRect()).map(({ left, right }) => [left, right])"
+    )
+    assert ways[1][0] - ways[0][1] >= 8, "the two ways touch"
+
+
+async def test_an_address_that_names_no_session_is_no_page(open_page: OpenPage) -> None:
+    page = await open_page(fleets.full(wall_ms()), path="/sessions/", ready=".blank")
+    await expect(page.locator(".blank")).to_contain_text("There is no such page")
 
 
 async def test_a_bookmark_of_an_older_version_leads_to_the_page(open_page: OpenPage) -> None:

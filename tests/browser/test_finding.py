@@ -302,6 +302,29 @@ async def test_a_saved_view_brings_view_and_filters_back(open_page: OpenPage) ->
     await expect(page.locator(".popover:popover-open")).to_have_count(0)
 
 
+async def test_a_saved_view_brings_the_order_of_the_list_back(open_page: OpenPage) -> None:
+    page = await open_page(
+        fleets.full(wall_ms()), ready=FACETS, narrowing=True, path="/list?q=a&sort=-cost"
+    )
+    await save(page, "Dearest")
+    await page.goto(page.url.split("/list")[0] + "/list?q=a")
+    await page.wait_for_selector(FACETS)
+    await page.click(".pick-saved")
+    await expect(page.locator(".saved-holds")).to_have_text("List · “a” · by cost downwards")
+    await page.get_by_role("link", name="Dearest").click()
+
+    await expect(page.get_by_label("Sort by")).to_have_value("cost")
+    assert page.url.endswith("/list?q=a&sort=-cost")
+
+
+async def test_the_suggested_name_gives_way_to_what_is_typed(open_page: OpenPage) -> None:
+    page = await open_page(fleets.full(wall_ms()), ready=FACETS, narrowing=True, path="/?host=beta")
+    await page.get_by_role("button", name="Save view", exact=True).click()
+    await expect(page.get_by_label("Save these filters as")).to_be_focused()
+    await page.keyboard.type("Mine")
+    await expect(page.get_by_label("Save these filters as")).to_have_value("Mine")
+
+
 async def test_a_saved_view_without_filters_takes_none_along(open_page: OpenPage) -> None:
     page = await open_page(fleets.full(wall_ms()), ready=FACETS, narrowing=True, path="/by/host")
     await page.click(".pick-saved")

@@ -226,6 +226,7 @@ async def test_whoever_is_signed_out_elsewhere_is_led_to_the_way_in_and_back(
     page = await visit(await new_link(guarded))
     await page.wait_for_url(guarded.url + "/")
     await page.goto(guarded.url + "/history?q=x")
+    await expect(page.locator(".pill")).to_have_text("Live")
     [cookie] = await page.context.cookies()
     with asking(guarded, cookie=cookie["value"]) as client:
         headers = {"x-csrf-token": client.get("/api/v1/me").json()["csrf"]}
@@ -233,12 +234,51 @@ async def test_whoever_is_signed_out_elsewhere_is_led_to_the_way_in_and_back(
     # Nothing is awaited in the page: it leaves.
     asked = "void import('/static/fetching.js').then(({ askHub }) => askHub('/api/v1/hosts', new AbortController().signal))"
     await page.evaluate(asked)
-    await page.wait_for_url(lambda url: "/login?next=" in url)
+    await page.wait_for_url(lambda url: "/login?" in url)
 
-    assert page.url.endswith("/login?next=%2Fhistory%3Fq%3Dx")
+    assert page.url.endswith("/login?over&next=%2Fhistory%3Fq%3Dx")
+    said = "This sign-in is over: it has expired or was revoked."
+    await expect(page.get_by_role("status")).to_have_text(said)
     # By then a worker stands between the page and the hub.
     await page.goto(guarded.url + "/list")
     await page.wait_for_url(guarded.url + "/login?next=/list")
+
+
+async def test_whoever_signs_out_is_told_so_and_nothing_else(
+    visit: Visit, guarded: HubProcess
+) -> None:
+    page = await visit(await new_link(guarded))
+    await page.wait_for_url(guarded.url + "/")
+    await page.goto(guarded.url + "/settings")
+    await page.get_by_role("button", name="Sign out").click()
+    await page.wait_for_url(guarded.url + "/login?out&next=%2Fsettings")
+    await expect(page.get_by_role("status")).to_have_text("You are signed out.")
+    # To somebody who has yet to sign in nothing has to be explained.
+    await page.goto(guarded.url + "/login?next=/list")
+    await expect(page.get_by_role("textbox", name="Login link or code")).to_be_focused()
+    await expect(page.locator("#said")).to_be_hidden()
+
+
+async def test_what_is_to_be_typed_stands_as_code(visit: Visit) -> None:
+    page = await visit(f"/login#{'x' * 32}")
+    status = page.get_by_role("status")
+    await expect(status).to_contain_text("No login link has this code")
+    await expect(status.locator("code")).to_have_text("adsum login")
+    assert "`" not in await status.inner_text()
+
+
+async def test_a_viewer_is_not_offered_tests_that_would_be_refused(
+    visit: Visit, guarded: HubProcess
+) -> None:
+    for role, may in (("viewer", False), ("operator", True)):
+        page = await visit(await new_link(guarded, role))
+        await page.wait_for_url(guarded.url + "/")
+        await page.goto(guarded.url + "/settings")
+        channels = page.get_by_role("region", name="Channels")
+        button = channels.get_by_role("button", name="Send a test").first
+        await expect(button).to_be_enabled(enabled=may)
+        said = "" if may else "For operators and admins: you are signed in as viewer."
+        await expect(channels.locator(".wish-test [role=status]").first).to_have_text(said)
 
 
 async def test_what_the_page_tells_the_hub_bears_the_proof_of_its_sign_in(

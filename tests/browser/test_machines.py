@@ -64,7 +64,8 @@ async def test_each_problem_says_what_to_do(open_page: OpenPage) -> None:
     assert "Offline. It is switched off" in await told(page, "gamma")
     assert "Late. Its heartbeat is overdue" in await told(page, "delta")
     assert "Trouble. Its disk is full" in await told(page, "epsilon")
-    assert "Its clock is 42 s behind." in await told(page, "zeta")
+    assert "Its clock is 42 s behind. Times are corrected" in await told(page, "zeta")
+    assert "its days of usage, limits, logs" in await told(page, "zeta")
     assert await page.locator("[data-machine=zeta] .command code").all_inner_texts() == [
         "sudo timedatectl set-ntp true"
     ]
@@ -88,11 +89,32 @@ async def test_the_sums_stand_on_top(open_page: OpenPage) -> None:
     hosts[1] = replace(hosts[1], version="0.2.0", backlog=41)
     page = await machines(open_page, (sessions, hosts))
     assert [await words(each) for each in await page.locator(".total").all()] == [
-        "Hosts 7 5 live, 1 late, 1 offline; 3 of them in trouble",
+        "Hosts 7 5 live, 1 late, 1 offline; 5 with a problem",
         "Sessions 23 9 need you, 10 working, 4 delivered",
         "Signals waiting 41 on the machines' disks",
         "Collectors 2 versions 0.3.0 on 6, 0.2.0 on 1",
     ]
+
+
+async def test_on_a_small_phone_all_text_of_a_machine_begins_in_one_line(
+    open_page: OpenPage,
+) -> None:
+    now = wall_ms()
+    sessions, hosts = fleets.full(now)
+    hosts[0] = fleets.host(
+        "alpha", now, lag_ms=511, limits=spending.limits(now), problem="It is full"
+    )
+    page = await open_page(
+        (sessions, hosts), path="/hosts", ready=".faults", viewport={"width": 360, "height": 740}
+    )
+    places = await page.locator("[data-machine=alpha]").evaluate(
+        """(row) => [".host-head > .icon", ".machine-groups", "[data-name=Waiting]", ".faults p"]
+             .map((each) => row.querySelector(each).getBoundingClientRect())
+             .map(({ left, top }) => [left, top])"""
+    )
+    (icon, _), (_, above), (waiting, below), (fault, _) = places
+    assert below > above, "what waits begins a line of its own"
+    assert max(icon, waiting, fault) - min(icon, waiting, fault) <= 2
 
 
 async def test_sessions_by_group_lead_to_the_list(open_page: OpenPage) -> None:

@@ -288,6 +288,19 @@ async def test_a_phone_opens_it_from_its_menu(open_page: OpenPage) -> None:
     await expect(page.locator("#sheet-title")).to_have_text("Shrink the Docker image")
 
 
+async def test_what_more_holds_is_within_a_thumbs_reach(open_page: OpenPage) -> None:
+    page = await open_page(fleets.full(wall_ms()), viewport=PHONE)
+    await page.get_by_role("button", name="More").click()
+    await expect(page.locator(".menu-link").first).to_be_visible()
+    tops = await page.locator(".menu-link, .sheet .close").evaluate_all(
+        "(all) => all.map((one) => one.getBoundingClientRect().top)"
+    )
+    assert min(tops) > PHONE["height"] / 3
+    assert tops == sorted(tops), "the keyboard goes from the top to the bottom"
+    assert PHONE["height"] - tops[-1] < 80
+    assert await violations(page) == []
+
+
 async def test_the_filter_has_a_button_for_it(open_page: OpenPage) -> None:
     page = await open_page(fleets.full(wall_ms()), ready=".facets .picks", narrowing=True)
     await page.get_by_role("button", name="Command palette, Ctrl K").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 import struct
@@ -171,9 +172,6 @@ async def test_without_its_hub_the_page_is_there_and_says_since_when(
     at = await page.evaluate("JSON.parse(localStorage.getItem('adsum.lastLive')).at")
     await hub.stop()
 
-    for path in ("/", "/sessions/box:a", "/settings"):
-        await page.goto(hub.url + path)
-        await page.wait_for_selector("#main")
     await page.goto(hub.url)
     notice = page.locator(".notice")
     await expect(notice).to_contain_text("No answer from the hub", timeout=15_000)
@@ -188,6 +186,57 @@ async def test_without_its_hub_the_page_is_there_and_says_since_when(
     await hub.start()
     hub.work("c")
     await expect(page.locator(".card")).to_have_count(1, timeout=15_000)
+
+
+#: Of another day, as a page before this one may have kept it.
+LONG_AGO = """localStorage.setItem("adsum.lastLive",
+  JSON.stringify({ at: Date.parse("2026-01-02T03:04:05") }))"""
+#: Browsers wait longer and longer between links that fail, and so does the page.
+REFUSED_AT_ONCE = """Math.random = () => 0;
+WebSocket = class { constructor() { setTimeout(() => this.onclose?.({ code: 1006 })); } };"""
+VIEWS = ("/", "/sessions/box:a", "/usage", "/history", "/settings")
+
+
+async def test_a_page_that_was_never_live_names_no_moment_but_that_of_those_before_it(
+    hub: OwnHub, context: BrowserContext
+) -> None:
+    page = await opened(context, hub)
+    await hub.stop()
+    await context.add_init_script(REFUSED_AT_ONCE)
+    # From then on it notes nothing any more.
+    await expect(page.locator(".pill")).not_to_have_text("Live")
+
+    async def say(path: str) -> None:
+        shown = await context.new_page()
+        await shown.set_viewport_size({"width": 641, "height": 800})
+        await shown.goto(hub.url + path)
+        pill = shown.locator('.pill[data-phase="offline"]')
+        await expect(pill).to_contain_text("Offline since Jan 2, 2026, 3:04:05", timeout=15_000)
+        await expect(shown.locator(".last-live time")).to_contain_text("Jan 2, 2026, 3:04:05")
+        assert "how things stood" not in await shown.inner_text("#app")
+        assert await shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    await page.evaluate(LONG_AGO)
+    await asyncio.gather(*(say(path) for path in VIEWS))
+    await page.evaluate("localStorage.removeItem('adsum.lastLive')")
+    await page.goto(hub.url)
+    await expect(page.locator('.pill[data-phase="offline"]')).to_have_text("Offline")
+
+
+async def test_an_address_of_nothing_is_a_page_that_says_so(
+    hub: OwnHub, context: BrowserContext
+) -> None:
+    page = await opened(context, hub)
+    answer = await page.goto(f"{hub.url}/hostz")
+
+    assert answer is not None
+    assert answer.status == 404
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    await expect(page.locator("main")).to_contain_text("There is no such page")
+    await page.get_by_role("link", name="Go to the board").click()
+    await expect(page.locator(".card")).to_have_count(2)
+    program = await page.evaluate("fetch('/hostz').then((answer) => answer.text())")
+    assert "<html" not in program
 
 
 async def test_a_hub_that_hangs_is_not_waited_for(hub: OwnHub, context: BrowserContext) -> None:

@@ -55,6 +55,16 @@ async def test_a_list_that_stands_still_does_not_look_live(
     await expect(page).to_have_title("(1) Adsum")
 
 
+async def test_what_is_to_be_typed_stands_as_code_in_the_banner(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    now = wall_ms()
+    page = await open_page(([fleets.session("a", "idle", "Ready", now=now)], []))
+    await hub.own_up(HubTrouble("Redis is down: run `adsum up` there.", now))
+    await expect(page.locator(".banner code")).to_have_text("adsum up")
+    assert "`" not in await page.inner_text(".banner")
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_where_machines_cannot_report_the_list_is_live_and_the_trouble_told(
     open_page: OpenPage, hub: StandIn, size: str

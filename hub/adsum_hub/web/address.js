@@ -35,7 +35,7 @@ export const tab = signal(/** @type {Group} */ (GROUPS.find((group) => location.
 
 /** @param {string} path @returns {ViewName} */
 function viewOf(path) {
-  if (path.startsWith(SESSION)) return "session";
+  if (path.startsWith(SESSION) && path !== SESSION) return "session";
   return Object.hasOwn(VIEWS, path) ? VIEWS[/** @type {keyof typeof VIEWS} */ (path)] : "nowhere";
 }
 
@@ -47,11 +47,16 @@ function viewNamed() {
 
 /** @returns {string | null} */
 function sessionNamed() {
-  if (!location.pathname.startsWith(SESSION)) return null;
+  return viewOf(location.pathname) === "session" ? idIn(location.pathname) : null;
+}
+
+/** @param {string} path of a session */
+function idIn(path) {
+  const said = path.slice(SESSION.length);
   try {
-    return decodeURIComponent(location.pathname.slice(SESSION.length)) || null;
+    return decodeURIComponent(said);
   } catch {
-    return null; // a per cent sign that stands for nothing
+    return said; // a per cent sign that stands for nothing
   }
 }
 
@@ -118,7 +123,7 @@ function onClick(click) {
   if (link.origin !== location.origin || link.target || link.hasAttribute("download") || viewOf(link.pathname) === "nowhere") return;
   if (link.hash && link.pathname === location.pathname) return;
   click.preventDefault();
-  if (link.pathname.startsWith(SESSION) && !link.dataset.page) openSession(decodeURIComponent(link.pathname.slice(SESSION.length)));
+  if (link.pathname.startsWith(SESSION) && !link.dataset.page) openSession(idIn(link.pathname));
   else go(link.pathname + link.search + link.hash);
 }
 

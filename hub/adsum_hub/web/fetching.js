@@ -40,11 +40,19 @@ export async function learnMe(stopped = new AbortController().signal) {
   return answer;
 }
 
-/** To the page that signs in, and back here after. */
+/** Whether the reader signs out, so that nothing has to be explained. */
+let leaving = false;
+
+/** @param {boolean} so */
+export function signingOut(so) {
+  leaving = so;
+}
+
+/** To the page that signs in, which says why, and back here after. */
 export function toLogin() {
   if (location.pathname === "/login") return;
   const here = location.pathname + location.search + location.hash;
-  location.replace(here === "/" ? "/login" : `/login?next=${encodeURIComponent(here)}`);
+  location.replace(`/login?${leaving ? "out" : "over"}${here === "/" ? "" : `&next=${encodeURIComponent(here)}`}`);
 }
 
 /** @param {Promise<Response>} asked @returns {Promise<Answer>} */

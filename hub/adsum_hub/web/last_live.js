@@ -10,6 +10,12 @@ const EVERY_MS = 10_000;
 /** at: this browser's clock; 0 = never. Counts and a time: who they were is kept nowhere. */
 export const lastLive = keptSignal("lastLive", { at: 0, needs_you: 0, autonomous: 0, delivered: 0 });
 
+/** Nothing of what is kept but a moment that was. */
+export function lastLiveAt() {
+  const { at } = lastLive.value;
+  return at > 0 && at <= Date.now() ? at : 0;
+}
+
 export function keepLastLive() {
   const note = () => {
     if (!known.value || stale.value || linkState.value.phase !== "live") return;

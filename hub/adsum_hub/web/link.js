@@ -7,7 +7,7 @@ import { toLogin } from "./fetching.js";
 /** @import { HubTrouble } from "./wire.js" */
 
 /**
- * since and retryAt are milliseconds of this browser's clock.
+ * since and retryAt are milliseconds of this browser's clock. since: 0 as long as this page has not been live.
  * @typedef {object} LinkState
  * @property {"connecting" | "live" | "reconnecting" | "offline" | "refused"} phase
  * @property {number} since
@@ -29,7 +29,7 @@ const POLICY_VIOLATION = 1008;
 const NOT_SIGNED_IN = 4401;
 
 export const linkState = signal(
-  /** @type {LinkState} */ ({ phase: "connecting", since: Date.now() }),
+  /** @type {LinkState} */ ({ phase: "connecting", since: 0 }),
 );
 
 /** What the hub says keeps its list from being true, or machines from reporting to it. */
@@ -49,8 +49,8 @@ let greeted = false;
 let waiting = [];
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let drawing;
-/** When the page was last true. */
-let liveUntil = Date.now();
+/** When the page was last true; 0 = never. */
+let liveUntil = 0;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let retry;
 /** @type {(message: Message) => void} */
@@ -87,7 +87,7 @@ function connect() {
   opened.onclose = ({ code }) => socket === opened && lose(code);
   opened.onmessage = (message) => {
     if (socket !== opened) return;
-    heardAt = liveUntil = Date.now();
+    heardAt = Date.now();
     waiting.push(message);
     if (drawing === undefined) hearAll();
   };
@@ -117,6 +117,7 @@ function hear(data) {
     return startAfresh();
   }
   if (!follows(message)) return startAfresh();
+  liveUntil = heardAt;
   const { type, epoch, offset } = message;
   // Until the last part has come, the whole has to be asked for anew.
   const partly = type === "snapshot" && message.more;
@@ -164,7 +165,7 @@ function lose(code) {
   if (code === NOT_SIGNED_IN) toLogin();
   failures += 1;
   const wait = backOff(failures);
-  const phase = code === POLICY_VIOLATION ? "refused" : failures > OFFLINE_AFTER ? "offline" : "reconnecting";
+  const phase = code === POLICY_VIOLATION ? "refused" : failures > OFFLINE_AFTER ? "offline" : liveUntil ? "reconnecting" : "connecting";
   linkState.value = { phase, since: liveUntil, retryAt: Date.now() + wait };
   retry = setTimeout(connect, wait);
 }

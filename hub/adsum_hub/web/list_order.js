@@ -67,9 +67,12 @@ effect(() => {
 
 /** @param {Column | undefined} column @param {boolean} down */
 export function sortBy(column, down) {
-  const search = new URLSearchParams(searchOf(filters.value));
-  if (column) search.set("sort", (down ? "-" : "") + column.name);
-  go(`/list?${search}`);
+  go(`/list${withSort(searchOf(filters.value), column && { column, down })}`);
+}
+
+/** @param {string} search with its question mark, or nothing @param {Sort | undefined} by @returns {string} the same */
+export function withSort(search, by) {
+  return by ? `${search || "?"}${search && "&"}sort=${by.down ? "-" : ""}${by.column.name}` : search;
 }
 
 /** One press after the other: its own way, the other way, the order of attention. @param {Column} column */

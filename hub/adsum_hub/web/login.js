@@ -34,10 +34,24 @@ function codeIn(text) {
   return text.slice(text.lastIndexOf("#") + 1).trim();
 }
 
-/** @param {string} text @param {"wrong" | "going"} how */
+/** What stands `in backticks` is to be typed. @param {string} text @param {"wrong" | "going"} how */
 function say(text, how) {
-  said.textContent = text;
+  said.replaceChildren(...text.split("`").map((part, i) => (i % 2 ? typed(part) : part)));
   said.dataset.how = how;
+}
+
+/** @param {string} text */
+function typed(text) {
+  const code = document.createElement("code");
+  code.textContent = text;
+  return code;
+}
+
+/** Why the page has led here, if it has. */
+function sayWhy() {
+  const told = new URLSearchParams(location.search);
+  if (told.has("out")) say("You are signed out.", "going");
+  else if (told.has("over")) say("This sign-in is over: it has expired or was revoked.", "going");
 }
 
 /** @param {string} path @param {RequestInit} [more] */
@@ -88,6 +102,7 @@ async function start() {
   const { ok, status, why } = await ask("/api/v1/me");
   if (ok) return location.replace(wanted());
   if (status !== 401) say(why, "wrong");
+  else sayWhy();
   offer();
 }
 

@@ -39,7 +39,7 @@ export function faultsOf(host) {
   }
   if (host.problem) faults.push({ title: "Trouble", text: capital(plain(host.problem)), commands: commandsIn(host.problem) });
   const clock = troubleOf({ ...host, problem: null });
-  if (clock) faults.push({ title: capital(clock), text: "Times are corrected for that here, yet limits, logs and certificates on it go by its own clock.", commands: ["sudo timedatectl set-ntp true"] });
+  if (clock) faults.push({ title: capital(clock), text: "Times are corrected for that here, yet its days of usage, limits, logs and certificates go by its own clock.", commands: ["sudo timedatectl set-ntp true"] });
   for (const witness of (host.witnesses ?? []).filter(isUnwell)) {
     const text = noteOf(witness);
     const own = commandsIn(text);

@@ -1,9 +1,10 @@
 // @ts-check
-/** Saved views: a name, a view and its filters; kept in this browser alone. */
+/** Saved views: a name, a view, its filters and the order of the list; kept in this browser alone. */
 import { batch, signal } from "./vendor/signals-core.js";
 import { go } from "./address.js";
 import { plain, record } from "./asks.js";
 import { clearFilters, filtersIn, searchOf } from "./filters.js";
+import { sortIn, withSort } from "./list_order.js";
 
 const KEY = "adsum.views";
 export const LONGEST_NAME = 60;
@@ -22,7 +23,8 @@ function viewIn(value) {
   const { name, path, search } = record(value);
   if (typeof name !== "string" || typeof search !== "string" || typeof path !== "string" || !PATHS.includes(path)) return undefined;
   const known = named(name);
-  return known ? { name: known, path, search: searchOf(filtersIn(search)) } : undefined;
+  const by = path === "/list" ? sortIn(search) : undefined;
+  return known ? { name: known, path, search: withSort(searchOf(filtersIn(search)), by) } : undefined;
 }
 
 /** @param {string} name */

@@ -54,8 +54,45 @@ async def test_every_address_of_a_view_is_the_page(folder: Path) -> None:
     assert len({each.text for each in found}) == 1
 
 
-async def test_another_address_is_no_page(folder: Path) -> None:
-    assert (await get(folder, "/nowhere")).status_code == 404
+BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_another_address_is_a_page_of_its_own_to_a_browser(folder: Path, method: str) -> None:
+    page = await get(folder, "/")
+    answer = await get(
+        folder, "/nowhere", method, accept=BROWSER, if_none_match=page.headers["etag"]
+    )
+
+    assert answer.status_code == 404
+    assert answer.text == ("" if method == "HEAD" else page.text)
+    assert answer.headers == page.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "accept", "status"),
+    [
+        ("/nowhere", "GET", "*/*", 404),
+        ("/nowhere", "POST", BROWSER, 404),
+        ("/api/v1/nowhere", "GET", BROWSER, 404),
+        ("/ingest", "GET", BROWSER, 404),
+        ("/static/nowhere", "GET", BROWSER, 404),
+        ("/list", "POST", BROWSER, 405),
+    ],
+)
+async def test_to_whom_no_page_is_an_answer_gets_none(
+    folder: Path, path: str, method: str, accept: str, status: int
+) -> None:
+    answer = await get(folder, path, method, accept=accept)
+
+    assert answer.status_code == status
+    assert "<html" not in answer.text
+
+
+async def test_a_slash_too_many_still_leads_to_the_page(folder: Path) -> None:
+    answer = await get(folder, "/list/", accept=BROWSER)
+
+    assert (answer.status_code, answer.headers["location"]) == (307, "http://hub/list")
 
 
 @pytest.mark.parametrize(

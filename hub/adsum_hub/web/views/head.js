@@ -1,10 +1,11 @@
 // @ts-check
 /** Top of the page: name, views, filter, what today has cost, connection pill. */
-import { timeOfDay } from "../clock.js";
+import { moment } from "../clock.js";
 import { about, exactDollars, short } from "../figures.js";
 import { me } from "../fetching.js";
 import { narrow, query } from "../filters.js";
 import { show } from "../keys.js";
+import { lastLiveAt } from "../last_live.js";
 import { linkState, trouble } from "../link.js";
 import { known } from "../roster.js";
 import { today } from "../today.js";
@@ -67,10 +68,11 @@ function Pill() {
   const link = linkState.value;
   const told = link.phase === "live" ? trouble.value : undefined;
   const phase = told ? (told.blind ? "stale" : "trouble") : link.phase;
-  const { since } = told ?? link;
+  // A page that was never live knows it from those before it, or not at all.
+  const since = (told ?? link).since || lastLiveAt();
   const { icon, words } = PHASE[phase];
-  const when = phase === "live" || phase === "connecting" ? "" : ` since ${timeOfDay(since)}`;
-  return html`<p class="pill" role="status" data-phase=${phase} title=${phase === "live" ? `Live since ${timeOfDay(since)}` : ""}>
+  const when = phase === "live" || phase === "connecting" || !since ? "" : ` since ${moment(since)}`;
+  return html`<p class="pill" role="status" data-phase=${phase} title=${phase === "live" ? `Live since ${moment(since)}` : ""}>
     <${Icon} name=${icon} /><span>${words}<span class="pill-when">${when}</span></span>
   </p>`;
 }

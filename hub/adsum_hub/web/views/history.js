@@ -9,6 +9,7 @@ import { here, hosts } from "../roster.js";
 import { GROUPS } from "../states.js";
 import { modelName, titleOf } from "./card.js";
 import { Ghosts, Icon, Sentence, counted, html } from "./html.js";
+import { Lazy } from "./lazy.js";
 import { Spent } from "./spent.js";
 
 /** @import { Signal } from "../vendor/signals.js" */
@@ -36,8 +37,8 @@ export function View() {
     </search>
     <p class="found" role="status">${phase === "shown" && total > 0 ? `${counted(total, "session")}, the latest first` : ""}</p>
     ${notes.map((note) => html`<p class="quiet" key=${note}><${Sentence} text=${plain(note)} /></p>`)}
-    ${phase === "failed" && html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span>${why} ${sessions.length > 0 ? "Below is what was found before." : ""}</span>
-      <button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p>`}
+    ${phase === "failed" && html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span><${Sentence} text=${why ?? ""} /> ${sessions.length > 0 ? "Below is what was found before." : ""}</span>
+      <button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p><${Lazy} name="install" part="SinceWhen" quiet />`}
     ${phase === "loading" && sessions.length === 0 && html`<${Ghosts} words="Searching" />`}
     ${phase === "shown" && sessions.length === 0 && html`<${NoMatch} />`}
     ${sessions.length > 0 && html`<div class="days" aria-busy=${phase === "loading"} data-busy=${phase === "loading"}>${daysOf(sessions).map(

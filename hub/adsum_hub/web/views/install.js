@@ -4,7 +4,9 @@ export { Command } from "./copy.js";
 import { plain } from "../asks.js";
 import { moment } from "../clock.js";
 import { askToInstall, hintSeen, onIos, outdated, standalone, way } from "../install.js";
-import { lastLive } from "../last_live.js";
+import { lastLive, lastLiveAt } from "../last_live.js";
+import { linkState } from "../link.js";
+import { known } from "../roster.js";
 import { Icon, html } from "./html.js";
 
 const ON_IOS = "Press Share, then Add to Home Screen. Only from there it can notify you.";
@@ -56,9 +58,15 @@ function Newer() {
 
 /** Beside the word that nobody answers: how long that may have been so. */
 export function LastLive() {
-  const { at, needs_you: needing, autonomous, delivered } = lastLive.value;
-  if (!(at > 0)) return null;
+  const { needs_you: needing, autonomous, delivered } = lastLive.value;
+  const at = lastLiveAt();
+  if (!at) return null;
   const counts = [[needing, "needed you"], [autonomous, "worked"], [delivered, "had delivered"]];
   const words = counts.filter(([count]) => Number(count) > 0).map(([count, of]) => `${plain(count)} ${of}`);
-  return html`<p class="last-live">This browser last saw it live at <time datetime=${new Date(at).toISOString()}>${moment(at)}</time>. ${words.length > 0 ? `Then ${words.join(", ")}.` : "Nobody was at work then."}</p>`;
+  return html`<p class="last-live quiet">This browser last saw it live at <time datetime=${new Date(at).toISOString()}>${moment(at)}</time>. ${words.length > 0 ? `Then ${words.join(", ")}.` : "Nobody was at work then."}</p>`;
+}
+
+/** The same beside an error of a view, where nothing has come since the page was opened. */
+export function SinceWhen() {
+  return known.value || linkState.value.phase === "live" ? null : html`<${LastLive} />`;
 }

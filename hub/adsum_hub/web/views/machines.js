@@ -112,7 +112,7 @@ function Machines({ sought, asked }) {
 function Totals() {
   const all = hosts.value;
   const reach = tally(all.map((host) => host.reachability)).map(([word, count]) => `${count.toLocaleString()} ${word}`);
-  const troubled = all.filter((host) => conditionOf(host) === "trouble").length;
+  const unwell = all.filter((host) => faultsOf(host).length > 0).length;
   const counts = { needs_you: 0, autonomous: 0, delivered: 0 };
   for (const host of all) {
     if (host.reachability === "offline") continue;
@@ -123,7 +123,7 @@ function Totals() {
   const versions = tally(all.map(({ version }) => version && plain(version, 40)));
   const reading = all.filter((host) => host.scan).length;
   return html`<dl class="totals">
-    <div class="total"><dt>Hosts</dt><dd>${all.length.toLocaleString()}</dd><dd class="total-note">${reach.join(", ")}${troubled > 0 && `; ${troubled} of them in trouble`}</dd></div>
+    <div class="total"><dt>Hosts</dt><dd>${all.length.toLocaleString()}</dd><dd class="total-note">${reach.join(", ")}${unwell > 0 && `; ${unwell.toLocaleString()} with a problem`}</dd></div>
     <div class="total"><dt>Sessions</dt><dd>${(counts.needs_you + counts.autonomous + counts.delivered).toLocaleString()}</dd><dd class="total-note">${counts.needs_you} need you, ${counts.autonomous} working, ${counts.delivered} delivered</dd></div>
     <div class="total"><dt>Signals waiting</dt><dd>${waiting.toLocaleString()}</dd><dd class="total-note">${waiting > 0 ? "on the machines' disks" : "all of them are here"}</dd></div>
     <div class="total"><dt>${versions.length > 1 ? "Collectors" : "Collector"}</dt><dd>${versions.length === 0 ? "–" : versions.length === 1 ? versions[0][0] : counted(versions.length, "version")}</dd>

@@ -14,7 +14,7 @@ const FURTHER = [
 /** @param {{onClose: () => void}} props */
 export function View({ onClose }) {
   const ways = [...FURTHER, ...PLACES.slice(1)];
-  return html`<${Sheet} name="menu" title="More" onClose=${onClose}>
+  return html`<${Sheet} name="menu" title="More" low onClose=${onClose}>
     <ul class="menu"><li><button class="menu-link" onClick=${() => (onClose(), show("palette"))}><${Icon} name="search" />Search and commands</button></li>${ways.map(
       ({ path, name, icon }) => html`<li key=${path}><a class="menu-link" href=${path} onClick=${() => (onClose(), go(path))}><${Icon} name=${icon} />${name}</a></li>`,
     )}</ul>

@@ -3,7 +3,7 @@
 import { plain } from "../asks.js";
 import { moment } from "../clock.js";
 import { linkState, retryNow, trouble } from "../link.js";
-import { Icon, html } from "./html.js";
+import { Icon, Sentence, html } from "./html.js";
 import { Lazy } from "./lazy.js";
 
 export function Loading() {
@@ -39,7 +39,7 @@ function Trouble() {
   const { problem, since, blind = false } = trouble.value;
   return html`<div class="banner" role="alert" data-mild=${!blind}>
     <${Icon} name=${blind ? "unplug" : "triangle-alert"} />
-    <p><strong>${blind ? "The list stands still" : "Trouble"} since <${Moment} at=${since} />.</strong> ${plain(problem)}</p>
+    <p><strong>${blind ? "The list stands still" : "Trouble"} since <${Moment} at=${since} />.</strong> <${Sentence} text=${plain(problem)} /></p>
   </div>`;
 }
 

@@ -4,6 +4,7 @@ import { useId } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { view } from "../address.js";
 import { filtering, filters, filtersIn, searchOf } from "../filters.js";
+import { sort, sortIn, withSort } from "../list_order.js";
 import { LONGEST_NAME, deleteView, moveView, openView, renameView, saveView, saved, savedTrouble } from "../saved.js";
 import { Icon, html } from "./html.js";
 import { Lazy } from "./lazy.js";
@@ -18,7 +19,9 @@ const PATH = { list: "/list", host: "/by/host", project: "/by/project" };
 
 /** What a view holds, in words. @param {SavedView} saved */
 export function holdsOf({ path, search }) {
-  return [WAY[path], inWords(filtersIn(search))].filter(Boolean).join(" · ");
+  const by = sortIn(search);
+  const order = by && `by ${by.column.title.toLowerCase()} ${by.down ? "downwards" : "upwards"}`;
+  return [WAY[path], inWords(filtersIn(search)), order].filter(Boolean).join(" · ");
 }
 
 function SavedTrouble() {
@@ -57,7 +60,7 @@ function SaveForm({ onSaved }) {
   /** @param {SubmitEvent} submit */
   const onSubmit = (submit) => {
     submit.preventDefault();
-    why.value = saveView(name.value, path, searchOf(filters.value));
+    why.value = saveView(name.value, path, withSort(searchOf(filters.value), sort.value));
     if (why.value) return;
     closeAround(submit);
     onSaved?.();
@@ -66,7 +69,7 @@ function SaveForm({ onSaved }) {
   return html`<form class="save" onSubmit=${onSubmit}>
     <label for=${id}>Save ${filtering.value ? "these filters" : "this view"} as</label>
     <div class="save-row">
-      <input id=${id} data-first=${filtering.value ? "" : undefined} maxlength=${LONGEST_NAME} autocomplete="off" spellcheck=${false} value=${name} aria-describedby=${`${id}-note`} onInput=${(/** @type {InputEvent} */ e) => (name.value = /** @type {HTMLInputElement} */ (e.target).value)} />
+      <input id=${id} data-first=${filtering.value ? "" : undefined} maxlength=${LONGEST_NAME} autocomplete="off" spellcheck=${false} value=${name} aria-describedby=${`${id}-note`} onFocus=${(/** @type {FocusEvent} */ e) => /** @type {HTMLInputElement} */ (e.target).select()} onInput=${(/** @type {InputEvent} */ e) => (name.value = /** @type {HTMLInputElement} */ (e.target).value)} />
       <button class="button">${replaces ? "Replace" : "Save"}</button>
     </div>
     ${why.value && html`<p class="saved-trouble" role="alert">${why}</p>`}

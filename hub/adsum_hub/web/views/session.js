@@ -19,7 +19,8 @@ import { Log } from "./activity.js";
 import { Badge, titleOf } from "./card.js";
 import { Copy } from "./copy.js";
 import { Family } from "./family.js";
-import { Age, Ghosts, Icon, html } from "./html.js";
+import { Age, Ghosts, Icon, Sentence, html } from "./html.js";
+import { Lazy } from "./lazy.js";
 import { Part } from "./part.js";
 import { Raw } from "./raw.js";
 import { Requests } from "./requests.js";
@@ -74,14 +75,13 @@ function useSession(id) {
   const { past, askAgain } = usePast(id, live.value === undefined && (whole.value || stale.value));
   const shown = useMemo(() => computed(() => live.value ?? past.value.session), [live, past]);
   const session = shown.value;
-  const title = session ? titleOf(session) : { loading: "One moment", failed: "No answer", left: "No such session", shown: "" }[past.value.phase];
+  const title = session ? titleOf(session) : { loading: stale.value ? "No answer yet" : "One moment", failed: "No answer", left: "No such session", shown: "" }[past.value.phase];
   useEffect(() => {
     subject.value = title;
     return () => void (subject.value = "");
   }, [title]);
   useLooking(id, live);
-  const content = html`<${NotLive} />
-    ${session ? html`<${Whole} session=${session} shown=${shown} />` : html`<${Elsewhere} id=${id} past=${past.value} askAgain=${askAgain} />`}`;
+  const content = html`${session ? html`<${NotLive} /><${Whole} session=${session} shown=${shown} />` : html`<${Elsewhere} id=${id} past=${past.value} askAgain=${askAgain} />`}`;
   return { title, session, content };
 }
 
@@ -158,17 +158,19 @@ function Standing({ session }) {
   return html`<p class="standing"><${Badge} session=${session} /><${Age} at=${session.state.since} /></p>`;
 }
 
+/** Of what is shown. */
 function NotLive() {
   if (!stale.value) return null;
   const { phase, since } = linkState.value;
   const at = phase === "live" && trouble.value ? trouble.value.since : since;
-  return html`<p class="sheet-stale" role="alert"><${Icon} name="wifi-off" /><span><strong>Not live.</strong> This is how things stood at ${moment(at)}.</span></p>`;
+  return html`<p class="sheet-stale" role="alert"><${Icon} name="wifi-off" /><span><strong>Not live.</strong> This is how things stood ${at ? `at ${moment(at)}` : "when it was fetched"}.</span></p>`;
 }
 
 /** @param {{id: string, past: Past, askAgain: () => void}} props */
 function Elsewhere({ id, past: { phase, why }, askAgain }) {
-  if (phase === "loading") return html`<${Ghosts} words="Fetching it" />`;
-  if (phase === "failed") return html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span>${why}</span><button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p>`;
+  const since = html`<${Lazy} name="install" part="SinceWhen" quiet />`;
+  if (phase === "loading") return html`${stale.value && since}<${Ghosts} words="Fetching it" />`;
+  if (phase === "failed") return html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span><${Sentence} text=${why ?? ""} /></span><button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p>${since}`;
   return html`<div class="not-found"><p class="quiet">There is no session <code>${plain(id)}</code> on the roll, nor among those that are over. It may have ended long ago and left, or the address is not quite right.</p>
     <p class="ways"><a class="button" href="/"><${Icon} name="columns-3" />Board</a><a class="button" href="/history"><${Icon} name="archive" />History</a></p></div>`;
 }

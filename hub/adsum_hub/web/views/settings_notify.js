@@ -5,9 +5,10 @@ import { useSignal } from "../vendor/signals.js";
 import { desktop, playTone, sound } from "../alerts.js";
 import { plain } from "../asks.js";
 import { duration } from "../clock.js";
-import { askHub, tellHub } from "../fetching.js";
+import { askHub, me, tellHub } from "../fetching.js";
 import { lookAtPush, push, turnOff, turnOn, wayBack } from "../notify.js";
 import { Age, Icon, counted, html } from "./html.js";
+import { Lazy } from "./lazy.js";
 
 /** @import { Signal } from "../vendor/signals.js" */
 
@@ -34,7 +35,7 @@ export function NotifySettings() {
   return html`<div class="notify">
     <${PushHere} status=${status} look=${look} />
     <${WhileOpen} />
-    ${why.value && html`<p class="wish-wrong" role="alert">What the hub tells whom cannot be shown. ${why.value}</p>`}
+    ${why.value && html`<p class="wish-wrong" role="alert">What the hub tells whom cannot be shown. ${why.value}</p><${Lazy} name="install" part="SinceWhen" quiet />`}
     ${status.value && html`<${Rules} rules=${status.value.rules} /><${Channels} channels=${status.value.channels} look=${look} />`}
   </div>`;
 }
@@ -152,5 +153,6 @@ function Test({ channel, look }) {
     busy.value = false;
     look();
   };
-  return html`<span class="wish-test"><button class="button" disabled=${busy.value} onClick=${test} aria-label=${`Send a test: ${plain(channel)}`}>Send a test</button><span role="status">${said.value}</span></span>`;
+  const kept = me.value?.role === "viewer" ? "For operators and admins: you are signed in as viewer." : "";
+  return html`<span class="wish-test"><button class="button" disabled=${busy.value || kept !== ""} onClick=${test} aria-label=${`Send a test: ${plain(channel)}`}>Send a test</button><span role="status">${said.value || kept}</span></span>`;
 }

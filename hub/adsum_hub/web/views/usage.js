@@ -30,8 +30,8 @@ export function View() {
     <${Period} report=${report} />
     ${strange.value.length > 0 && html`<p class="quiet report-note" role="status">The address asks for ${strange.value.map((each) => html`<code key=${each}>${plain(each)}</code> `)}which there is not. Below is the usual.</p>`}
     ${wrong && html`<p class="wrong-days" role="alert"><${Icon} name="circle-alert" />${wrong}</p>`}
-    ${phase === "failed" && html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span>${why} ${report ? "Below is what it said before." : ""}</span>
-      <button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p>`}
+    ${phase === "failed" && html`<p class="log-failed" role="alert"><${Icon} name="triangle-alert" /><span><${Sentence} text=${why ?? ""} /> ${report ? "Below is what it said before." : ""}</span>
+      <button class="button" onClick=${askAgain}><${Icon} name="refresh-cw" />Try again</button></p><${Lazy} name="install" part="SinceWhen" quiet />`}
     ${report ? html`<${Report} report=${report} busy=${phase === "loading"} />` : phase === "loading" && !wrong && html`<${Ghosts} words="Fetching the report" />`}
   </section>`;
 }
