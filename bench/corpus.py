@@ -53,8 +53,9 @@ class Truth:
 class History:
     """One project directory tree, filled session by session until it is as large as asked.
 
-    gateways: how many of its sessions went through one, and so have no ids of requests. ccusage
-    (20.0.24) counts every line of theirs, also where they are copies: no two tools to compare.
+    gateways: how many of its sessions went through one, and so have no ids of requests. Of those
+    ccusage (20.0.24) takes only lines of one id and one time for copies, and a message's lines are
+    written one after the other: no two tools to compare.
     """
 
     def __init__(self, root: Path, size: int, seed: int, *, gateways: float = 0.0) -> None:

@@ -173,6 +173,7 @@ def later(stage: Stage, draw: random.Random) -> None:
 def assistant(stage: Stage, draw: random.Random, pool: Pool, spent: Spent) -> Iterator[str]:
     """A message's lines, one per block."""
     identity = f"msg_01{draw.getrandbits(88):022x}"
+    ref = uuid(draw)
     request = "" if stage.gateway else f'"requestId":"req_011{draw.getrandbits(84):021x}",'
     kinds = draw.choice(
         (["text"], ["tool"], ["text", "tool"], ["thinking", "tool"], ["thinking", "text", "tool"])
@@ -188,6 +189,7 @@ def assistant(stage: Stage, draw: random.Random, pool: Pool, spent: Spent) -> It
             draw,
             id=identity,
             request=request,
+            ref=ref,
             model=stage.model,
             content=_block(kind, draw, pool),
             stop='"tool_use"' if last else "null",
@@ -225,13 +227,12 @@ def _line(template: str, stage: Stage, draw: random.Random, **fields: object) ->
     text = template.format(
         parent=stage.parent,
         uuid=own,
-        ref=uuid(draw),
         at=stage.now(),
         side="true" if stage.agent else "false",
         agent=f'"agentId":"{stage.agent}",' if stage.agent else "",
         cwd=stage.cwd,
         session=stage.session,
-        **fields,
+        **{"ref": uuid(draw), **fields},
     )
     stage.parent = own
     return text

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_lines import chore_of
+from adsum_collector.agents.claude_code.usage_files import used_by
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
@@ -53,15 +53,22 @@ def paths_below(root: str) -> list[str]:
 
 def scanned(root: str, paths: list[str], queue: int) -> Iterator[Found]:
     """What the files of this process hold, a turn at a time."""
-    scanner = Scanner()
-    while number := os.read(queue, NUMBER_BYTES):
-        path = paths[int.from_bytes(number, "little")]
+    scanner, cares = Scanner(), dict[str, int]()
+
+    def turns(path: str) -> Iterator[Found]:
         session_id = path[len(root) + 1 :].split("/")[1].removesuffix(".jsonl")
         place, more = None, True
         while more:
             turn = scanner.scan(path, place)
             place, more = turn.place, turn.more
+            cares[path] = place.care
             yield Found(session_id, place.begun or 0, turn.records, turn.faults)
+
+    while number := os.read(queue, NUMBER_BYTES):
+        yield from turns(paths[int.from_bytes(number, "little")])
+    while again := [path for path, care in cares.items() if care < scanner.care]:
+        for path in again:
+            yield from turns(path)
 
 
 def second(root: str, queue: int) -> None:
@@ -174,7 +181,7 @@ def as_installed(root: str, directory: str, *, pasts: bool) -> None:
     file_of = claude_code().transcripts
     errands = []
     for path in paths_below(root):
-        whose = file_of.file_of(path[len(root) + 1 :]) or chore_of(path)
+        whose = file_of.file_of(path[len(root) + 1 :]) or used_by(path)
         if whose is not None:
             errands.append(Errand(os.fsencode(path), whose, past=pasts and whose.agent_id is None))
     faults = Counter[str]()

@@ -23,8 +23,8 @@ from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.spool import Spool
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.merge import Source
 from adsum_collector.usage.scan import Place, Scanned
+from adsum_collector.usage.source import Source
 from adsum_collector.usage.witness import UsageWitness
 from adsum_shared.signals import AnySignal, MetaChanged, UsageTotalled
 from tests.support import wait_until

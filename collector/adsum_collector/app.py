@@ -136,6 +136,7 @@ class Collector:
             now=now_ms,
             limit=shipped_limit,
         )
+        self._usage.named = settings.claude_dirs
         tailer.observe = self._usage.noticed
         self._parts = Witnesses(
             receiver=Receiver(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from adsum_collector.claude_dirs import config_dirs
 from adsum_collector.hook_events import (
     FIRST_WITH_HTTP,
     Target,
@@ -84,10 +85,12 @@ class Report:
 
 
 def settings_path(scope: str, env: Mapping[str, str], home: Path, cwd: Path) -> Path:
-    """user: every session of this user; project: the repository around `cwd`, for this user."""
+    """user: every session of this user; project: the repository around `cwd`, for this user.
+
+    Of several directories that `CLAUDE_CONFIG_DIR` names it is the first one's.
+    """
     if scope == "user":
-        folder = env.get("CLAUDE_CONFIG_DIR")
-        return (Path(folder) if folder else home / ".claude") / "settings.json"
+        return config_dirs(env.get("CLAUDE_CONFIG_DIR"), home)[0] / "settings.json"
     around = (folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists())
     return next(around, cwd) / ".claude" / "settings.local.json"
 

@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
+from adsum_collector.claude_dirs import config_dirs
 from adsum_shared.settings import AdsumSettings
 
 
 def _default_claude_dirs() -> tuple[Path, ...]:
-    return (Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser(),)
+    return config_dirs(os.environ.get("CLAUDE_CONFIG_DIR"), Path("~").expanduser())
 
 
 class CollectorSettings(AdsumSettings):

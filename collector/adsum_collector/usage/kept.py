@@ -10,6 +10,7 @@ from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage.merge import Group
 from adsum_collector.usage.scan import Scanned
+from adsum_collector.usage.source import Source
 
 #: Kept in one transaction: the more, the cheaper, and the more memory.
 BATCH_RECORDS: Final = 20_000
@@ -59,3 +60,11 @@ class Turn(msgspec.Struct, frozen=True):
     stamp: Stamp
     scanned: Scanned
     past: bool = False
+
+    @property
+    def source(self) -> Source:
+        """A main file that does not say when it was begun is taken for a copy of all it holds so far."""
+        begun, records = self.scanned.place.begun, self.scanned.records
+        if begun is None:
+            begun = -records[-1].at if records and self.whose.agent_id is None else 0
+        return Source(begun, self.whose.session_id)

@@ -22,7 +22,7 @@ from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage.file import lay_out, open_ledger
 from adsum_collector.usage.kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
-from adsum_collector.usage.merge import ROW, Group, Kinds, Merge, Source
+from adsum_collector.usage.merge import ROW, Group, Kinds, Merge
 from adsum_collector.usage.numbers import Numbers, Sieve
 from adsum_collector.usage.scan import Place
 
@@ -87,10 +87,9 @@ class Ledger:
             records = [record for turn in turns for record in turn.scanned.records]
             merge = Merge(self._numbers, self._kinds, self._held(records))
             for turn in turns:
-                source = Source(turn.scanned.place.begun or 0, turn.whose.session_id)
                 # A clock that was set back must not make all there is unbelievable.
                 latest = max(now, turn.stamp.mtime_ns // 1_000_000) + DAY_MS
-                merge.add(source, turn.scanned.records, latest)
+                merge.add(turn.source, turn.scanned.records, latest)
             self._keep_rows(merge.rows)
             self._db.executemany(
                 f"UPDATE totals SET {_ADD}, latest = max(latest, ?), changes = changes + 1"  # noqa: S608 - names of ours
@@ -158,9 +157,10 @@ class Ledger:
         ).fetchall()
         for path, session_id, place, first_s, row in its:
             seconds, owner = int.from_bytes(row[:4], "little"), int.from_bytes(row[4:8], "little")
-            source, begun = self._numbers.source(owner), _decode_place(place).begun or 0
+            source, begun = self._numbers.source(owner), abs(_decode_place(place).begun or 0)
             # Gateways that give one id to many messages do not give them one time as well.
-            if source.session_id != session_id and source.begun < begun and seconds == first_s:
+            is_copy = source.session_id != session_id and abs(source.begun) != begun
+            if is_copy and seconds == first_s:
                 self._db.execute(
                     "UPDATE files SET forked_from = ?, fork_told = 0"
                     " WHERE path = ? AND forked_from IS NOT ?",
@@ -201,7 +201,7 @@ class Ledger:
             "SELECT path, session_id, forked_from, place FROM files WHERE fork_told = 0"
         )
         return [
-            Fork(os.fsdecode(path), session_id, parent, _decode_place(place).begun or 0)
+            Fork(os.fsdecode(path), session_id, parent, abs(_decode_place(place).begun or 0))
             for path, session_id, parent, place in found
         ]
 

@@ -1,7 +1,7 @@
 """What sessions used up, day by day: every message once, however often and wherever it is told.
 
 A fork repeats its session's lines in a file of its own and under its own session's id. A message
-counts for the session whose file was begun first.
+counts for the session whose file was begun first: see `Source`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from adsum_collector.agents.usage import Record, joined
+from adsum_collector.usage.source import Source
 
 #: Of zones, no offset is finer.
 QUARTER_MS: Final = 900_000
@@ -24,16 +25,6 @@ SIDECHAIN: Final = 1
 PRIME: Final = 2**61 - 1
 NO_LIMIT: Final = 2**62
 FUTURE: Final = "date in the future"
-
-
-class Source(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A file of records. begun: when its own first line was written, ms; 0 if it does not say.
-
-    Those that do not say count as older than any that does: they are of older releases.
-    """
-
-    begun: int
-    session_id: str
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):
@@ -170,14 +161,11 @@ class Merge:
         row = ROW.unpack(self.row(key) or b"")
         owner, group = row[1], row[2]
         old = self._record(record, row)
-        if old == record and (number == owner or not source < self._kept.source(owner)):
-            return  # as most copies are that forks make
         new = old if old == record else joined(old, record)
-        if new.sidechain != old.sidechain or (
-            record.sidechain == old.sidechain
-            and number != owner
-            and source < self._kept.source(owner)
-        ):
+        first = number != owner and source.outranks(self._kept.source(owner), new.at)
+        if new == old and not first:
+            return  # as most copies are that forks make
+        if new.sidechain != old.sidechain or (record.sidechain == old.sidechain and first):
             owner = number
         session_id = self._kept.source(owner).session_id
         its, day = self._kinds[session_id, self._kinds.kind(new)], self._kept.group(group).day

@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from adsum_collector.usage.merge import Group, Source
+from adsum_collector.usage.merge import Group
+from adsum_collector.usage.source import Source
 
 #: A byte for each remainder: with a million messages, four keys of five are still told apart.
 SIEVE_BYTES: Final = 1 << 22

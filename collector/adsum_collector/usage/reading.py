@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import time
 from collections import Counter
@@ -14,17 +15,19 @@ import msgspec
 from adsum_collector.agents.transcript import Past
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp
+from adsum_collector.usage.heads import NobodysError, dated, owned
 from adsum_collector.usage.kept import BATCH_RECORDS, Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.merge import FUTURE
 from adsum_collector.usage.past import History, read_past
-from adsum_collector.usage.scan import Place, Scanner
+from adsum_collector.usage.scan import Place, Scanned, Scanner
 
 if TYPE_CHECKING:
     from adsum_shared.price_book import Book
 
 BATCH_S: Final = 2.0
 UNREADABLE: Final = "unreadable"
+NOBODYS: Final = "nobody's file"
 
 
 class Errand(msgspec.Struct, frozen=True):
@@ -65,12 +68,15 @@ class Reading:
         self._history = history
         self._now = now
         self._scanner = Scanner()
+        self._care = 0
+        self._read: dict[bytes, tuple[Errand, Place]] = {}
+        self._doubtful: list[Errand] = []
         self._batch = _Batch()
 
     def read(self, errands: Iterable[Errand]) -> Iterator[Batch]:
         """Raises sqlite3.Error."""
         self._batch = batch = _Batch()
-        for errand in errands:
+        for errand in itertools.chain(errands, self._once_more()):
             if batch.turns and batch.urgent and not errand.urgent:
                 yield self._keep()
             self._batch.urgent = errand.urgent
@@ -83,16 +89,26 @@ class Reading:
             batch = self._batch
         yield self._keep()
 
+    def _once_more(self) -> Iterator[Errand]:
+        while self._doubtful:
+            yield self._doubtful.pop()
+
     def _turns(self, errand: Errand) -> Iterator[Turn]:
         path = os.fsdecode(errand.path)
         place, more = self._ledger.place(path), True
         while more:
             try:
                 stamp = Stamp.of(os.stat(path))  # noqa: PTH116 - a path may be bytes as text
+                errand = msgspec.structs.replace(errand, whose=owned(path, errand.whose))
                 scanned = self._scanner.scan(path, place)
+                if errand.whose.agent_id is None:
+                    scanned = dated(path, place, scanned)
                 more = scanned.more
                 past = errand.past and not more and self._read_past(errand, scanned.place)
             except FileNotFoundError:
+                return
+            except NobodysError:
+                self._batch.faults[NOBODYS] += 1
                 return
             except OSError:
                 self._batch.faults[UNREADABLE] += 1
@@ -101,11 +117,28 @@ class Reading:
             self._batch.bytes_read += max(scanned.place.offset - before, 0)
             self._batch.faults.update(scanned.faults)
             place = scanned.place
+            self._read[errand.path] = errand, place
+            if self._care < self._scanner.care:
+                self._doubt()
             yield Turn(path, errand.whose, stamp, scanned, past=past)
+
+    def _doubt(self) -> None:
+        """One file has taught to read with more care: all that were read with less are read again.
+
+        Noted as not read to their ends: whoever comes after a kill reads them with that care too.
+        """
+        self._care = care = self._scanner.care
+        for errand, place in [each for each in self._read.values() if each[1].care < care]:
+            del self._read[errand.path]
+            self._doubtful.append(msgspec.structs.replace(errand, past=False, urgent=False))
+            anew = msgspec.structs.replace(place, offset=0, care=care)
+            scanned = Scanned([], anew, more=True, faults={})
+            path = os.fsdecode(errand.path)
+            self._batch.turns.append(Turn(path, errand.whose, Stamp(0, 0, 0, 0), scanned))
 
     def _read_past(self, errand: Errand, place: Place) -> bool:
         path, whose = os.fsdecode(errand.path), errand.whose
-        past = read_past(path, whose, place.begun or 0, self._history, self._now())
+        past = read_past(path, whose, max(place.begun or 0, 0), self._history, self._now())
         if past is not None:
             self._batch.pasts.append(PastOf(errand.path, whose.session_id, past))
         return past is not None

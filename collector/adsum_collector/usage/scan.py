@@ -1,16 +1,14 @@
 """What messages used up, as the new whole lines of one transcript tell. Blocks; only ever reads.
 
 Most bytes are never looked at: from newline to newline, and only lines that look like an
-assistant's are decoded. Some of those left out are decoded all the same, at random: should one
-of them tell something, the file is read again, and from now on, with more care.
+assistant's are decoded. Some of those left out are looked into all the same, the first few of
+each reading and others at random: should one of them tell something, this file is read again,
+and all others from now on, with more care.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -27,7 +25,7 @@ from adsum_collector.agents.claude_code.usage_lines import (
     tells,
 )
 from adsum_collector.agents.usage import Record
-from adsum_collector.plain_file import open_plain
+from adsum_collector.usage.opened import checksum, open_quietly
 
 BUFFER_BYTES: Final = 1 << 20
 #: A line above this is left out: who decodes it holds all of it in memory, and more.
@@ -40,8 +38,12 @@ TAIL_BYTES: Final = 2048
 ROLE_BYTES: Final = len(ROLE)
 #: Of the lines left out, one in so many is decoded after all.
 SAMPLED: Final = 200
-#: Of what was read last, kept as a checksum: a file rewritten in place is seen by it.
-BEFORE_BYTES: Final = 1024
+#: And so many at the begin of each reading, if this is in them: in a file whose lines are written in
+#: another way one of those is an answer, and to seek this takes a quarter of decoding them.
+FIRST: Final = 8
+ANSWER: Final = b'"assistant"'
+#: USAGE, however it is written.
+ANY_USAGE: Final = b'"usage"'
 
 HUGE: Final = "huge line"
 MISSED: Final = "usage in a line left out"
@@ -50,9 +52,9 @@ MISSED: Final = "usage in a line left out"
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Everything before `offset`, a line's start, has been read.
 
-    before: checksum of the bytes that end there. begun: when the file was begun as far as its own
-    lines tell, ms; None as long as none does. care: what is decoded besides lines that begin like an
-    assistant's: 0 those that end like one, 1 those that hold a mark of usage, 2 all.
+    before: `checksum` there. begun: when the file was begun as far as its own lines tell, ms; None as
+    long as none does. care: what is decoded besides lines that begin like an assistant's: 0 those
+    that end like one, 1 those that hold a mark of usage, 2 all.
     """
 
     inode: int = 0
@@ -74,7 +76,9 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
 class Scanner:
     """One buffer for all files.
 
-    draw: how many lines that look like nothing are left out until one is decoded.
+    draw: how many lines that look like nothing are left out until one is decoded. care: with how
+    much all files are read from now on. Those read with less, as their `Place` tells, are to be read
+    once more, from where they were: that makes it from the begin.
     """
 
     def __init__(self, draw: Callable[[], int] | None = None) -> None:
@@ -82,21 +86,24 @@ class Scanner:
         self._view = memoryview(self._buffer)
         self._draw = draw or _drawn
         self._left_out = self._draw()
+        self.care = 0
 
     def scan(self, path: str, place: Place | None = None) -> Scanned:
         """The whole lines after `place`, or some of them. Raises OSError."""
-        descriptor = open_plain(path)
+        descriptor = open_quietly(path)
         try:
-            _leave_access_time(descriptor)
             start, faults = _begin(descriptor, place or Place())
-            go = _Go(descriptor, start)
-            while not self._read(go):
-                faults[MISSED] += 1
-                # From the begin: what was read before may have been misread too, and records that
-                # come twice do no harm.
-                start = msgspec.structs.replace(start, offset=0, care=start.care + 1)
+            while True:
+                if start.care < self.care:
+                    # From the begin: what was read before may have been misread too, and records
+                    # that come twice do no harm.
+                    start = msgspec.structs.replace(start, offset=0, care=self.care)
                 go = _Go(descriptor, start)
-            before = _checksum(descriptor, go.offset)
+                if self._read(go):
+                    break
+                faults[MISSED] += 1
+                self.care = start.care + 1
+            before = checksum(descriptor, go.offset)
         finally:
             os.close(descriptor)
         return Scanned(
@@ -127,7 +134,7 @@ class Scanner:
     def _take(self, go: _Go, searched: int, end: int) -> int:
         """Where the line begins that has no end yet; negative: see `_read`."""
         buffer, view, find = self._buffer, self._view, self._buffer.find
-        thorough, left_out = go.care > 0, self._left_out
+        thorough, left_out = go.care > 0, 0 if go.first else self._left_out
         lines: list[memoryview] = []
         start, stop = 0, find(b"\n", searched, end)
         while stop >= 0:
@@ -140,14 +147,26 @@ class Scanner:
             elif left_out:
                 left_out -= 1
             else:
-                left_out = self._left_out = self._draw()
-                if tells(view[start:stop]):
+                left_out = self._look(go, start, stop)
+                if left_out < 0:
                     return -1
             start = stop + 1
             stop = find(b"\n", start, end)
-        self._left_out = left_out
+        if not go.first:
+            self._left_out = left_out
         go.meter.take(lines)
         return start
+
+    def _look(self, go: _Go, start: int, stop: int) -> int:
+        """Into a line that was left out: how many are now, or that it tells something: negative."""
+        if go.first:
+            go.first -= 1
+            follow = 0 if go.first else self._left_out
+            if self._buffer.find(ANSWER, start, stop) < 0:
+                return follow
+        else:
+            follow = self._draw()
+        return -1 if tells(self._view[start:stop]) else follow
 
     def _suspects(self, go: _Go, start: int, stop: int) -> bool:
         """Of a line that does not begin like an assistant's, whether it may be one all the same."""
@@ -155,7 +174,7 @@ class Scanner:
             go.begun = own_time(self._view[start:stop])
         if go.care == 0:
             return self._buffer.find(USAGE, max(start, stop - TAIL_BYTES), stop) >= 0
-        return go.care > 1 or self._buffer.find(USAGE, start, stop) >= 0
+        return go.care > 1 or self._buffer.find(ANY_USAGE, start, stop) >= 0
 
 
 class _Go:
@@ -164,6 +183,7 @@ class _Go:
     def __init__(self, descriptor: int, place: Place) -> None:
         self.descriptor = descriptor
         self.care = place.care
+        self.first = FIRST
         self.meter = Meter()
         self.faults: Counter[str] = Counter()
         self.begun = place.begun
@@ -184,7 +204,7 @@ class _Go:
             self.faults[HUGE] += 1
         else:
             raw = os.pread(self.descriptor, size, self.offset)
-            if raw.find(USAGE) >= 0:
+            if self.care > 1 or raw.find(ANY_USAGE) >= 0:
                 self.meter.take([raw])
         self.advance(size)
         os.lseek(self.descriptor, self.offset, os.SEEK_SET)
@@ -203,19 +223,14 @@ def _begin(descriptor: int, place: Place) -> tuple[Place, Counter[str]]:
     stat = os.fstat(descriptor)
     anew, why = Place(inode=stat.st_ino), None
     if place.offset == 0:
-        return anew, Counter()
+        return (place if place.inode == stat.st_ino else anew), Counter()
     if stat.st_size < place.offset:
         why = "truncated"
     elif stat.st_ino != place.inode:
         why = "replaced"
-    elif _checksum(descriptor, place.offset) != place.before:
+    elif checksum(descriptor, place.offset) != place.before:
         why = "rewritten"
     return (anew, Counter([why])) if why else (place, Counter())
-
-
-def _checksum(descriptor: int, offset: int) -> int:
-    size = min(offset, BEFORE_BYTES)
-    return zlib.crc32(os.pread(descriptor, size, offset - size))
 
 
 def _line_size(descriptor: int, start: int) -> int | None:
@@ -227,11 +242,3 @@ def _line_size(descriptor: int, start: int) -> int | None:
             return at + found + 1 - start
         at += len(data)
     return None
-
-
-def _leave_access_time(descriptor: int) -> None:
-    flag = getattr(os, "O_NOATIME", 0)
-    if flag:
-        with contextlib.suppress(OSError):  # only the file's owner may
-            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | flag)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_lines import chore_of
+from adsum_collector.agents.claude_code.usage_files import used_by
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.cursors import Stamp
 from adsum_collector.errors import SpoolUnavailable
@@ -34,6 +34,9 @@ ROUND_S: Final = 1.0
 IDLE_S: Final = 30.0
 FIRST_RETRY_S: Final = 1.0
 LAST_RETRY_S: Final = 300.0
+ABSENT: Final = (
+    "Not there, so nothing of it is counted: {}. Next: correct CLAUDE_CONFIG_DIR or claude_dirs."
+)
 #: Told at once; each may hold a prompt and an answer.
 PASTS: Final = 16
 
@@ -41,7 +44,8 @@ PASTS: Final = 16
 class UsageWitness:
     """directory: the ledger's. lives: whether a session does. reader: whom the spool tells.
 
-    now: ms of wall clock. limit: of a model's prices; see `Kinds`. idle: between two rounds.
+    now: ms of wall clock. limit: of a model's prices; see `Kinds`. named: the agent's directories that
+    the user has named. idle: between two rounds.
     """
 
     def __init__(
@@ -62,6 +66,8 @@ class UsageWitness:
         self._reader = reader
         self._now = now
         self._limit = limit
+        self.named: Sequence[Path] = ()
+        self._absent: list[Path] = []
         self._threads = ThreadPoolExecutor(1, "usage")
         self._wake = asyncio.Event()
         self._stale = Stale(lives, now)
@@ -83,11 +89,14 @@ class UsageWitness:
         told = witness("usage", self.read_at, self.faults)
         if self._trouble is not None:
             return msgspec.structs.replace(told, state="trouble", note=self._trouble)
+        if self._absent:
+            note = ABSENT.format(", ".join(map(str, self._absent)))
+            return msgspec.structs.replace(told, state="trouble", note=note)
         return msgspec.structs.replace(told, note=self._note)
 
     def noticed(self, path: str, whose: TranscriptFile | None, stamp: Stamp | None) -> None:
         """A file as it is now; None: it is gone. What it used up while it was there stays used."""
-        whose = whose or chore_of(path)
+        whose = whose or used_by(path)
         if stamp is None or whose is None:
             self._stale.forget(path)
         elif self._stale.notice(path, whose, stamp):
@@ -137,6 +146,7 @@ class UsageWitness:
     async def _round(self, ledger: Ledger, reading: Reading, telling: UsageTelling) -> None:
         self._wake.clear()
         self.idle = False
+        self._absent = await self._in_thread(_absent, self.named)
         reader = self._reader()
         if self._told_to != reader:
             await self._in_thread(ledger.tell_to, reader)
@@ -177,3 +187,9 @@ class UsageWitness:
     async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
         call = functools.partial(work, *args)
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+def _absent(named: Sequence[Path]) -> list[Path]:
+    """Of several: one alone may well come into being with the first session."""
+    several = named if len(named) > 1 else ()
+    return [directory for directory in several if not directory.is_dir()]

@@ -41,6 +41,8 @@ def kinds(*raw: bytes, file: TranscriptFile = MAIN) -> list[str]:
     return [type(x).__name__ for x in said(*raw, file=file)]
 
 
+UUID = "0f0f0f0f-0000-4000-8000-000000000001"
+
 # -- whose file ----------------------------------------------------------------------------------
 
 
@@ -57,6 +59,11 @@ def kinds(*raw: bytes, file: TranscriptFile = MAIN) -> list[str]:
         ("-home-x/S/tool-results/x.txt", None),
         ("-home-x/S/tool-results/agent-a5.jsonl", None),
         ("-home-x/memory/MEMORY.md", None),
+        (f"group/-home-x/{UUID}.jsonl", TranscriptFile(UUID)),
+        (f"a/b/group/-home-x/{UUID}.jsonl", TranscriptFile(UUID)),
+        (f"group/-home-x/{UUID}/subagents/agent-a5.jsonl", TranscriptFile(UUID, "a5")),
+        ("group/-home-x/S.jsonl", None),
+        (f"group/-home-x/{UUID}/subagents/{UUID}.jsonl", None),
         ("S.jsonl", None),
     ],
 )

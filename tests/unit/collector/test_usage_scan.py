@@ -53,6 +53,7 @@ def odd(number: int) -> bytes:
         "role": "assistant",
         "usage": {"input_tokens": number},
         "id": f"msg_{number}",
+        "model": "m",
     }
     whole = {"type": "assistant", "timestamp": "2026-11-21T23:31:46.260Z", "pad": pad}
     whole |= {"message": message, "tail": pad}
@@ -447,60 +448,6 @@ def test_a_users_line_that_holds_a_subagents_usage_is_not_counted(path: Path) ->
 
     assert numbers(scanned.records) == [1]
     assert not scanned.faults
-
-
-@pytest.mark.parametrize(("line", "times"), [(odd, 1), (disguised, 1), (spaced, 2)])
-def test_a_sample_of_what_is_left_out_makes_the_file_be_read_with_more_care(
-    path: Path, line: Any, times: int
-) -> None:
-    append(path, said(1), asked(), line(2), said(3), line(4))
-
-    hasty, careful = scan(path), Scanner(always).scan(str(path))
-
-    assert numbers(hasty.records) == [1, 3]
-    assert numbers(careful.records) == [1, 2, 3, 4]
-    assert careful.faults == {"usage in a line left out": times}
-    assert careful.place.offset == hasty.place.offset
-    assert (hasty.place.care, careful.place.care) == (0, times)
-
-
-def test_what_was_missed_before_is_read_then_and_what_follows_is_not_missed(path: Path) -> None:
-    append(path, said(1), odd(2))
-    first = scan(path)
-    append(path, odd(3))
-    second = Scanner(always).scan(str(path), first.place)
-    append(path, odd(4))
-    third = scan(path, second.place)
-
-    assert [numbers(each.records) for each in (first, second, third)] == [[1], [1, 2, 3], [4]]
-    assert not third.faults
-
-
-def test_another_file_in_place_of_an_odd_one_is_read_like_any(path: Path) -> None:
-    append(path, odd(1))
-    place = Scanner(always).scan(str(path)).place
-    path.write_bytes(b"")
-
-    assert (place.care, scan(path, place).place.care) == (1, 0)
-
-
-def test_by_itself_a_scanner_samples_one_line_in_two_hundred(path: Path) -> None:
-    append(path, *[asked() for _ in range(20_000)], odd(1), *[odd(2) for _ in range(3000)])
-
-    scanned = Scanner().scan(str(path))
-
-    assert numbers(scanned.records) == [1, 2]
-    assert scanned.faults == {"usage in a line left out": 1}
-
-
-def test_lines_left_out_are_sampled_across_files(tmp_path: Path) -> None:
-    scanner = Scanner(lambda: 5)
-    for number in range(1, 9):
-        append(tmp_path / f"{number}.jsonl", odd(number))
-
-    found = [scanner.scan(str(tmp_path / f"{number}.jsonl")) for number in range(1, 9)]
-
-    assert [numbers(each.records) for each in found] == [[], [], [], [], [], [6], [], []]
 
 
 # ---- when a file was begun --------------------------------------------------------------------

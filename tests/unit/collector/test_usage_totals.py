@@ -20,8 +20,9 @@ from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, join
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.merge import Group, Source
+from adsum_collector.usage.merge import Group
 from adsum_collector.usage.scan import Place, Scanned, Scanner
+from adsum_collector.usage.source import Source
 from bench.corpus import History
 from tests.ledgers import Totals
 
@@ -205,13 +206,50 @@ def test_a_total_that_all_moved_away_from_is_told_as_nothing() -> None:
     }
 
 
-def test_a_file_that_does_not_say_when_it_was_begun_is_the_older() -> None:
-    found = totals()
+#: A fork that says when it was begun, and one that only says by when; of a message said at NOON.
+LATE, BY_LATE = Source(NOON + HOUR, "a"), Source(-NOON - HOUR, "a")
 
-    found.add(FORK, [message(1, 10)])
-    found.add(Source(0, "old"), [message(1, 10)])
 
-    assert outputs(found) == {"old": 10}
+@pytest.mark.parametrize(
+    ("first", "copy"),
+    [
+        # it was there when the message was said
+        (Source(NOON - HOUR, "z"), LATE),
+        (Source(NOON - HOUR, "z"), BY_LATE),
+        (Source(-NOON + HOUR, "z"), LATE),
+        (Source(-NOON + HOUR, "z"), BY_LATE),
+        # by whatever time it was begun, the other was not there yet
+        (Source(-NOON - 2 * HOUR, "z"), LATE),
+        # nobody knows: the one that has copied less
+        (Source(-NOON, "z"), BY_LATE),
+        (Source(-NOON - HOUR + 1, "z"), BY_LATE),
+        (Source(-NOON, "a"), Source(-NOON, "z")),
+    ],
+)
+def test_a_message_counts_for_the_file_that_was_there_when_it_was_said(
+    first: Source, copy: Source
+) -> None:
+    for order in ((first, copy), (copy, first)):
+        found = totals()
+        for source in order:
+            found.add(source, [message(1, 10)])
+
+        assert outputs(found) == {first.session_id: 10}
+
+
+def test_a_file_that_says_nothing_of_its_age_is_as_young_as_what_it_holds() -> None:
+    def turn(session: str, last: int) -> Turn:
+        records = [message(1, 5), message(last, 5, at=NOON + last * HOUR)]
+        whose, stamp = TranscriptFile(session), Stamp(1, 2, 3, 4)
+        return Turn(session, whose, stamp, Scanned(records, Place(), more=False, faults={}))
+
+    for order in ((2, 3), (3, 2)):
+        found = totals()
+        for last in order:
+            found.ledger.take([turn(str(last), last)], NOON + 9 * HOUR)
+
+        assert outputs(found) == {"2": 10, "3": 5}
+        assert [(fork.path, fork.forked_from) for fork in found.ledger.forks()] == [("3", "2")]
 
 
 def test_files_that_were_begun_together_are_told_apart_by_their_sessions() -> None:
@@ -307,7 +345,10 @@ def test_each_of_many_messages_keeps_its_own_numbers() -> None:
 
 # ---- any order, any increments ----------------------------------------------------------------
 
-SOURCES = [Source(0, "x"), Source(5, "a"), Source(5, "b"), Source(9, "a"), Source(9, "c")]
+SOURCES = [
+    *(Source(5, "a"), Source(5, "b"), Source(9, "a"), Source(NOON + HOUR, "x")),
+    *(Source(-NOON - 1, "c"), Source(-NOON - 14 * HOUR, "d")),
+]
 RECORDS = st.builds(
     Record,
     key=st.integers(1, 6),
@@ -341,7 +382,9 @@ def expected(told: Sequence[tuple[Source, Record]]) -> set[Total]:
             apart[record.request if main else 0].append((source, record))
         for alike in apart.values():
             one = reduce(joined, [record for _, record in alike])
-            owner = min(source for source, _ in alike)
+            owner = alike[0][0]
+            for source, _ in alike:
+                owner = source if source.outranks(owner, one.at) else owner
             prompt = one.input + one.cache_read + one.cache_5m + one.cache_1h
             day = "2026-11-21" if one.at < NOON + 12 * HOUR else "2026-11-22"
             its = Group(owner.session_id, day, one.model, one.fast, one.geo, prompt > 15)
@@ -394,7 +437,7 @@ def test_a_history_adds_up_to_what_was_spent_whichever_file_is_read_first(tmp_pa
         for path in paths:
             scanned = scanner.scan(str(path))
             session = path.relative_to(tmp_path / "projects").parts[1].removesuffix(".jsonl")
-            found.add(Source(scanned.place.begun or 0, session), scanned.records)
+            found.add(Source(scanned.place.begun or -NOON, session), scanned.records)
             assert not scanned.faults
 
         assert len(found) == truth.messages

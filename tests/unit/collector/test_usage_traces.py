@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adsum_collector.usage.merge import Source
-from adsum_collector.usage.scan import Scanner
-from tests.ledgers import Totals
+from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.reading import Errand, Reading
+from tests.ledgers import AGENT
 
 DATA = Path(__file__).parents[2] / "data"
 #: input, output, cache read, cache written.
@@ -50,7 +52,9 @@ def lines_of(trace: Path) -> Iterable[tuple[str, dict[str, Any]]]:
             yield event["file"], event["line"]
 
 
-def told(trace: Path, tmp_path: Path) -> tuple[dict[str, Tokens], dict[str, Tokens]]:
+def told(
+    trace: Path, tmp_path: Path, *, newest_first: bool = False, renamed: Mapping[str, str] = {}
+) -> tuple[dict[str, Tokens], dict[str, Tokens]]:
     """By session: what the lines add up to, and the last that Claude Code said."""
     said: dict[str, Tokens] = {}
     sessions: dict[Path, str] = {}
@@ -68,13 +72,17 @@ def told(trace: Path, tmp_path: Path) -> tuple[dict[str, Tokens], dict[str, Toke
                 sum(model["cacheReadInputTokens"] for model in models),
                 sum(model["cacheCreationInputTokens"] for model in models),
             )
-    totals, scanner = Totals(UTC, lambda _model: None), Scanner()
-    for path, session in sessions.items():
-        scanned = scanner.scan(str(path))
-        assert not scanned.faults
-        totals.add(Source(scanned.place.begun or 0, session), scanned.records)
+    ledger = Ledger.in_memory(lambda _model: None, UTC)
+    errands = [
+        Errand(os.fsencode(path), TranscriptFile(renamed.get(session, session), agent_of(path)))
+        for path, session in sessions.items()
+    ]
+    for batch in Reading(ledger, AGENT.history, time_ms).read(
+        reversed(errands) if newest_first else errands
+    ):
+        assert not batch.faults
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * 4)
-    for total in totals:
+    for total in ledger:
         written = total.cache_5m + total.cache_1h
         numbers = (total.input, total.output, total.cache_read, written)
         sums[total.group.session_id] = [
@@ -86,6 +94,14 @@ def told(trace: Path, tmp_path: Path) -> tuple[dict[str, Tokens], dict[str, Toke
 def minus(one: Tokens, other: Tokens) -> Tokens:
     a, b, c, d = (mine - theirs for mine, theirs in zip(one, other, strict=True))
     return a, b, c, d
+
+
+def agent_of(path: Path) -> str | None:
+    return path.stem if path.stem.startswith("agent-") else None
+
+
+def time_ms() -> int:
+    return 2_000_000_000_000
 
 
 TRACES = sorted(path.parent for path in DATA.glob("*traces/*/events.jsonl"))
@@ -114,3 +130,20 @@ def test_most_recorded_sessions_say_what_they_cost() -> None:
     told_by = sum('"cost-state"' in (trace / "events.jsonl").read_text() for trace in TRACES)
 
     assert told_by > 80
+
+
+@pytest.mark.parametrize("name", sorted(FORKED))
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_whose_id_is_the_smaller_does_not_decide_whose_tokens_a_fork_repeats(
+    name: str, tmp_path: Path, *, newest_first: bool
+) -> None:
+    """Nor which file is read first. The one here has no line of its own that is dated, by which one
+    could tell when it was begun."""
+    (trace,) = (each for each in TRACES if each.name == name)
+    as_it_is, _ = told(trace, tmp_path / "one")
+    parent, fork = sorted(as_it_is, key=as_it_is.__getitem__, reverse=True)
+    exchanged = {parent: "z", fork: "a"}
+
+    lines, _ = told(trace, tmp_path / "other", newest_first=newest_first, renamed=exchanged)
+
+    assert lines == {exchanged[session]: numbers for session, numbers in as_it_is.items()}

@@ -27,11 +27,14 @@ HEAVY = b'{"type":"api-request'
 #: Subagents that do the CLI's own chores: a summary, a side question. No children of the session.
 CHORES = ("acompact-", "aside_question-")
 
+SUBAGENTS = "subagents"
+
 #: 2020; the agent is younger.
 EARLIEST_MS = 1_577_836_800_000
 DAY_MS = 24 * 3600 * 1000
 
 _SESSION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _AGENT_FILE = re.compile(r"agent-([A-Za-z0-9_-]+)\.jsonl")
 
 Step = Callable[[Line, Context, Common], list[KnownSignal]]
@@ -42,21 +45,23 @@ def transcript_file(path: str) -> TranscriptFile | None:
 
     Below the folder of a session stand its subagents, `subagents/agent-ID.jsonl`, and those of its
     workflows, `subagents/workflows/RUN/agent-ID.jsonl`. Whose subagent a file beside the sessions
-    is (`agent-ID.jsonl`, long ago) only its lines say, so it is left out.
+    is (`agent-ID.jsonl`, long ago) only its lines say, so it is left out. Projects may be grouped in
+    folders; that deep only what is named like a session is one.
     """
     parts = path.split("/")
     if len(parts) < 2 or not parts[-1].endswith(".jsonl"):
         return None
     agent = _AGENT_FILE.fullmatch(parts[-1])
+    below = SUBAGENTS in parts[2:-1]
+    name = parts[parts.index(SUBAGENTS, 2) - 1] if below else parts[-1].removesuffix(".jsonl")
     # a file's name need not be text, and a session's is told to others
-    session_id = parts[1].removesuffix(".jsonl") if len(parts) == 2 else parts[1]
-    if not _SESSION.fullmatch(session_id):
+    if not _SESSION.fullmatch(name) or (len(parts) > 2 and not below and not _UUID.fullmatch(name)):
         return None
-    if len(parts) == 2:
-        return None if agent else TranscriptFile(session_id)
-    if agent is None or parts[2] != "subagents" or agent[1].startswith(CHORES):
+    if not below:
+        return None if agent else TranscriptFile(name)
+    if agent is None or agent[1].startswith(CHORES):
         return None
-    return TranscriptFile(session_id, agent[1])
+    return TranscriptFile(name, agent[1])
 
 
 def signals_from_lines(

@@ -19,9 +19,12 @@ from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT
 
 Bytes = bytes | bytearray | memoryview
 
-#: A response holds some millions of tokens; this fits into four bytes, and searches into one.
-Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-Searches = Annotated[int, msgspec.Meta(ge=0, le=255)]
+#: A response holds some millions of tokens: more than this was never said.
+TOKENS_MAX: Final = 10**8
+#: Kept in one byte.
+SEARCHES_MAX: Final = 255
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=TOKENS_MAX)]
+Searches = Annotated[int, msgspec.Meta(ge=0, le=SEARCHES_MAX)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 ODD: Final = "odd usage"
@@ -131,7 +134,10 @@ def iterations_in(raw: msgspec.Raw) -> list[Iteration]:
 
 
 def look_closer(raw: Bytes, faults: Counter[str]) -> Line | None:
-    """A line not as expected. Fields of another type count as missing, but not numbers."""
+    """A line not as expected. Fields of another type count as missing, but not numbers.
+
+    Of searches too many to be true, as many count as can be.
+    """
     text = bytes(raw).strip(b"\0\r\t ")  # a crash of the system leaves zeros
     try:
         if _decode_kind(text).type != "assistant":
@@ -149,10 +155,21 @@ def look_closer(raw: Bytes, faults: Counter[str]) -> Line | None:
     if not isinstance(message, dict) or not isinstance(message.get("usage"), dict):
         return None
     try:
-        return msgspec.convert(_known(line, message, message["usage"]), Line)
+        known = _known(line, message, message["usage"])
+        if _cut_searches(known["message"]["usage"].get("server_tool_use", {})):
+            faults[ODD] += 1
+        return msgspec.convert(known, Line)
     except UNCOUNTABLE:
         faults[ODD] += 1
         return None
+
+
+def _cut_searches(tools: dict[str, Any]) -> bool:
+    number = tools.get("web_search_requests")
+    is_more = isinstance(number, int | float) and number > SEARCHES_MAX
+    if is_more:
+        tools["web_search_requests"] = SEARCHES_MAX
+    return is_more
 
 
 def _known(line: dict[str, Any], message: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from adsum_collector.agents.claude_code.usage_fields import (
     iterations_in,
     look_closer,
 )
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.claude_code.usage_names import MODELS, ODD_NAME, REGIONS
 from adsum_collector.agents.usage import Record
 
 #: In the head of a line with a message, before who said it; and near the end of an assistant's.
@@ -51,25 +51,22 @@ _number: Final = int.from_bytes
 _remainder: Final = hash if sys.hash_info.modulus == PRIME else PRIME.__rmod__
 
 
-#: A subagent of the CLI's own, for a summary or a side question: no child of the session's, but what
-#: it used up was used up.
-_CHORE: Final = re.compile(
-    r"(?:.*/)?([A-Za-z0-9_.-]{1,128})/subagents/agent-((?:acompact|aside_question)-[\w-]+)\.jsonl",
-    re.ASCII | re.DOTALL,
-)
-
-
-def chore_of(path: str) -> TranscriptFile | None:
-    """Whose such a file is, by its path; None if it is none."""
-    found = _CHORE.fullmatch(path)
-    return TranscriptFile(found[1], found[2]) if found else None
+_DIGIT: Final = re.compile(r"[0-9]")
 
 
 class _Stamped(msgspec.Struct, gc=False):
     timestamp: Time
 
 
+class _Named(msgspec.Struct, gc=False):
+    """What tells answers apart where no request's id does. ref: of the CLI's own, for each request."""
+
+    ref: str | None = msgspec.field(name="requestRef", default=None)
+    uuid: str | None = None
+
+
 _decode_stamp = msgspec.json.Decoder(_Stamped).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Meter:
@@ -100,6 +97,10 @@ class Meter:
             elif line.message.id != last.message.id or not last.takes_in(line):
                 self._tell(last)
                 last = line
+            else:
+                continue
+            if line.request is None:
+                line.request = _stand_in(raw, line)
         if last is not None:
             last.outlive()
         self._last = last
@@ -122,17 +123,25 @@ class Meter:
             return
         identity = message.id or request or ""
         if not request and not identity.startswith("msg_"):
-            # Some gateways give one id to all they answer; what was asked differs.
-            identity += f"/{usage.input_tokens}/{usage.cache_read_input_tokens}"
+            if _DIGIT.search(identity):
+                # of this answer alone, or counted from one whenever the gateway starts
+                identity += f"/{since.days}"
+            else:
+                # One word for all it answers, as some gateways give; what was asked differs.
+                identity += f"/{usage.input_tokens}/{usage.cache_read_input_tokens}"
+        model, geo = MODELS[message.model], usage.inference_geo or ""
+        region = REGIONS[geo] if geo else geo
+        if model != message.model or region != geo:
+            self.faults[ODD_NAME] += 1
         cache_5m, cache_1h, writes = usage.writes()
         tools = usage.server_tool_use
         record = Record(
             _remainder(_number(identity.encode(), "big")),
             crc32(request.encode()) if request else 0,
             at,
-            message.model,
+            model,
             usage.speed == "fast",
-            usage.inference_geo or "",
+            region,
             line.sidechain,
             usage.input_tokens,
             usage.output_tokens,
@@ -156,13 +165,28 @@ class Meter:
             self.faults[ODD] += 1
 
 
+def _stand_in(raw: Bytes, line: Line) -> str | None:
+    """For the id of a request that a line does not tell, as behind gateways; copies share it.
+
+    Without one the message's id has to do. Without that as well no two lines are known to be copies,
+    but for those that a fork repeats.
+    """
+    try:
+        named = _decode_named(raw)
+    except UNDECODABLE:
+        named = _Named()
+    if named.ref or line.message.id:
+        return named.ref
+    return named.uuid or line.timestamp.isoformat()
+
+
 def _advice(record: Record, iterations: list[Iteration]) -> list[Record]:
     return [
         Record(
             (record.key * 31 + number) % PRIME,
             record.request,
             record.at,
-            spent.model,
+            MODELS[spent.model],
             False,  # noqa: FBT003 - the fields in their order
             record.geo,
             record.sidechain,

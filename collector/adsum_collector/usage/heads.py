@@ -1,0 +1,52 @@
+"""What the begin of a transcript tells of the whole: whose it is, and when it was begun. Blocks."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import msgspec
+
+from adsum_collector.agents.claude_code.usage_files import begun_in, session_in
+from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.usage.opened import open_quietly
+from adsum_collector.usage.scan import Place, Scanned
+
+HEAD_BYTES: Final = 256 << 10
+
+
+class NobodysError(Exception):
+    """No line of its begin tells whose it is."""
+
+
+def owned(path: str, whose: TranscriptFile) -> TranscriptFile:
+    """With its session, which the path does not tell of some. Raises OSError, NobodysError."""
+    if whose.session_id:
+        return whose
+    session_id = session_in(_head(path))
+    if session_id is None:
+        raise NobodysError
+    return TranscriptFile(session_id, whose.agent_id)
+
+
+def dated(path: str, before: Place | None, scanned: Scanned) -> Scanned:
+    """Since when it has been there, as far as that is known by now. Raises OSError.
+
+    Negative, if it was begun then at the latest: a line of its own in its midst tells no more.
+    """
+    begun = scanned.place.begun
+    if begun is not None and before is not None and before.begun == begun:
+        return scanned
+    found = begun_in(_head(path))
+    if found is None and begun is not None:
+        found = -begun
+    place = msgspec.structs.replace(scanned.place, begun=found)
+    return msgspec.structs.replace(scanned, place=place)
+
+
+def _head(path: str) -> bytes:
+    descriptor = open_quietly(path)
+    try:
+        return os.pread(descriptor, HEAD_BYTES, 0)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""What CLAUDE_CONFIG_DIR names: one directory, or several with commas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adsum_collector.claude_dirs import config_dirs
+from adsum_collector.install import settings_path
+from adsum_collector.settings import CollectorSettings
+
+
+def test_several_directories_are_read_and_not_one_of_all_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = tmp_path / "a", tmp_path / "b"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", f"{one}, {other},")
+    settings = CollectorSettings(state_dir=tmp_path)
+
+    assert settings.claude_dirs == (one, other)
+    assert settings.transcript_dirs == (one / "projects", other / "projects")
+    assert settings_path("user", {"CLAUDE_CONFIG_DIR": f"{one},{other}"}, tmp_path, tmp_path) == (
+        one / "settings.json"
+    )
+
+
+def test_a_directory_whose_name_holds_commas_is_one(tmp_path: Path) -> None:
+    odd = tmp_path / "a,b"
+    odd.mkdir()
+
+    assert config_dirs(str(odd), tmp_path) == (odd,)
+
+
+@pytest.mark.parametrize("told", [None, ""])
+def test_nothing_told_is_the_usual_one(told: str | None, tmp_path: Path) -> None:
+    assert config_dirs(told, tmp_path) == (tmp_path / ".claude",)
+
+
+def test_one_that_is_not_there_yet_is_one(tmp_path: Path) -> None:
+    assert config_dirs(str(tmp_path / "new"), tmp_path) == (tmp_path / "new",)
+    assert config_dirs(",", tmp_path) == (Path(","),)
