@@ -69,6 +69,7 @@ bench: .venv/.dev-stamp ## Measure hooks, delay, idling, draining a backlog, a r
 	$(BIN)/python -m bench.publisher
 	$(BIN)/python -m bench.drain
 	$(BIN)/python -m bench.hub_restart
+	$(BIN)/python -m bench.hook_transports
 
 chaos: .venv/.dev-stamp ## Break a fleet of real processes at random and judge it; SEEDS=10 FIRST=1 SECONDS=10
 	@mkdir -p .rig
