@@ -141,7 +141,7 @@ def _listens(pid: int, port: int) -> bool:
 
     try:
         sockets = psutil.Process(pid).net_connections("tcp")
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError):  # no process id anywhere
         return False
     except psutil.Error:  # the system keeps it to itself
         return True

@@ -40,6 +40,7 @@ HEADERS = {
 MOST_HEADER_BYTES = 64 * 1024
 #: Where no public URL says which one it is: a proxy that ends TLS may not tell.
 EITHER = frozenset({"http", "https"})
+PRESET = {"http": ":80", "https": ":443"}
 
 
 class PublicAddressError(RuntimeError):
@@ -124,7 +125,11 @@ class Doors:
         schemes = self._hosts[host]
         if scope["scheme"] in ("https", "wss"):
             schemes = schemes & {"https"} or schemes
-        return any(origin == f"{scheme}://{host}" for scheme in schemes)
+        # Browsers leave the preset port out of an Origin, and some proxies put it into Host.
+        hosts = [
+            (each, name) for each in schemes for name in (host, host.removesuffix(PRESET[each]))
+        ]
+        return any(origin == f"{scheme}://{name}" for scheme, name in hosts)
 
 
 async def _turn_away(

@@ -108,8 +108,11 @@ class Connection(WebSocketsSansIOProtocol):
             self._tell_unreadable()
 
     def send_receive_event_to_app(self) -> None:
-        """As uvicorn's own, which writes a traceback where a text is none."""
-        if self.curr_msg_data_type == "text":
+        """As uvicorn's own, which writes a traceback where a text is none.
+
+        What comes after our close it passes over; to close once more would be an error.
+        """
+        if self.curr_msg_data_type == "text" and not self.close_sent:
             try:
                 b"".join(self.frames).decode()
             except UnicodeDecodeError:

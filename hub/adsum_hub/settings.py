@@ -26,7 +26,7 @@ class HubSettings(AdsumSettings):
     )
     hub_hosts: list[str] = Field(
         default_factory=list,
-        description="Further Host header values to answer to, e.g. hub.example.net:443.",
+        description="Further Host header values to answer to, e.g. hub.example.net.",
     )
     public_url: str | None = Field(
         default=None,

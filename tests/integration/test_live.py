@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -206,6 +207,23 @@ async def test_a_later_frame_that_is_too_long_or_no_text_is_a_line_and_no_traceb
         assert caught.value.rcvd.code == code
         assert "Traceback" not in caplog.text
         assert all("cannot be read" in line for line in lines(caplog))
+
+
+async def test_what_comes_after_a_refusal_or_a_close_is_passed_over(
+    hub: Running, caplog: pytest.LogCaptureFixture
+):
+    async with hub.socket(origin="http://evil.example") as socket:
+        with contextlib.suppress(ConnectionClosed):
+            for _ in range(3):
+                await socket.send(b"\xff\xfe", text=True)
+    async with hub.socket() as socket:
+        await say(socket, NEW)
+        socket.transport.write(2 * b"\x81\x82\0\0\0\0\xff\xfe")  # in one packet
+        with pytest.raises(ConnectionClosed):
+            await asyncio.wait_for(socket.recv(), 2)
+
+    assert "Traceback" not in caplog.text
+    assert "Fatal error" not in caplog.text
 
 
 async def test_a_foreign_page_is_a_line_that_says_refused_and_none_that_says_accepted(

@@ -126,7 +126,7 @@ class Others(http.server.HTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
 
 
-@pytest.mark.parametrize("lock", ["none yet", "of before", "ours, which has no port"])
+@pytest.mark.parametrize("lock", ["none yet", "of nobody", "of before", "ours, which has no port"])
 def test_where_another_collector_has_the_port_it_is_left_alone_and_the_cause_is_told(
     tmp_path: Path, lock: str
 ) -> None:
@@ -142,8 +142,8 @@ def test_where_another_collector_has_the_port_it_is_left_alone_and_the_cause_is_
         if lock != "none yet":
             ended = subprocess.Popen([sys.executable, "-c", ""])
             ended.wait()
-            holder = ended if lock == "of before" else ours
-            (tmp_path / LOCK).write_text(f"{holder.pid} {port}\n")
+            holders = {"of nobody": -1, "of before": ended.pid}
+            (tmp_path / LOCK).write_text(f"{holders.get(lock, ours.pid)} {port}\n")
         began = time.monotonic()
         setup = Setup(tmp_path / "settings.json", tmp_path, port)
         try:

@@ -132,6 +132,16 @@ async def test_a_further_name_is_asked_under_either_scheme_until_the_proxy_tells
         assert (await ask(asked, scheme=scheme)).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("https://hub.example", 200), ("http://hub.example", 403), ("https://hub.example:80", 403)],
+)
+async def test_a_proxy_may_name_the_port_that_browsers_leave_out(origin: str, status: int):
+    response = await ask({"host": "hub.example:443", "origin": origin})
+
+    assert response.status_code == status
+
+
 # --- what the log says
 
 
