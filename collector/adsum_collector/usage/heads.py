@@ -33,14 +33,18 @@ def dated(path: str, before: Place | None, scanned: Scanned) -> Scanned:
     """Since when it has been there, as far as that is known by now. Raises OSError.
 
     Negative, if it was begun then at the latest: a line of its own in its midst tells no more.
+    Where none tells anything, what the file held at first is remembered, so that it stays one source
+    however often it grows.
     """
-    begun = scanned.place.begun
+    begun, held = scanned.place.begun, scanned.place.held
     if begun is not None and before is not None and before.begun == begun:
         return scanned
     found = begun_in(_head(path))
     if found is None and begun is not None:
         found = -begun
-    place = msgspec.structs.replace(scanned.place, begun=found)
+    if found is None and held is None and scanned.records:
+        held = scanned.records[-1].at
+    place = msgspec.structs.replace(scanned.place, begun=found, held=held)
     return msgspec.structs.replace(scanned, place=place)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -32,6 +33,12 @@ class Total(msgspec.Struct, frozen=True, gc=False):
     cache_1h: int
     web_searches: int
     latest: int = 0
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Total:
+        """As it is kept."""
+        session_id, day, model, fast, geo, long, *sums = row
+        return cls(Group(session_id, day, model, bool(fast), geo, bool(long)), *sums)
 
 
 class Untold(msgspec.Struct, frozen=True):
@@ -63,8 +70,7 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> Source:
-        """A main file that does not say when it was begun is taken for a copy of all it holds so far."""
-        begun, records = self.scanned.place.begun, self.scanned.records
-        if begun is None:
-            begun = -records[-1].at if records and self.whose.agent_id is None else 0
+        """A main file that does not say when it was begun is taken for a copy of all it held at first."""
+        place = self.scanned.place
+        begun = -(place.held or 0) if place.begun is None else place.begun
         return Source(begun, self.whose.session_id)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ from adsum_collector.agents.usage import Record
 from adsum_collector.cursors import Stamp
 from adsum_collector.usage.file import lay_out, open_ledger
 from adsum_collector.usage.kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
-from adsum_collector.usage.merge import ROW, Group, Kinds, Merge
+from adsum_collector.usage.merge import ROW, Kinds, Merge
 from adsum_collector.usage.numbers import Numbers, Sieve
 from adsum_collector.usage.scan import Place
 
@@ -79,6 +79,11 @@ class Ledger:
             "SELECT place FROM files WHERE path = ?", (os.fsencode(path),)
         ).fetchone()
         return _decode_place(row[0]) if row else None
+
+    def places(self) -> dict[bytes, tuple[str, Place]]:
+        """Of all files, with whose they are."""
+        found = self._db.execute("SELECT path, session_id, place FROM files")
+        return {path: (session, _decode_place(place)) for path, session, place in found}
 
     def take(self, turns: Sequence[Turn], now: int) -> int:
         """All of it or nothing; how many records bore dates that nobody can believe. now: ms."""
@@ -169,7 +174,7 @@ class Ledger:
 
     def __iter__(self) -> Iterator[Total]:
         for row in self._db.execute(f"SELECT {_GROUP}, {_SUMS}, latest FROM totals"):  # noqa: S608 - names of ours
-            yield _total(row)
+            yield Total.of(row)
 
     def __len__(self) -> int:
         """How many messages."""
@@ -181,7 +186,7 @@ class Ledger:
             " WHERE changes > told AND (messages OR told) LIMIT ?",
             (most,),
         )
-        return [Untold(row[0], row[1], _total(row[2:])) for row in found]
+        return [Untold(row[0], row[1], Total.of(row[2:])) for row in found]
 
     def mark_told(self, totals: Iterable[Untold], forks: Iterable[Fork]) -> None:
         """Whatever has changed since stays untold."""
@@ -243,8 +248,3 @@ class Ledger:
 
 def _as_json(keys: Sequence[int]) -> str:
     return msgspec.json.encode(keys).decode()
-
-
-def _total(row: Sequence[Any]) -> Total:
-    session_id, day, model, fast, geo, long, *sums = row
-    return Total(Group(session_id, day, model, bool(fast), geo, bool(long)), *sums)

@@ -125,16 +125,22 @@ class Reading:
     def _doubt(self) -> None:
         """One file has taught to read with more care: all that were read with less are read again.
 
-        Noted as not read to their ends: whoever comes after a kill reads them with that care too.
+        Noted as not read to their ends: whoever comes after a kill reads them with that care too. So
+        are files that others have read. They wait for the next start: a history is no thread's affair.
         """
         self._care = care = self._scanner.care
-        for errand, place in [each for each in self._read.values() if each[1].care < care]:
-            del self._read[errand.path]
-            self._doubtful.append(msgspec.structs.replace(errand, past=False, urgent=False))
-            anew = msgspec.structs.replace(place, offset=0, care=care)
-            scanned = Scanned([], anew, more=True, faults={})
-            path = os.fsdecode(errand.path)
-            self._batch.turns.append(Turn(path, errand.whose, Stamp(0, 0, 0, 0), scanned))
+        known = self._ledger.places()
+        known |= {
+            path: (each.whose.session_id, place) for path, (each, place) in self._read.items()
+        }
+        for path, (session_id, place) in known.items():
+            if place.care < care:
+                if read := self._read.pop(path, None):
+                    again = msgspec.structs.replace(read[0], past=False, urgent=False)
+                    self._doubtful.append(again)
+                scanned = Scanned([], place.with_care(care), more=True, faults={})
+                whose, never = TranscriptFile(session_id), Stamp(0, 0, 0, 0)
+                self._batch.turns.append(Turn(os.fsdecode(path), whose, never, scanned))
 
     def _read_past(self, errand: Errand, place: Place) -> bool:
         path, whose = os.fsdecode(errand.path), errand.whose

@@ -38,9 +38,10 @@ TAIL_BYTES: Final = 2048
 ROLE_BYTES: Final = len(ROLE)
 #: Of the lines left out, one in so many is decoded after all.
 SAMPLED: Final = 200
-#: And so many at the begin of each reading, if this is in them: in a file whose lines are written in
-#: another way one of those is an answer, and to seek this takes a quarter of decoding them.
-FIRST: Final = 8
+#: And so many at the begin of each reading, if this is in them; to seek it takes a quarter of decoding
+#: them. A session writes up to two dozen lines before its first answer. If it writes more one day, or
+#: its file grows by fewer lines and no answer, the sample has to find out.
+FIRST: Final = 32
 ANSWER: Final = b'"assistant"'
 #: USAGE, however it is written.
 ANY_USAGE: Final = b'"usage"'
@@ -53,7 +54,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     """Everything before `offset`, a line's start, has been read.
 
     before: `checksum` there. begun: when the file was begun as far as its own lines tell, ms; None as
-    long as none does. care: what is decoded besides lines that begin like an assistant's: 0 those
+    long as none does. held: of a main file in which none does, when the last was said of what it held
+    when it was read first, ms. care: what is decoded besides lines that begin like an assistant's: 0 those
     that end like one, 1 those that hold a mark of usage, 2 all.
     """
 
@@ -62,6 +64,11 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     before: int = 0
     begun: int | None = None
     care: int = 0
+    held: int | None = None
+
+    def with_care(self, care: int) -> Place:
+        """From the begin: what was read may have been misread, and to come twice does no harm."""
+        return msgspec.structs.replace(self, offset=0, care=care)
 
 
 class Scanned(msgspec.Struct, frozen=True, gc=False):
@@ -95,9 +102,7 @@ class Scanner:
             start, faults = _begin(descriptor, place or Place())
             while True:
                 if start.care < self.care:
-                    # From the begin: what was read before may have been misread too, and records
-                    # that come twice do no harm.
-                    start = msgspec.structs.replace(start, offset=0, care=self.care)
+                    start = start.with_care(self.care)
                 go = _Go(descriptor, start)
                 if self._read(go):
                     break

@@ -30,6 +30,11 @@ def repeatable(second: int) -> bytes:
         ("/c/projects/X/S/subagents/agent-acompact-1.jsonl", TranscriptFile("S", "acompact-1")),
         ("/c/projects/X/S/subagents/agent-ghi.jsonl", None),
         ("/c/projects/X/S/tool-results/agent-ghi.jsonl", None),
+        # above `projects` anything may be called anything
+        ("/subagents/.claude/projects/X/agent-ghi.jsonl", TranscriptFile("", "ghi")),
+        ("/home/tool-results/projects/X/agent-ghi.jsonl", TranscriptFile("", "ghi")),
+        ("/subagents/projects/X/S/subagents/agent-ghi.jsonl", None),
+        ("/c/projects/X/S/subagents/workflows/r/agent-ghi.jsonl", None),
         ("/c/projects/X/S.jsonl", None),
         ("/c/projects/X/agent-\udcff.jsonl", None),
     ],
@@ -48,6 +53,9 @@ def test_an_old_subagents_file_lies_beside_the_sessions(
         (b'{"sessionId":"S"}', None),  # no whole line yet
         (b'{"sessionId":""}\n', None),
         (b'{"sessionId":"%b"}\n' % (b"S" * 5000), None),
+        (b'{"sessionId":"%b"}\n' % (b"S" * 129), None),
+        (b'{"sessionId":"../../etc"}\n{"sessionId":" "}\n{"sessionId":"S"}\n', "S"),
+        (b'{"sessionId":"S\\n"}\n{"sessionId":"\\u0000"}\n', None),
         (b"", None),
     ],
 )

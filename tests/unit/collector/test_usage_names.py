@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 
 import pytest
 
 from adsum_collector.agents.usage import Record
+from adsum_collector.usage.source import Source
 from adsum_hub.usage_bounds import wrong_with
 from adsum_shared.signals import UsageTotalled
+from tests.ledgers import Totals
 from tests.unit.collector.test_usage_lines import AT, line, read
 
 LATER = "2026-11-21T23:31:48.260Z"
@@ -117,11 +121,63 @@ def test_the_clis_own_id_of_a_request_makes_copies_one_and_answers_apart() -> No
         assert messages(*copies, answer("b", 3, identity, 1), answer("b", 4, identity, 1)) == 2
 
 
+def answers(identity: str, numbers: Sequence[int], *, side: bool) -> list[bytes]:
+    """Each in two lines, as the CLI writes a text and a call of one answer."""
+    return [
+        nameless(each, requestRef=f"r{each}", isSidechain=side).replace(
+            b'"message": {', b'"message": {"id": "%b", ' % identity.encode()
+        )
+        for number in numbers
+        for each in (number, number)
+    ]
+
+
+@pytest.mark.parametrize("identity", ["chatcmpl", "ocgo-2", "chatcmpl-12345678"])
+@pytest.mark.parametrize("side_first", [False, True])
+def test_where_a_gateway_repeats_an_id_no_answer_of_a_subagent_falls_onto_another(
+    identity: str, *, side_first: bool
+) -> None:
+    files = [
+        (Source(1, "a"), answers(identity, range(5), side=False)),
+        (Source(2, "a"), answers(identity, range(10, 15), side=True)),
+        (Source(3, "b"), answers(identity, range(20, 25), side=False)),
+        (Source(4, "b"), answers(identity, range(30, 35), side=True)),
+        (Source(5, "fork"), answers(identity, range(5), side=False)),
+    ]
+    found = Totals(UTC, lambda _model: None)
+
+    for source, raws in reversed(files) if side_first else files:
+        found.add(source, read(*raws)[0])
+
+    told = {total.group.session_id: (total.messages, total.output) for total in found}
+    assert {each: sums for each, sums in told.items() if sums[0]} == {"a": (10, 20), "b": (10, 20)}
+
+
+def test_an_id_of_the_makers_own_is_one_message_whatever_the_request_is_called() -> None:
+    found = Totals(UTC, lambda _model: None)
+
+    for number, side in ((1, False), (2, True)):
+        raws = answers("msg_01", [number], side=side)
+        found.add(Source(number, "a"), read(*raws)[0])
+
+    assert len(found) == 1
+
+
 def gateway(identity: str, **usage: int) -> bytes:
     return line(requestId=None, message={"id": identity}, usage=usage, timestamp=LATER)
 
 
-@pytest.mark.parametrize("identity", ["chatcmpl-a1", "gen-77", "resp_0b1c", "msg_01"])
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",
+        "chatcmpl-1a2b3c4d",
+        "gen-1718345013-AbC_d",
+        "resp_0b1c67ccd2bed1ec",
+        "3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+        "msg_01",
+    ],
+)
 def test_a_gateways_message_that_grows_while_it_streams_is_one(identity: str) -> None:
     first = gateway(identity, input_tokens=9000, output_tokens=1)
     grown = gateway(identity, input_tokens=10_000, output_tokens=500, cache_read_input_tokens=9000)
@@ -129,10 +185,20 @@ def test_a_gateways_message_that_grows_while_it_streams_is_one(identity: str) ->
     assert messages(first, grown) == 1
 
 
-def test_a_number_that_a_gateway_gives_again_another_day_is_another_message() -> None:
+@pytest.mark.parametrize(
+    "identity", ["gpt-4o", "ocgo-2", "chatcmpl-7", "completion", "claude-sonnet-4-20250514"]
+)
+def test_a_word_that_a_gateway_gives_to_all_is_not_one_message_a_day(identity: str) -> None:
+    asked = [gateway(identity, input_tokens=size, output_tokens=9) for size in (10, 20, 30)]
+
+    assert messages(*asked, *asked) == 3
+
+
+@pytest.mark.parametrize("identity", ["r-1", "r-00000001", "chatcmpl"])
+def test_an_id_that_a_gateway_gives_again_another_day_is_another_message(identity: str) -> None:
     days = ("2026-11-20T12:00:00Z", "2026-11-21T12:00:00Z")
     told = [
-        read(line(requestId=None, message={"id": "r-1"}, timestamp=at))[0]
+        read(line(requestId=None, message={"id": identity}, timestamp=at))[0]
         for at in (*days, days[0])
     ]
 

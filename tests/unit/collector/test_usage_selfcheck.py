@@ -312,6 +312,40 @@ def test_after_a_kill_what_was_to_be_read_again_still_is(
     assert not any(each.faults for each in again)
 
 
+def test_what_a_thread_learns_makes_all_that_a_process_has_read_be_read_again_once(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    child = Errand(os.fsencode(tmp_path / "agent.jsonl"), TranscriptFile("s1", "agent"))
+    main = Errand(os.fsencode(tmp_path / "main.jsonl"), TranscriptFile("s1"))
+    live = Errand(os.fsencode(tmp_path / "live.jsonl"), TranscriptFile("live"))
+    for errand, number in ((main, 1), (child, 2)):
+        append(Path(os.fsdecode(errand.path)), *LATER, odd(number))
+    append(Path(os.fsdecode(live.path)), odd(3))
+
+    def unread() -> set[str]:
+        return {path for path, stamp in ledger.stamps().items() if not stamp.mtime_ns}
+
+    def learn(*errands: Errand) -> None:
+        history = claude_code().transcripts.history
+        reading = Reading(ledger, history, lambda: NOW)
+        reading._scanner = Scanner(never)
+        list(reading.read(errands))
+
+    learn(main, child)
+    missed, due = sums(ledger), unread()
+    learn(live)
+    learnt, due_then = sums(ledger), unread()
+    learn(main, child)
+    append(Path(os.fsdecode(live.path)), odd(4))
+    other = Errand(os.fsencode(tmp_path / "other.jsonl"), TranscriptFile("other"))
+    append(Path(os.fsdecode(other.path)), odd(5))
+    learn(other, live)
+
+    assert (missed, due) == ((0, 0), set())
+    assert (learnt, due_then) == ((1, 3), {os.fsdecode(each.path) for each in (main, child)})
+    assert (sums(ledger), unread()) == ((5, 15), set())
+
+
 def test_what_grows_teaches_to_read_what_grew_before_with_more_care(
     tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, tzinfo
 from functools import reduce
 from pathlib import Path
@@ -21,10 +24,12 @@ from adsum_collector.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.merge import Group
+from adsum_collector.usage.reading import Errand, Reading
 from adsum_collector.usage.scan import Place, Scanned, Scanner
 from adsum_collector.usage.source import Source
 from bench.corpus import History
 from tests.ledgers import Totals
+from tests.unit.collector.test_usage_scan import append, said
 
 NOON = 1_795_262_400_000  # 2026-11-21T12:00Z
 HOUR = 3_600_000
@@ -241,7 +246,8 @@ def test_a_file_that_says_nothing_of_its_age_is_as_young_as_what_it_holds() -> N
     def turn(session: str, last: int) -> Turn:
         records = [message(1, 5), message(last, 5, at=NOON + last * HOUR)]
         whose, stamp = TranscriptFile(session), Stamp(1, 2, 3, 4)
-        return Turn(session, whose, stamp, Scanned(records, Place(), more=False, faults={}))
+        scanned = Scanned(records, Place(held=records[-1].at), more=False, faults={})
+        return Turn(session, whose, stamp, scanned)
 
     for order in ((2, 3), (3, 2)):
         found = totals()
@@ -250,6 +256,36 @@ def test_a_file_that_says_nothing_of_its_age_is_as_young_as_what_it_holds() -> N
 
         assert outputs(found) == {"2": 10, "3": 5}
         assert [(fork.path, fork.forked_from) for fork in found.ledger.forks()] == [("3", "2")]
+
+
+@pytest.mark.parametrize("fork_first", [False, True])
+def test_a_file_that_never_says_when_it_was_begun_is_one_source_however_often_it_grows(
+    tmp_path: Path, *, fork_first: bool
+) -> None:
+    def answer(number: int) -> bytes:
+        return said(number, timestamp=f"2026-11-21T12:{number:02}:00Z")
+
+    ledger = Ledger.open(tmp_path, lambda _model: None, UTC)
+    reading = Reading(ledger, lambda *_: None, lambda: NOON + HOUR)
+    parent, fork = tmp_path / "z.jsonl", tmp_path / "a.jsonl"
+    errands = {
+        path: Errand(os.fsencode(path), TranscriptFile(path.stem)) for path in (parent, fork)
+    }
+    append(fork, *map(answer, range(1, 30)), answer(59))
+
+    if fork_first:
+        list(reading.read([errands[fork]]))
+    for number in range(1, 50):
+        append(parent, answer(number))
+        list(reading.read([errands[parent]]))
+    list(reading.read([errands[fork]]))
+    counted = {total.group.session_id: total.messages for total in ledger if total.messages}
+    ledger.close()
+
+    with closing(sqlite3.connect(tmp_path / "usage.db")) as db:
+        (sources,) = db.execute("SELECT count(*) FROM sources").fetchone()
+    assert sources == 2
+    assert counted == {"z": 49, "a": 1}
 
 
 def test_files_that_were_begun_together_are_told_apart_by_their_sessions() -> None:

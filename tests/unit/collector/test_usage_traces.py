@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.usage import Record
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.reading import Errand, Reading
+from adsum_collector.usage.scan import Scanner
 from tests.ledgers import AGENT
+from tests.unit.collector.test_usage_scan import never
 
 DATA = Path(__file__).parents[2] / "data"
 #: input, output, cache read, cache written.
@@ -124,6 +127,27 @@ def test_a_session_used_up_what_claude_code_says_but_for_what_it_wrote_no_line_o
         assert set(untold) <= {(0, 0, 0, 0), UNTOLD.get(trace.name)}
     # a session that has said nothing of its cost was killed, or is still at it
     assert all(said[session] == (0, 0, 0, 0) for session in said.keys() - lines.keys())
+
+
+def test_a_recorded_session_written_with_spaces_comes_to_the_same_though_read_alone(
+    tmp_path: Path,
+) -> None:
+    """By what is looked into at its begin, and by no sample."""
+    files: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for trace in TRACES:
+        for name, line in lines_of(trace):
+            files[trace.name, name].append(line)
+
+    def records(lines: list[dict[str, Any]], *separators: str) -> list[Record]:
+        path = tmp_path / "s.jsonl"
+        path.write_text("".join(json.dumps(each, separators=separators) + "\n" for each in lines))
+        return Scanner(never).scan(str(path)).records
+
+    told = {name: records(lines, ",", ":") for name, lines in files.items()}
+    lost = [name for name, lines in files.items() if records(lines, ", ", ": ") != told[name]]
+
+    assert sum(map(bool, told.values())) > 60
+    assert lost == []
 
 
 def test_most_recorded_sessions_say_what_they_cost() -> None:

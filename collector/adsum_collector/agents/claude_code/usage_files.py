@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import NAME_MAX
 from adsum_collector.agents.claude_code.usage_lines import OWN, own_time
 from adsum_collector.agents.transcript_file import TranscriptFile
 
@@ -17,15 +16,19 @@ OWN_LINE: Final = b'{"type":"'
 FORKED: Final = b'{"parentUuid":'
 SESSION: Final = b'"sessionId":"'
 
+#: What names a session; it is told to others.
+_ID: Final = r"[A-Za-z0-9_.-]{1,128}"
+_SESSION: Final = re.compile(_ID)
 #: A subagent of the CLI's own, for a summary or a side question: no child of the session's, but what
 #: it used up was used up.
 _CHORE: Final = re.compile(
-    r"(?:.*/)?([A-Za-z0-9_.-]{1,128})/subagents/agent-((?:acompact|aside_question)-[\w-]+)\.jsonl",
+    rf"(?:.*/)?({_ID})/subagents/agent-((?:acompact|aside_question)-[\w-]+)\.jsonl",
     re.ASCII | re.DOTALL,
 )
-#: Where older releases kept subagents: beside the sessions.
+#: Where older releases kept subagents: beside the sessions. What folders above `projects` are called
+#: is the user's affair.
 _BESIDE: Final = re.compile(
-    r"(?!.*/(?:subagents|tool-results)/)(?:.*/)?agent-([A-Za-z0-9_-]+)\.jsonl",
+    r"(?!.*/(?:subagents|tool-results)/(?!(?:.*/)?projects/))(?:.*/)?agent-([A-Za-z0-9_-]+)\.jsonl",
     re.ASCII | re.DOTALL,
 )
 
@@ -55,7 +58,7 @@ def session_in(head: bytes) -> str | None:
             found = _decode_session(raw).id if SESSION in raw else ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if 0 < len(found) <= NAME_MAX:
+        if _SESSION.fullmatch(found):
             return found
     return None
 

@@ -49,9 +49,12 @@ _number: Final = int.from_bytes
 #: What PRIME leaves. Where a word has 64 bits, it is what Python takes for the hash of an integer:
 #: the same number in half the time of a division.
 _remainder: Final = hash if sys.hash_info.modulus == PRIME else PRIME.__rmod__
-
-
-_DIGIT: Final = re.compile(r"[0-9]")
+#: How an id begins that is one answer's own, whoever hands it on.
+OWN_ID: Final = "msg_"
+#: Of other ids: one that is drawn or counted has such a part, unless that is a word or a date, as in
+#: the names of models.
+_PART: Final = re.compile(r"[A-Za-z0-9]{8,}")
+_DATE: Final = re.compile(r"20[0-9]{6}")
 
 
 class _Stamped(msgspec.Struct, gc=False):
@@ -100,7 +103,7 @@ class Meter:
             else:
                 continue
             if line.request is None:
-                line.request = _stand_in(raw, line)
+                _stand_in(raw, line)
         if last is not None:
             last.outlive()
         self._last = last
@@ -122,13 +125,12 @@ class Meter:
             self.faults[ODD] += 1
             return
         identity = message.id or request or ""
-        if not request and not identity.startswith("msg_"):
-            if _DIGIT.search(identity):
-                # of this answer alone, or counted from one whenever the gateway starts
-                identity += f"/{since.days}"
-            else:
+        if not request and not identity.startswith(OWN_ID):
+            if not _is_drawn(identity):
                 # One word for all it answers, as some gateways give; what was asked differs.
                 identity += f"/{usage.input_tokens}/{usage.cache_read_input_tokens}"
+            # of this answer alone, or counted from one whenever the gateway starts
+            identity += f"/{since.days}"
         model, geo = MODELS[message.model], usage.inference_geo or ""
         region = REGIONS[geo] if geo else geo
         if model != message.model or region != geo:
@@ -165,19 +167,29 @@ class Meter:
             self.faults[ODD] += 1
 
 
-def _stand_in(raw: Bytes, line: Line) -> str | None:
+def _is_drawn(identity: str) -> bool:
+    """Whether it looks like one that is given once, and not to all that is answered."""
+    return any(not part.isalpha() and not _DATE.fullmatch(part) for part in _PART.findall(identity))
+
+
+def _stand_in(raw: Bytes, line: Line) -> None:
     """For the id of a request that a line does not tell, as behind gateways; copies share it.
 
     Without one the message's id has to do. Without that as well no two lines are known to be copies,
     but for those that a fork repeats.
     """
+    message = line.message
     try:
         named = _decode_named(raw)
     except UNDECODABLE:
         named = _Named()
-    if named.ref or line.message.id:
-        return named.ref
-    return named.uuid or line.timestamp.isoformat()
+    if named.ref:
+        line.request = named.ref
+        if message.id and not message.id.startswith(OWN_ID):
+            # Of a side agent's two messages under one id the requests do not tell: see `Merge`.
+            message.id += f"/{named.ref}"
+    elif not message.id:
+        line.request = named.uuid or line.timestamp.isoformat()
 
 
 def _advice(record: Record, iterations: list[Iteration]) -> list[Record]:
