@@ -10,6 +10,7 @@ from playwright.async_api import Page, expect
 
 from adsum_shared.usage import UsagePoint, UsageSeries, UsageView
 from tests.browser import fleets, spending
+from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import SIZES, overflow, violations
@@ -184,10 +185,10 @@ async def test_the_measure_and_the_split_are_chosen(open_page: OpenPage, hub: St
     await page.get_by_role("radio", name="Tokens").click()
     await expect(page.locator(".legend li").first).to_contain_text("cheap")
     assert await legend(page) == ["cheap 99 % 5.0k", "dear 1 % 70"]
-    assert page.url.endswith("?measure=tokens")
+    await expect(page).to_have_url(ending("?measure=tokens"))
     await page.locator("[name=split]").nth(1).click()
     await wait_until(lambda: hub.asked == ["day 7", "day 7"])
-    assert page.url.endswith("?measure=tokens&split=project")
+    await expect(page).to_have_url(ending("?measure=tokens&split=project"))
 
 
 @pytest.mark.parametrize("text", fleets.HOSTILE)

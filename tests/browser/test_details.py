@@ -10,6 +10,7 @@ from playwright.async_api import Locator, Page, expect
 
 from adsum_shared.state import ActivityEntry, RequestView, SessionView
 from tests.browser import fleets
+from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.support import wait_until
@@ -47,7 +48,7 @@ async def test_a_card_opens_its_details_and_the_address_names_them(open_page: Op
 
     dialog = page.get_by_role("dialog", name="Fix the flaky refund test")
     await expect(dialog).to_be_visible()
-    assert page.url.endswith("/sessions/beta:payments-1")
+    await expect(page).to_have_url(ending("/sessions/beta:payments-1"))
     assert await page.get_attribute("[data-id='beta:payments-1'] .open", "aria-expanded") == "true"
     assert await page.locator("[aria-expanded=true]").count() == 1
 
@@ -202,7 +203,7 @@ async def test_a_bookmark_of_an_older_version_leads_to_the_page(open_page: OpenP
     page = await open_page(
         fleets.full(wall_ms()), path="/#session=beta%3Apayments-1", ready=".session-body"
     )
-    assert page.url.endswith("/sessions/beta:payments-1")
+    await expect(page).to_have_url(ending("/sessions/beta:payments-1"))
     await expect(page.locator("#view-title")).to_have_text("Fix the flaky refund test")
 
 

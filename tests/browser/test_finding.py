@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser import fleets
+from tests.browser.addresses import ending
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
 from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
 from tests.browser.standin import StandIn
@@ -58,7 +59,7 @@ async def test_a_facet_keeps_those_with_its_value_and_says_so_in_the_address(
 
     await expect(page.locator(".card[data-id^='alpha:']")).to_have_count(0)
     assert {card.split(":")[0] for card in await cards(page)} == {"beta"}
-    assert page.url.endswith("/?host=beta")
+    await expect(page).to_have_url(ending("/?host=beta"))
     await expect(page.locator(".narrowed-chip")).to_have_text("Remove filter Host: beta")
 
 
@@ -137,13 +138,13 @@ async def test_filters_survive_a_reload_and_the_way_back_and_forth(open_page: Op
 
     await page.go_back()
     await expect(page.locator(".narrowed-chip")).to_have_text("Remove filter Host: beta")
-    assert page.url.endswith("/?host=beta")
+    await expect(page).to_have_url(ending("/?host=beta"))
     await page.reload()
     await expect(page.locator(".narrowed-chip")).to_have_text("Remove filter Host: beta")
     assert {card.split(":")[0] for card in await cards(page)} == {"beta"}
     await page.go_forward()
     await expect(page.locator(".narrowed-chip")).to_have_count(0)
-    assert page.url.endswith("/list")
+    await expect(page).to_have_url(ending("/list"))
 
 
 async def test_all_of_it_goes_by_keyboard(open_page: OpenPage) -> None:
@@ -187,7 +188,7 @@ async def test_clear_all_clears_words_too(open_page: OpenPage) -> None:
 
     await expect(page.locator(".narrowed-chip")).to_have_count(0)
     assert await page.input_value("#filter") == ""
-    assert page.url.endswith("/")
+    await expect(page).to_have_url(ending("/"))
 
 
 ABSURD = {
@@ -216,7 +217,7 @@ async def test_an_absurd_address_is_harmless(open_page: OpenPage, what: str) -> 
     if before > 1:
         await page.get_by_role("button", name="Clear all").click()
     await expect(page.locator(".card").first).to_be_visible()
-    assert page.url.endswith("/")
+    await expect(page).to_have_url(ending("/"))
 
 
 async def test_a_megabyte_of_filters_is_cut(open_page: OpenPage) -> None:
@@ -298,7 +299,7 @@ async def test_a_saved_view_brings_view_and_filters_back(open_page: OpenPage) ->
     await page.get_by_role("link", name="Beta alone").click()
 
     await expect(page.locator(".narrowed-chip")).to_have_count(2)
-    assert page.url.endswith("/?q=a&host=beta")
+    await expect(page).to_have_url(ending("/?q=a&host=beta"))
     await expect(page.locator(".popover:popover-open")).to_have_count(0)
 
 
@@ -314,7 +315,7 @@ async def test_a_saved_view_brings_the_order_of_the_list_back(open_page: OpenPag
     await page.get_by_role("link", name="Dearest").click()
 
     await expect(page.get_by_label("Sort by")).to_have_value("cost")
-    assert page.url.endswith("/list?q=a&sort=-cost")
+    await expect(page).to_have_url(ending("/list?q=a&sort=-cost"))
 
 
 async def test_the_suggested_name_gives_way_to_what_is_typed(open_page: OpenPage) -> None:
@@ -336,7 +337,7 @@ async def test_a_saved_view_without_filters_takes_none_along(open_page: OpenPage
     await page.get_by_role("link", name="All hosts").click()
 
     await expect(page.locator(".narrowed-chip")).to_have_count(0)
-    assert page.url.endswith("/by/host")
+    await expect(page).to_have_url(ending("/by/host"))
     await page.go_back()
     await expect(page.locator(".narrowed-chip")).to_have_count(1)
 

@@ -10,6 +10,7 @@ from playwright.async_api import Page, expect
 
 from adsum_shared.state import SessionView
 from tests.browser import fleets
+from tests.browser.addresses import ending
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import overflow, violations
@@ -220,7 +221,7 @@ async def test_a_row_opens_its_session_over_the_groups(open_page: OpenPage) -> N
     await page.wait_for_selector("dialog[open]")
     await page.go_back()
     await expect(page.locator("dialog[open]")).to_have_count(0)
-    assert page.url.endswith("/by/project?host=beta")
+    await expect(page).to_have_url(ending("/by/project?host=beta"))
 
     link = page.locator(f"{ROW} a.open").first
     assert (await link.get_attribute("href") or "").startswith("/sessions/beta:")

@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser import fleets, spending
+from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import SIZES, overflow, violations
@@ -170,7 +171,7 @@ async def test_the_keyboard_alone_searches_opens_reads_and_returns(
     sheet = page.get_by_role("dialog", name="Work of day 3")
     await expect(sheet.locator(".line")).to_have_count(12)
     await expect(sheet).to_contain_text("in part as the agent reports")
-    assert page.url.endswith("/sessions/alpha:past-3")
+    await expect(page).to_have_url(ending("/sessions/alpha:past-3"))
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await page.wait_for_url("**/history?find=day+3")

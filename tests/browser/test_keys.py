@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser import fleets
+from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
 from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
 from tests.browser.test_looks import SIZES, overflow, violations
@@ -116,12 +117,12 @@ async def test_o_opens_as_a_page_and_x_leaves_it(open_page: OpenPage) -> None:
     await focused(page, "beta:payments-1")
     await page.keyboard.press("o")
     await expect(page.locator("#main .session")).to_have_count(1)
-    assert page.url.endswith("/sessions/beta:payments-1")
+    await expect(page).to_have_url(ending("/sessions/beta:payments-1"))
     await expect(page.locator("dialog[open]")).to_have_count(0)
 
     await page.keyboard.press("x")
     await expect(page.locator("#main .session")).to_have_count(0)
-    assert page.url.endswith("/")
+    await expect(page).to_have_url(ending("/"))
 
 
 async def test_g_and_a_second_key_go_elsewhere_with_the_filters(
@@ -138,7 +139,7 @@ async def test_g_and_a_second_key_go_elsewhere_with_the_filters(
     await page.keyboard.press("g")
     await page.keyboard.press("b")
     await page.wait_for_selector(".card")
-    assert page.url.endswith("/?host=beta")
+    await expect(page).to_have_url(ending("/?host=beta"))
     # A second key that leads nowhere does nothing at all.
     await page.keyboard.press("g")
     await page.keyboard.press("j")
@@ -212,7 +213,7 @@ async def test_keys_rest_while_a_popover_or_a_sheet_is_open(open_page: OpenPage)
         await page.keyboard.press(key)
     await page.evaluate(ASKED)
     await expect(page.locator("dialog[open]")).to_have_count(1)
-    assert page.url.endswith("/")
+    await expect(page).to_have_url(ending("/"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,6 +11,7 @@ from playwright.async_api import Page, expect
 from adsum_shared.state import SessionView
 from adsum_shared.usage import UsageView
 from tests.browser import fleets, spending
+from tests.browser.addresses import ending
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import overflow, violations
@@ -95,12 +96,12 @@ async def test_a_press_on_a_head_sorts_turns_round_and_goes_back(open_page: Open
     await expect(page.locator(f"{ROW} .open bdi")).to_have_text(
         ["At 0.5", "At 3.0", "At 20.0", "At None"]
     )
-    assert page.url.endswith("/list?sort=cost")
+    await expect(page).to_have_url(ending("/list?sort=cost"))
     assert await sorted_by(page) == {"cost": "ascending"}
 
     await head.click()
     await expect(page.locator("th[aria-sort]")).to_have_count(0)
-    assert page.url.endswith("/list")
+    await expect(page).to_have_url(ending("/list"))
 
 
 async def test_every_column_can_be_sorted_by_the_keyboard(open_page: OpenPage) -> None:
@@ -170,7 +171,7 @@ async def test_a_row_opens_its_session_and_back_returns_to_the_same_order(
 
     await page.go_back()
     await expect(page.locator("dialog[open]")).to_have_count(0)
-    assert page.url.endswith("/list?sort=title")
+    await expect(page).to_have_url(ending("/list?sort=title"))
     assert await titles(page) == before
 
 
@@ -195,7 +196,7 @@ async def test_what_a_row_says_can_be_selected_without_opening_it(open_page: Ope
     await page.mouse.up()
 
     assert "flaky refund" in await page.evaluate("getSelection().toString()")
-    assert page.url.endswith("/list")
+    await expect(page).to_have_url(ending("/list"))
 
 
 async def test_thousands_of_rows_are_drawn_only_where_they_are_seen(open_page: OpenPage) -> None:
@@ -367,7 +368,7 @@ async def test_a_filter_that_leaves_nothing_says_so_and_can_be_cleared(
     )
     await page.click("text=Clear filters")
     await expect(page.locator(ROW).first).to_be_visible()
-    assert page.url.endswith("/list?sort=title")
+    await expect(page).to_have_url(ending("/list?sort=title"))
 
 
 async def test_a_phone_sorts_by_a_choice_and_shows_the_figure(open_page: OpenPage) -> None:

@@ -13,6 +13,7 @@ from axe_playwright_python.async_playwright import Axe  # type: ignore[import-un
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from tests.brokers import Broker, running_broker
+from tests.browser.addresses import ending
 from tests.browser.conftest import DESK, PHONE, RECORD_VIOLATIONS
 from tests.hub_processes import HubProcess
 from tests.signing_in import asking, cookie_name, link, log_in
@@ -236,7 +237,7 @@ async def test_whoever_is_signed_out_elsewhere_is_led_to_the_way_in_and_back(
     await page.evaluate(asked)
     await page.wait_for_url(lambda url: "/login?" in url)
 
-    assert page.url.endswith("/login?over&next=%2Fhistory%3Fq%3Dx")
+    await expect(page).to_have_url(ending("/login?over&next=%2Fhistory%3Fq%3Dx"))
     said = "This sign-in is over: it has expired or was revoked."
     await expect(page.get_by_role("status")).to_have_text(said)
     # By then a worker stands between the page and the hub.

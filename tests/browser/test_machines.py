@@ -8,6 +8,7 @@ from playwright.async_api import Page, expect
 
 from adsum_shared.state import GapView, HostView, HostWitness
 from tests.browser import fleets, spending
+from tests.browser.addresses import ending
 from tests.browser.conftest import PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import SIZES, overflow, violations
@@ -133,9 +134,9 @@ async def test_a_machine_has_an_address_of_its_own(open_page: OpenPage) -> None:
     await expect(row.locator(".host-head")).to_have_attribute("aria-expanded", "true")
     await expect(row).to_be_in_viewport()
     await row.locator(".host-head").click()
-    assert page.url.endswith("/hosts")
+    await expect(page).to_have_url(ending("/hosts"))
     await page.locator("[data-machine=host-001] .host-head").click()
-    assert page.url.endswith("/hosts#host-001")
+    await expect(page).to_have_url(ending("/hosts#host-001"))
 
 
 async def test_an_address_of_nobody_says_so(open_page: OpenPage) -> None:

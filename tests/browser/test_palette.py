@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.browser import fleets
+from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
 from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
 from tests.browser.standin import StandIn
@@ -174,7 +175,7 @@ async def test_a_filter_chosen_elsewhere_leads_to_the_board(open_page: OpenPage)
     await box.fill("project: infra")
     await page.keyboard.press("Enter")
     await expect(page.locator(".card")).to_have_count(1)
-    assert page.url.endswith("/?project=infra")
+    await expect(page).to_have_url(ending("/?project=infra"))
 
 
 async def test_saved_views_are_in_it(open_page: OpenPage) -> None:
@@ -187,7 +188,7 @@ async def test_saved_views_are_in_it(open_page: OpenPage) -> None:
     await box.fill("morn")
     await page.keyboard.press("Enter")
     await expect(page.locator("#main[data-view=list]")).to_have_count(1)
-    assert page.url.endswith("/list?host=beta")
+    await expect(page).to_have_url(ending("/list?host=beta"))
 
 
 async def test_what_is_over_is_found_from_two_letters_on_and_marked(

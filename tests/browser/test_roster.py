@@ -10,6 +10,7 @@ from playwright.async_api import Page, expect
 
 from adsum_shared.state import ChildView, Group, SessionView
 from tests.browser import fleets
+from tests.browser.addresses import ending
 from tests.browser.conftest import PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 
@@ -300,7 +301,7 @@ async def test_the_filter_keeps_what_matches_every_word_and_stands_in_the_addres
 
     assert await titles(page, "needs_you") == ["Sessions out of Postgres"]
     assert await page.locator(".card-first").count() == 0
-    assert page.url.endswith("/?q=beta+plan")
+    await expect(page).to_have_url(ending("/?q=beta+plan"))
 
     await page.keyboard.press("Escape")
     await expect(page.locator(f"{section('needs_you')} .card")).to_have_count(9)
@@ -322,7 +323,7 @@ async def test_tabs_carry_counts_and_choose_the_section_on_a_phone(
     await page.click(".tab[data-group=autonomous]")
     await expect(page.locator(section("autonomous"))).to_be_visible()
     await expect(page.locator(section("needs_you"))).to_be_hidden()
-    assert page.url.endswith("#autonomous")
+    await expect(page).to_have_url(ending("#autonomous"))
 
 
 async def test_title_and_favicon_carry_the_count_of_those_who_need_you(

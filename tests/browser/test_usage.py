@@ -13,6 +13,7 @@ from playwright.async_api import Locator, Page, expect
 from adsum_shared.state import Summary
 from adsum_shared.usage import ContextView, RateLimitView, ScanProgress, UsageReport, UsageView
 from tests.browser import fleets, spending
+from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import SIZES, overflow, violations
@@ -334,7 +335,7 @@ async def test_the_strip_tells_who_is_near_a_limit_or_reads_and_leads_to_it(
     await expect(page.locator("[data-machine=beta] .host-head")).to_have_attribute(
         "aria-expanded", "true"
     )
-    assert page.url.endswith("/hosts#beta")
+    await expect(page).to_have_url(ending("/hosts#beta"))
 
 
 async def test_the_report_is_asked_for_when_it_is_opened(open_page: OpenPage, hub: StandIn) -> None:
@@ -346,7 +347,7 @@ async def test_the_report_is_asked_for_when_it_is_opened(open_page: OpenPage, hu
     await page.locator(".tool").first.click()
     await page.wait_for_selector(".report")
     assert hub.asked == ["day 7"]
-    assert page.url.endswith("/usage")
+    await expect(page).to_have_url(ending("/usage"))
     found = await rows(page)
     assert found[0] == "Total 12 700k 300k 52.0M 6.0M 59.0M ≈ $104.20"
     assert found[1] == "2026-11-22 1 % 1 12.4k 48.2k 2.1M 310k 2.5M ≈ $1.24"
@@ -381,7 +382,7 @@ async def test_the_keyboard_alone_chooses(open_page: OpenPage, hub: StandIn) -> 
     assert hub.asked == ["day 7", "day 30", "host 30"]
     link = page.get_by_role("link", name="CSV")
     await expect(link).to_have_attribute("href", "/api/v1/usage?by=host&days=30&format=csv")
-    assert page.url.endswith("/usage?days=30&by=host")
+    await expect(page).to_have_url(ending("/usage?days=30&by=host"))
 
 
 async def test_the_address_says_what_is_shown(open_page: OpenPage, hub: StandIn) -> None:
@@ -392,11 +393,11 @@ async def test_the_address_says_what_is_shown(open_page: OpenPage, hub: StandIn)
     for name in ("Dates", "Tokens", "Host"):
         await expect(page.get_by_role("radio", name=name, exact=True).first).to_be_checked()
     await expect(page.locator("[name=since]")).to_have_value("2026-11-01")
-    assert page.url.endswith(path)
+    await expect(page).to_have_url(ending(path))
 
     await page.get_by_role("radio", name="90 days").click()
     await wait_until(lambda: hub.asked[-1] == "model 90")
-    assert page.url.endswith("/usage?by=model&split=host&measure=tokens&days=90")
+    await expect(page).to_have_url(ending("/usage?by=model&split=host&measure=tokens&days=90"))
 
 
 async def test_back_shows_the_report_before(open_page: OpenPage, hub: StandIn) -> None:
@@ -404,7 +405,7 @@ async def test_back_shows_the_report_before(open_page: OpenPage, hub: StandIn) -
     page = await open_page(path="/usage?days=30", ready=".report")
     await page.get_by_role("link", name="2026-11-22").click()
     await wait_until(lambda: hub.asked[-1] == "session 2026-11-22..2026-11-22")
-    assert page.url.endswith("/usage?since=2026-11-22&until=2026-11-22&by=session")
+    await expect(page).to_have_url(ending("/usage?since=2026-11-22&until=2026-11-22&by=session"))
     await page.go_back()
     await wait_until(lambda: hub.asked[-1] == "day 30")
     await expect(page.get_by_role("radio", name="30 days")).to_be_checked()
@@ -436,7 +437,7 @@ async def test_a_session_in_the_report_opens(open_page: OpenPage, hub: StandIn) 
 
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("link", name="Work of day 2")).to_be_focused()
-    assert page.url.endswith("/usage?by=session")
+    await expect(page).to_have_url(ending("/usage?by=session"))
 
 
 async def test_a_row_leads_to_its_sessions(open_page: OpenPage, hub: StandIn) -> None:
