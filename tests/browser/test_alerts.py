@@ -254,6 +254,7 @@ async def test_a_window_that_nobody_sees_is_silent_while_another_is_looked_at(
     await looked_at.evaluate(HIDE)
     hub.ask("c")
     # Of two that nobody sees either may play the tone.
-    (note,) = await wait_until(lambda: shown(hidden), timeout=8)
+    await first_shown(looked_at)
+    (note,) = await first_shown(hidden)
     assert note["body"] == "Title of c \u00b7 box"
     assert await tones(hidden) + await tones(looked_at) >= 1
