@@ -13,6 +13,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 DAY = datetime.timedelta(days=1)
+SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Authority:
@@ -25,7 +36,7 @@ class Authority:
         self._name = _named(name)
         made = self._signed(self._name, self._key, days=30)
         constraint = x509.BasicConstraints(ca=True, path_length=None)
-        made = made.add_extension(constraint, critical=True)
+        made = made.add_extension(constraint, critical=True).add_extension(SIGNS, critical=True)
         self.file = folder / "ca.pem"
         self.file.write_bytes(_pem(made.sign(self._key, hashes.SHA256())))
 
@@ -59,6 +70,14 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 60 * DAY)
             .not_valid_after(now + days * DAY)
+            # Python 3.13 takes none without these.
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
 
 
