@@ -1,10 +1,15 @@
-"""To open what lies where a file is expected: it may be a pipe, and whoever opens one waits."""
+"""To open what lies where a file is expected: it may be a pipe, and whoever opens one waits. And to know it again."""
 
 from __future__ import annotations
 
 import os
 import stat
+import zlib
 from pathlib import Path
+from typing import Final
+
+#: Of what was read last, kept as a checksum: a file rewritten in place is seen by it.
+BEFORE_BYTES: Final = 1024
 
 
 def open_plain(path: str | Path) -> int:
@@ -13,3 +18,9 @@ def open_plain(path: str | Path) -> int:
         raise OSError(f"{path} is no plain file")
     # not to be held up by what has taken the file's place since
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def checksum(descriptor: int, offset: int) -> int:
+    """Of what ends there."""
+    size = min(offset, BEFORE_BYTES)
+    return zlib.crc32(os.pread(descriptor, size, offset - size))

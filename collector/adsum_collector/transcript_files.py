@@ -9,8 +9,8 @@ import msgspec
 
 from adsum_collector.cursor_choice import Choice, Waiting, choose, furthest
 from adsum_collector.cursors import Cursor, Elsewhere, Stamp
-from adsum_collector.plain_file import open_plain
-from adsum_collector.transcript_match import checksum, digest, shared, tried, why_lost
+from adsum_collector.plain_file import checksum, open_plain
+from adsum_collector.transcript_match import digest, shared, tried, why_lost
 from adsum_collector.transcript_walk import SUFFIX
 
 #: Read, adapted and committed at once: what a hook that comes meanwhile has to wait for.

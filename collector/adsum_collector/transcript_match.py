@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zlib
 
 from adsum_collector.cursor_choice import Tried
 from adsum_collector.cursors import Cursor, Elsewhere, Stamp
-from adsum_collector.plain_file import open_plain
+from adsum_collector.plain_file import checksum, open_plain
 
-#: Of what was read last, kept as a checksum.
-BEFORE_BYTES = 1024
 COMPARED_BYTES = 64 << 10
 
 
@@ -62,11 +59,6 @@ def _is_of(cursor: Cursor, descriptor: int, stamp: Stamp) -> bool:
         return cursor.before == checksum(descriptor, cursor.offset)
     ended = cursor.offset == 0 or os.pread(descriptor, 1, cursor.offset - 1) == b"\n"
     return ended and cursor.inode == stamp.inode
-
-
-def checksum(descriptor: int, offset: int) -> int:
-    size = min(offset, BEFORE_BYTES)
-    return zlib.crc32(os.pread(descriptor, size, offset - size))
 
 
 def digest(descriptor: int, size: int) -> str:

@@ -1,17 +1,12 @@
-"""A transcript opened without a trace, and by what it is known again."""
+"""A transcript opened without a trace."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-import zlib
-from typing import Final
 
 from adsum_collector.plain_file import open_plain
-
-#: Of what was read last, kept as a checksum: a file rewritten in place is seen by it.
-BEFORE_BYTES: Final = 1024
 
 
 def open_quietly(path: str) -> int:
@@ -23,9 +18,3 @@ def open_quietly(path: str) -> int:
             flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
             fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | flag)
     return descriptor
-
-
-def checksum(descriptor: int, offset: int) -> int:
-    """Of what ends there."""
-    size = min(offset, BEFORE_BYTES)
-    return zlib.crc32(os.pread(descriptor, size, offset - size))

@@ -25,7 +25,8 @@ from adsum_collector.agents.claude_code.usage_lines import (
     tells,
 )
 from adsum_collector.agents.usage import Record
-from adsum_collector.usage.opened import checksum, open_quietly
+from adsum_collector.plain_file import checksum
+from adsum_collector.usage.opened import open_quietly
 
 BUFFER_BYTES: Final = 1 << 20
 #: A line above this is left out: who decodes it holds all of it in memory, and more.

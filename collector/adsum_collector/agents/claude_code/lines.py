@@ -18,7 +18,7 @@ from adsum_collector.agents.claude_code.bodies import decode_fields
 from adsum_collector.agents.claude_code.line import Context, Line
 from adsum_collector.agents.claude_code.tool_hooks import Common
 from adsum_collector.agents.transcript import Lines, Private
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.transcript_file import SESSION_ID, TranscriptFile
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
@@ -33,7 +33,7 @@ SUBAGENTS = "subagents"
 EARLIEST_MS = 1_577_836_800_000
 DAY_MS = 24 * 3600 * 1000
 
-_SESSION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_SESSION = re.compile(SESSION_ID)
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _AGENT_FILE = re.compile(r"agent-([A-Za-z0-9_-]+)\.jsonl")
 

@@ -9,20 +9,18 @@ from typing import Final
 import msgspec
 
 from adsum_collector.agents.claude_code.usage_lines import OWN, own_time
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.transcript_file import SESSION_ID, TranscriptFile
 
 #: How a line begins that a fork does not repeat; those it repeats have an uuid and begin with FORKED.
 OWN_LINE: Final = b'{"type":"'
 FORKED: Final = b'{"parentUuid":'
 SESSION: Final = b'"sessionId":"'
 
-#: What names a session; it is told to others.
-_ID: Final = r"[A-Za-z0-9_.-]{1,128}"
-_SESSION: Final = re.compile(_ID)
+_SESSION: Final = re.compile(SESSION_ID)
 #: A subagent of the CLI's own, for a summary or a side question: no child of the session's, but what
 #: it used up was used up.
 _CHORE: Final = re.compile(
-    rf"(?:.*/)?({_ID})/subagents/agent-((?:acompact|aside_question)-[\w-]+)\.jsonl",
+    rf"(?:.*/)?({SESSION_ID})/subagents/agent-((?:acompact|aside_question)-[\w-]+)\.jsonl",
     re.ASCII | re.DOTALL,
 )
 #: Where older releases kept subagents: beside the sessions. What folders above `projects` are called
