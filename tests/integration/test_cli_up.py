@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -289,6 +290,7 @@ async def test_hooks_removed_by_hand_while_it_is_down_stay_out(machine: Machine)
     assert not (machine.home / ".claude/settings.json").exists()
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on PATH")
 async def test_the_lines_of_the_docs_make_a_session_appear_and_go(machine: Machine) -> None:
     page = (Path(__file__).parents[2] / "docs" / "start.md").read_text()
     section = page.split("## See one appear\n")[1].split("\n## ")[0]
