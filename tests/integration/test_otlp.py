@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import httpx
@@ -118,7 +119,9 @@ async def test_what_metrics_shows_is_sent_once_the_otlp_receiver_takes_it(
 
     assert not of_claude_code.posts
     log = hub.log.read_text()
-    assert log.count("it answers 503 Service Unavailable") == 1
+    assert log.count("metrics do not reach") == 1
+    # On a busy machine its second is over before the answer is there.
+    assert re.search("it answers 503 Service Unavailable|no answer in time", log)
     assert log.count("metrics reach") == 1
     assert "S3cretWord" not in log
     assert "T0kenPath" not in log

@@ -122,7 +122,9 @@ function usePast(id, wanted) {
 
 /** The card may have moved to another section, where the browser does not find it. @param {string} id */
 function focusCard(id) {
-  if (document.activeElement && document.activeElement !== document.body) return;
+  const active = document.activeElement;
+  // Until the next frame what is closed may keep the focus, and takes it along when it goes.
+  if (active && active !== document.body && !active.closest("dialog:not([open])")) return;
   const card = document.querySelector(`[data-id="${CSS.escape(id)}"] :is(.open, .row-open)`);
   if (card instanceof HTMLElement) card.focus();
 }
