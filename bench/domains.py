@@ -14,7 +14,7 @@ from adsum_hub.domains.registry import BUILT_IN, find
 from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Facts
 from adsum_hub.portraits import Place
-from adsum_hub.resolve import resolve
+from adsum_hub.resolve.resolve import resolve
 from adsum_hub.views import session_view
 from adsum_shared.state import SessionView
 from tests.rosters import many_facts

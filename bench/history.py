@@ -20,15 +20,15 @@ import msgspec
 import psutil
 from fastapi import FastAPI
 
-from adsum_hub.accounts import Accounts
-from adsum_hub.budget import read_budgets
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
-from adsum_hub.overspent import Overspent, Worker
+from adsum_hub.fold.fold import fold
+from adsum_hub.rest.usage import usage_router
 from adsum_hub.roster import Roster
-from adsum_hub.snapshot_fields import Snapshot, decode_facts
-from adsum_hub.spending import Spending
-from adsum_hub.usage_api import usage_router
+from adsum_hub.snapshots.fields import Snapshot, decode_facts
+from adsum_hub.usage.accounts import Accounts
+from adsum_hub.usage.budget import read_budgets
+from adsum_hub.usage.overspent import Overspent, Worker
+from adsum_hub.usage.spending import Spending
 from adsum_shared import signals as s
 from adsum_shared.price_book import load_book
 

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 import redis
 import uvloop
 
-from adsum_collector.publisher import Publisher
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.transport import RedisTransport
 from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.spool import Spool
-from adsum_collector.transport import RedisTransport
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
 from adsum_shared.signals import encode_signal

@@ -18,10 +18,10 @@ from adsum_collector.agents.claude_code.registry import (
 )
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.hook_events import SHOWN_WHEN_TYPED, events_for
+from adsum_collector.hooks.events import SHOWN_WHEN_TYPED, events_for
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
-from adsum_hub.resolve import next_deadline, resolve
+from adsum_hub.fold.fold import fold
+from adsum_hub.resolve.resolve import next_deadline, resolve
 from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded
 from bench.traces import Event, Trace
 

@@ -16,7 +16,7 @@ import msgspec
 from adsum_collector.agents.claude_code.usage_files import used_by
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
-from adsum_collector.cursors import Stamp
+from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import BATCH_RECORDS, Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.scan import Place, Scanned, Scanner

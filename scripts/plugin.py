@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import adsum_collector
-from adsum_collector.hook_events import SHIM_NAME, Target, entry_for, events_for
+from adsum_collector.hooks.events import SHIM_NAME, Target, entry_for, events_for
 from adsum_collector.settings import CollectorSettings
 from adsum_shared import __version__
 

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from adsum_hub.answers import components
-from adsum_hub.live import Resume
+from adsum_hub.live.live import Resume
+from adsum_hub.rest.answers import components
 from adsum_shared.beat import Beat
 from adsum_shared.signals import KnownSignal
 from adsum_shared.state import Group, HostView, HubTrouble, SessionView
@@ -68,18 +68,18 @@ def schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
 
 async def _openapi() -> dict[str, Any]:
     """Of a hub with all of its doors, which is asked nothing and reaches no Redis."""
-    from adsum_hub.accounts import Accounts
     from adsum_hub.app import build_app
     from adsum_hub.domains.show import open_domains
     from adsum_hub.join.opening import joined_by
     from adsum_hub.link import Link
-    from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
+    from adsum_hub.metrics.measured import MeasuredBroadcast, MeasuredRoster
     from adsum_hub.notify.notifications import Told
     from adsum_hub.notify.opening import notifying
-    from adsum_hub.overspent import Overspent
-    from adsum_hub.prices import Wanted, open_book
     from adsum_hub.settings import HubSettings
-    from adsum_hub.spending import Spending
+    from adsum_hub.usage.accounts import Accounts
+    from adsum_hub.usage.overspent import Overspent
+    from adsum_hub.usage.prices import Wanted, open_book
+    from adsum_hub.usage.spending import Spending
 
     nobody = "redis://127.0.0.1:1"
     nowhere = Path("nowhere")

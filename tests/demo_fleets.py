@@ -14,20 +14,20 @@ from adsum.demo.cast import MACHINES, MINUTE, Machine
 from adsum.demo.fleet import Fleet, budgets
 from adsum.demo.line import beat_of, host_id_of, is_connected
 from adsum.demo.past import history
-from adsum_hub.accounts import Accounts, local_day
 from adsum_hub.app import build_app, listen
-from adsum_hub.broadcast import Broadcast
-from adsum_hub.budget import read_budgets
 from adsum_hub.domains.show import open_domains
 from adsum_hub.doors import known_hosts
-from adsum_hub.known_prices import known_price
 from adsum_hub.link import Link
-from adsum_hub.overspent import Overspent
-from adsum_hub.prices import open_book
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
 from adsum_hub.serving import server_config
-from adsum_hub.snapshots import Snapshot
-from adsum_hub.spending import Spending
+from adsum_hub.snapshots.snapshots import Snapshot
+from adsum_hub.usage.accounts import Accounts, local_day
+from adsum_hub.usage.budget import read_budgets
+from adsum_hub.usage.known_prices import known_price
+from adsum_hub.usage.overspent import Overspent
+from adsum_hub.usage.prices import open_book
+from adsum_hub.usage.spending import Spending
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import AnySignal, decode_signal, encode_signal
 from tests.support import wait_until

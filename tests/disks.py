@@ -12,14 +12,14 @@ import itertools
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from adsum_collector.delivery.inbox import Inbox, Look
+from adsum_collector.delivery.place import Place
+from adsum_collector.delivery.problems import Problem
+from adsum_collector.delivery.resume import EntryId, Head, Stored
 from adsum_collector.errors import StreamMovedError
-from adsum_collector.inbox import Inbox, Look
-from adsum_collector.place import Place
-from adsum_collector.problems import Problem
-from adsum_collector.resume import EntryId, Head, Stored
 from adsum_collector.spans import left_of
 from adsum_collector.spool.spool import Spool
-from adsum_hub.sequence import Runs, admit, advance
+from adsum_hub.inbox.sequence import Runs, admit, advance
 from adsum_shared.envelope import Batch, decode_batch, encode_batch, encode_gap
 from adsum_shared.signals import Alive, encode_signal
 

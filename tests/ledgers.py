@@ -18,9 +18,9 @@ import msgspec
 from adsum_collector.agent import claude_code
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
-from adsum_collector.cursors import Stamp
 from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.spool import Spool
+from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.scan import Place, Scanned

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
-from adsum_hub.resolve import children, next_deadline, open_requests, resolve
-from adsum_hub.unread import unread
+from adsum_hub.fold.fold import fold
+from adsum_hub.resolve.resolve import children, next_deadline, open_requests, resolve
+from adsum_hub.resolve.unread import unread
 from adsum_shared import signals as s
 
 T0 = 1_000_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
+from adsum_hub.fold.fold import fold
 from adsum_hub.parts import Usage
-from adsum_hub.spending import Spending
+from adsum_hub.usage.spending import Spending
 from adsum_shared import signals as s
 
 #: Noon of 2026-11-20, UTC.

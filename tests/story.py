@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
-from adsum_hub.resolve import Limits, children, next_deadline, open_requests, resolve
-from adsum_hub.unread import unread
+from adsum_hub.fold.fold import fold
+from adsum_hub.resolve.resolve import Limits, children, next_deadline, open_requests, resolve
+from adsum_hub.resolve.unread import unread
 from adsum_shared import signals as s
 from adsum_shared.state import AgentState
 

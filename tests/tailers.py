@@ -15,7 +15,7 @@ from adsum_collector.intake import Intake
 from adsum_collector.processes import watched_in
 from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.spool import Spool
-from adsum_collector.tailer import Tailer
+from adsum_collector.transcripts.tailer import Tailer
 from adsum_shared.signals import Alive, AnySignal, MetaChanged, ProcessSeen
 from tests.support import wait_until
 from tests.transcripts import STAND_IN

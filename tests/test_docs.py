@@ -20,8 +20,8 @@ from typer.main import get_command
 from adsum.app import app
 from adsum.config_show import VARIABLES
 from adsum_hub.auth.roles import needed_for
-from adsum_hub.broadcast import Broadcast
 from adsum_hub.changes import Changes
+from adsum_hub.live.broadcast import Broadcast
 from adsum_shared.settings import KNOWN
 from adsum_shared.state import HubTrouble, WitnessName
 from scripts import schemas
@@ -136,7 +136,7 @@ def test_every_message_that_is_explained_is_still_said() -> None:
 
 
 def test_whatever_the_doctor_finds_has_a_heading_that_it_can_name() -> None:
-    source = "".join(path.read_text("utf-8") for path in (ROOT / "cli/adsum").glob("doctor*.py"))
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "cli/adsum/doctor").glob("*.py"))
     named = re.findall(
         r'\b(?:Finding|from_text|ok|warn|fail|skip)\(\s*f?"([a-z{][a-z.{}-]*)"', source
     )

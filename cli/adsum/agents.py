@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from adsum.client import fetch, hub_url, no_hub
-from adsum.console import advice, open_console, own_up, show
 from adsum.outcome import CommandError, Exit
-from adsum.saying import say
 from adsum.select import Filter, exit_code, needs_you, order
-from adsum.words import as_of, trouble_in
+from adsum.text.console import advice, open_console, own_up, show
+from adsum.text.saying import say
+from adsum.text.words import as_of, trouble_in
 from adsum_shared.state import HostView, SessionView
 
 PAGE = 1000
@@ -81,7 +81,7 @@ def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
 
 def _print(url: str, views: list[SessionView], now: int, *, filtered: bool, alone: bool) -> None:
     """alone: nothing else will be said, so of nothing to show the reason is."""
-    from adsum.render import counts_line, first_line, session_table
+    from adsum.text.render import counts_line, first_line, session_table
 
     hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
     console = open_console()

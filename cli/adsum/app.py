@@ -18,8 +18,8 @@ from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.reach import reach_app
 from adsum.reports import reports_app
-from adsum.saying import say
-from adsum.service_app import service_app
+from adsum.service.app import service_app
+from adsum.text.saying import say
 
 app = typer.Typer(
     name="adsum",
@@ -143,7 +143,7 @@ def doctor(
 
     Exit codes: 0 nothing failed, 1 something did.
     """
-    from adsum.doctor import run_doctor
+    from adsum.doctor.doctor import run_doctor
 
     raise typer.Exit(run_doctor(hub, state_dir, claude, as_json=as_json, bundle=bundle))
 

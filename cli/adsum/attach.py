@@ -15,10 +15,10 @@ import msgspec
 
 from adsum.agents import fetch_sessions
 from adsum.client import home_of, hub_url
-from adsum.doctor_checks import host_id_of
+from adsum.doctor.checks import host_id_of
 from adsum.naming import session_named
 from adsum.outcome import CommandError
-from adsum.plain import clean
+from adsum.text.plain import clean
 from adsum_shared.state import SessionView
 
 #: Of each pane: its terminal, its first process, and what tmux calls it.

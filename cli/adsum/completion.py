@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from adsum.plain import clean
+from adsum.text.plain import clean
 
 #: Whoever pressed Tab waits for no longer than this.
 PATIENCE_S = 0.15

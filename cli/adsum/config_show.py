@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from adsum.config import UpSettings
 from adsum.outcome import CommandError, Exit
-from adsum.plain import clean
+from adsum.text.plain import clean
 from adsum_collector.settings import CollectorSettings
 from adsum_hub.settings import HubSettings, receiver_of
 from adsum_shared.redact import redacted
@@ -75,7 +75,7 @@ def show_config(flags: Mapping[str, Any], *, origin: bool, as_json: bool) -> int
         told["joined"] = joined_way(flags)
         print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
     else:
-        from adsum.console import open_console, show
+        from adsum.text.console import open_console, show
 
         show(open_console(), _table(settings, origin=origin))
         print(f"\n{file}{'' if file.exists() else ' (there is none)'}")  # noqa: T201 - data

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from adsum.client import headers_for, refused, tls_to, unreachable
 from adsum.select import Filter, order
-from adsum.words import trouble_in
+from adsum.text.words import trouble_in
 from adsum_shared.state import HostView, HubTrouble, SessionView
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)

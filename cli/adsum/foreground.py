@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from adsum.broker import is_ready, place_of
 from adsum.config import T, read_settings, require_url
 from adsum.outcome import CommandError
-from adsum.parts import SUPERVISED
+from adsum.parts.broker import is_ready, place_of
+from adsum.parts.parts import SUPERVISED
 from adsum_shared.connect import BrokerTooOldError
 from adsum_shared.settings import AdsumSettings, SettingsError
 

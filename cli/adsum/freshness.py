@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from adsum.client import fetch, no_hub
-from adsum.console import own_up
 from adsum.outcome import Exit
-from adsum.plain import age, clean
-from adsum.saying import say
-from adsum.words import trouble_in
+from adsum.text.console import own_up
+from adsum.text.plain import age, clean
+from adsum.text.saying import say
+from adsum.text.words import trouble_in
 from adsum_shared.state import HostView, HubTrouble
 from adsum_shared.usage import ScanProgress
 

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from adsum.client import fetch, hub_url, no_hub
-from adsum.console import advice, open_console, show
 from adsum.freshness import Freshness, fetch_freshness
-from adsum.plain import clean
-from adsum.saying import say
+from adsum.text.console import advice, open_console, show
+from adsum.text.plain import clean
+from adsum.text.saying import say
 from adsum_shared.state import History
 
 PATH = "/api/v1/history"
@@ -44,7 +44,7 @@ def list_history(hub: str | None, state_dir: Path | None, search: Search, *, as_
     if as_json:
         print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
     elif history.sessions:
-        from adsum.history_table import footer, history_table
+        from adsum.text.history_table import footer, history_table
 
         console = open_console()
         show(console, history_table(history, console), footer(history))

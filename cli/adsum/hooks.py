@@ -11,21 +11,21 @@ from pathlib import Path
 import adsum_collector
 from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
-from adsum.saying import say
 from adsum.statusline import faults_of, standing, usual_mode
+from adsum.text.saying import say
 from adsum_collector.claude_version import ClaudeNotFoundError, installed_version
-from adsum_collector.hook_events import ASSUMED, SHIM_NAME, Target, Version
-from adsum_collector.install import (
+from adsum_collector.hooks.events import ASSUMED, SHIM_NAME, Target, Version
+from adsum_collector.hooks.install import (
     Report,
     inspect_hooks,
     install_hooks,
     remove_hooks,
     settings_path,
 )
+from adsum_collector.hooks.settings_file import Change, SettingsError
+from adsum_collector.hooks.statusline_text import Mode
 from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.settings_file import Change, SettingsError
-from adsum_collector.statusline_text import Mode
 from adsum_collector.token import held_token, token_of
 
 

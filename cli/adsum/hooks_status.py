@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adsum.doctor_hooks import settings_files
+from adsum.doctor.hooks import settings_files
+from adsum.doctor.reporting import reporting_here, unanswered
 from adsum.hooks import Setup, note_shared, say_version
 from adsum.outcome import CommandError
 from adsum.plugin_hooks import Plugin, active_plugin
-from adsum.reporting import reporting_here, unanswered
-from adsum.saying import say
 from adsum.statusline import standing
+from adsum.text.saying import say
 from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.install import Report, inspect_hooks
-from adsum_collector.settings_file import SettingsError
+from adsum_collector.hooks.install import Report, inspect_hooks
+from adsum_collector.hooks.settings_file import SettingsError
 
 SCHEMA = 1
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from adsum.client import fetch, hub_url
-from adsum.console import advice, open_console, own_up, show
 from adsum.outcome import Exit
-from adsum.saying import say
-from adsum.words import as_of, trouble_in
+from adsum.text.console import advice, open_console, own_up, show
+from adsum.text.saying import say
+from adsum.text.words import as_of, trouble_in
 from adsum_shared.state import HostView
 
 
@@ -21,7 +21,7 @@ def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> int
     if as_json:
         print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
     elif hosts:
-        from adsum.machines import host_table
+        from adsum.text.machines import host_table
 
         console = open_console()
         show(console, host_table(hosts, as_of(answer["now"], trouble), console))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adsum.config import read_settings
 from adsum.outcome import CommandError
-from adsum.saying import say
+from adsum.text.saying import say
 
 
 def take_new_identity(state_dir: Path | None) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from adsum.client import fetch, hub_url, tell
-from adsum.console import open_console
-from adsum.plain import age, clean
-from adsum.saying import say
+from adsum.text.console import open_console
+from adsum.text.plain import age, clean
+from adsum.text.saying import say
 from adsum.tokens import UNITS_S, seconds
 from adsum_shared.streams import JOIN_TOKEN_MOST_MS
 

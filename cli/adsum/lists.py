@@ -79,6 +79,6 @@ def top(
 ) -> None:
     """The list on a full screen: move, look closer, filter. Needs textual."""
     from adsum.select import Filter
-    from adsum.top import run_top
+    from adsum.top.top import run_top
 
     run_top(hub, state_dir, Filter(host=host, project=project))

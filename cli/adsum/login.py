@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from adsum.client import fetch, hub_url, tell
 from adsum.outcome import CommandError, Exit
-from adsum.saying import say
+from adsum.text.saying import say
 
 ROLES = ("viewer", "operator", "admin")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adsum.client import home_of
 from adsum.outcome import CommandError, Exit
-from adsum.plain import clean
+from adsum.text.plain import clean
 
 PARTS = ("hub", "collector", "broker")
 POLL_S = 0.25

@@ -47,8 +47,8 @@ def join(
     state_dir: StateDir = None,
 ) -> None:
     """Have this machine report to a hub. Ends with its first signal there, or undoes everything."""
-    from adsum.join import Wish, wished_way
-    from adsum.join import join as join_hub
+    from adsum.join.join import Wish, wished_way
+    from adsum.join.join import join as join_hub
 
     way = wished_way(via)
     wish = Wish(token, ca, yes, not no_hooks, not no_service, again, fresh, way)
@@ -63,7 +63,7 @@ def leave(state_dir: StateDir = None) -> None:
 
     Exit codes: 0 all done, 1 something here is left, 5 the hub could not be told.
     """
-    from adsum.leave import leave as leave_hub
+    from adsum.join.leave import leave as leave_hub
 
     raise typer.Exit(leave_hub(state_dir))
 

@@ -9,8 +9,8 @@ import msgspec
 
 from adsum.client import fetch, hub_url, tell
 from adsum.outcome import CommandError, Exit
-from adsum.plain import clean
-from adsum.saying import say
+from adsum.text.plain import clean
+from adsum.text.saying import say
 from adsum_shared.state import HostView
 
 LEAST_OF_ID = 4

@@ -9,7 +9,7 @@ import msgspec
 
 from adsum.history import Search, fetch_history
 from adsum.outcome import CommandError
-from adsum.plain import clean
+from adsum.text.plain import clean
 from adsum_shared.state import SessionView
 
 CANDIDATES_MOST = 10

@@ -12,15 +12,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from adsum.doctor_hooks import settings_files
+from adsum.doctor.hooks import settings_files
 from adsum.hooks import Setup, note_shared
 from adsum.plugin_hooks import Plugin, active_plugin
-from adsum.saying import say
 from adsum.statusline import mode_as_it_is
+from adsum.text.saying import say
 from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.hook_events import HOOK_PATH, SHIM_NAME
-from adsum_collector.install import inspect_hooks
-from adsum_collector.settings_file import SettingsError, read_settings
+from adsum_collector.hooks.events import HOOK_PATH, SHIM_NAME
+from adsum_collector.hooks.install import inspect_hooks
+from adsum_collector.hooks.settings_file import SettingsError, read_settings
 
 
 def command() -> str:

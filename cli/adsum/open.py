@@ -15,7 +15,7 @@ from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
 from adsum.naming import session_named
 from adsum.outcome import CommandError, Exit
-from adsum.saying import say
+from adsum.text.saying import say
 from adsum_shared.state import SessionView
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from adsum import shim_hook
 from adsum.hooks import Setup
-from adsum_collector.hook_events import FIRST_WITH_STATUS
-from adsum_collector.install import Report, inspect_hooks
-from adsum_collector.settings_file import SettingsError
+from adsum_collector.hooks.events import FIRST_WITH_STATUS
+from adsum_collector.hooks.install import Report, inspect_hooks
+from adsum_collector.hooks.settings_file import SettingsError
 
 NAME = "adsum"
 

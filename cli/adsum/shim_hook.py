@@ -7,10 +7,10 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from adsum_collector.hook_events import is_ours
-from adsum_collector.hook_text import ShapeError, hooks_in, parse_settings
-from adsum_collector.json_text import JsonTextError
-from adsum_collector.settings_file import SettingsError, decode_settings, read_settings
+from adsum_collector.hooks.events import is_ours
+from adsum_collector.hooks.json_text import JsonTextError
+from adsum_collector.hooks.settings_file import SettingsError, decode_settings, read_settings
+from adsum_collector.hooks.text import ShapeError, hooks_in, parse_settings
 
 TIMEOUT_S = 10.0
 #: No system gives a process this id. Named as the agent's, it keeps the collector from taking a

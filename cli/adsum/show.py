@@ -11,10 +11,10 @@ import msgspec
 
 from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
-from adsum.console import open_console, own_up, show
 from adsum.naming import session_named
-from adsum.render import icons_for
-from adsum.words import as_of, trouble_in
+from adsum.text.console import open_console, own_up, show
+from adsum.text.render import icons_for
+from adsum.text.words import as_of, trouble_in
 from adsum_shared.state import ActivityEntry, GapView, HostView, SessionView
 
 SCHEMA = 1
@@ -64,7 +64,7 @@ def _gaps(url: str, view: SessionView) -> tuple[GapView, ...]:
 def _print(
     view: SessionView, entries: Sequence[ActivityEntry], now: int, gaps: Sequence[GapView]
 ) -> None:
-    from adsum.details import activity_table, facts_table, family_tree
+    from adsum.text.details import activity_table, facts_table, family_tree
 
     console = open_console()
     show(console, facts_table(view, now, icons_for(console)[view.state.group], gaps))

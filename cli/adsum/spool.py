@@ -15,7 +15,7 @@ import msgspec
 from adsum.client import reason_of
 from adsum.config import read_settings
 from adsum.outcome import CommandError
-from adsum.plain import age, clean
+from adsum.text.plain import age, clean
 from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.limits import limits_of, shown_bytes

@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from adsum.causes import sentence
 from adsum.outcome import CommandError
-from adsum.plain import age
 from adsum.readyz import SilentError, readiness
-from adsum.saying import say
-from adsum_collector.install import inspect_hooks
-from adsum_collector.settings_file import SettingsError
-from adsum_collector.statusline_text import Mode, StatusLine
+from adsum.text.causes import sentence
+from adsum.text.plain import age
+from adsum.text.saying import say
+from adsum_collector.hooks.install import inspect_hooks
+from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.hooks.statusline_text import Mode, StatusLine
 
 SCHEMA = 1
 

@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import quote
 
 from adsum.client import fetch, hub_url, tell
-from adsum.console import open_console
 from adsum.login import ROLES, is_local
 from adsum.outcome import CommandError, Exit
-from adsum.plain import age, clean
-from adsum.saying import say
+from adsum.text.console import open_console
+from adsum.text.plain import age, clean
+from adsum.text.saying import say
 
 UNITS_S = {"m": 60, "h": 3_600, "d": 86_400}
 MOST_DAYS = 366

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from adsum import saying
-from adsum.broker import prepare
 from adsum.config import UpSettings, read_settings, require_url
-from adsum.engine import find_engine
 from adsum.offer import Offer
 from adsum.outcome import CommandError, Exit
-from adsum.parts import broker_part, python_part
-from adsum.supervise import Part, Supervisor
+from adsum.parts.broker import prepare
+from adsum.parts.engine import find_engine
+from adsum.parts.parts import broker_part, python_part
+from adsum.parts.supervise import Part, Supervisor
+from adsum.text import saying
 from adsum_collector.settings import CollectorSettings
 from adsum_hub.settings import HubSettings
 

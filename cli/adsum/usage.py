@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from adsum.client import fetch, fetch_csv, hub_url, no_hub
-from adsum.console import advice, open_console, show
 from adsum.freshness import Freshness, fetch_freshness
 from adsum.outcome import CommandError, Exit
-from adsum.plain import clean
-from adsum.saying import say
+from adsum.text.console import advice, open_console, show
+from adsum.text.plain import clean
+from adsum.text.saying import say
 from adsum_shared.usage import UsageReport
 
 PATH = "/api/v1/usage"
@@ -125,7 +125,7 @@ def usage_report(url: str, answer: Any) -> UsageReport:
 
 
 def _print(report: UsageReport, asked: Question, fresh: Freshness) -> None:
-    from adsum.usage_table import footer, usage_table
+    from adsum.text.usage_table import footer, usage_table
 
     if report.rows:
         console = open_console()

@@ -13,13 +13,13 @@ import msgspec
 
 from adsum import shim_hook
 from adsum.client import fetch, hub_url, reason_of
-from adsum.doctor_checks import Listing, find_host, host_id_of
+from adsum.doctor.checks import Listing, find_host, host_id_of
 from adsum.hooks import Setup
 from adsum.outcome import CommandError, Exit
 from adsum.readyz import SilentError, readiness
 from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.install import inspect_hooks
-from adsum_collector.settings_file import SettingsError
+from adsum_collector.hooks.install import inspect_hooks
+from adsum_collector.hooks.settings_file import SettingsError
 from adsum_shared.state import HostView
 
 SCHEMA = 1

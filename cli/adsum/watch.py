@@ -9,12 +9,12 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from adsum.console import advice, open_console, own_up
 from adsum.follow import Roster, follow
 from adsum.outcome import CommandError, Exit
-from adsum.saying import say
 from adsum.select import Filter
-from adsum.words import as_of, trouble_sentence
+from adsum.text.console import advice, open_console, own_up
+from adsum.text.saying import say
+from adsum.text.words import as_of, trouble_sentence
 from adsum_shared.state import HubTrouble
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def _picture(roster: Roster, chosen: Filter, console: Console, *, away: bool) ->
     from rich.console import Group as Stack
     from rich.text import Text
 
-    from adsum.plain import clean
-    from adsum.render import counts_line, session_table
+    from adsum.text.plain import clean
+    from adsum.text.render import counts_line, session_table
 
     trouble = roster.trouble
     now = as_of(roster.told_at if away else roster.now, trouble)

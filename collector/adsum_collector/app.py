@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 
 from adsum_collector.agent import Agent, claude_code
-from adsum_collector.arrival import Arrival
+from adsum_collector.delivery.arrival import Arrival
+from adsum_collector.delivery.hub_transport import HubPlace, HubTransport
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.transport import RedisTransport, Transport
 from adsum_collector.door import DoorProtocol
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.facts import Witnesses, counts, facts, problem_of
 from adsum_collector.health import HookFiles
-from adsum_collector.hub_transport import HubPlace, HubTransport
 from adsum_collector.identity import Identity, load_identity
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket
@@ -26,16 +28,14 @@ from adsum_collector.lock import hold_lock
 from adsum_collector.opening import open_sockets, open_spool
 from adsum_collector.peer import tcp_peer_uid, unix_peer_uid
 from adsum_collector.processes import ProcessTable, watched, watched_in
-from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import Receiver
 from adsum_collector.server import Server, server_config
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.status import SpoolStatus
-from adsum_collector.tailer import Tailer
 from adsum_collector.ticks import Ticks
 from adsum_collector.token import token_of
-from adsum_collector.transport import RedisTransport, Transport
+from adsum_collector.transcripts.tailer import Tailer
 from adsum_collector.usage.reading import shipped_limit
 from adsum_collector.usage.witness import UsageWitness
 from adsum_collector.watch import Watch

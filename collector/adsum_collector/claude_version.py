@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from adsum_collector.hook_events import Version
+from adsum_collector.hooks.events import Version
 
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 #: Where installers put it, beside PATH: a service or a cron job has a short PATH.

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from adsum_collector.install import Report, inspect_hooks
-from adsum_collector.settings_file import SettingsError
+from adsum_collector.hooks.install import Report, inspect_hooks
+from adsum_collector.hooks.settings_file import SettingsError
 from adsum_shared.state import HostWitness
 
 #: Between two looks into the settings, and after the start: `adsum up` puts the hooks in a moment

@@ -15,47 +15,47 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from adsum_hub.accounts import Accounts, local_day
 from adsum_hub.announcing import announced
-from adsum_hub.answers import describe, explain
-from adsum_hub.api import api_router
 from adsum_hub.assets import Assets
 from adsum_hub.auth.gate import Gate
 from adsum_hub.auth.opening import greet, signing_in
 from adsum_hub.auth.routes import sign_in_router
 from adsum_hub.auth.signing import Signing
-from adsum_hub.broadcast import Broadcast
-from adsum_hub.budget import read_budgets
-from adsum_hub.budgets_api import budgets_router
 from adsum_hub.clock import Clock
-from adsum_hub.consumer import BLOCK_MS, Consumer
+from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
+from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.domains.show import open_domains
 from adsum_hub.doors import Doors, known_hosts, require_address
-from adsum_hub.heartbeats import Heartbeats
-from adsum_hub.ingest import Ingest, open_ingest
+from adsum_hub.ingest.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.opening import joined_by
 from adsum_hub.join.routes import join_router
 from adsum_hub.link import Link
-from adsum_hub.live import live_router
-from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
-from adsum_hub.metrics import Asked, metrics_router
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.live.live import live_router
+from adsum_hub.metrics.measured import MeasuredBroadcast, MeasuredRoster
+from adsum_hub.metrics.metrics import Asked, metrics_router
+from adsum_hub.metrics.otlp import sending
 from adsum_hub.notify.notifications import Notifications, told_by
 from adsum_hub.notify.opening import notifying
 from adsum_hub.notify.routes import notify_router
-from adsum_hub.otlp import sending
-from adsum_hub.overspent import Overspent
-from adsum_hub.prices import Wanted, complete_book, open_book
 from adsum_hub.readiness import health_router
 from adsum_hub.refusals import Refusals
+from adsum_hub.rest.answers import describe, explain
+from adsum_hub.rest.budgets import budgets_router
+from adsum_hub.rest.roster import api_router
+from adsum_hub.rest.usage import usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
 from adsum_hub.serving import server_config, supervise
 from adsum_hub.settings import HubSettings
-from adsum_hub.spending import Spending
 from adsum_hub.timekeeper import Timekeeper
 from adsum_hub.trouble import Writes
-from adsum_hub.usage_api import usage_router
+from adsum_hub.usage.accounts import Accounts, local_day
+from adsum_hub.usage.budget import read_budgets
+from adsum_hub.usage.overspent import Overspent
+from adsum_hub.usage.prices import Wanted, complete_book, open_book
+from adsum_hub.usage.spending import Spending
 from adsum_shared import __version__
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 

@@ -7,17 +7,17 @@ from msgspec.structs import replace
 from adsum_hub import host_troubles
 from adsum_hub.clock import HostClock, reachability
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
+from adsum_hub.fold.fold import fold
 from adsum_hub.gaps import is_concerned, with_gap
-from adsum_hub.health import missing_from
 from adsum_hub.host_troubles import Troubles
+from adsum_hub.inbox.sequence import Admission, Runs, advance
 from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.parts import Budget
 from adsum_hub.portraits import Place
-from adsum_hub.resolve import next_deadline, resolve
-from adsum_hub.saved import Saved
-from adsum_hub.sequence import Admission, Runs, advance
-from adsum_hub.snapshot_fields import HostRecord, Snapshot
+from adsum_hub.resolve.health import missing_from
+from adsum_hub.resolve.resolve import next_deadline, resolve
+from adsum_hub.snapshots.fields import HostRecord, Snapshot
+from adsum_hub.snapshots.saved import Saved
 from adsum_hub.views import in_hub_time, limits_that_hold
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Unread

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from adsum_hub.answers import Readiness, Ready, answers_of, as_json
-from adsum_hub.broadcast import Broadcast
 from adsum_hub.clock import Clock
 from adsum_hub.link import Link
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.rest.answers import Readiness, Ready, answers_of, as_json
 from adsum_hub.roster import Roster
 from adsum_hub.trouble import blindness
 

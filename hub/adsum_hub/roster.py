@@ -8,20 +8,20 @@ from collections.abc import Iterable
 import msgspec
 
 from adsum_hub import host_troubles
-from adsum_hub.accounts import Accounts
-from adsum_hub.activity import entries
 from adsum_hub.alarms import Alarms, Key
 from adsum_hub.changes import HOSTS_MS, Changes, Machines
 from adsum_hub.domains.show import Domains
 from adsum_hub.expiry import expire
 from adsum_hub.facts import Facts
+from adsum_hub.fold.activity import entries
 from adsum_hub.followed import Followed
 from adsum_hub.host import Host
+from adsum_hub.inbox.sequence import Admission, admit
 from adsum_hub.lull import Lull
 from adsum_hub.portraits import view_id
-from adsum_hub.sequence import Admission, admit
-from adsum_hub.snapshot_fields import Snapshot
-from adsum_hub.usage import Prices
+from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.usage.accounts import Accounts
+from adsum_hub.usage.usage import Prices
 from adsum_hub.views import only_ticks, summarise
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, DecodeError, Gap

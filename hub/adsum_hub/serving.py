@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 import uvicorn
 from starlette.types import ASGIApp
 
-from adsum_hub.live import Connection
+from adsum_hub.live.live import Connection
 
 #: Enough for any first frame; clients send nothing else.
 WS_MAX_BYTES = 64 * 1024

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from adsum_hub.facts import Facts
-from adsum_hub.health import witnesses
 from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.portraits import Place, children_of, portrait_of
-from adsum_hub.resolve import open_requests
-from adsum_hub.unread import unread
+from adsum_hub.resolve.health import witnesses
+from adsum_hub.resolve.resolve import open_requests
+from adsum_hub.resolve.unread import unread
 from adsum_shared.signals import RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,

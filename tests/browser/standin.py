@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from adsum_hub.join_answers import JoinToken, JoinTokenAsked, JoinTokenMade, JoinTokens
+from adsum_hub.rest.join_answers import JoinToken, JoinTokenAsked, JoinTokenMade, JoinTokens
 from adsum_shared.state import (
     ActivityEntry,
     Group,

@@ -16,8 +16,8 @@ def main() -> None:
     import uvloop
 
     from adsum_collector.app import run_collector
+    from adsum_collector.delivery.hub_transport import HubPlace
     from adsum_collector.errors import StartError
-    from adsum_collector.hub_transport import HubPlace
     from adsum_collector.settings import CollectorSettings
     from adsum_shared.signals import AnySignal
     from tests.chaos.story import Told, signals_of

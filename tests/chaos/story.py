@@ -13,7 +13,7 @@ import msgspec
 from adsum_collector.agents.claude_code.bodies import decode_hook
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
+from adsum_hub.fold.fold import fold
 from adsum_shared.privacy import private_as
 from adsum_shared.signals import AnySignal
 from bench.traces import load

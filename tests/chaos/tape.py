@@ -47,7 +47,7 @@ def taped(fold: Fold) -> Fold:
 
 def install() -> None:
     """In every module of the hub that folds."""
-    from adsum_hub.fold import fold
+    from adsum_hub.fold.fold import fold
 
     ours = taped(fold)
     for name, module in list(sys.modules.items()):

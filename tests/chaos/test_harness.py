@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
+from adsum_hub.fold.fold import fold
 from adsum_shared.signals import Alive, MetaChanged, ToolStarted
 from tests.chaos import story
 from tests.chaos.faults import KINDS, draw

@@ -16,7 +16,8 @@ import psutil
 import pytest
 import redis
 
-from adsum.broker import (
+from adsum.outcome import CommandError
+from adsum.parts.broker import (
     SOCKET_PATH_MOST,
     answers,
     dismiss_orphan,
@@ -24,10 +25,9 @@ from adsum.broker import (
     place_of,
     prepare,
 )
-from adsum.engine import Engine, ask_engine
-from adsum.outcome import CommandError
-from adsum.parts import broker_part
-from adsum.supervise import Part, Supervisor
+from adsum.parts.engine import Engine, ask_engine
+from adsum.parts.parts import broker_part
+from adsum.parts.supervise import Part, Supervisor
 from tests.brokers import require_binary
 from tests.support import wait_until
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adsum import supervise
 from adsum.outcome import CommandError
-from adsum.part_log import trim_log
-from adsum.parts import python_part
-from adsum.supervise import Part, Supervisor, launcher
+from adsum.parts import supervise
+from adsum.parts.log import trim_log
+from adsum.parts.parts import python_part
+from adsum.parts.supervise import Part, Supervisor, launcher
 from tests.support import wait_until
 
 SERVES = "import time; time.sleep(60)"
@@ -260,7 +260,7 @@ async def test_a_launched_child_dies_with_its_killed_parent(tmp_path: Path) -> N
         f"import os; print(os.getpid(), flush=True); {SERVES}",
     ]
     code = (
-        "import os, subprocess, sys; from adsum.supervise import launcher;"
+        "import os, subprocess, sys; from adsum.parts.supervise import launcher;"
         f"subprocess.Popen(launcher(os.getpid(), {child!r})).wait()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -13,10 +13,10 @@ import httpx
 import pytest
 import redis.asyncio
 
+from adsum_collector.delivery.inbox import Inbox
+from adsum_collector.delivery.resume import EntryId, Head, Stored
+from adsum_collector.delivery.transport import RedisLine
 from adsum_collector.errors import StreamMovedError
-from adsum_collector.inbox import Inbox
-from adsum_collector.resume import EntryId, Head, Stored
-from adsum_collector.transport import RedisLine
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis

@@ -13,10 +13,10 @@ import httpx
 import pytest
 import redis.asyncio
 
-from adsum_collector.publisher import Publisher
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.transport import RedisTransport
 from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.spool import Spool
-from adsum_collector.transport import RedisTransport
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis

@@ -14,15 +14,15 @@ import pytest
 import redis.asyncio
 
 import adsum_collector.spool.spool as spool_module
-import adsum_collector.tailer as tailer_module
+import adsum_collector.transcripts.tailer as tailer_module
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.runs import read_runs
+from adsum_collector.delivery.transport import RedisTransport
 from adsum_collector.intake import Intake
-from adsum_collector.publisher import Publisher
 from adsum_collector.receiver import PATH, Receiver
-from adsum_collector.runs import read_runs
 from adsum_collector.spool.file import Append
 from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.spool import Spool
-from adsum_collector.transport import RedisTransport
 from adsum_shared import streams
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis

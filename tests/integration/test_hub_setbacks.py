@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from adsum_hub import consumer, discovery
-from adsum_hub.snapshots import Snapshot, load_header, load_snapshot
+from adsum_hub.consumer import consumer, discovery
+from adsum_hub.snapshots.snapshots import Snapshot, load_header, load_snapshot
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.envelope import encode_gap

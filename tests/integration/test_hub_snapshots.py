@@ -11,10 +11,10 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, OutOfMemoryError
 
-from adsum_hub import snapshots as module
 from adsum_hub.facts import Facts
-from adsum_hub.snapshot_fields import Keep, Snapshot
-from adsum_hub.snapshots import NewerSchemaError, load_snapshot, save_snapshot
+from adsum_hub.snapshots import snapshots as module
+from adsum_hub.snapshots.fields import Keep, Snapshot
+from adsum_hub.snapshots.snapshots import NewerSchemaError, load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from tests.half_hubs import HOST, stored

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from adsum.joined import Joined, joined, keep
+from adsum_collector.delivery.hub_transport import HubPlace, HubTransport
 from adsum_collector.errors import HubError
-from adsum_collector.hub_transport import HubPlace, HubTransport
 from adsum_collector.identity import load_identity, make_private
 from adsum_hub.auth.tries import MOST_OF_ONE
 from adsum_shared import streams

@@ -10,12 +10,12 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_hub.auth.secret import digest_of
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.hosts import JoinedHosts
 from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.rights import NoRightsError, Rights, user_of
 from adsum_hub.join.tokens import Held, JoinTokenStore
+from adsum_hub.rest.bodies import BadRequestError
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
 from tests.brokers import Broker, running_broker

@@ -14,15 +14,15 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from adsum_hub import live as live_module
-from adsum_hub import ring
 from adsum_hub.app import PortTakenError, build_app, listen
-from adsum_hub.broadcast import Broadcast
-from adsum_hub.consumer import Link
+from adsum_hub.consumer.consumer import Link
 from adsum_hub.doors import known_hosts
+from adsum_hub.live import live as live_module
+from adsum_hub.live import ring
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
 from adsum_hub.serving import server_config
-from adsum_hub.snapshots import Snapshot
+from adsum_hub.snapshots.snapshots import Snapshot
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import PromptSubmitted
 from tests.support import wait_until

@@ -13,7 +13,7 @@ from adsum_hub.auth.passes import Passes
 from adsum_hub.auth.secret import digest_of, make_cookie
 from adsum_hub.notify.owners import Owner
 from adsum_hub.notify.subscriptions import MOST_OF_ONE
-from adsum_hub.notify_answers import PushSubscription
+from adsum_hub.rest.notify_answers import PushSubscription
 from adsum_shared import streams
 from tests.brokers import Broker
 from tests.hub_processes import HubProcess, started

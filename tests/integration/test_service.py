@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from adsum import join_collector
 from adsum.app import app
+from adsum.join import collector as join_collector
 from adsum.outcome import CommandError
-from adsum.service import install_service, remove_service
-from adsum.service_init import NoServiceManagerError, why_none
-from adsum.service_units import env_values
+from adsum.service.init import NoServiceManagerError, why_none
+from adsum.service.service import install_service, remove_service
+from adsum.service.units import env_values
 from adsum_collector.lock import hold_lock
 from tests import service_managers
 from tests.service_managers import SYSTEMCTL, Fake

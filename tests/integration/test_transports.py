@@ -16,8 +16,8 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from adsum.backup_keys import read_all, write_all
-from adsum.doctor_redis import check_redis
+from adsum.backup.keys import read_all, write_all
+from adsum.doctor.redis import check_redis
 from adsum_collector.identity import load_identity
 from adsum_hub.auth.secret import digest_of
 from adsum_hub.auth.tries import Tries

@@ -14,7 +14,7 @@ import pytest
 from adsum_collector.usage import stale as usage_stale
 from adsum_collector.usage import witness as usage_witness
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
+from adsum_hub.fold.fold import fold
 from adsum_shared.signals import CostReported, MetaChanged, ModelCost, SessionEnded
 from tests.ledgers import DAY_S, NOON_S, UsageRig, begin, open_usage, said
 from tests.support import wait_until

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from adsum.demo.cast import Machine
 from adsum.demo.line import beat_of, host_id_of, is_connected
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.transport import RedisTransport
 from adsum_collector.intake import Intake
-from adsum_collector.publisher import Publisher
 from adsum_collector.spool.limits import limits_of
 from adsum_collector.spool.spool import Spool
-from adsum_collector.transport import RedisTransport
 from adsum_shared.beat import Beat
 from adsum_shared.privacy import private_as
 from adsum_shared.signals import AnySignal

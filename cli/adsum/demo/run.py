@@ -17,13 +17,13 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from adsum import saying
-from adsum.broker import place_of, prepare
 from adsum.demo.fleet import budgets
-from adsum.engine import find_engine
 from adsum.outcome import CommandError
-from adsum.parts import broker_part, python_part, start_python
-from adsum.supervise import Part, Supervisor
+from adsum.parts.broker import place_of, prepare
+from adsum.parts.engine import find_engine
+from adsum.parts.parts import broker_part, python_part, start_python
+from adsum.parts.supervise import Part, Supervisor
+from adsum.text import saying
 from adsum.up import LOOPBACK, held, say
 
 #: The page of a real hub keeps things under its own address: the demo's is another.

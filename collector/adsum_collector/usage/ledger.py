@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from adsum_collector.agents.usage import Record
-from adsum_collector.cursors import Stamp
+from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.file import lay_out, open_ledger
 from adsum_collector.usage.kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
 from adsum_collector.usage.merge import ROW, Kinds, Merge

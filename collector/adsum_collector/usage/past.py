@@ -11,7 +11,7 @@ import msgspec
 from adsum_collector.agents.transcript import Past
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.plain_file import open_plain
-from adsum_collector.transcript_files import first_lines, stripped
+from adsum_collector.transcripts.files import first_lines, stripped
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded
 
 TAIL_BYTES: Final = 32 << 10

@@ -14,10 +14,10 @@ import msgspec
 
 from adsum_collector.agents.claude_code.usage_files import used_by
 from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.cursors import Stamp
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
 from adsum_collector.intake import Intake
+from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.child import ChildError, HistoryTask
 from adsum_collector.usage.file import SQL_ERRORS, LedgerError, is_spoilt, replace_spoilt, sentence
 from adsum_collector.usage.ledger import Ledger

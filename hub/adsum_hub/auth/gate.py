@@ -9,15 +9,15 @@ from urllib.parse import quote, urlsplit
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from adsum_hub.answers import Problem, as_json
 from adsum_hub.auth.credentials import NoTokenError, Shown, cookie_name, shown_in
 from adsum_hub.auth.keeper import TOKEN_STEP, Grant, Keeper, RefusedError
 from adsum_hub.auth.roles import MORE_TO_VIEWERS, READING, Role, covers, needed_for
 from adsum_hub.auth.secret import digest_of
-from adsum_hub.live import LAPSE
+from adsum_hub.live.live import LAPSE
 from adsum_hub.notify.owners import OWNER, Owner
 from adsum_hub.readiness import STRANGER
 from adsum_hub.refusals import note
+from adsum_hub.rest.answers import Problem, as_json
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -15,8 +15,8 @@ from adsum_hub.auth.passes import Passes
 from adsum_hub.auth.signing import Signing
 from adsum_hub.auth.tries import Tries
 from adsum_hub.clock import Clock
+from adsum_hub.rest.sign_in_answers import LoginLinkAsked
 from adsum_hub.settings import HubSettings
-from adsum_hub.sign_in_answers import LoginLinkAsked
 from adsum_shared.connect import UNAVAILABLE, Redis, backoff, open_redis, wanted
 
 

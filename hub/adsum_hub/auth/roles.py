@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adsum_hub.sign_in_answers import Role
+from adsum_hub.rest.sign_in_answers import Role
 
 __all__ = ["ROLES", "Role", "covers", "needed_for"]
 

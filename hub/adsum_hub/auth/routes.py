@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from adsum_hub.answers import SCHEMA, Problem, answers_of, as_json
 from adsum_hub.auth.credentials import Shown
 from adsum_hub.auth.entry import SIGN_IN_MOST_MS, Kind
 from adsum_hub.auth.gate import GRANT
 from adsum_hub.auth.keeper import AWAY, AWAY_STEP, Grant, RefusedError
 from adsum_hub.auth.secret import csrf_of
 from adsum_hub.auth.signing import Signing, token_of
-from adsum_hub.bodies import BadRequestError, read, takes
-from adsum_hub.sign_in_answers import (
+from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
+from adsum_hub.rest.bodies import BadRequestError, read, takes
+from adsum_hub.rest.sign_in_answers import (
     LoginAsked,
     LoginLink,
     LoginLinkAsked,

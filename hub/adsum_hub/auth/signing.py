@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from adsum_hub.answers import SCHEMA
 from adsum_hub.auth.codes import Code, Codes, Worthless
 from adsum_hub.auth.entry import SIGN_IN_IDLE_MS, SIGN_IN_MOST_MS, Kind, Pass
 from adsum_hub.auth.gate import Reception
@@ -15,9 +14,10 @@ from adsum_hub.auth.keeper import Keeper
 from adsum_hub.auth.passes import Passes
 from adsum_hub.auth.secret import digest_of, id_of, is_code, make_code, make_cookie, make_token
 from adsum_hub.auth.tries import Tries
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.clock import Clock
-from adsum_hub.sign_in_answers import LoginLink, LoginLinkAsked, Token, TokenAsked, TokenMade
+from adsum_hub.rest.answers import SCHEMA
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.sign_in_answers import LoginLink, LoginLinkAsked, Token, TokenAsked, TokenMade
 from adsum_shared import streams
 
 log = logging.getLogger(__name__)

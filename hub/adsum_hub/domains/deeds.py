@@ -6,7 +6,7 @@ from typing import Any
 
 from adsum_hub.facts import Facts
 from adsum_hub.limits import LIMITS
-from adsum_hub.reading import survey
+from adsum_hub.resolve.reading import survey
 
 #: The states of a turn that came to its own end. An interrupted one shows as `idle` too.
 RESTING = frozenset({"idle", "task_complete"})

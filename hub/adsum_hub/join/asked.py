@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from adsum_hub.auth.secret import digest_of
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.secret import is_join_token
 from adsum_hub.join.tokens import Held, Worthless
 from adsum_hub.join.words import MAKE, WHY
-from adsum_hub.join_answers import JoinToken
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.join_answers import JoinToken
 
 MOST_LABEL = 100
 

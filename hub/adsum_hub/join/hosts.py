@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from adsum_hub.answers import SCHEMA
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.asked import label_of
 from adsum_hub.join.machines import Machines, State
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.join.watch import Watch
 from adsum_hub.join.words import NO_USER_STEP, SHARES, SHARES_STEP
-from adsum_hub.join_answers import HostChanged
+from adsum_hub.rest.answers import SCHEMA
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.join_answers import HostChanged
 from adsum_hub.roster import Roster
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from adsum_hub.answers import SCHEMA
 from adsum_hub.auth.secret import digest_of, id_of
 from adsum_hub.auth.tries import Tries
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.clock import Clock
 from adsum_hub.join.asked import good, label_of, token_digest, token_of, too_many, worthless
 from adsum_hub.join.hosts import JoinedHosts
@@ -46,7 +44,9 @@ from adsum_hub.join.words import (
     SHOWN_STEP,
     WISHED,
 )
-from adsum_hub.join_answers import (
+from adsum_hub.rest.answers import SCHEMA
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.join_answers import (
     JoinAsked,
     JoinChecked,
     Joined,

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from adsum_hub.answers import SCHEMA
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.clock import Clock
 from adsum_hub.join.asked import worthless
 from adsum_hub.join.machines import Machine, Machines
@@ -21,7 +19,9 @@ from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.join.watch import Watch
 from adsum_hub.join.words import JOINING, JOINING_STEP
-from adsum_hub.join_answers import HostChanged
+from adsum_hub.rest.answers import SCHEMA
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.join_answers import HostChanged
 from adsum_shared.connect import UNAVAILABLE
 
 #: A joining that failed is undone at once. Later, an undo would make a used token good again.

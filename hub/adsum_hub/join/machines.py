@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from redis.exceptions import InvalidResponse, LockError
 
-from adsum_hub.join_answers import Way
+from adsum_hub.rest.join_answers import Way
 from adsum_shared import streams
 from adsum_shared.connect import Redis, wanted
 

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from adsum_hub.answers import SCHEMA, Problem, answers_of, as_json
-from adsum_hub.bodies import BadRequestError, read, takes
 from adsum_hub.join.asked import token_of
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.machines import Machine
 from adsum_hub.join.rights import NoRightsError
 from adsum_hub.join.words import NO_USER_STEP
-from adsum_hub.join_answers import (
+from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
+from adsum_hub.rest.bodies import BadRequestError, read, takes
+from adsum_hub.rest.join_answers import (
     HostChanged,
     JoinAsked,
     JoinCheckAsked,
@@ -28,7 +28,7 @@ from adsum_hub.join_answers import (
     LeaveAsked,
     MachineSeen,
 )
-from adsum_hub.sign_in_answers import Revoked
+from adsum_hub.rest.sign_in_answers import Revoked
 from adsum_shared.connect import UNAVAILABLE
 
 AWAY = "Redis does not answer the hub, so this was not done, or not to the end."

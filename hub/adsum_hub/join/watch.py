@@ -13,7 +13,7 @@ from adsum_hub.join.kept import KeptRoll
 from adsum_hub.join.machines import Machine, Machines, Roll
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.roster import Roster
-from adsum_hub.snapshot_fields import Snapshot
+from adsum_hub.snapshots.fields import Snapshot
 from adsum_shared.connect import UNAVAILABLE, wanted
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from adsum_hub.notify.subscriptions import (
     subscription_of,
 )
 from adsum_hub.notify.vapid import PushKey, PushKeyError, load_key, require_contact
-from adsum_hub.notify_answers import Notify, NotifyChannel, NotifyRule, PushSubscription
+from adsum_hub.rest.notify_answers import Notify, NotifyChannel, NotifyRule, PushSubscription
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
 from adsum_shared.connect import Redis

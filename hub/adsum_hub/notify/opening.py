@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from adsum_hub.broadcast import Broadcast
 from adsum_hub.clock import Clock
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.notify.notifications import Notifications, Told
 from adsum_hub.roster import Roster
 from adsum_shared.connect import open_redis

@@ -7,12 +7,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from adsum_hub.answers import SCHEMA, Problem, answers_of, as_json
-from adsum_hub.bodies import BadRequestError, read, takes
 from adsum_hub.notify.notifications import Notifications
 from adsum_hub.notify.subscriptions import SubscriptionError
 from adsum_hub.notify.vapid import PushKeyError
-from adsum_hub.notify_answers import (
+from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
+from adsum_hub.rest.bodies import BadRequestError, read, takes
+from adsum_hub.rest.notify_answers import (
     Notify,
     NotifyTest,
     NotifyTestAsked,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from adsum_hub.notify.owners import Owner, Owners
-from adsum_hub.notify_answers import PushSubscription
+from adsum_hub.rest.notify_answers import PushSubscription
 from adsum_shared import streams
 from adsum_shared.connect import Redis
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adsum.backup_file import FORMAT, BackupFileError, Record, raw, read, read_header, text, write
+from adsum.backup.file import FORMAT, BackupFileError, Record, raw, read, read_header, text, write
 
 HEADER = {"adsum_backup": FORMAT, "made": 1}
 RECORDS = [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum.bundle import write_bundle
-from adsum.finding import Finding
+from adsum.doctor.bundle import write_bundle
+from adsum.doctor.finding import Finding
 from adsum.outcome import CommandError
 from tests.hubs import stand_in_hub
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adsum.causes import sentence
+from adsum.text.causes import sentence
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adsum.details import FINISHED_MOST, TEXT_MOST, activity_table, facts_table, family_tree
+from adsum.text.details import FINISHED_MOST, TEXT_MOST, activity_table, facts_table, family_tree
 from adsum_shared.state import ActivityEntry, ChildView, Group, RequestView, WitnessView
 from adsum_shared.usage import ContextView, UsageView
 from tests.hubs import NOW, session

@@ -10,10 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.claude_agents import Difference
-from adsum.doctor import summary, table
-from adsum.doctor_agents import AGAIN_S, told, twice
-from adsum.doctor_checks import (
+from adsum.doctor.agents import AGAIN_S, told, twice
+from adsum.doctor.checks import (
     IDLE,
     Listing,
     check_clock,
@@ -25,7 +23,9 @@ from adsum.doctor_checks import (
     no_collector_wanted,
     nothing_runs,
 )
-from adsum.finding import DOCS, Finding, from_text
+from adsum.doctor.claude_agents import Difference
+from adsum.doctor.doctor import summary, table
+from adsum.doctor.finding import DOCS, Finding, from_text
 from adsum_shared.state import GapView, HostView, HostWitness, HubTrouble
 from tests.brokers import free_port
 from tests.hubs import stand_in_hub
@@ -266,7 +266,7 @@ def test_a_text_becomes_a_sentence_and_a_step() -> None:
 
 def test_every_check_has_its_place_in_the_docs() -> None:
     root = Path(__file__).parents[3]
-    source = "".join(file.read_text() for file in (root / "cli" / "adsum").glob("doctor_*.py"))
+    source = "".join(file.read_text() for file in (root / "cli" / "adsum" / "doctor").glob("*.py"))
     ids = set(re.findall(r'(?:Finding|from_text)\(\s*"([a-z-]+)"', source))
     ids |= {f"witness-{name}" for name in ("hook", "shim", "transcript", "registry", "process")}
     ids.add("witness-statusline")

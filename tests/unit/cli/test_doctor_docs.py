@@ -6,14 +6,16 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from adsum.finding import DOCS
+from adsum.doctor.finding import DOCS
 from adsum_shared.state import WitnessName
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_every_check_is_explained_where_it_points() -> None:
-    sources = "\n".join(path.read_text() for path in (ROOT / "cli" / "adsum").glob("doctor*.py"))
+    sources = "\n".join(
+        path.read_text() for path in (ROOT / "cli" / "adsum" / "doctor").glob("*.py")
+    )
     checks = set(re.findall(r'(?:Finding|from_text)\(\s*"([a-z-]+)"', sources))
     assert {"collector", "hub", "redis", "hooks"} <= checks
     checks |= {f"witness-{name}" for name in (*get_args(WitnessName), "shim", "usage")}

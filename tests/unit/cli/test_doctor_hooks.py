@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor_hooks import Files, check_hooks, settings_files
-from adsum.finding import Finding
+from adsum.doctor.finding import Finding
+from adsum.doctor.hooks import Files, check_hooks, settings_files
 from adsum.hooks import Setup
 from tests.brokers import free_port
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor_checks import START_JOINED, check_collector
-from adsum.doctor_joined import check_login, check_membership, one_remedy, rejoin
-from adsum.finding import Finding
+from adsum.doctor.checks import START_JOINED, check_collector
+from adsum.doctor.finding import Finding
+from adsum.doctor.joined import check_login, check_membership, one_remedy, rejoin
 from adsum.joined import Joined
 from tests.brokers import free_port
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor_redis import Look, check_redis, judge
-from adsum.finding import Finding
+from adsum.doctor.finding import Finding
+from adsum.doctor.redis import Look, check_redis, judge
 from tests.brokers import free_port
 
 MB = 1 << 20

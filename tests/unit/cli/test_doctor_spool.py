@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum.doctor_spool import MANY, OLD_MS, check_spool, judge
-from adsum.finding import Finding
+from adsum.doctor.finding import Finding
+from adsum.doctor.spool import MANY, OLD_MS, check_spool, judge
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.status import AsideStatus, SpoolStatus
 

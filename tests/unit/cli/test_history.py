@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.console import show
 from adsum.freshness import Freshness
 from adsum.history import Search, nothing
-from adsum.history_table import footer, history_table
+from adsum.text.console import show
+from adsum.text.history_table import footer, history_table
 from adsum_shared.state import Group, History, SessionView
 from adsum_shared.usage import UsageView
 from tests.hubs import NOW, host, session

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-import adsum.doctor_ingest as doctor_module
-import adsum.join_way as way_module
+import adsum.doctor.ingest as doctor_module
+import adsum.join.way as way_module
 from adsum.config_show import show_config
-from adsum.doctor_ingest import check_way
-from adsum.join import wished_way
+from adsum.doctor.ingest import check_way
+from adsum.join.join import wished_way
+from adsum.join.way import Way, choose_way
 from adsum.join_hub import Hub, RefusedError
-from adsum.join_way import Way, choose_way
 from adsum.joined import Joined, broker_of, ingest_of, joined, keep
-from adsum.machines import notes
 from adsum.outcome import CommandError
+from adsum.text.machines import notes
+from adsum_collector.delivery.hub_transport import HubPlace
 from adsum_collector.errors import HubError
-from adsum_collector.hub_transport import HubPlace
 from adsum_shared.host_keys import Asked, Told
 from adsum_shared.state import HostView
 

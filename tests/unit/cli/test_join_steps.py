@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from adsum.hooks import Setup
-from adsum.join import Wish, join
-from adsum.join_steps import check_settings, put_hooks, until_listening
+from adsum.join.join import Wish, join
+from adsum.join.steps import check_settings, put_hooks, until_listening
+from adsum.join.undo import Folder, Undo
 from adsum.join_tokens import create_join_token
-from adsum.join_undo import Folder, Undo
 from adsum.outcome import CommandError, Exit
 from adsum_collector.lock import FILE as LOCK
 

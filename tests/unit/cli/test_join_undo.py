@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from adsum.join.undo import Folder, Undo
 from adsum.join_hub import Hub
-from adsum.join_undo import Folder, Undo
 from adsum.outcome import CommandError
 from adsum_collector.lock import hold_lock
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from adsum import leave
 from adsum.hooks import Setup
-from adsum.join import Wish, _Joining
+from adsum.join import leave
+from adsum.join.join import Wish, _Joining
+from adsum.join.undo import Undo
 from adsum.join_hub import Hub
-from adsum.join_undo import Undo
 from adsum.joined import Joined, keep
 from adsum.outcome import Exit
 from adsum_collector.settings import CollectorSettings

@@ -8,7 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from adsum.machines import BAR_CELLS, host_table, notes
+from adsum.text.machines import BAR_CELLS, host_table, notes
 from adsum_shared.state import GapView, HostView, HostWitness, Reachability
 from adsum_shared.usage import RateLimitView, ScanProgress
 

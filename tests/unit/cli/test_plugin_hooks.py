@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor_hooks import check_hooks, settings_files
-from adsum.finding import Finding
+from adsum.doctor.finding import Finding
+from adsum.doctor.hooks import check_hooks, settings_files
 from adsum.hooks import Setup
 from adsum.hooks_status import run_status
 from adsum.offer import Offer

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.console import UNBOUND
-from adsum.plain import age, clean
-from adsum.render import counts_line, first_line, session_table
+from adsum.text.console import UNBOUND
+from adsum.text.plain import age, clean
+from adsum.text.render import counts_line, first_line, session_table
 from adsum_shared.state import (
     AgentState,
     Group,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.service_units import (
+from adsum.service.units import (
     MARK,
     Job,
     env_text,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adsum import top
 from adsum.outcome import CommandError, Exit
 from adsum.select import Filter
+from adsum.top import top
 from adsum_shared.state import ActivityEntry, Group
 from tests.brokers import free_port
 from tests.hubs import NOW, StandIn, session, stand_in_hub
@@ -26,8 +26,8 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerCancelled
 
-from adsum.top_details import Details
-from adsum.top_screen import Top
+from adsum.top.details import Details
+from adsum.top.screen import Top
 
 ASKS = session("0a1b2c3d", Group.NEEDS_YOU, "needs_permission", label="Needs permission: Bash")
 WORKS = session("0a1bffff", title="Write the docs")

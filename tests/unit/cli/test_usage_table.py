@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adsum.console import show
-from adsum.usage_table import footer, usage_table
+from adsum.text.console import show
+from adsum.text.usage_table import footer, usage_table
 from adsum_shared.usage import UsageReport, UsageRow, UsageView
 from tests.hubs import report
 

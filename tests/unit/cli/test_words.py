@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from adsum.words import GAP_REASONS, as_of, gap_sentence, missing_of, trouble_in, trouble_sentence
+from adsum.text.words import (
+    GAP_REASONS,
+    as_of,
+    gap_sentence,
+    missing_of,
+    trouble_in,
+    trouble_sentence,
+)
 from adsum_shared.state import AgentState, GapView, Group, HubTrouble, SessionView
 
 NOW = int(time.mktime((2026, 11, 21, 15, 0, 0, 0, 0, -1)) * 1000)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.arrival as arrival_module
-from adsum_collector.arrival import Arrival, alive_elsewhere
+import adsum_collector.delivery.arrival as arrival_module
+from adsum_collector.delivery.arrival import Arrival, alive_elsewhere
+from adsum_collector.delivery.inbox import Inbox
 from adsum_collector.identity import Identity, load_identity, renew_identity
-from adsum_collector.inbox import Inbox
 from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.reading import Rows
 from adsum_collector.spool.spool import Spool

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.claude_dirs import config_dirs
-from adsum_collector.install import settings_path
+from adsum_collector.hooks.install import settings_path
 from adsum_collector.settings import CollectorSettings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from adsum_collector.cursor_choice import (
+from adsum_collector.transcripts.cursor_choice import (
     MOST_WAIT_MS,
     STILL_MS,
     Choice,
@@ -13,7 +13,7 @@ from adsum_collector.cursor_choice import (
     Waiting,
     choose,
 )
-from adsum_collector.cursors import Cursor, Stamp
+from adsum_collector.transcripts.cursors import Cursor, Stamp
 
 NOW = 1_800_000_000_000
 STAMP = Stamp(mtime_ns=0, size=20, inode=7, dev=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from adsum_collector.cursors import (
+from adsum_collector.transcripts.cursors import (
     GONE_MS,
     KEPT_MS,
     MOST_CURSORS,

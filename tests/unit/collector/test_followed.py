@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.cursors import Stamp
-from adsum_collector.followed import Followed
+from adsum_collector.transcripts.cursors import Stamp
+from adsum_collector.transcripts.followed import Followed
 
 BEGAN = 1_760_000_000_000
 

@@ -14,8 +14,8 @@ import pytest
 from adsum_collector import health
 from adsum_collector.facts import Witnesses
 from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFile, HookFiles, hook_witness, witness
-from adsum_collector.hook_events import Target
-from adsum_collector.install import install_hooks, remove_hooks
+from adsum_collector.hooks.events import Target
+from adsum_collector.hooks.install import install_hooks, remove_hooks
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.state import HostWitness
 

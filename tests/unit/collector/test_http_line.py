@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import adsum_collector.http_line as module
-from adsum_collector.http_line import BROKEN, HttpLine
+import adsum_collector.delivery.http_line as module
+from adsum_collector.delivery.http_line import BROKEN, HttpLine
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nretry-after: 7\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 503 no\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.errors import HubError
-from adsum_collector.http_line import Answer
-from adsum_collector.hub_transport import (
+from adsum_collector.delivery.http_line import Answer
+from adsum_collector.delivery.hub_transport import (
     MOST_WAIT_S,
     PACE_S,
     PEOPLE_S,
@@ -22,6 +21,7 @@ from adsum_collector.hub_transport import (
     away,
     refusal,
 )
+from adsum_collector.errors import HubError
 from adsum_shared.host_keys import Asked, NewEntry, Told
 from adsum_shared.ingest import PATH, decode_asked, encode
 from tests.authorities import Authority

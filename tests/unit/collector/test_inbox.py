@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from adsum_collector.delivery.inbox import Inbox
+from adsum_collector.delivery.resume import EntryId
 from adsum_collector.errors import StreamMovedError, StreamUnusableError
-from adsum_collector.inbox import Inbox
-from adsum_collector.resume import EntryId
 from adsum_shared.host_keys import Asked, OddReplyError, Told
 
 

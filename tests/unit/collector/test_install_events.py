@@ -14,7 +14,7 @@ from adsum_collector.claude_version import (
     installed_version,
     version_of,
 )
-from adsum_collector.hook_events import Target, entry_for, events_for, is_ours
+from adsum_collector.hooks.events import Target, entry_for, events_for, is_ours
 from adsum_collector.token import token_of
 
 NEVER = {

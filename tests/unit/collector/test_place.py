@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.resume import EntryId, Head
+from adsum_collector.delivery.resume import EntryId, Head
 from tests.disks import Broker, Collector, Entry, ModelHub, ModelSpool
 
 MOST_MACHINES = 3

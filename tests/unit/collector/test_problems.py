@@ -16,13 +16,13 @@ from redis.exceptions import (
     TimeoutError,
 )
 
+from adsum_collector.delivery.problems import NOTICE_S, Problem, describe
+from adsum_collector.delivery.transport import RedisTransport
 from adsum_collector.errors import (
     SpoolUnavailable,
     StreamMovedError,
     StreamUnusableError,
 )
-from adsum_collector.problems import NOTICE_S, Problem, describe
-from adsum_collector.transport import RedisTransport
 from adsum_shared.connect import BrokerTooOldError, require_recent
 from adsum_shared.host_keys import OddReplyError
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from redis.exceptions import InvalidResponse, NoPermissionError
 
-import adsum_collector.publisher as publisher_module
+import adsum_collector.delivery.publisher as publisher_module
+from adsum_collector.delivery.inbox import Inbox, Look
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.resume import EntryId, Head, Stored
+from adsum_collector.delivery.transport import Line
 from adsum_collector.errors import StreamUnusableError
-from adsum_collector.inbox import Inbox, Look
-from adsum_collector.publisher import Publisher
-from adsum_collector.resume import EntryId, Head, Stored
 from adsum_collector.spool.limits import Limits
 from adsum_collector.spool.reading import Missing, Rows
 from adsum_collector.spool.spool import Spool
-from adsum_collector.transport import Line
 from adsum_shared.beat import Beat
 from adsum_shared.host_keys import Asked, OddReplyError, Told
 from tests.support import wait_until

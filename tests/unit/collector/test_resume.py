@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_collector.resume import EntryId, Head, Resume, wanted_after, where_to_resume
+from adsum_collector.delivery.resume import EntryId, Head, Resume, wanted_after, where_to_resume
 
 OURS = "sp"
 

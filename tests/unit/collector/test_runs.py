@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_collector.resume import EntryId, Head, Stored
-from adsum_collector.runs import MOST, Run, Runs, key_of, read_runs, written
+from adsum_collector.delivery.resume import EntryId, Head, Stored
+from adsum_collector.delivery.runs import MOST, Run, Runs, key_of, read_runs, written
 from adsum_collector.spans import Span, left_of
 
 #: Run a gave 1 to 10, b 11 to 20, and c what came after.

@@ -9,8 +9,8 @@ import pytest
 
 from adsum_collector.spool.worth import Worth
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
-from adsum_hub.resolve import resolve
+from adsum_hub.fold.fold import fold
+from adsum_hub.resolve.resolve import resolve
 from adsum_shared.signals import AnySignal, encode_signal
 from bench.replay import WITNESSES, arrivals, heard
 from bench.traces import Trace, load_all

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from adsum_collector import hook_events
+from adsum_collector import shim
 
-WRAPPER = Path(hook_events.__file__).with_name("statusline.py")
+WRAPPER = Path(shim.__file__).with_name("statusline.py")
 BODY = b'{"session_id": "s1",\n "cwd": "/x y", "note": "a\\nb"}\n'
 ENV = {"PATH": os.environ["PATH"], "OWN": "a b\n'c'"}
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.hook_events import Target
-from adsum_collector.install import inspect_hooks, install_hooks, remove_hooks
-from adsum_collector.statusline_text import Mode, statusline_in, unwrapped, wrapped
+from adsum_collector.hooks.events import Target
+from adsum_collector.hooks.install import inspect_hooks, install_hooks, remove_hooks
+from adsum_collector.hooks.statusline_text import Mode, statusline_in, unwrapped, wrapped
 
 NEW = (2, 1, 330)
 TARGET = Target(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.tailer as tailer_module
-import adsum_collector.transcript_reader as reader_module
-from adsum_collector.cursors import decode_cursor, key_of
+import adsum_collector.transcripts.reader as reader_module
+import adsum_collector.transcripts.tailer as tailer_module
 from adsum_collector.file_events import Inotify
+from adsum_collector.transcripts.cursors import decode_cursor, key_of
 from adsum_shared.signals import Alive
 from tests.support import wait_until
 from tests.tailers import DAY_S, Rig, age, open_rig

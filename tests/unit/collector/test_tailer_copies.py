@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.cursor_choice as choice_module
-import adsum_collector.tailer as tailer_module
-from adsum_collector.cursors import Stamp
+import adsum_collector.transcripts.cursor_choice as choice_module
+import adsum_collector.transcripts.tailer as tailer_module
+from adsum_collector.transcripts.cursors import Stamp
 from tests.support import wait_until
 from tests.tailers import Rig, age, open_rig
 from tests.transcripts import append, line

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import adsum_collector.transcript_files as files_module
-import adsum_collector.transcript_walk as walk_module
-from adsum_collector.cursors import Cursor, Stamp
-from adsum_collector.transcript_files import Chunk, read_chunk
-from adsum_collector.transcript_match import digest
-from adsum_collector.transcript_walk import look_at
+import adsum_collector.transcripts.files as files_module
+import adsum_collector.transcripts.walk as walk_module
+from adsum_collector.transcripts.cursors import Cursor, Stamp
+from adsum_collector.transcripts.files import Chunk, read_chunk
+from adsum_collector.transcripts.match import digest
+from adsum_collector.transcripts.walk import look_at
 
 
 def take(path: Path, cursor: Cursor | None = None) -> Chunk:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-import adsum_collector.tailer as tailer_module
-from adsum_collector import followed, transcript_walk
-from adsum_collector.transcript_reader import TranscriptReader
+import adsum_collector.transcripts.tailer as tailer_module
+from adsum_collector.transcripts import followed
+from adsum_collector.transcripts import walk as transcript_walk
+from adsum_collector.transcripts.reader import TranscriptReader
 from adsum_shared.signals import CostReported, MetaChanged, SessionEnded
 from tests.support import wait_until
 from tests.tailers import DAY_S, Rig, age, open_rig

@@ -10,8 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import adsum_collector.tailer as tailer_module
-from adsum_collector.cursors import GONE_MS, KEPT_MS, decode_cursor, encode_cursor, key_of
+import adsum_collector.transcripts.tailer as tailer_module
+from adsum_collector.transcripts.cursors import (
+    GONE_MS,
+    KEPT_MS,
+    decode_cursor,
+    encode_cursor,
+    key_of,
+)
 from adsum_shared.signals import SessionEnded
 from tests.support import wait_until
 from tests.tailers import Rig, age, open_rig
@@ -232,7 +238,7 @@ async def test_a_file_that_moved_there_and_back_is_not_read_again(
 async def test_of_another_file_of_its_name_in_another_directory_the_tail_is_read(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adsum_collector.transcript_files.TAIL_BYTES", 64)
+    monkeypatch.setattr("adsum_collector.transcripts.files.TAIL_BYTES", 64)
     await rig.give_process()
     append(rig.main(), line("one"))
     rig.start()

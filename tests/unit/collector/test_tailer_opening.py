@@ -11,7 +11,7 @@ import pytest
 
 from adsum_collector.agent import claude_code
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
+from adsum_hub.fold.fold import fold
 from adsum_shared.signals import AnySignal, CostReported, MetaChanged, PromptSubmitted, SessionEnded
 from tests import claude_lines
 from tests.claude_lines import SESSION, assistant, line, text, user

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.transcript_match as match_module
-from adsum_collector.cursor_choice import Waiting
-from adsum_collector.cursors import Cursor, Elsewhere, Stamp
-from adsum_collector.transcript_files import Chunk, read_chunk
+import adsum_collector.transcripts.match as match_module
+from adsum_collector.transcripts.cursor_choice import Waiting
+from adsum_collector.transcripts.cursors import Cursor, Elsewhere, Stamp
+from adsum_collector.transcripts.files import Chunk, read_chunk
 
 LINES = [b"%d %s\n" % (number, b"x" * 300) for number in range(40)]
 TOLD = b"".join(LINES)

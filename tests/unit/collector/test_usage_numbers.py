@@ -12,7 +12,7 @@ import pytest
 
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
-from adsum_collector.cursors import Stamp
+from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.numbers import SIEVE_BYTES

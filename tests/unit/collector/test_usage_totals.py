@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, joined
-from adsum_collector.cursors import Stamp
+from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.merge import Group

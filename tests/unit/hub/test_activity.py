@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from adsum_hub.activity import SAME_MS
 from adsum_hub.facts import Facts
+from adsum_hub.fold.activity import SAME_MS
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
 

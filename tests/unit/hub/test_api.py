@@ -10,15 +10,15 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from adsum_hub.answers import describe
-from adsum_hub.api import api_router
-from adsum_hub.broadcast import Broadcast
-from adsum_hub.consumer import Link
+from adsum_hub.consumer.consumer import Link
 from adsum_hub.facts import Facts
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.parts import Activity
 from adsum_hub.readiness import health_router
+from adsum_hub.rest.answers import describe
+from adsum_hub.rest.roster import api_router
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots import HostRecord, Snapshot
+from adsum_hub.snapshots.snapshots import HostRecord, Snapshot
 from adsum_hub.views import urgency
 from adsum_shared.beat import Beat
 from adsum_shared.state import GROUP_OF, AgentState, Group, HubTrouble, SessionView

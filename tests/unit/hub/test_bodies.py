@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from adsum_hub import bodies
-from adsum_hub.bodies import MOST_BYTES, BadRequestError, read
+from adsum_hub.rest import bodies
+from adsum_hub.rest.bodies import MOST_BYTES, BadRequestError, read
 
 
 class Named(msgspec.Struct):

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from adsum_hub import broadcast as module
-from adsum_hub import ring
-from adsum_hub.broadcast import Broadcast
 from adsum_hub.changes import Changes
+from adsum_hub.live import broadcast as module
+from adsum_hub.live import ring
+from adsum_hub.live.broadcast import Broadcast
 from adsum_shared.state import AgentState, Group, HostView, HubTrouble, SessionView
 from tests.support import wait_until
 

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from adsum_hub.accounts import Accounts
-from adsum_hub.budget import read_budgets
-from adsum_hub.budget_uses import MOST, Listed, Uses
-from adsum_hub.budgets_api import budgets_router
-from adsum_hub.overspent import Overspent
+from adsum_hub.rest.budgets import budgets_router
 from adsum_hub.roster import Roster
-from adsum_hub.snapshot_fields import HostRecord, Snapshot
-from adsum_hub.spending import Spending
+from adsum_hub.snapshots.fields import HostRecord, Snapshot
+from adsum_hub.usage.accounts import Accounts
+from adsum_hub.usage.budget import read_budgets
+from adsum_hub.usage.budget_uses import MOST, Listed, Uses
+from adsum_hub.usage.overspent import Overspent
+from adsum_hub.usage.spending import Spending
 from adsum_shared.usage import Budgets, BudgetView
 from tests.spenders import MINUTE, NOON, TODAY, Spender, spending
 

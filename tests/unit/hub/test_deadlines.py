@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from adsum_hub.deadlines import candidates, next_deadline
 from adsum_hub.facts import Facts
 from adsum_hub.limits import LIMITS
-from adsum_hub.reading import read, survey
-from adsum_hub.resolve import children, open_requests, resolve
-from adsum_hub.working import AGES
+from adsum_hub.resolve.deadlines import candidates, next_deadline
+from adsum_hub.resolve.reading import read, survey
+from adsum_hub.resolve.resolve import children, open_requests, resolve
+from adsum_hub.resolve.working import AGES
 from tests.scenes import STEPS, by_time, folded, play
 from tests.story import T0, working
 

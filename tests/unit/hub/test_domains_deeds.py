@@ -6,7 +6,7 @@ from adsum_hub.domains.deeds import DEEDS_MAX, tools_used
 from adsum_hub.domains.registry import find
 from adsum_hub.facts import Facts
 from adsum_hub.portraits import Place
-from adsum_hub.resolve import resolve
+from adsum_hub.resolve.resolve import resolve
 from adsum_hub.views import session_view
 from adsum_shared.signals import (
     KnownSignal,

@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold import STEPS, fold
+from adsum_hub.fold.fold import STEPS, fold
 from adsum_hub.parts import ACTIVITY_MAX, CHILDREN_MAX, REQUESTS_MAX, TASKS_MAX, TOOLS_MAX
 from adsum_hub.trail import MOST_DAYS, MOST_STEPS, OLD_STEPS
 from adsum_shared import signals as s

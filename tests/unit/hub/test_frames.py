@@ -9,8 +9,8 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 from websockets.streams import StreamReader
 
-from adsum_hub.frames import SMALL, Frames, deflated, framed
-from adsum_hub.live import LARGE
+from adsum_hub.live.frames import SMALL, Frames, deflated, framed
+from adsum_hub.live.live import LARGE
 
 
 def parsed(frame: bytes, *, inflates: bool = False) -> Frame:

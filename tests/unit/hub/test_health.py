@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from adsum_hub.facts import Facts
-from adsum_hub.health import GRACE, missing_from, witnesses
 from adsum_hub.parts import LATENESS
+from adsum_hub.resolve.health import GRACE, missing_from, witnesses
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
 

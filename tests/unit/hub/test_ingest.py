@@ -13,13 +13,13 @@ from redis.exceptions import ConnectionError, NoPermissionError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-import adsum_hub.ingest as ingest_module
-from adsum_collector.hub_transport import PACE_S
-from adsum_collector.publisher import BATCH_BYTES
-from adsum_hub.bodies import BadRequestError
-from adsum_hub.ingest import ASKING, READING, Ingest
-from adsum_hub.ingest_lines import Lines
-from adsum_hub.ingest_rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate
+import adsum_hub.ingest.ingest as ingest_module
+from adsum_collector.delivery.hub_transport import PACE_S
+from adsum_collector.delivery.publisher import BATCH_BYTES
+from adsum_hub.ingest.ingest import ASKING, READING, Ingest
+from adsum_hub.ingest.lines import Lines
+from adsum_hub.ingest.rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate
+from adsum_hub.rest.bodies import BadRequestError
 from adsum_shared.host_keys import Asked, NewEntry, OddReplyError, Told
 from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_told, encode
 

@@ -11,12 +11,12 @@ from fakeredis import FakeAsyncRedis
 from fastapi import FastAPI
 
 from adsum_hub.auth.secret import digest_of
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.hosts import JoinedHosts
 from adsum_hub.join.joining import Joining as JoiningOfHub
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.routes import join_router
 from adsum_hub.join.tokens import JoinTokenStore
+from adsum_hub.rest.bodies import BadRequestError
 
 
 class Joining:

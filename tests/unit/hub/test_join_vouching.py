@@ -18,7 +18,7 @@ from adsum_hub.join.places import Addresses
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.join.vouching import Vouched, vouched
 from adsum_hub.join.words import LOCAL_HUB
-from adsum_hub.join_answers import JoinTokenAsked
+from adsum_hub.rest.join_answers import JoinTokenAsked
 from tests.authorities import Authority
 
 

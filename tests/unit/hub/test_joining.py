@@ -8,13 +8,13 @@ import pytest
 from fakeredis import FakeAsyncRedis
 
 from adsum_hub.auth.secret import digest_of, id_of
-from adsum_hub.bodies import BadRequestError
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.machines import Machines
 from adsum_hub.join.places import Addresses
 from adsum_hub.join.rights import NoRightsError
 from adsum_hub.join.tokens import Held, JoinTokenStore
-from adsum_hub.join_answers import JoinAsked
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.join_answers import JoinAsked
 
 HOST = "11111111-1111-4111-8111-111111111111"
 DIGEST = digest_of("one")

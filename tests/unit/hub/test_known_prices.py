@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum_hub.known_prices import known_price
-from adsum_hub.prices import Wanted, complete_book, open_book
+from adsum_hub.usage.known_prices import known_price
+from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_shared.price_book import load_book
 from adsum_shared.signals import UsageTotalled
 
@@ -84,7 +84,7 @@ def test_a_day_that_is_none_has_no_price(day: str) -> None:
 def test_it_is_loaded_when_it_is_asked_and_not_before() -> None:
     script = """
 import sys
-from adsum_hub.known_prices import known_price
+from adsum_hub.usage.known_prices import known_price
 from adsum_shared.price_book import load_book
 from adsum_shared.signals import UsageTotalled
 import adsum_hub.app, adsum_collector.app
@@ -116,7 +116,7 @@ async def test_the_bigger_table_is_loaded_beside_the_loop_and_only_if_it_is_want
 
 def test_until_it_is_wanted_nothing_loads_it():
     code = (
-        "import sys; from pathlib import Path; from adsum_hub.prices import Wanted, open_book;"
+        "import sys; from pathlib import Path; from adsum_hub.usage.prices import Wanted, open_book;"
         "book = open_book(Path('/nowhere'), Wanted()).book;"
         "from adsum_hub.parts import Usage; book.cost('gpt-4o', '2026-11-22', Usage(messages=1));"
         "book.context('gpt-4o'); sys.exit('genai_prices' in sys.modules)"

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from adsum_hub.heartbeats import is_sound
+from adsum_hub.consumer.heartbeats import is_sound
 from adsum_hub.host import Host
 from adsum_hub.link import Link
-from adsum_hub.measured import (
+from adsum_hub.metrics.hosts import MOST_HOSTS, families_of_hosts
+from adsum_hub.metrics.measured import (
     LAG_S,
     Histogram,
     MeasuredBroadcast,
     MeasuredRoster,
     Measures,
 )
-from adsum_hub.metrics import Asked, Unsaved, exposition
-from adsum_hub.metrics_hosts import MOST_HOSTS, families_of_hosts
-from adsum_hub.snapshot_fields import Snapshot
+from adsum_hub.metrics.metrics import Asked, Unsaved, exposition
+from adsum_hub.snapshots.fields import Snapshot
 from adsum_shared.beat import Beat, Counts
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import (

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold import fold
-from adsum_hub.resolve import children, next_deadline, resolve
+from adsum_hub.fold.fold import fold
+from adsum_hub.resolve.resolve import children, next_deadline, resolve
 from adsum_shared import signals as s
 from tests.scenes import (
     HOUR,

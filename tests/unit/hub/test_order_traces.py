@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from adsum_hub.fold import fold
-from adsum_hub.resolve import resolve
+from adsum_hub.fold.fold import fold
+from adsum_hub.resolve.resolve import resolve
 from adsum_shared import signals as s
 from bench import replay
 from bench.accuracy import read

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_hub.resolve import children, next_deadline
+from adsum_hub.resolve.resolve import children, next_deadline
 from adsum_shared import signals as s
 from bench import replay
 from bench.accuracy import WAYS

@@ -25,11 +25,11 @@ from prometheus_client.core import (
 from prometheus_client.core import Metric as Family
 
 from adsum_hub.link import Link
-from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
-from adsum_hub.metrics import Asked
-from adsum_hub.otlp import Export, Sender, interval_s, sending
-from adsum_hub.otlp_export import Exporter, open_export
-from adsum_hub.otlp_points import CUMULATIVE, metrics_data
+from adsum_hub.metrics.measured import MeasuredBroadcast, MeasuredRoster
+from adsum_hub.metrics.metrics import Asked
+from adsum_hub.metrics.otlp import Export, Sender, interval_s, sending
+from adsum_hub.metrics.otlp_export import Exporter, open_export
+from adsum_hub.metrics.otlp_points import CUMULATIVE, metrics_data
 from adsum_hub.settings import HubSettings
 from adsum_shared.settings import SettingsError
 from tests.post_boxes import post_box
@@ -125,7 +125,7 @@ def asked() -> Asked:
 async def test_where_no_otlp_receiver_is_named_nothing_is_loaded_and_nothing_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "adsum_hub.otlp_export", None)
+    monkeypatch.setitem(sys.modules, "adsum_hub.metrics.otlp_export", None)
     # What people set for Claude Code is no order to the hub.
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     async with sending(HubSettings(), asked(), 1) as run:
@@ -135,7 +135,7 @@ async def test_where_no_otlp_receiver_is_named_nothing_is_loaded_and_nothing_run
 async def test_without_the_extra_the_start_ends_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(sys.modules, "adsum_hub.otlp_export")
+    monkeypatch.delitem(sys.modules, "adsum_hub.metrics.otlp_export")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
     with pytest.raises(SettingsError) as found:
         async with sending(HubSettings(otlp_endpoint="http://127.0.0.1:9"), asked(), 1):
@@ -202,7 +202,7 @@ async def test_an_export_is_given_up_before_the_next_is_due(
         given.append(timeout_s)
         return OtlpReceiver()
 
-    monkeypatch.setattr("adsum_hub.otlp_export.open_export", opened)
+    monkeypatch.setattr("adsum_hub.metrics.otlp_export.open_export", opened)
     for interval in ("2000", "60000"):
         monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", interval)
         async with sending(HubSettings(otlp_endpoint="http://127.0.0.1:9"), asked(), 1):
@@ -251,7 +251,7 @@ async def test_an_outage_is_told_when_it_begins_and_when_it_is_over(
 def test_an_otlp_receiver_that_hangs_gets_no_second_export_and_holds_up_nobodys_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("adsum_hub.otlp.LAST_S", 0.05)
+    monkeypatch.setattr("adsum_hub.metrics.otlp.LAST_S", 0.05)
     receiver = OtlpReceiver()
     receiver.free.clear()
 
@@ -281,7 +281,7 @@ def test_an_otlp_receiver_that_hangs_gets_no_second_export_and_holds_up_nobodys_
 async def test_an_answer_that_does_not_end_is_told_before_it_does(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("adsum_hub.otlp.WAITED_S", 0.05)
+    monkeypatch.setattr("adsum_hub.metrics.otlp.WAITED_S", 0.05)
     caplog.set_level(logging.INFO)
     receiver = OtlpReceiver()
     receiver.free.clear()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adsum_hub.budget import Budget, BudgetsError, read_budgets
-from adsum_hub.overspent import Overspent, Worker
 from adsum_hub.parts import Budget as Exceeded
-from adsum_hub.resolve import resolve
+from adsum_hub.resolve.resolve import resolve
 from adsum_hub.settings import HubSettings
+from adsum_hub.usage.budget import Budget, BudgetsError, read_budgets
+from adsum_hub.usage.overspent import Overspent, Worker
 from adsum_shared.signals import PromptSubmitted
 from adsum_shared.state import URGENCY, Group
 from tests.spenders import HOUR, MINUTE, NOON, TODAY, FlatPrices, Spender, spending

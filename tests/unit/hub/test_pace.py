@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from adsum_hub.bell import Bell
-from adsum_hub.pace import Pace
+from adsum_hub.live.bell import Bell
+from adsum_hub.live.pace import Pace
 from tests.support import wait_until
 
 

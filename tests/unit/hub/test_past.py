@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold import FRESH
+from adsum_hub.fold.fold import FRESH
 from adsum_hub.past import MOST_PAST, PAST_MS, packed, search, stripped, surplus
-from adsum_hub.resolve import resolve
-from adsum_hub.snapshot_fields import decode_facts
-from adsum_hub.unread import unread
+from adsum_hub.resolve.resolve import resolve
+from adsum_hub.resolve.unread import unread
+from adsum_hub.snapshots.fields import decode_facts
 from adsum_shared import signals as s
 from adsum_shared.state import Group
 from tests.spenders import HOUR, MINUTE, NOON, TODAY, Spender

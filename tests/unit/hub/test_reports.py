@@ -9,8 +9,8 @@ from math import fsum
 import pytest
 
 from adsum_hub.parts import Usage
-from adsum_hub.reports import COLUMNS, NO_PROJECT, By, Query, Spender, Tally, as_csv, harmless
-from adsum_hub.usage import lines_of
+from adsum_hub.usage.reports import COLUMNS, NO_PROJECT, By, Query, Spender, Tally, as_csv, harmless
+from adsum_hub.usage.usage import lines_of
 from adsum_shared.signals import ModelCost
 from adsum_shared.usage import UsageReport
 from tests.spenders import TODAY, FlatPrices, spending, utc_day

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from adsum_hub.accounts import Accounts
 from adsum_hub.clock import LATE_MS, LIVE_MS
 from adsum_hub.facts import Facts
-from adsum_hub.health import GRACE
 from adsum_hub.host import KEEP_DELIVERED_MS
 from adsum_hub.parts import LATENESS
+from adsum_hub.resolve.health import GRACE
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
-from adsum_hub.snapshot_fields import HostRecord, Snapshot
+from adsum_hub.snapshots.fields import HostRecord, Snapshot
+from adsum_hub.usage.accounts import Accounts
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import (

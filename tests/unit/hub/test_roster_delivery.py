@@ -11,7 +11,7 @@ from adsum_hub.clock import ABSURD_MS, HostClock
 from adsum_hub.facts import Facts
 from adsum_hub.host_troubles import TOLD_MS
 from adsum_hub.roster import SLICE, Roster
-from adsum_hub.snapshot_fields import HostRecord, Snapshot
+from adsum_hub.snapshots.fields import HostRecord, Snapshot
 from adsum_shared.envelope import Batch, DecodeError, Gap, Unread
 from adsum_shared.signals import AnySignal
 from adsum_shared.state import GapView

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_hub.accounts import Accounts, local_day
-from adsum_hub.budget import read_budgets
 from adsum_hub.host import KEEP_DELIVERED_MS
 from adsum_hub.lull import LULL_MS
-from adsum_hub.overspent import Overspent
 from adsum_hub.roster import Roster
-from adsum_hub.snapshot_fields import Snapshot
+from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.usage.accounts import Accounts, local_day
+from adsum_hub.usage.budget import read_budgets
+from adsum_hub.usage.overspent import Overspent
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch

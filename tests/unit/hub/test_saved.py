@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adsum_hub.saved import Saved
-from adsum_hub.snapshot_fields import Snapshot
+from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.snapshots.saved import Saved
 
 
 def saved(**fields: object) -> Saved:

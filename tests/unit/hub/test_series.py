@@ -6,9 +6,9 @@ from math import fsum
 
 import pytest
 
-from adsum_hub.reports import Query, Spender, Tally
-from adsum_hub.series import MOST, OTHERS, Split
-from adsum_hub.usage import lines_of
+from adsum_hub.usage.reports import Query, Spender, Tally
+from adsum_hub.usage.series import MOST, OTHERS, Split
+from adsum_hub.usage.usage import lines_of
 from adsum_shared.usage import UsageReport
 from tests.spenders import TODAY, FlatPrices, utc_day
 from tests.spenders import Spender as Told

@@ -6,7 +6,7 @@ from math import fsum
 
 import pytest
 
-from adsum_hub.spending import Spending
+from adsum_hub.usage.spending import Spending
 from adsum_shared.signals import GaugesReported, UsageTotalled
 from tests.spenders import HOUR, TODAY, FlatPrices, Spender, spending
 

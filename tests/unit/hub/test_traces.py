@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_hub import rules
+from adsum_hub.resolve import rules
 from adsum_shared.state import AgentState, Group
 from bench import floor, misses, replay
 from bench.accuracy import WAYS, Way, figures, read, run

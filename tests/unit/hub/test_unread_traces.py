@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from adsum_hub.fold import fold
-from adsum_hub.resolve import next_deadline, resolve
-from adsum_hub.unread import calls, unread
+from adsum_hub.fold.fold import fold
+from adsum_hub.resolve.resolve import next_deadline, resolve
+from adsum_hub.resolve.unread import calls, unread
 from adsum_shared.state import OVER
 from bench.replay import WITNESSES, Arrival, arrivals, heard
 from bench.traces import Trace, load_all

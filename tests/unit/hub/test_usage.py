@@ -6,8 +6,8 @@ from math import fsum
 
 import pytest
 
-from adsum_hub.sums import summed
-from adsum_hub.usage import Lines, lines_of, plain
+from adsum_hub.usage.sums import summed
+from adsum_hub.usage.usage import Lines, lines_of, plain
 from adsum_shared.signals import ModelCost
 from adsum_shared.usage import UsageView
 from tests.spenders import TODAY, FlatPrices, Spender, utc_day

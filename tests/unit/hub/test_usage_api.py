@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from adsum_hub.accounts import Accounts
-from adsum_hub.answers import describe, explain
-from adsum_hub.api import api_router
-from adsum_hub.broadcast import Broadcast
 from adsum_hub.facts import Facts
-from adsum_hub.misspelt import unknown
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.rest.answers import describe, explain
+from adsum_hub.rest.misspelt import unknown
+from adsum_hub.rest.roster import api_router
+from adsum_hub.rest.usage import usage_router
 from adsum_hub.roster import Roster
-from adsum_hub.snapshot_fields import HostRecord, Snapshot
-from adsum_hub.usage_api import usage_router
+from adsum_hub.snapshots.fields import HostRecord, Snapshot
+from adsum_hub.usage.accounts import Accounts
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.state import History

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from adsum_hub.waiters import Waiters
+from adsum_hub.live.waiters import Waiters
 from tests.support import wait_until
 
 

@@ -1,0 +1,1 @@
+"""`adsum hub backup` and `restore`."""

@@ -1,0 +1,1 @@
+"""`adsum doctor`: one module for each thing that it looks at."""

@@ -1,0 +1,197 @@
+"""What `adsum doctor` asks of this machine's collector and of the hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from adsum.client import fetch
+from adsum.credentials import running_here
+from adsum.doctor.finding import Finding, from_text
+from adsum.outcome import CommandError
+from adsum.readyz import SilentError, readiness
+from adsum.text.causes import sentence
+from adsum.text.plain import age, clean
+from adsum.text.words import gap_sentence
+from adsum_collector.lock import running_port
+from adsum_shared.state import HostView, HostWitness, HubTrouble
+
+#: Signals on the way in numbers that a burst of work does not reach.
+BACKLOG_MOST = 100
+CLOCK_MOST_MS = 5_000
+#: What was lost before is nobody's concern any more.
+RECENT_MS = 24 * 3_600_000
+START = "Start it with `adsum up`."
+START_JOINED = (
+    "Start it: `adsum service install`, or `adsum collector` where nobody starts services."
+)
+
+
+#: What a check says that cannot look while neither collector nor hub is there.
+IDLE = "Left out while nothing runs."
+
+
+class Listing(msgspec.Struct):
+    """now: the hub's clock, ms."""
+
+    now: int
+    hosts: list[HostView]
+    trouble: HubTrouble | None = None
+
+
+def host_id_of(state_dir: Path) -> str | None:
+    """The id of this machine, None if no collector has ever run on this state directory."""
+    try:
+        return str(json.loads((state_dir / "host.json").read_bytes())["host_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def nothing_runs(state_dir: Path, url: str) -> Finding:
+    """The one thing to say then, and to do."""
+    what = f"Nothing runs here: no collector on {state_dir}, and no hub at {url}."
+    return Finding("collector", "fail", what, "`adsum up` starts all of it.")
+
+
+def is_hub_alone(state_dir: Path, url: str, listing: Listing | None) -> bool:
+    """A hub runs on this state directory, and no collector ever has: none need be wanted.
+
+    By the files, not by what stands in them: a collector cannot start on a damaged identity.
+    """
+    if listing is None or running_here(state_dir) != url:
+        return False
+    left = ("host.json", "machine.json", "logs/collector.log")
+    return not any((state_dir / each).exists() for each in left)
+
+
+def no_collector_wanted(state_dir: Path) -> Finding:
+    what = (
+        f"Only a hub runs on {state_dir}, a collector never has. If agents run on this machine "
+        "too, start one: `adsum collector`."
+    )
+    return Finding("collector", "skip", what)
+
+
+def check_collector(state_dir: Path, start: str = START) -> Finding:
+    """start: what to do where none runs."""
+    port = running_port(state_dir)
+    if port is None:
+        what = f"No collector runs on {state_dir}, so nothing is reported from here."
+        return Finding("collector", "fail", what, start)
+    log = f"Its log: {state_dir / 'logs' / 'collector.log'}"
+    try:
+        facts = readiness(f"http://127.0.0.1:{port}")
+    except SilentError as error:
+        what = f"The collector should take hooks on port {port}, but: {error}."
+        fix = f"If it hangs, end `adsum up` and start it anew. {log}"
+        return Finding("collector", "fail", what, fix)
+    if facts.get("problem"):
+        return from_text("collector", "fail", clean(str(facts["problem"])))
+    if not facts["ready"]:
+        return Finding("collector", "fail", "The collector is not ready to take hooks.", log)
+    taken = facts.get("hooks", {}).get("accepted", 0)
+    waiting = facts.get("stream", {}).get("backlog", 0)
+    what = f"The collector takes hooks on port {port}: {taken} taken, {waiting} waiting to be sent."
+    return Finding("collector", "ok", what)
+
+
+def check_hub(url: str) -> tuple[Finding, Listing | None]:
+    try:
+        listing = msgspec.convert(fetch(url, "/api/v1/hosts"), Listing)
+        facts = readiness(url)
+    except CommandError as error:
+        return from_text("hub", "fail", str(error)), None
+    except (msgspec.ValidationError, SilentError) as error:
+        what = f"{url} answers, but not as a hub of this version: {error}."
+        return Finding("hub", "fail", what, "Correct --hub or ADSUM_HUB_URL, or upgrade it."), None
+    if not facts["ready"]:
+        problem = clean(str(facts.get("problem") or "it has not read from Redis of late"))
+        what = f"The hub at {url} does not keep its list: {problem.removesuffix('.')}."
+        return Finding("hub", "fail", what, "Look at Redis, then at the hub's log."), listing
+    told = facts.get("problem") or (listing.trouble and listing.trouble.problem)
+    if told:
+        return from_text("hub", "warn", clean(str(told))), listing
+    count = len(listing.hosts)
+    what = f"The hub at {url} keeps the list of {count} machine{'s' if count != 1 else ''}."
+    return Finding("hub", "ok", what), listing
+
+
+def find_host(listing: Listing | None, host_id: str | None) -> HostView | None:
+    hosts = listing.hosts if listing else []
+    return next((host for host in hosts if host.id == host_id), None)
+
+
+def check_host(listing: Listing | None, host_id: str | None, state_dir: Path) -> Finding:
+    """Whether the hub has this machine, live and up to date."""
+    if listing is None or host_id is None:
+        why = "no hub to ask" if listing is None else "no collector has ever run here"
+        return Finding("host", "skip", f"Not looked up in the hub: {why}.")
+    host = find_host(listing, host_id)
+    if host is None:
+        what = "The hub has never heard of this machine."
+        fix = "Collector and hub need the same ADSUM_REDIS_URL; `adsum up` sees to that."
+        return Finding("host", "fail", what, fix)
+    label = clean(host.label)
+    if host.reachability != "live":
+        seen = age(listing.now - host.last_seen)
+        what = f"The hub has this machine, {label}, as {host.reachability}, last seen {seen} ago."
+        fix = "Is the collector connected to the same Redis? Its log: "
+        return Finding("host", "fail", what, f"{fix}{state_dir / 'logs' / 'collector.log'}")
+    if host.problem:
+        return from_text("host", "warn", clean(host.problem))
+    recent = [gap for gap in host.gaps if listing.now - gap.at < RECENT_MS]
+    if recent:
+        what = f"The hub has this machine live as {label}, but something of it is missing."
+        fix = "It will not come any more. Sessions that were there then are marked incomplete."
+        told = tuple(clean(gap_sentence(gap, listing.now)) for gap in reversed(recent))
+        return Finding("host", "warn", what, fix, told)
+    if host.backlog > BACKLOG_MOST:
+        what = f"{host.backlog} signals of this machine have not reached the hub yet."
+        return Finding("host", "warn", what, "Wait a moment; if it grows, look at Redis.")
+    lag = "nothing sent yet" if host.lag_ms is None else f"its latest news took {host.lag_ms} ms"
+    what = f"The hub has this machine live as {label}: {lag}, {host.backlog} on the way."
+    return Finding("host", "ok", what)
+
+
+def check_clock(host: HostView | None) -> Finding:
+    if host is None:
+        return Finding(
+            "clock", "skip", "The clock was not compared: the hub told nothing of this machine."
+        )
+    off = host.clock_offset_ms
+    if abs(off) <= CLOCK_MOST_MS:
+        return Finding(
+            "clock", "ok", f"This machine's clock and the hub's differ by {abs(off)} ms."
+        )
+    way = "ahead of" if off > 0 else "behind"
+    what = f"This machine's clock is {age(abs(off))} {way} the hub's."
+    fix = "Ages are corrected for it, yet let both keep network time: timedatectl set-ntp true"
+    return Finding("clock", "warn", what, fix)
+
+
+def check_witnesses(host: HostView | None, now: int) -> list[Finding]:
+    if host is None or not host.witnesses:
+        why = (
+            "the hub told nothing of this machine"
+            if host is None
+            else "its collector tells nothing of them"
+        )
+        return [Finding("witnesses", "skip", f"The witnesses were not looked at: {why}.")]
+    return [_witness(each, now) for each in host.witnesses]
+
+
+def _witness(witness: HostWitness, now: int) -> Finding:
+    name = f"witness-{clean(witness.name)}"
+    counts = tuple(sentence(cause, count) for cause, count in witness.counts.items())
+    if witness.state in ("missing", "trouble"):
+        note = clean(witness.note) or f"The witness {witness.name} reports {witness.state}."
+        told = from_text(name, "warn", note)
+        return Finding(told.id, "warn", told.what, told.fix, counts)
+    # Counted since the collector started, so no warning: it would outlast its cause by weeks.
+    if not witness.heard_at:
+        what = "Nothing heard of it yet, which is no fault."
+    else:
+        what = f"Last heard {age(now - witness.heard_at)} ago."
+    return Finding(name, "ok", what, None, counts)

@@ -1,0 +1,178 @@
+"""`adsum doctor`: every check with its result, and the next step where there is one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from adsum.client import hub_url
+from adsum.config import read_settings
+from adsum.doctor.agents import check_agents
+from adsum.doctor.checks import (
+    IDLE,
+    START,
+    START_JOINED,
+    check_clock,
+    check_collector,
+    check_host,
+    check_hub,
+    check_witnesses,
+    find_host,
+    host_id_of,
+    is_hub_alone,
+    no_collector_wanted,
+    nothing_runs,
+)
+from adsum.doctor.finding import DOCS, Finding, Result
+from adsum.doctor.hooks import check_hooks, settings_files
+from adsum.doctor.ingest import check_way
+from adsum.doctor.joined import check_membership, one_remedy
+from adsum.doctor.redis import check_redis
+from adsum.doctor.reporting import reporting_of
+from adsum.doctor.sessions import check_sessions
+from adsum.doctor.spool import check_spool
+from adsum.hooks import setup_for
+from adsum.joined import joined
+from adsum.outcome import CommandError, Exit
+from adsum.text.console import open_console, show
+from adsum_collector.claude_version import ClaudeNotFoundError
+from adsum_collector.lock import running_port
+from adsum_collector.settings import CollectorSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SCHEMA = 1
+MARKS = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-"}
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
+
+
+def run_doctor(
+    hub: str | None,
+    state_dir: Path | None,
+    claude: Path | None,
+    *,
+    as_json: bool,
+    bundle: Path | None = None,
+) -> int:
+    if bundle is not None:
+        from adsum.doctor.bundle import require_name
+
+        require_name(bundle)  # before seconds of looking
+    findings = examine(hub, state_dir, claude)
+    if as_json:
+        told = {"schema": SCHEMA, "checks": [each.as_json() for each in findings]}
+        print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+    else:
+        console = open_console()
+        show(console, table(findings, console), summary(findings))
+    if bundle is not None:
+        from adsum.doctor.bundle import write_bundle
+
+        write_bundle(bundle, findings, hub, state_dir)
+    return Exit.ERROR if any(each.result == "fail" for each in findings) else Exit.OK
+
+
+def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> list[Finding]:
+    """Raises CommandError only for what the user has mistyped."""
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    setup = setup_for("user", state_dir, claude)
+    try:
+        _ = setup.found
+    except ClaudeNotFoundError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    url, files = hub_url(hub, state_dir), settings_files(Path.home(), Path.cwd())
+    hub_found, listing = check_hub(url)
+    machine = joined(settings.state_dir)
+    # A hub that was named or joined should be there, whatever runs on this machine.
+    named = hub is not None or machine is not None
+    if not named and listing is None and running_port(settings.state_dir) is None:
+        return _idle(settings, url, check_hooks(setup, files, idle=True))
+    host_id = host_id_of(settings.state_dir)
+    host = find_host(listing, host_id)
+    host_found = check_host(listing, host_id, settings.state_dir)
+    if machine is not None and machine.hub == url and listing is None and not url.headers():
+        log = settings.state_dir / "logs" / "collector.log"
+        hub_found, host_found = check_membership(machine, log)
+    start = START if machine is None else START_JOINED
+    alone = is_hub_alone(settings.state_dir, url, listing)
+    reporting = None if setup.found[0] or host is None else reporting_of(url, host.id)
+    findings = [
+        no_collector_wanted(settings.state_dir)
+        if alone
+        else check_collector(settings.state_dir, start),
+        check_spool(settings),
+        check_way(settings.redis_url, settings.state_dir),
+        hub_found,
+        host_found,
+        check_clock(host),
+        *check_hooks(setup, files, alone=alone, reporting=reporting),
+        *check_witnesses(host, listing.now if listing else 0),
+        check_sessions(url, host, Path.home()),
+        check_agents(setup, settings.claude_dirs, (url, host), time.sleep, reporting),
+    ]
+    return findings if machine is None else one_remedy(findings, machine)
+
+
+def _idle(settings: CollectorSettings, url: str, hooks: list[Finding]) -> list[Finding]:
+    """That nothing runs is told once; of the rest only what can be seen without it."""
+    spool = check_spool(settings)
+    redis = check_redis(settings.redis_url, settings.state_dir) if settings.redis_url else None
+    left = ["hub", "host", "clock", "witnesses", "sessions", "agents"]
+    told = [nothing_runs(settings.state_dir, url), *([] if spool.result == "skip" else [spool])]
+    told += [redis] if redis else []
+    seen = {each.id for each in told}
+    left += [each for each in ("spool", "redis") if each not in seen]
+    return [*told, *hooks, *(Finding(each, "skip", IDLE) for each in left)]
+
+
+def table(findings: list[Finding], console: Console) -> Table:
+    """In words where marks or colours would be lost."""
+    from rich.table import Table
+
+    drawn = console.is_terminal and console.encoding.startswith("utf")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    left = [each.id for each in findings if each.what == IDLE]
+    for each in findings:
+        if each.what == IDLE:
+            continue
+        mark = MARKS[each.result] if drawn else each.result
+        table.add_row(Text(mark, COLOURS[each.result]), Text(each.id), _lines(each))
+    if left:
+        mark = MARKS["skip"] if drawn else "skip"
+        told = Text(f"{IDLE.removesuffix('.')}: {', '.join(left)}.", "dim")
+        table.add_row(Text(mark, COLOURS["skip"]), Text("others"), told)
+    return table
+
+
+def _lines(finding: Finding) -> Text:
+    lines = Text(finding.what, style="dim" if finding.result == "skip" else "")
+    for detail in finding.details:
+        lines.append(f"\n- {detail}")
+    if finding.fix:
+        lines.append("\nNext: ", style="bold").append(finding.fix)
+    return lines
+
+
+def summary(findings: list[Finding]) -> Text:
+    counts = Counter(each.result for each in findings)
+    if not counts["fail"] and not counts["warn"]:
+        left = f", {counts['skip']} left out" if counts["skip"] else ""
+        return Text(f"All is well: {counts['ok']} checks{left}.", style="green")
+    words: dict[Result, str] = {
+        "fail": "failed",
+        "warn": "to look at",
+        "ok": "well",
+        "skip": "left out",
+    }
+    told = ", ".join(f"{counts[each]} {word}" for each, word in words.items() if counts[each])
+    return Text(f"{told}. More on each: {DOCS}", style="red" if counts["fail"] else "yellow")

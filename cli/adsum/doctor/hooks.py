@@ -1,0 +1,196 @@
+"""What `adsum doctor` finds about hooks in the settings that Claude Code reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from adsum import shim_hook
+from adsum.doctor.finding import Finding, from_text
+from adsum.doctor.reporting import unanswered
+from adsum.hooks import Setup
+from adsum.plugin_hooks import Plugin, active_plugin
+from adsum_collector.hooks.events import HOOK_PATH
+from adsum_collector.hooks.install import Report, inspect_hooks, settings_path
+from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.hooks.text import ALLOWED_URLS, permits
+from adsum_collector.token import held_token
+
+LINUX_POLICY = Path("/etc/claude-code")
+MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The settings that apply in one directory. project: the user's own ones, then the shared."""
+
+    user: Path
+    project: tuple[Path, ...]
+    managed: tuple[Path, ...]
+
+    @property
+    def deciding(self) -> tuple[Path, ...]:
+        """All of them, those first whose word counts for more."""
+        return (*self.managed, *self.project, self.user)
+
+    @property
+    def hooked(self) -> list[Path]:
+        """Where hooks of ours may stand, each file once: a home can be a project as well."""
+        found: dict[str, Path] = {}
+        for path in (self.user, *self.project):
+            found.setdefault(os.path.realpath(path), path)
+        return list(found.values())
+
+
+def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> Files:
+    """policy: the folder of the administrator's settings."""
+    local = settings_path("project", os.environ, home, cwd)
+    folder = policy or (MAC_POLICY if sys.platform == "darwin" else LINUX_POLICY)
+    managed = [folder / "managed-settings.json", *folder.glob("managed-settings.d/*.json")]
+    return Files(
+        user=settings_path("user", os.environ, home, cwd),
+        project=(local, local.with_name("settings.json")),
+        managed=tuple(sorted(managed)),
+    )
+
+
+def check_hooks(
+    setup: Setup,
+    files: Files,
+    *,
+    idle: bool = False,
+    alone: bool = False,
+    reporting: str | None = None,
+) -> list[Finding]:
+    """idle: neither collector nor hub runs, so whoever starts them is asked about hooks anyway.
+
+    alone: a hub runs, and no collector ever has, so hooks need not be wanted.
+    reporting: the version that sessions here are known to have, where the program is not found.
+    """
+    try:
+        reports = [inspect_hooks(path) for path in files.hooked]
+        ours = [report for report in reports if report.counts]
+        plugin = active_plugin(files.deciding, files.user)
+        if plugin and not ours:
+            hooks = _by_plugin(setup, plugin)
+        else:
+            hooks = _installed(setup, ours, reporting, idle=idle, alone=alone)
+        return [hooks, _doubled(setup, ours, plugin), _enabled(setup, files)]
+    except SettingsError as error:
+        return [from_text("hooks", "fail", str(error))]
+
+
+def _installed(
+    setup: Setup, ours: list[Report], reporting: str | None, *, idle: bool, alone: bool
+) -> Finding:
+    if not ours:
+        if setup.parked.exists():
+            what = "Hooks are out of the settings while Adsum is stopped."
+            return Finding("hooks", "warn", what, "`adsum up` puts them back.")
+        if idle:
+            what = f"No hooks of Adsum are in {setup.path} yet; `adsum up` offers to add them."
+            return Finding("hooks", "skip", what)
+        if alone:
+            what = f"No hooks of Adsum are in {setup.path}, nor has a collector run to take them."
+            return Finding("hooks", "skip", what)
+        what = f"No hooks of Adsum are in {setup.path}, so sessions are seen late and in part."
+        return Finding("hooks", "fail", what, "adsum hooks install")
+    report = ours[0]
+    # Switched off and doubled have checks of their own.
+    plain = dataclasses.replace(
+        report, disabled=False, blocked=False, counts=dict.fromkeys(report.counts, 1)
+    )
+    gone = _gone(report.path)
+    faults = [*setup.faults(plain), *gone]
+    if faults:
+        what = f"The hooks in {report.path} are not right: {'; '.join(faults)}."
+        scope = "" if report.path == setup.path else " --scope project"
+        astray = gone or not _arrives(setup, report)
+        return Finding("hooks", "fail" if astray else "warn", what, f"adsum hooks install{scope}")
+    if (idle or alone) and (silence := unanswered(setup.port, len(report.counts))):
+        return from_text("hooks", "warn", silence)
+    return _complete(setup, report, reporting)
+
+
+def _by_plugin(setup: Setup, plugin: Plugin) -> Finding:
+    if fault := plugin.fault(setup):
+        return Finding("hooks", "warn", *fault)
+    what = f"No hooks of Adsum are in {setup.path}: the plugin {plugin.id} reports instead."
+    return Finding("hooks", "ok", what)
+
+
+def _complete(setup: Setup, report: Report, reporting: str | None) -> Finding:
+    if setup.found[0] is None and reporting is not None:
+        what = f"{len(report.counts)} hooks stand in {report.path}, and sessions of Claude Code {reporting} report."
+        return Finding("hooks", "ok", what)
+    known = ".".join(map(str, setup.version))
+    whose = f"Claude Code {known}" if setup.found[0] else f"{known}, as Claude Code was not found"
+    what = f"{len(report.counts)} hooks stand in {report.path}, all that are for {whose}."
+    return Finding("hooks", "ok", what)
+
+
+def _gone(path: Path) -> list[str]:
+    command = shim_hook.installed_command(path)
+    missing = shim_hook.absent(command) if command else []
+    return [f"SessionStart runs {file}, which is not there" for file in missing]
+
+
+def _arrives(setup: Setup, report: Report) -> bool:
+    """Whether what is posted reaches this collector and is let in, complete or not."""
+    return report.ports <= {setup.port} and report.tokens <= {
+        f"Bearer {held_token(setup.state_dir)}"
+    }
+
+
+def _doubled(setup: Setup, ours: list[Report], plugin: Plugin | None) -> Finding:
+    if plugin and ours:
+        what = (
+            f"Hooks of Adsum stand in {ours[0].path}, and the plugin {plugin.id} brings the same: "
+            "each event is reported twice, and counted once."
+        )
+        scope = "" if ours[0].path == setup.path else " --scope project"
+        return Finding("hooks-doubled", "warn", what, f"adsum hooks remove{scope}")
+    for report in ours:
+        if report.doubled:
+            what = f"{report.path} has the same hook more than once: {', '.join(report.doubled)}."
+            return Finding("hooks-doubled", "warn", what, "adsum hooks install")
+    if len(ours) < 2:
+        return Finding("hooks-doubled", "ok", "No hook stands twice.")
+    what = (
+        f"Hooks of Adsum stand in {' and in '.join(str(report.path) for report in ours)}; "
+        "Claude Code runs equal ones once, and others twice."
+    )
+    return Finding("hooks-doubled", "warn", what, "adsum hooks remove --scope project")
+
+
+def _enabled(setup: Setup, files: Files) -> Finding:
+    paths = [*files.hooked, *files.managed]
+    settings = {path: shim_hook.settings_in(path) for path in paths}
+    off = _switches(settings, "disableAllHooks", paths)
+    if off:
+        what = f'{off[0]} says "disableAllHooks": true, so Claude Code runs none.'
+        return Finding("hooks-enabled", "fail", what, f"Take it out of {off[0]}.")
+    off = _switches(settings, "allowManagedHooksOnly", files.managed)
+    if off:
+        what = f"{off[0]} allows the administrator's hooks only."
+        fix = "Ask whoever keeps that file. Until then the transcript and the registry tell."
+        return Finding("hooks-enabled", "fail", what, fix)
+    lists = {path: each[ALLOWED_URLS] for path, each in settings.items() if ALLOWED_URLS in each}
+    allowed = [url for urls in lists.values() if isinstance(urls, list) for url in urls]
+    # Not setup.target: it would mint a token, and looking on must leave nothing behind.
+    url = f"http://127.0.0.1:{setup.port}{HOOK_PATH}"
+    if lists and not permits(allowed, url):
+        named = ", ".join(map(str, lists))
+        what = f'"{ALLOWED_URLS}" in {named} does not permit {url}.'
+        return Finding("hooks-enabled", "fail", what, "Add that address to the list.")
+    return Finding("hooks-enabled", "ok", "No settings switch hooks off.")
+
+
+def _switches(
+    settings: dict[Path, dict[str, object]], name: str, paths: Iterable[Path]
+) -> list[Path]:
+    return [path for path in paths if settings[path].get(name) is True]

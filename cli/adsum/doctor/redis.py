@@ -1,0 +1,157 @@
+"""What `adsum doctor` finds about Redis: whether it answers, takes writes, has room and keeps all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from adsum.doctor.finding import Finding, from_text
+from adsum.parts.broker import place_of
+from adsum.text.plain import clean
+from adsum_collector.spool.limits import shown_bytes
+from adsum_hub.link import KEPT
+from adsum_hub.trouble import Writes
+from adsum_shared import streams
+from adsum_shared.connect import (
+    UNAVAILABLE,
+    BrokerTooOldError,
+    RedisUrlError,
+    address_of,
+    check_url,
+    every_server,
+    open_redis,
+    require_recent,
+)
+from adsum_shared.outage import describe
+from adsum_shared.redis_url import kind_of
+
+#: Of its memory; beyond it a busy hour may fill it.
+FULL = 0.8
+SAFE = "noeviction"
+PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """info: what Redis says of itself; of several masters the fullest.
+
+    save: when it saves, None if it does not tell. refusal: why it takes no writes, in sentences.
+    masters, replicas: how many.
+    """
+
+    info: dict[str, Any] = field(default_factory=dict)
+    save: str | None = None
+    refusal: str | None = None
+    masters: int = 1
+    replicas: int = 0
+
+
+def check_redis(redis_url: str | None, state_dir: Path) -> Finding:
+    """redis_url: as set for this command; None: the embedded broker's, if one has ever run here."""
+    place = place_of(state_dir)
+    if redis_url is None and not place.folder.exists():
+        what = "No Redis URL is set here, and no embedded broker is in the state directory."
+        return Finding("redis", "skip", f"{what} To look at one, set ADSUM_REDIS_URL.")
+    url = redis_url or place.url
+    try:
+        check_url(url)
+        look = asyncio.run(asyncio.wait_for(look_at(url), PATIENCE_S))
+    except (RedisUrlError, BrokerTooOldError) as error:
+        return from_text("redis", "fail", str(error))
+    except (*UNAVAILABLE, TimeoutError) as error:
+        return from_text("redis", "fail", clean(describe(error, address_of(url), KEPT)))
+    return judge(look, address_of(url))
+
+
+async def look_at(url: str) -> Look:
+    """Raises what is in UNAVAILABLE, and BrokerTooOldError."""
+    async with open_redis(url) as redis:
+        async with every_server(redis) as servers:
+            masters = [server for server, is_master in servers if is_master]
+            infos: list[dict[str, Any]] = [await server.info() for server in masters]
+            replicas = len(servers) - len(masters)
+        info = max(infos, key=_share)
+        require_recent(info)
+        await redis.exists(streams.HOSTS)  # a node that answers INFO may serve no key just now
+        writes = Writes(redis, address_of(url), lambda: 0)
+        await writes.try_once()
+        try:
+            save = (await redis.config_get("save")).get("save")
+        except (NoPermissionError, ResponseError):
+            save = None  # not a word that every provider lets one ask for
+        return Look(info, save, writes.problem, len(masters), replicas)
+
+
+def judge(look: Look, address: str) -> Finding:
+    """address: Redis's, as it may be shown."""
+    info = look.info
+    name = f"{_engine(info)} at {address}"
+    if look.refusal:
+        return from_text("redis", "fail", clean(look.refusal))
+    details = tuple(_asides(look))
+    policy, most = _policy(info), int(info.get("maxmemory", 0))
+    if policy != SAFE and most:
+        what = f"{name} throws away what is stored when it is full: its policy is {policy}."
+        fix = f"{_cli(address)} CONFIG SET maxmemory-policy {SAFE}, and so in its configuration."
+        return Finding("redis", "warn", what, fix, details)
+    used, share = _used(info), _share(info)
+    filled = f"{shown_bytes(used)}{f' of {shown_bytes(most)}' if most else ''} used"
+    if share > FULL:
+        what = f"{name} is nearly full: {filled}. Then it takes no writes, and machines wait."
+        fix = "Start a hub if none runs, so that streams are trimmed; or raise its maxmemory."
+        return Finding("redis", "warn", what, fix, details)
+    if failed := _unsaved(info):
+        fix = "Look at its log and its free space."
+        return Finding("redis", "warn", f"{name} could not save: {failed}.", fix, details)
+    return Finding("redis", "ok", f"{name} takes writes; {filled}.", None, details)
+
+
+def _engine(info: dict[str, Any]) -> str:
+    """Valkey gives the version of the Redis it descends from as well."""
+    if info.get("valkey_version"):
+        return f"Valkey {clean(str(info['valkey_version']))}"
+    return f"Redis {clean(str(info.get('redis_version', '(unknown)')))}"
+
+
+def _used(info: dict[str, Any]) -> int:
+    return int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+
+
+def _share(info: dict[str, Any]) -> float:
+    most = int(info.get("maxmemory", 0))
+    return _used(info) / most if most else 0.0
+
+
+def _policy(info: dict[str, Any]) -> str:
+    return clean(str(info.get("maxmemory_policy", SAFE)))
+
+
+def _asides(look: Look) -> Iterator[str]:
+    """Worth knowing, and no fault."""
+    if look.masters > 1 or look.replicas:
+        masters = "1 master" if look.masters == 1 else f"{look.masters} masters"
+        yield f"{masters}, {look.replicas} replica{'' if look.replicas == 1 else 's'}."
+    if not look.info.get("aof_enabled") and look.save is not None and not look.save.strip():
+        yield "It keeps nothing on disk: after a restart the collectors send again what they hold."
+    if _policy(look.info) != SAFE and not look.info.get("maxmemory"):
+        yield f"With a maxmemory its policy, {_policy(look.info)}, would throw away what is stored."
+
+
+def _unsaved(info: dict[str, Any]) -> str | None:
+    if info.get("aof_enabled") and info.get("aof_last_write_status", "ok") != "ok":
+        return "its last write to the append-only file failed"
+    if info.get("rdb_last_bgsave_status", "ok") != "ok":
+        return "its last snapshot failed"
+    return None
+
+
+def _cli(address: str) -> str:
+    path = address.removeprefix("unix:")
+    if kind_of(address) != "one":
+        return "redis-cli on each of its servers:"
+    return f"redis-cli -s {path}" if path != address else f"redis-cli -u {address}"

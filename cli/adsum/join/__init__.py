@@ -1,0 +1,1 @@
+"""`adsum join` and `adsum leave`."""

@@ -1,0 +1,227 @@
+"""`adsum join`: this machine reports to a hub, checked to the first signal, or all is as before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from adsum.config import read_settings
+from adsum.hooks import Setup, setup_for
+from adsum.join import collector as join_collector
+from adsum.join.leave import let_go
+from adsum.join.steps import (
+    agree,
+    check_hub,
+    check_settings,
+    first_signal,
+    put_hooks,
+    until_listening,
+)
+from adsum.join.undo import Folder, Undo, heedless, interruptible, uninterrupted
+from adsum.join.way import Way, choose_way
+from adsum.join_hub import Hub, LostError, require_usable
+from adsum.joined import Joined, joined, keep
+from adsum.outcome import CommandError, Exit
+from adsum.text.saying import say
+from adsum_collector.errors import StartError
+from adsum_collector.identity import load_identity, make_private, renew_identity
+from adsum_collector.lock import holder_of
+from adsum_collector.settings import CollectorSettings
+
+TOKEN_VARIABLE = "ADSUM_JOIN_TOKEN"  # noqa: S105 - a name
+HOW_TO_JOIN = (
+    "A machine joins by a token: --token, --token - for standard input, or ADSUM_JOIN_TOKEN. "
+    "`adsum hub tokens create --join` on the hub's machine makes one."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """yes: install hooks without asking. again: although it has joined."""
+
+    token: str | None
+    ca: Path | None = None
+    yes: bool = False
+    hooks: bool = True
+    service: bool = True
+    again: bool = False
+    fresh_identity: bool = False
+    via: Way = "auto"
+
+
+def wished_way(via: str) -> Way:
+    """Raises CommandError."""
+    match via:
+        case "auto" | "redis" | "ingest":
+            return via
+        case _:
+            raise CommandError(f"--via takes auto, redis or ingest, not {via[:40]!r}.", Exit.USAGE)
+
+
+def join(url: str, state_dir: Path | None, wish: Wish) -> None:
+    """Raises CommandError, with everything undone."""
+    began = time.monotonic()
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    hub = Hub(url, wish.ca)
+    if wish.ca is not None:
+        require_usable(wish.ca)
+    before = joined(settings.state_dir)
+    if before is not None and not (wish.again or wish.fresh_identity):
+        say(f"This machine has joined {before.hub} already, as {before.label}.")
+        say("To do it anew, by a new token: --again. To leave: adsum leave")
+        return
+    token = given_token(wish.token)
+    _require_free(settings, again=before is not None)
+    setup = setup_for("user", settings.state_dir)
+    check_settings(setup, wanted=wish.hooks)
+    if hub.in_clear:
+        say(f"warning    {hub.in_clear}")
+    say(check_hub(hub, token))
+    hooks = wish.hooks and agree(setup, yes=wish.yes)
+    undo = Undo()
+    with interruptible():
+        try:
+            work = _Joining(hub, settings, setup, wish, undo)
+            work.run(token, before, hooks=hooks)
+        except BaseException as error:
+            _undone(error, undo)
+            raise
+    say(f"Joined in {time.monotonic() - began:.1f} s. It is on the page: {hub.url}")
+
+
+class _Joining:
+    def __init__(
+        self, hub: Hub, settings: CollectorSettings, setup: Setup, wish: Wish, undo: Undo
+    ) -> None:
+        self._hub = hub
+        self._home = settings.state_dir
+        self._settings = settings
+        self._setup = setup
+        self._wish = wish
+        self._undo = undo
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, token: str, before: Joined | None, *, hooks: bool) -> None:
+        if before is not None and join_collector.stop(self._home):
+            self._undo.add("start the collector: adsum collector", self._launch)
+        folder = Folder(self._home)
+        self._undo.add(f"remove what joining made in {self._home}", folder.restore)
+        self._enter(token, before)
+        say(self._start(folder))
+        port = until_listening(self._setup, self._has_ended)
+        if hooks:
+            say(f"hooks      {put_hooks(self._setup, port, self._undo)}")
+        else:
+            say("hooks      left out; to add them: adsum hooks install")
+        say(f"signal     {first_signal(self._hub, self._setup, port)}")
+
+    def _enter(self, token: str, before: Joined | None) -> None:
+        """The hub's answer is kept, and undone."""
+        make_private(self._home)
+        label = self._settings.host_label
+        if self._wish.fresh_identity:
+            identity, before = renew_identity(self._home, label), None
+        else:
+            identity = load_identity(self._home, label)
+        asked = {"token": token, "host_id": identity.host_id, "label": identity.label}
+        asked["via"] = self._wish.via
+        if before is not None and before.host_id == identity.host_id:
+            asked["former"] = before.secret
+        with uninterrupted():
+            answer = self._ask(asked)
+            self._hub.secret = answer["secret"]
+            self._undo.add(
+                f"on the hub's machine: adsum hosts forget {identity.host_id}",
+                lambda: let_go(self._hub, {"undo": True}),
+            )
+        if answer["warning"]:
+            say(f"warning    {answer['warning']}")
+        say(f"joined     as {answer['label']}, {identity.host_id}")
+        ca = str(self._wish.ca.absolute()) if self._wish.ca else None
+        redis_url, words = choose_way(self._hub, answer, self._wish.via, ca)
+        kept = (identity.host_id, answer["label"], redis_url or "", answer["secret"], ca)
+        via: Literal["redis", "ingest"] = "redis" if redis_url else "ingest"
+        keep(self._home, Joined(self._hub.url, *kept, via=via))
+        say(f"signals    {words}")
+
+    def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = self._hub.ask("/api/v1/join", asked)
+        except LostError:
+            self._undo.beyond(
+                "the hub's answer was lost, so this machine may stand half joined there, and the "
+                f"token be used up. On the hub's machine: adsum hosts reset {asked['host_id']}; "
+                "then join by a new token: adsum hub tokens create --join"
+            )
+            raise
+        return answer
+
+    def _start(self, folder: Folder) -> str:
+        def stop() -> None:
+            for process in self._started:
+                join_collector.end(process)
+            join_collector.stop(self._home)
+            folder.in_use = False
+
+        folder.in_use = True
+        self._undo.add("stop the collector: adsum service remove", stop)
+        return f"collector  {self._launch()}"
+
+    def _has_ended(self) -> bool:
+        """Of a service nobody here can say: it is started anew."""
+        return any(process.poll() is not None for process in self._started)
+
+    def _launch(self) -> str:
+        if self._wish.service:
+            return join_collector.as_service(self._home)
+        with uninterrupted():
+            self._started.append(join_collector.as_process(self._home))
+        return (
+            f"runs as process {self._started[-1].pid} until this machine stops. Have it started "
+            "then, by what starts things here: adsum collector"
+        )
+
+
+def given_token(flag: str | None) -> str:
+    """Raises CommandError."""
+    if flag == "-":
+        flag = sys.stdin.readline()
+    token = (flag or os.environ.get(TOKEN_VARIABLE) or "").strip()
+    if not token:
+        raise CommandError(HOW_TO_JOIN, Exit.USAGE)
+    return token
+
+
+def _require_free(settings: CollectorSettings, *, again: bool) -> None:
+    """Raises CommandError: something would come before what joining gives."""
+    if settings.redis_url:
+        raise CommandError(
+            "A Redis URL is set here (ADSUM_REDIS_URL, or redis_url in config.toml), which comes "
+            "before what joining gives. Take it away, then join.",
+            Exit.USAGE,
+        )
+    holder = holder_of(settings.state_dir)
+    if holder is not None and not again:
+        raise CommandError(
+            f"A collector runs on {settings.state_dir} already (process {holder.pid}), perhaps by "
+            "`adsum up`. Stop it, then join; or give this one its own ADSUM_STATE_DIR."
+        )
+
+
+def _undone(error: BaseException, undo: Undo) -> None:
+    """Everything as it was. Raises CommandError for what people can read; the rest is told."""
+    with heedless():
+        left = undo.run()
+    after = "Everything is as it was before."
+    if left:
+        after = "All but this is as it was before: " + "; ".join(left)
+    if not isinstance(error, (CommandError, OSError, StartError)):
+        say(after)
+        return
+    code = error.code if isinstance(error, CommandError) else Exit.ERROR
+    raise CommandError(f"{error}\n{after}", code) from error

@@ -1,0 +1,1 @@
+"""What `adsum up` keeps running: the embedded broker, hub and collector as processes of their own."""

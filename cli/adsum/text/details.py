@@ -1,0 +1,182 @@
+"""One session in full as text for people: what it is, who tells of it, its children, its doings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from adsum.text.amounts import PRICES, cost, percent, short
+from adsum.text.plain import age, clean
+from adsum.text.render import PLAIN_ICONS, witness_word
+from adsum.text.words import missing_of, moment
+from adsum_shared.state import ActivityEntry, ChildView, GapView, RequestView, SessionView
+from adsum_shared.usage import UsageView
+
+#: Children that have finished are of less interest, and a long session has had many.
+FINISHED_MOST = 10
+
+#: States of a session whose process has gone, and its children with it.
+ENDED = ("session_ended", "suspended")
+
+TEXT_MOST = 400
+#: The page has the same words, in web/figures.js.
+COST_SOURCES = {
+    "reported": "as the agent reports",
+    "computed": "from list prices",
+    "mixed": "in part as the agent reports, in part from list prices",
+}
+
+PROBLEMS = {
+    "missing": "its hooks do not come (out of the settings, or switched off), so a permission shows late",
+    "doubled": "every hook comes twice, because they are installed in two places",
+}
+
+
+def facts_table(view: SessionView, now: int, icon: str, gaps: Sequence[GapView] = ()) -> Table:
+    """gaps: its host's."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(view, now, icon, gaps):
+        if value:
+            table.add_row(name, Text(value))
+    return table
+
+
+def _lines(
+    view: SessionView, now: int, icon: str, gaps: Sequence[GapView]
+) -> Iterator[tuple[str, str]]:
+    state = view.state
+    host = clean(view.host) + ("" if view.reachability == "live" else f" ({view.reachability})")
+    label = f"{icon} {clean(state.label)} ({clean(state.state)})"
+    yield "state", f"{label}, for {age(now - state.since)}"
+    if view.display is not None:
+        said = [view.display.label, *(chip.text for chip in view.display.chips)]
+        yield "shown as", clean(", ".join(word for word in said if word))
+    yield "because of", f"{state.source}, confidence {state.confidence:.0%}"
+    yield "title", clean(view.title)
+    yield "last prompt", cut(view.last_prompt)
+    yield "last answer", cut(view.last_answer)
+    yield "host", host
+    yield "project", clean(view.project)
+    yield "directory", clean(view.cwd)
+    yield "worktree", clean(view.worktree)
+    yield "branch", clean(view.branch)
+    yield "PR", clean(view.pr)
+    yield "forked from", clean(view.forked_from)
+    yield "model", clean(view.model)
+    yield "mode", clean(view.mode)
+    yield "process", str(view.pid or "")
+    yield "started", ago(view.started_at, now)
+    yield "ended", ago(view.ended_at, now)
+    yield "last news", f"{age(now - view.updated_at)} ago"
+    yield from _used_up(view, plain=icon in PLAIN_ICONS.values())
+    heard = [each for each in view.witnesses if each.heard_at]
+    ages = [f"{witness_word(each.name)} {age(now - each.heard_at)}" for each in heard]
+    yield "heard", f"{', '.join(ages)} ago" if ages else ""
+    for each in view.witnesses:
+        if each.problem:
+            why = PROBLEMS.get(each.problem, f"{witness_word(each.name)}: {clean(each.problem)}")
+            yield "trouble", f"{why}. On {clean(view.host)}: adsum doctor"
+    yield "id", view.id
+    children = {child.id for child in view.children}
+    for request in view.requests:
+        if request.agent_id not in children:
+            yield "waits for", asked(request, now)
+    if view.incomplete:
+        for told in missing_of(view, gaps, now):
+            yield "missing", clean(told)
+
+
+def cut(text: str | None) -> str:
+    said = clean(text)
+    return said if len(said) <= TEXT_MOST else f"{said[: TEXT_MOST - 1].rstrip()}…"
+
+
+def ago(at: int | None, now: int) -> str:
+    return f"{age(now - at)} ago ({moment(at, now)})" if at else ""
+
+
+def _used_up(view: SessionView, *, plain: bool) -> Iterator[tuple[str, str]]:
+    if view.usage is not None:
+        yield "tokens", _token_words(view.usage)
+        yield "cost", cost_words(view.usage, clean(view.model), plain=plain)
+    if view.context is not None:
+        tokens, size = view.context.tokens, view.context.size
+        of = f" of {short(size)} ({percent(tokens, size)})" if size else ""
+        yield "context", f"{short(tokens)}{of}"
+
+
+def _token_words(usage: UsageView) -> str:
+    said = [f"{short(usage.input_tokens)} in", f"{short(usage.output_tokens)} out"]
+    said.append(f"cache {short(usage.cache_read_tokens)} read")
+    said.append(f"{short(usage.cache_write_tokens)} written")
+    if usage.web_searches:
+        said.append(f"{usage.web_searches:,} web searches")
+    return ", ".join(said)
+
+
+def cost_words(usage: UsageView, model: str, *, plain: bool) -> str:
+    """Whose word it is, and what to do about tokens without a price."""
+    said = [cost(usage, plain=plain)]
+    if usage.cost_usd is not None:
+        said.append(COST_SOURCES.get(usage.cost_source, clean(usage.cost_source)))
+    if usage.unpriced_tokens:
+        of = f" of {model}" if model and usage.cost_usd is None else ""
+        said.append(f"{short(usage.unpriced_tokens)} tokens{of} have no price. {PRICES}")
+    return ", ".join(said)
+
+
+def asked(request: RequestView, now: int) -> str:
+    what = f"{clean(request.kind)} {clean(request.tool)}".rstrip()
+    if request.summary:
+        what = f"{what}: {clean(request.summary)}"
+    return f"{what} (since {age(now - request.opened_at)})"
+
+
+def family_tree(view: SessionView, now: int) -> Tree:
+    """Each child with what it waits for; of those that have finished the last few."""
+    tree = Tree(Text("children", style="dim"), guide_style="dim")
+    running = [child for child in view.children if child.finished_at is None]
+    finished = [child for child in view.children if child.finished_at is not None]
+    for child in (*running, *finished[:FINISHED_MOST]):
+        branch = tree.add(_child(child, now, over=view.state.state in ENDED))
+        for request in view.requests:
+            if request.agent_id == child.id:
+                branch.add(Text(f"waits for {asked(request, now)}", style="yellow"))
+    if len(finished) > FINISHED_MOST:
+        tree.add(Text(f"and {len(finished) - FINISHED_MOST} more that have finished", style="dim"))
+    return tree
+
+
+def _child(child: ChildView, now: int, *, over: bool) -> Text:
+    at = child.finished_at or child.started_at
+    since = "" if at is None else age(now - at)
+    when = since and (f" {since} ago" if child.finished_at else f", for {since}")
+    if child.status == "orphaned":
+        when = ", its session ended" if over else f", no word for {since}"
+    line = Text(f"{clean(child.kind)} ", style="dim" if child.finished_at else "")
+    return line.append(f"{child_name(child)}: {clean(child.status)}{when}")
+
+
+def child_name(child: ChildView) -> str:
+    return clean(child.description) or clean(child.type) or clean(child.id)[:8]
+
+
+def activity_table(view: SessionView, entries: Sequence[ActivityEntry], now: int) -> Table:
+    """Newest last, one line each: cut where it does not fit."""
+    names = {child.id: child_name(child) for child in view.children}
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for entry in entries:
+        text = Text(clean(entry.text))
+        if entry.agent_id and not entry.kind.startswith("child."):
+            who = names.get(entry.agent_id, clean(entry.agent_id)[:8])
+            text = Text.assemble((f"[{who}] ", "dim"), text)
+        table.add_row(age(now - entry.at), Text(clean(entry.kind)), text)
+    return table

@@ -1,0 +1,1 @@
+"""`adsum top`: the full screen."""

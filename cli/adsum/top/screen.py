@@ -1,0 +1,216 @@
+"""The full screen of `adsum top`: a live list by groups, details, a filter. Needs Textual."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import ClassVar
+from urllib.parse import quote
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from adsum.follow import Roster, follow
+from adsum.open import has_browser, opened
+from adsum.outcome import CommandError
+from adsum.select import Filter
+from adsum.text.console import advice
+from adsum.text.plain import clean
+from adsum.text.render import ICONS, WORDS, counts_line, session_lines
+from adsum.text.words import as_of, trouble_sentence
+from adsum.top.details import Details
+from adsum_shared.state import Group, SessionView
+
+#: Ages grow without news; and no number of changes draws more often than so.
+REDRAW_S, AT_MOST_S = 1.0, 0.2
+#: Cells that the list itself needs at its sides.
+EDGES = 4
+KEYS = "j k move   Enter details   / filter   o open in the browser   q quit"
+
+
+class Top(App[None]):
+    CSS = """
+    #heads, #foot, #keys { height: auto; padding: 0 1; }
+    #keys { color: $text-muted; }
+    OptionList { height: 1fr; border: none; padding: 0 1; background: $background; }
+    #filter { display: none; height: 3; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "move('down')"),
+        Binding("k", "move('up')"),
+        Binding("slash", "filter"),
+        Binding("o", "open"),
+        Binding("q", "quit"),
+        Binding("escape", "clear"),
+        # As every other command of ours ends.
+        Binding("ctrl+c", "quit", priority=True),
+    ]
+
+    def __init__(self, url: str, chosen: Filter) -> None:
+        super().__init__()
+        self.url, self.chosen = url, chosen
+        self.roster = Roster()
+        self.words = ""
+        self.met = self.away = False
+        self.news = asyncio.Event()
+        self.shown: dict[str, SessionView] = {}
+        self.failed: CommandError | None = None
+        self.heads, self.foot = Static(id="heads"), Static("Asking the hub …", id="foot")
+        self.listed = OptionList(markup=False)
+        self.field = Input(
+            placeholder="words of a title, project, machine, state or id", id="filter"
+        )
+
+    def compose(self) -> ComposeResult:
+        yield self.heads
+        yield self.listed
+        yield self.foot
+        yield Static(KEYS, id="keys")
+        yield self.field
+
+    def on_mount(self) -> None:
+        self.listed.focus()
+        self.listen()
+        self.redraw()
+
+    @work
+    async def listen(self) -> None:
+        try:
+            async for change in follow(self.url, self.roster):
+                self.met, self.away = True, change is None
+                self.news.set()
+        except CommandError as error:
+            self.failed = error
+            self.exit()
+
+    @work
+    async def redraw(self) -> None:
+        while True:
+            self.news.clear()
+            # It goes on for a moment after the end has taken the list away.
+            if self.met and self.listed.is_attached:
+                self.draw()
+            await asyncio.sleep(AT_MOST_S)
+            try:
+                await asyncio.wait_for(self.news.wait(), REDRAW_S - AT_MOST_S)
+            except TimeoutError:
+                continue
+
+    def on_resize(self, event: Resize) -> None:
+        del event
+        self.news.set()
+
+    @property
+    def now(self) -> int:
+        roster = self.roster
+        return as_of(roster.told_at if self.away else roster.now, roster.trouble)
+
+    def draw(self) -> None:
+        views = [view for view in self.roster.views(self.chosen) if matches(view, self.words)]
+        self.shown = {view.id: view for view in views}
+        heads, lines = session_lines(views, self.now, self.size.width - EDGES, ICONS)
+        self.heads.update(heads)
+        self._fill(options_of(views, lines))
+        self.foot.update(self._foot(views))
+
+    def _foot(self, views: list[SessionView]) -> Text:
+        trouble, hosts = self.roster.trouble, self.roster.host_views()
+        if self.away:
+            said = "The hub is away; trying again. This is the last known state."
+            return Text(said, "bold red")
+        if trouble is not None:
+            return Text(clean(trouble_sentence(trouble, self.roster.now)), "bold red")
+        if not views:
+            return Text(advice(filtered=bool(self.words or self.chosen.query), hosts=hosts))
+        return counts_line(views, hosts, self.now)
+
+    def _fill(self, wanted: list[Option]) -> None:
+        """Without moving what somebody looks at: the highlight stays with its session."""
+        there = self.listed
+        if [option.id for option in there.options] == [option.id for option in wanted]:
+            pairs = zip(there.options, wanted, strict=True)
+            fresh = [(n, new) for n, (old, new) in enumerate(pairs) if old.prompt != new.prompt]
+            for index, option in fresh:
+                there.replace_option_prompt_at_index(index, option.prompt)
+            return
+        chosen, top = self.highlighted, there.scroll_offset.y
+        ids = [option.id for option in wanted]
+        there.clear_options()
+        there.add_options(wanted)
+        there.scroll_to(y=top, animate=False)
+        first = next((index for index, option in enumerate(wanted) if not option.disabled), None)
+        there.highlighted = ids.index(chosen) if chosen in ids else first
+
+    @property
+    def highlighted(self) -> str | None:
+        option = self.listed.highlighted_option
+        return option.id if option else None
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        view = self.shown.get(event.option.id or "")
+        if view is not None:
+            self.push_screen(Details(self.url, view, self.now))
+
+    def action_move(self, way: str) -> None:
+        there = self.listed
+        (there.action_cursor_down if way == "down" else there.action_cursor_up)()
+
+    def action_filter(self) -> None:
+        self.field.display = True
+        self.field.focus()
+
+    def action_clear(self) -> None:
+        self.field.value = ""
+        self.field.display = False
+        self.listed.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.words = event.value
+        self.news.set()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.input.display = bool(event.value)
+        self.listed.focus()
+
+    def action_open(self) -> None:
+        chosen = self.highlighted
+        if chosen not in self.shown:
+            return
+        address = f"{self.url}/sessions/{quote(chosen or '', safe=':')}"
+        if not has_browser(os.environ, sys.platform) or not opened(address):
+            self.notify(address, title="No browser here; open this in one")
+
+
+def options_of(views: list[SessionView], lines: list[Text]) -> list[Option]:
+    """A heading before each group; what nobody hears of comes last, under its own."""
+    options: list[Option] = []
+    told = ""
+    for view, line in zip(views, lines, strict=True):
+        heading = heading_of(view)
+        if heading != told:
+            told = heading
+            options.append(
+                Option(Text(heading.upper(), "bold dim"), f"group:{heading}", disabled=True)
+            )
+        options.append(Option(line, view.id))
+    return options
+
+
+def heading_of(view: SessionView) -> str:
+    if view.reachability == "offline":
+        return "offline"
+    return "needs you" if view.state.group is Group.NEEDS_YOU else WORDS[view.state.group]
+
+
+def matches(view: SessionView, words: str) -> bool:
+    """Every word somewhere in what its row says, whole or in part."""
+    said = (view.title, view.project, view.host, view.state.label, view.state.state, view.id)
+    text = "\n".join(part or "" for part in said).casefold()
+    return all(word in text for word in words.casefold().split())

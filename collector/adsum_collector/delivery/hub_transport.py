@@ -1,0 +1,180 @@
+"""The way through a hub: the same requests by HTTPS, for a machine that may reach nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from typing import Literal, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from adsum_collector.delivery.http_line import BROKEN, Answer, HttpLine
+from adsum_collector.errors import HubError
+from adsum_shared.host_keys import Asked, Told
+from adsum_shared.ingest import KIND, PATH, decode_told, encode
+from adsum_shared.tls_files import Renewed, trusted_file
+from adsum_shared.tls_words import in_chain, wrong_tls
+
+#: What only people can mend is not tried every second: each try costs a hub, and most, a handshake.
+PEOPLE_S = 5.0
+#: Between two batches: a hub does for each what a Redis does in a tenth of the time.
+PACE_S = 0.01
+#: The longest that a hub, or a proxy before it, may have us wait.
+MOST_WAIT_S = 60.0
+TRUST = "a file with the certificate of your own authority"
+
+
+class HubPlace(NamedTuple):
+    """secret: the machine's credential. ca: a file with who may have signed for the hub."""
+
+    url: str
+    secret: str
+    ca: str | None = None
+
+
+class HubTransport:
+    via: Literal["hub"] = "hub"
+
+    def __init__(self, hub: HubPlace) -> None:
+        self._hub = hub
+        self._tls = Renewed((hub.ca or trusted_file(),), self._trusting, HubError)
+        self.place = f"the hub at {hub.url}"
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[HubLine]:
+        """Raises HubError."""
+        tls = self._tls.context() if self._hub.url.startswith("https:") else None
+        http = HttpLine(self._hub.url, tls)
+        try:
+            yield HubLine(http, self._hub)
+        finally:
+            await http.close()
+
+    def _trusting(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self._hub.ca)
+        except OSError as error:
+            why = error.strerror or "it holds no certificate"
+            raise HubError(
+                f"{self._hub.ca}, which is to say who may have signed for {self.place}, cannot "
+                f"be used ({why}). Put it back, or join again with --ca FILE, {TRUST}.",
+                PEOPLE_S,
+            ) from error
+
+
+class Http(Protocol):
+    async def post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        """Raises what is in `http_line.BROKEN`."""
+        ...
+
+
+class HubLine:
+    def __init__(self, http: Http, hub: HubPlace) -> None:
+        self._http = http
+        self._url = hub.url
+        self._headers = {"authorization": f"Bearer {hub.secret}", "content-type": KIND}
+        self._server = ""
+        self._adds_from = 0.0
+
+    async def greet(self) -> None:
+        """Nothing is asked: whether the Redis behind it will do, the hub has seen to."""
+
+    async def ask(self, host_id: str, asked: Asked) -> Told:
+        if asked.add is not None:
+            await self._pace()
+        asked = msgspec.structs.replace(asked, host_id=host_id, server=self._server)
+        try:
+            status, headers, raw = await self._http.post(PATH, self._headers, encode(asked))
+        except BROKEN as error:
+            raise away(self._url, error) from error
+        if status != 200:
+            raise refusal(self._url, status, headers, raw)
+        try:
+            told = decode_told(raw)
+        except (ValueError, RecursionError) as error:
+            raise HubError(
+                f"What answers at {self._url} is no hub of Adsum, or a proxy that spoils what it "
+                f"carries ({error}). Look at what stands before the hub.",
+                PEOPLE_S,
+            ) from error
+        known, self._server = self._server, told.server
+        if known not in ("", told.server):
+            # As a broken connection to Redis: what lies there now may be older than what we know.
+            raise HubError(f"The hub at {self._url} uses another Redis, or one that was restarted.")
+        return told
+
+    async def _pace(self) -> None:
+        """Signals that come one by one and quickly gather meanwhile; a lone one does not wait."""
+        now = asyncio.get_running_loop().time()
+        if self._adds_from > now:
+            await asyncio.sleep(self._adds_from - now)
+        self._adds_from = max(now, self._adds_from) + PACE_S
+
+
+def away(url: str, error: Exception) -> HubError:
+    tls = in_chain(error)
+    if tls is not None:
+        return HubError(wrong_tls(urlsplit(url).hostname or url, tls), PEOPLE_S)
+    why = str(error) or type(error).__name__
+    return HubError(
+        f"The hub at {url} cannot be reached ({why}). Does it run, and does a firewall let this "
+        "machine through?"
+    )
+
+
+def refusal(url: str, status: int, headers: Mapping[str, str], raw: bytes) -> HubError:
+    """In words, with the next step; the hub's own where it gives some."""
+    wait_s, said = _wait_s(headers), _said(raw)
+    if status == 401:
+        text = (
+            f"The hub at {url} lets this machine in no more: {said or 'HTTP 401.'} It was revoked, "
+            "reset or forgotten: `adsum hosts` on the hub's machine says so. To let it in again: "
+            "adsum join --again, by a new token."
+        )
+        return HubError(text, max(wait_s, PEOPLE_S), refused=True)
+    if status == 413:
+        text = (
+            f"The hub at {url}, or a proxy before it, takes no batch of this size (HTTP 413). "
+            "Raise the proxy's limit to 9 MB: for nginx, client_max_body_size 9m."
+        )
+        return HubError(text, max(wait_s, PEOPLE_S), refused=True)
+    if status == 429:
+        return HubError(
+            f"The hub at {url} is asked too often: {said or 'HTTP 429. This mends itself.'} If it "
+            "lasts, look whether a copy of this machine runs.",
+            max(wait_s, 1.0),
+            refused=True,
+        )
+    if said:
+        people = PEOPLE_S if 400 <= status < 500 else 0.0
+        return HubError(f"The hub at {url}: {said}", max(wait_s, people), refused=status < 500)
+    if status in (404, 405):
+        why = "it is older and takes no signals, or something else answers there. Upgrade it, or"
+        why += " look at the address"
+        return HubError(f"The hub at {url} answered HTTP {status}: {why}.", PEOPLE_S, refused=True)
+    step = "Something else answers there, or a proxy before a hub that does not run: look at those."
+    text = f"The hub at {url} answered HTTP {status}. {step}"
+    return HubError(text, wait_s if status >= 500 else PEOPLE_S, refused=True)
+
+
+def _wait_s(headers: Mapping[str, str]) -> float:
+    try:
+        return min(MOST_WAIT_S, max(0.0, float(headers.get("retry-after", "0"))))
+    except ValueError:
+        return 0.0  # a date
+
+
+class _Refused(msgspec.Struct):
+    error: str
+    next: str = ""
+
+
+def _said(raw: bytes) -> str:
+    try:
+        said = msgspec.json.decode(raw, type=_Refused)
+    except (ValueError, RecursionError):
+        return ""
+    return f"{said.error} {said.next}".strip()[:1000]

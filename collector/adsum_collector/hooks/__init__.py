@@ -1,0 +1,1 @@
+"""Hooks in the agent's settings: which, put in and taken out so that nothing else changes."""

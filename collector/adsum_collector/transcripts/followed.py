@@ -1,0 +1,247 @@
+"""Which transcripts there are, whose, and whose session lives. No clock, no files of its own."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.transcripts.cursor_choice import Waiting
+from adsum_collector.transcripts.cursors import Cursor, Stamp
+
+#: How long after its last sign of life a session's files are looked at without being told.
+RECENT_MS = 600_000
+#: Sessions kept in mind for a sign of life; the one that gave none for longest goes.
+MOST_SESSIONS = 4096
+#: A session that is over is told of only if its file is younger than this.
+TOLD_MS = 24 * 3600 * 1000
+#: A file without any other sign of life is one of a session that is over once it rests for this.
+QUIET_MS = 60_000
+#: A file may be copied, touched or restored long after its session was over. Only one whose last line
+#: was written so recently is a sign of life; clocks of machines that share files may differ by that.
+OLD_MS = 600_000
+#: And one that is dated later than this from now is of no clock to be believed.
+AHEAD_MS = 24 * 3600 * 1000
+#: A file's time is that of the kernel's last tick, so a line written just now may be dated before us.
+TICK_MS = 10
+#: Files of one session that hooks have named and nobody has seen yet.
+MOST_EXPECTED = 8
+
+
+class File(msgspec.Struct):
+    """read: the file as it was when it was read to its end.
+
+    failed: as it was when it could not be read, and why.
+    waits: it may be a copy that is still being written.
+    """
+
+    path: str
+    whose: TranscriptFile
+    cursor: Cursor | None = None
+    read: Stamp | None = None
+    failed: tuple[Stamp, int | None] | None = None
+    waits: Waiting | None = None
+
+
+class Followed:
+    """roots: directories whose files `file_of` knows by their path below. began: ms."""
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        file_of: Callable[[str], TranscriptFile | None],
+        began: int,
+    ) -> None:
+        self._roots = [(root, os.path.realpath(root)) for root in roots]
+        self._file_of = file_of
+        self._began = began
+        self._paths: defaultdict[str, set[str]] = defaultdict(set)
+        self._by_inode: dict[int, str] = {}
+        self._heard: dict[str, int] = {}
+        self._watched: Collection[str] = ()
+        self.files: dict[str, File] = {}
+        self.stamps: dict[str, Stamp] = {}
+
+    def inside(self, path: str) -> str | None:
+        """The path as it is below a root of ours, however the agent spells it; None if it is not."""
+        if "\0" in path:
+            return None
+        path = os.path.normpath(path)
+        for root, real in self._roots:
+            for spelling in (root, real):
+                if path.startswith(spelling + "/"):
+                    return root + path.removeprefix(spelling)
+        return None
+
+    def hear(self, session_id: str, now: int) -> None:
+        """A sign of life."""
+        self._heard.pop(session_id, None)
+        self._heard[session_id] = now
+        if len(self._heard) > MOST_SESSIONS:
+            oldest = next(iter(self._heard))
+            del self._heard[oldest]
+            if self._paths.get(oldest, set()).isdisjoint(self.files):
+                self._paths.pop(oldest, None)
+
+    def watch(self, session_ids: Collection[str]) -> None:
+        """These have a process."""
+        self._watched = session_ids
+
+    def lives(self, session_id: str) -> bool:
+        return session_id in self._heard or session_id in self._watched
+
+    def living(self) -> list[str]:
+        """Paths of their files."""
+        return [path for path, file in self.files.items() if self.lives(file.whose.session_id)]
+
+    def recent(self, now: int) -> Iterable[str]:
+        """Sessions whose files may well be written to just now."""
+        yield from self._watched
+        for session_id, at in reversed(self._heard.items()):
+            if now - at > RECENT_MS:
+                break
+            if session_id not in self._watched:
+                yield session_id
+
+    def expect(self, session_id: str, path: str) -> None:
+        """A session's file, there already or not; of one that hooks name ever new ones for, few."""
+        paths = self._paths[session_id]
+        if self._whose(path) is not None and len(paths - self.files.keys()) < MOST_EXPECTED:
+            paths.add(path)
+
+    def places(self, session_id: str) -> set[str]:
+        """Its known files, and the directory of each main file's name, where others come up."""
+        paths = self._paths.get(session_id, set())
+        return paths | {path.rpartition(".")[0] for path in paths if not self._is_child(path)}
+
+    def doubtful(self, told: Mapping[str, Stamp | None]) -> list[str]:
+        """Those that grew, of sessions of which nothing else says that they live."""
+        grown = [path for path, stamp in told.items() if stamp and self._grew(path, stamp)]
+        whose = zip(grown, map(self._whose, grown), strict=True)
+        return [path for path, file in whose if file and not self.lives(file.session_id)]
+
+    async def by_one_path(
+        self,
+        told: Mapping[str, Stamp | None],
+        look: Callable[[Iterable[str]], Awaitable[Mapping[str, Stamp | None]]],
+    ) -> Mapping[str, Stamp | None]:
+        """What is told, without paths whose very files are there under those they are followed by.
+
+        Links lead to a file by several paths, and one that moved may be told of before it is known
+        to be gone from where it was: that is forgotten before where it went to is noticed.
+        """
+        twins = self._twins(told)
+        if not twins:
+            return told
+        there = await look(dict.fromkeys(twins.values()))
+        same = {
+            path
+            for path, first in twins.items()
+            if (number := _number(there.get(first))) and number == _number(told[path])
+        }
+        news = {
+            path: stamp
+            for path, stamp in there.items()
+            if path in told or stamp != self.stamps.get(path)
+        }
+        left = {path: stamp for path, stamp in told.items() if path not in same | there.keys()}
+        return {**news, **left}
+
+    def _twins(self, told: Mapping[str, Stamp | None]) -> dict[str, str]:
+        """Paths that are not followed, to those under which their files are, or will be."""
+        found: dict[str, str] = {}
+        new: dict[tuple[int, int], str] = {}
+        for path, stamp in told.items():
+            if stamp is None or path in self.files:
+                continue
+            first = self._first(path, stamp) or new.setdefault((stamp.inode, stamp.dev), path)
+            if first != path and self._whose(first) == self._whose(path):
+                found[path] = first
+        return found
+
+    def _first(self, path: str, stamp: Stamp) -> str | None:
+        """Under which this very file is followed."""
+        first = self._by_inode.get(stamp.inode)
+        if first is None or _number(self.stamps.get(first)) != _number(stamp):
+            return None
+        return first if self._whose(first) == self._whose(path) else None
+
+    def notice(self, path: str, stamp: Stamp, now: int, written: int = 0) -> File | None:
+        """A file is there; None if it is nobody's, or followed by another path.
+
+        One that grew since we began is a sign of life.
+        written: when its last line was, ms; 0 if that is not known.
+        """
+        file, grew = self.files.get(path), self._grew(path, stamp)
+        whose = self._whose(path)
+        if file is None and whose is not None and self._first(path, stamp):
+            return None  # another look has found it by another path meanwhile
+        self._unnumber(path)
+        self.stamps[path] = stamp
+        if file is None:
+            if whose is None:
+                return None
+            file = self.files[path] = File(path, whose)
+            self._paths[whose.session_id].add(path)
+        self._by_inode[stamp.inode] = path
+        if grew and (not written or -AHEAD_MS <= now - written <= OLD_MS):
+            self.hear(file.whose.session_id, now)
+        return file
+
+    def _grew(self, path: str, stamp: Stamp) -> bool:
+        """Since it was noticed last, or since we began."""
+        before = self.stamps.get(path)
+        if before is None:
+            return stamp.mtime_ns // 1_000_000 >= self._began - TICK_MS
+        return (before.size, before.inode) != (stamp.size, stamp.inode)
+
+    def is_over(self, file: File, now: int) -> bool:
+        """It rests, and nothing says that its session lives."""
+        return not self.lives(file.whose.session_id) and self._age(file, now) > QUIET_MS
+
+    def is_worth_reading(self, file: File, now: int) -> bool:
+        """It has lines that were not read, of a session that lives or may just have ended."""
+        if file.read == self.stamps[file.path]:
+            return False
+        if self.lives(file.whose.session_id):
+            return True
+        return file.whose.agent_id is None and self._age(file, now) < TOLD_MS
+
+    def _age(self, file: File, now: int) -> int:
+        return now - self.stamps[file.path].mtime_ns // 1_000_000
+
+    def forget(self, path: str) -> None:
+        """The file is gone. A living session's may come back."""
+        self._unnumber(path)
+        self.stamps.pop(path, None)
+        file = self.files.pop(path, None)
+        if file is not None and not self.lives(file.whose.session_id):
+            paths = self._paths[file.whose.session_id]
+            paths.discard(path)
+            if not paths:
+                del self._paths[file.whose.session_id]
+
+    def _unnumber(self, path: str) -> None:
+        stamp = self.stamps.get(path)
+        if stamp is not None and self._by_inode.get(stamp.inode) == path:
+            del self._by_inode[stamp.inode]
+
+    def _is_child(self, path: str) -> bool:
+        whose = self._whose(path)
+        return whose is None or whose.agent_id is not None
+
+    def _whose(self, path: str) -> TranscriptFile | None:
+        file = self.files.get(path)
+        if file is not None:
+            return file.whose
+        for root, _ in self._roots:
+            if path.startswith(root + "/"):
+                return self._file_of(path.removeprefix(root + "/"))
+        return None
+
+
+def _number(stamp: Stamp | None) -> tuple[int, int] | None:
+    return (stamp.inode, stamp.dev) if stamp else None

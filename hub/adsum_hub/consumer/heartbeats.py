@@ -1,0 +1,116 @@
+"""Heartbeats: who can be reached, what time it is there, and what is stored or missing of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import astuple
+from redis.exceptions import ResponseError
+
+from adsum_hub.clock import Clock
+from adsum_hub.consumer.holes import Holes
+from adsum_hub.consumer.places import Places
+from adsum_hub.host import Host
+from adsum_hub.inbox.entries import MOST_MS
+from adsum_hub.inbox.sequence import covers
+from adsum_hub.link import Link
+from adsum_hub.roster import Roster
+from adsum_hub.snapshots.fields import count_of
+from adsum_shared import streams
+from adsum_shared.beat import Beat, decode_beat
+from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+
+INTERVAL_S = 1.0
+#: A host of which nothing is read for so long, though its stream is said to hold more, has lost it.
+QUIET_MS = 2_000
+#: Of a heartbeat; ours have one or two thousand.
+MOST_BYTES = 256 << 10
+
+
+class Heartbeats:
+    def __init__(
+        self, roster: Roster, redis: Redis, clock: Clock, link: Link, arrived: Callable[[], None]
+    ) -> None:
+        self._roster = roster
+        self._redis = redis
+        self._clock = clock
+        self._link = link
+        self._arrived = arrived
+        self._places = Places(redis, clock)
+        self._holes = Holes(roster, redis, clock)
+
+    async def listen(self) -> None:
+        while wanted():
+            try:
+                await self.hear()
+            except UNAVAILABLE as error:
+                self._link.down(error)
+            await asyncio.sleep(INTERVAL_S)
+
+    async def hear(self) -> None:
+        await self.greet(list(self._roster.hosts.values()))
+
+    async def greet(self, hosts: Sequence[Host]) -> None:
+        """Of these alone."""
+        if not hosts:
+            return
+        pipeline = self._redis.pipeline(transaction=False)
+        for host in hosts:
+            pipeline.get(streams.beat(host.id))
+            pipeline.pttl(streams.beat(host.id))
+            pipeline.hmget(streams.snapshot(host.id), [streams.VERSION, streams.SCHEMA])
+        # One host's key of another type must not silence the others.
+        replies = await pipeline.execute(raise_on_error=False)
+        now = self._clock()
+        for number, host in enumerate(hosts):
+            raw, ttl, stored = replies[3 * number : 3 * number + 3]
+            # The broker may begin to refuse between the two: a password, LOADING, BUSY.
+            beat = self._read(host, ttl if isinstance(ttl, ResponseError) else raw)
+            if beat is not None:
+                age = max(0, streams.BEAT_TTL_MS - int(ttl))
+                self._roster.hear(host.id, beat, age, now)
+                await self._look_for_lost_tail(host, beat, now)
+            if not isinstance(stored, ResponseError) and is_other(stored, host):
+                await self._holes.compare(host)
+        self._arrived()
+
+    @staticmethod
+    def _read(host: Host, raw: Any) -> Beat | None:
+        cause = str(raw) if isinstance(raw, ResponseError) else None
+        beat = decode_beat(raw) if isinstance(raw, bytes) and len(raw) <= MOST_BYTES else None
+        if cause is None and raw is not None and (beat is None or not is_sound(beat)):
+            cause, beat = "it makes no sense", None
+        if cause is None:
+            host.troubles.pop("heartbeat", None)
+        else:
+            host.troubles["heartbeat"] = f"Its heartbeat cannot be read ({cause})."
+        return beat
+
+    async def _look_for_lost_tail(self, host: Host, beat: Beat, now: int) -> None:
+        """No entry behind the hole will come to show it: the host may stay quiet for hours."""
+        applied = host.applied.get(beat.spool_id, 0)
+        if applied >= beat.sent or now - host.read_at < QUIET_MS:
+            return
+        await self._places.find(host)
+        await self._holes.fill_tail(host, beat.spool_id)
+
+
+def is_sound(beat: Beat) -> bool:
+    """Whether its numbers are times and counts: with others no sum and no date would come out."""
+    times = (beat.at, *(each.heard_at for each in beat.witnesses))
+    numbers = (beat.seq, beat.sent, *(astuple(beat.counts) if beat.counts else ()))
+    return all(0 <= at <= MOST_MS for at in times) and all(
+        0 <= number <= streams.MOST_ID for number in numbers
+    )
+
+
+def is_other(stored: list[bytes | None], host: Host) -> bool:
+    """Whether the stored snapshot is another than the one we know, or we are not where it is."""
+    version, schema = map(count_of, stored)
+    newer = schema if schema > streams.SCHEMA_NUMBER else 0
+    saved = host.saved
+    return (version, newer) != (saved.version, saved.newer) or not covers(
+        host.applied, saved.applied
+    )

@@ -1,0 +1,1 @@
+"""What the witnesses say becomes facts, in whatever order it comes. Pure."""

@@ -1,0 +1,250 @@
+"""Fold steps for what happens in a session: turns, tools, requests, children, tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from adsum_hub.facts import Facts
+from adsum_hub.fold.activity import NAMELESS, first_line
+from adsum_hub.fold.asking import ask, bind_by_finish, close_by_finish, close_request, release
+from adsum_hub.fold.children import bounded_children, finish_child, listed
+from adsum_hub.parts import (
+    TOOLS_KEPT,
+    TOOLS_MAX,
+    TURNS_MAX,
+    Child,
+    Tool,
+    Turn,
+    earliest,
+    first_witness,
+)
+from adsum_shared import signals as s
+
+Changes = dict[str, Any]
+TITLE_MAX = 120
+#: Nobody types a second prompt so soon after the first: the hook is installed twice.
+TWICE = 500
+
+
+def rank_turn(turns: dict[str, Turn], prompt_id: str, at: int) -> dict[str, Turn]:
+    held = turns.get(prompt_id)
+    turn = Turn(at) if held is None else replace(held, first=min(held.first, at))
+    return put_turn(turns, prompt_id, turn)
+
+
+def put_turn(turns: dict[str, Turn], prompt_id: str, turn: Turn) -> dict[str, Turn]:
+    turns = {**turns, prompt_id: turn}
+    if len(turns) > TURNS_MAX:
+        oldest = min((key for key in turns if key), key=lambda key: turns[key].first)
+        del turns[oldest]
+    return turns
+
+
+def prompt_submitted(facts: Facts, signal: s.PromptSubmitted) -> Changes:
+    changes: Changes = {}
+    key = signal.prompt_id or ""
+    turn = facts.turns.get(key) or Turn(signal.at)
+    if signal.origin != "system" and signal.text:
+        title = (signal.at, first_line(signal.text)[:TITLE_MAX])
+        is_first = facts.first_prompt is None or title < facts.first_prompt
+        if title[1] and is_first and signal.origin == "typed":
+            changes["first_prompt"] = title
+        if title[1] and (facts.last_prompt is None or title > facts.last_prompt):
+            changes["last_prompt"] = title
+    hooked = signal.source == "hook"
+    # A prompt typed while a turn runs is hooked at once, under the id of the turn that runs: it
+    # opens nothing yet. (Rejected: counting prompts against Stops, which such prompts break.)
+    again = bool(key) and hooked and turn.hook_prompt and signal.at > turn.hook_prompt
+    if again and signal.at <= turn.hook_prompt + TWICE:
+        return changes
+    if signal.origin == "queued" or (again and signal.origin == "typed"):
+        if signal.at > facts.queued:
+            changes["queued"] = signal.at
+        return changes
+    if again:
+        return changes  # a background task's report that joins the turn that runs
+    opened = earliest(turn.prompt, signal.at) if key else max(turn.prompt, signal.at)
+    typed = signal.origin == "typed"
+    # A Stop hook's feedback sends the agent back to work under the same prompt id. Only the
+    # transcript's own time tells that from a report that joined the turn before its end.
+    sent_back = bool(key) and signal.origin == "system" and not hooked
+    merged = replace(
+        turn,
+        first=min(turn.first, signal.at),
+        prompt=opened,
+        reopened=max(turn.reopened, signal.at) if sent_back else turn.reopened,
+        hook_prompt=earliest(turn.hook_prompt, signal.at) if hooked else turn.hook_prompt,
+        typed=(turn.typed or typed) if key else (typed if opened == signal.at else turn.typed),
+    )
+    if merged != facts.turns.get(key):
+        changes["turns"] = put_turn(facts.turns, key, merged)
+    return changes
+
+
+def prompt_dequeued(facts: Facts, signal: s.PromptDequeued) -> Changes:
+    return {"dequeued": signal.at} if signal.at > facts.dequeued else {}
+
+
+def turn_ended(facts: Facts, signal: s.TurnEnded) -> Changes:
+    if signal.agent_id is not None:
+        return finish_child(facts, signal.agent_id, signal, "completed")
+    changes = close_turn(facts, signal, "ended", last_message=signal.last_message)
+    if signal.background is not None:
+        if signal.at > facts.drained:
+            changes["drained"] = signal.at
+        children = facts.children
+        for entry in signal.background:
+            children = listed(children, entry, signal)
+        if children is not facts.children:
+            changes["children"] = bounded_children(children)
+    return changes
+
+
+def turn_failed(facts: Facts, signal: s.TurnFailed) -> Changes:
+    if signal.agent_id is not None:
+        return finish_child(facts, signal.agent_id, signal, "failed")
+    return close_turn(facts, signal, "failed", error=signal.error, last_message=signal.message)
+
+
+def turn_interrupted(facts: Facts, signal: s.TurnInterrupted) -> Changes:
+    if signal.agent_id is not None:
+        return finish_child(facts, signal.agent_id, signal, "interrupted")
+    return close_turn(facts, signal, "interrupted")
+
+
+def close_turn(
+    facts: Facts,
+    signal: s.Signal,
+    how: str,
+    *,
+    last_message: str | None = None,
+    error: str | None = None,
+) -> Changes:
+    """Each way to close is a register of its own: a failed turn also ends, and stays failed."""
+    key = signal.prompt_id or ""
+    turn = facts.turns.get(key) or Turn(signal.at)
+    news: dict[str, Any] = {"first": min(turn.first, signal.at)}
+    if signal.at > getattr(turn, how):
+        news[how] = signal.at
+    if signal.at >= turn.closed:
+        held = turn.source if signal.at == turn.closed else signal.source
+        news["source"] = min(signal.source, held)
+    # Not every witness of an end has words: the latest that has some is quoted.
+    if last_message is not None and (signal.at, last_message) > (
+        turn.said,
+        turn.last_message or "",
+    ):
+        news |= {"said": signal.at, "last_message": last_message}
+    if error is not None and signal.at >= turn.failed:
+        news["error"] = error
+    merged = replace(turn, **news)
+    return {} if merged == facts.turns.get(key) else {"turns": put_turn(facts.turns, key, merged)}
+
+
+def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
+    hooked = signal.source == "hook"
+    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at)
+    merged = replace(
+        held,
+        tool=signal.tool,
+        first=min(held.first, signal.at),
+        started=earliest(held.started, signal.at),
+        hooked=earliest(held.hooked, signal.at) if hooked else held.hooked,
+        # Only the hook's own input is the one a PermissionRequest repeats: the transcript's input
+        # of the same call can differ (Agent, ExitPlanMode).
+        digest=signal.digest if hooked and signal.digest else held.digest,
+        summary=held.summary or signal.summary,
+        timeout_ms=signal.timeout_ms if held.timeout_ms is None else held.timeout_ms,
+        agent_id=held.agent_id or signal.agent_id,
+        prompt_id=held.prompt_id or signal.prompt_id,
+        source=first_witness(held.started, held.source, signal.at, signal.source),
+    )
+    changes = put_tool(facts, signal.tool_use_id, merged)
+    twice = max(held.hooked, signal.at) if hooked and held.hooked else 0
+    if twice > facts.doubled:
+        # Batches are applied once by number, so this was delivered twice: our hooks stand in two
+        # places. No state rests on it.
+        changes["doubled"] = twice
+    child = signal.agent_id
+    if child is not None:
+        known = facts.children.get(child) or Child("agent", started=signal.at, last=signal.at)
+        active = replace(
+            known,
+            started=earliest(known.started, signal.at),
+            active=max(known.active, signal.at),
+            last=max(known.last, signal.at),
+        )
+        if active != facts.children.get(child):
+            changes["children"] = bounded_children({**facts.children, child: active})
+    return changes
+
+
+def tool_finished(facts: Facts, signal: s.ToolFinished) -> Changes:
+    """Two witnesses of one finish agree by and / or: a failure stays one, an answer too."""
+    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at)
+    merged = replace(
+        held,
+        tool=signal.tool if held.tool == NAMELESS else held.tool,
+        first=min(held.first, signal.at),
+        finished=earliest(held.finished, signal.at),
+        ok=held.ok and signal.ok,
+        denied=held.denied or signal.denied,
+        is_interrupt=held.is_interrupt or signal.is_interrupt,
+        answered=held.answered or signal.answered,
+        background=held.background or signal.background,
+        error=held.error or first_line(signal.error)[:TITLE_MAX] or None,
+        agent_id=held.agent_id or signal.agent_id,
+        prompt_id=held.prompt_id or signal.prompt_id,
+        child_id=held.child_id or signal.child_id,
+    )
+    changes = put_tool(facts, signal.tool_use_id, merged)
+    requests = close_by_finish(facts.requests, signal.tool_use_id, signal.at)
+    if signal.digest is not None and not held.hooked:
+        requests = bind_by_finish(requests, signal)
+    if requests is not facts.requests:
+        changes["requests"] = requests
+    return changes
+
+
+def put_tool(facts: Facts, tool_use_id: str, tool: Tool) -> Changes:
+    if tool == facts.tools.get(tool_use_id):
+        return {}
+    tools = {**facts.tools, tool_use_id: tool}
+    if len(tools) <= TOOLS_MAX:
+        return {"tools": tools}
+    spare = sorted(tools, key=lambda key: (not tools[key].finished, tools[key].first))
+    turns = facts.turns
+    for key in spare[: len(tools) - TOOLS_KEPT]:
+        turns = _remember_opener(turns, tools.pop(key))
+    return {"tools": tools} if turns is facts.turns else {"tools": tools, "turns": turns}
+
+
+def _remember_opener(turns: dict[str, Turn], pruned: Tool) -> dict[str, Turn]:
+    key = pruned.prompt_id or ""
+    turn = turns.get(key) or Turn(pruned.first)
+    if not pruned.started or pruned.agent_id is not None or pruned.first <= turn.reopened:
+        return turns
+    return put_turn(turns, key, replace(turn, reopened=pruned.first))
+
+
+def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
+    return ask(facts, signal)
+
+
+def request_closed(facts: Facts, signal: s.RequestClosed) -> Changes:
+    if signal.tool_use_id is not None:
+        return close_request(facts, signal.tool_use_id, signal.at)
+    return release(facts, signal.request_id, signal.at)
+
+
+def hook_released(facts: Facts, signal: s.HookReleased) -> Changes:
+    """The CLI closes a held PermissionRequest on No and on Esc, not on Yes."""
+    if signal.why == "deadline":
+        return {}
+    changes = release(facts, signal.request_id, signal.at)
+    # "No" in a subagent's dialog does not end that agent's turn.
+    if signal.why == "closed_by_cli" and signal.agent_id is None:
+        changes |= close_turn(facts, signal, "interrupted")
+    return changes

@@ -1,0 +1,1 @@
+"""What a host's stream holds, taken apart and put in order. Pure."""

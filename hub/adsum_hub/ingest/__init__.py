@@ -1,0 +1,1 @@
+"""`/ingest`: for machines that may reach only the hub."""

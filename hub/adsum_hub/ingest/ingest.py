@@ -1,0 +1,213 @@
+"""`/ingest`: what machines that may reach only the hub would ask of Redis, done there for them.
+
+A hub keeps nothing of it: any of several may answer, each request anew. Redis refuses what comes
+twice, and what it answers the machine is told as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from adsum_hub.ingest.lines import Lines
+from adsum_hub.ingest.rate import Rate
+from adsum_hub.join.joining import Joining
+from adsum_hub.join.machines import Machine
+from adsum_hub.join.routes import address_of, bearer_of
+from adsum_hub.rest.answers import Problem, as_json
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_shared.connect import UNAVAILABLE, open_redis
+from adsum_shared.host_keys import Asked, OddReplyError, Told, carry_out
+from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_asked, encode
+from adsum_shared.outage import describe
+from adsum_shared.streams import MOST_ID
+
+#: Of the connections that joining has, so that it is left some.
+ASKING = 4
+#: Bodies beyond SMALL that are read at once; more wait, unread.
+SMALL = 64 << 10
+BIG_AT_ONCE = 16
+#: Of one machine: a collector sends one at a time, and may have given up the one before.
+READING = 2
+#: How long one may take: so long, and what a slow line takes for a batch, as a collector has it.
+BODY_S = 20.0
+SLOWEST = 16 << 10
+#: What collectors put into a batch, unless one signal alone is bigger.
+MOST_BATCH = 512 << 10
+#: An entry of ours has eight.
+MOST_FIELDS = 16
+KEPT = "It tries again by itself."
+UPGRADE = "Upgrade the collector, or the hub: they do not understand each other."
+OTHER = (
+    "This credential is another machine's: the state directory was copied, or its identity renewed."
+)
+OTHER_STEP = "Join again: adsum join --again, by a new token."
+_ID = re.compile(r"[1-9]\d{0,15}-[1-9]\d{0,15}", re.ASCII)
+_AFTER = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
+#: Of Redis: the highest that either half of an id can be.
+MOST_HALF = 2**64 - 1
+#: Is told of bytes as they come.
+Took = Callable[[int], None]
+
+
+class Ingest:
+    """address: Redis's, as it may be shown."""
+
+    def __init__(self, joining: Joining, lines: Lines, address: str) -> None:
+        self._joining = joining
+        self._lines = lines
+        self._address = address
+        self._rate = Rate()
+        self._big = asyncio.Semaphore(BIG_AT_ONCE)
+        self._asking = asyncio.Semaphore(ASKING)
+        self._reading: Counter[str] = Counter()
+
+    def route(self) -> Route:
+        return Route(PATH, self.answer, methods=["POST"], include_in_schema=False)
+
+    async def answer(self, request: Request) -> Response:
+        try:
+            told = await self._answered(request)
+        except BadRequestError as error:
+            return error.answer
+        except OddReplyError as error:
+            return as_json(Problem(f"In Redis, {error}", KEPT), 409)
+        except UNAVAILABLE as error:
+            cause = describe(error, self._address, "")
+            return as_json(Problem(cause.strip(), KEPT), 503)
+        return Response(encode(told), 200, {"cache-control": "no-store"}, KIND)
+
+    async def _answered(self, request: Request) -> Told:
+        """Raises BadRequestError, OddReplyError, and what is in UNAVAILABLE."""
+        _require_readable(request)
+        # Each time anew, in Redis: whoever was shut out is so from this moment on.
+        machine = await self._machine_of(bearer_of(request), address_of(request))
+        now = asyncio.get_running_loop().time()
+        if wait_s := self._rate.exceeded(machine.host_id, now):
+            raise _too_often(wait_s)
+        with self._one_more(machine.host_id):
+            raw = await self._read(request, lambda size: self._rate.took(machine.host_id, size))
+        asked = _checked(raw)
+        if asked.host_id != machine.host_id:
+            raise BadRequestError(403, OTHER, OTHER_STEP)
+        try:
+            return await self._done(asked)
+        except RedisConnectionError:  # it had broken while idle; what arrived even so is `there`
+            return await self._done(asked)
+
+    async def _machine_of(self, secret: str, address: str) -> Machine:
+        async with self._asking:
+            try:
+                return await self._joining.machine_of(secret, address)
+            except RedisConnectionError:
+                await self._joining.machines.hang_up()
+                return await self._joining.machine_of(secret, address)
+
+    async def _done(self, asked: Asked) -> Told:
+        async with self._lines.one() as line:
+            if asked.server and asked.server != line.server:
+                return Told(server=line.server)
+            told = await carry_out(line.client, asked.host_id, asked)
+        told.server = line.server
+        return told
+
+    @contextlib.contextmanager
+    def _one_more(self, host_id: str) -> Iterator[None]:
+        """Raises BadRequestError. One that sends slowly must not take all the room there is."""
+        if self._reading[host_id] >= READING:
+            raise _too_often(1)
+        self._reading[host_id] += 1
+        try:
+            yield
+        finally:
+            self._reading[host_id] -= 1
+            if not self._reading[host_id]:
+                del self._reading[host_id]
+
+    async def _read(self, request: Request, took: Took) -> bytes:
+        length = request.headers.get("content-length", "")
+        if length.isascii() and length.isdecimal() and int(length) <= SMALL:
+            return await _body(request, took, BODY_S)
+        async with self._big:
+            return await _body(request, took, BODY_S + MOST_BATCH / SLOWEST)
+
+
+def _require_readable(request: Request) -> None:
+    """Raises BadRequestError. A page from elsewhere cannot send this kind without asking first."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != KIND:
+        raise BadRequestError(415, f"This takes {KIND} only.", UPGRADE)
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdecimal() and int(length) > MOST_BYTES:
+        raise _too_long()
+
+
+def _too_often(wait_s: int) -> BadRequestError:
+    cause = "This machine asks too often, or for too much."
+    return BadRequestError(429, cause, KEPT, {"retry-after": str(wait_s)})
+
+
+def _too_long() -> BadRequestError:
+    return BadRequestError(413, "This is too long.", UPGRADE)
+
+
+async def _body(request: Request, took: Took, patience_s: float) -> bytes:
+    parts, length = [], 0
+    try:
+        async with asyncio.timeout(patience_s):
+            async for part in request.stream():
+                parts.append(part)
+                length += len(part)
+                took(len(part))
+                if length > MOST_BYTES:
+                    raise _too_long()
+    except TimeoutError as error:
+        cause = f"The request did not arrive within {patience_s:.0f} s."
+        raise BadRequestError(408, cause, KEPT) from error
+    except ClientDisconnect as error:  # nobody reads this
+        raise BadRequestError(408, "The connection broke off.", KEPT) from error
+    return b"".join(parts)
+
+
+def _checked(raw: bytes) -> Asked:
+    """Raises BadRequestError. An absurd id would be the last that the stream ever takes."""
+    try:
+        asked = decode_asked(raw)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(400, f"The request cannot be read: {error}.", UPGRADE) from error
+    if asked.add is not None:
+        halves = asked.add.id.split("-") if _ID.fullmatch(asked.add.id) else []
+        if not halves or any(int(half) > MOST_ID for half in halves):
+            raise BadRequestError(400, f"{asked.add.id[:60]!r} is no entry's id.", UPGRADE)
+        if not 0 < len(asked.add.fields) <= MOST_FIELDS:
+            raise BadRequestError(400, "An entry has 1 to 16 fields.", UPGRADE)
+    if len(asked.beat or b"") > MOST_BEAT:
+        raise BadRequestError(413, "This heartbeat is too long.", UPGRADE)
+    if asked.after and not _is_id(asked.after):
+        raise BadRequestError(400, f"{asked.after[:60]!r} is no entry's id.", UPGRADE)
+    return asked
+
+
+def _is_id(text: str) -> bool:
+    """Any that Redis can hold: what stands in a stream may be of others."""
+    halves = _AFTER.fullmatch(text)
+    return halves is not None and all(int(half) <= MOST_HALF for half in halves.groups())
+
+
+@contextlib.asynccontextmanager
+async def open_ingest(redis_url: str, joining: Joining, address: str) -> AsyncIterator[Ingest]:
+    redis = open_redis(redis_url)
+    lines = Lines(redis)
+    try:
+        yield Ingest(joining, lines, address)
+    finally:
+        await lines.close()
+        await redis.aclose()

@@ -1,0 +1,1 @@
+"""The list as it changes, to every page over its WebSocket."""

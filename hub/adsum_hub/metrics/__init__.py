@@ -1,0 +1,1 @@
+"""What the hub measures of itself and its hosts, for Prometheus and by OTLP."""

@@ -1,0 +1,213 @@
+"""REST v1: what was used and what it cost, and the sessions that are over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from operator import itemgetter
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from adsum_hub.clock import Clock
+from adsum_hub.facts import Facts
+from adsum_hub.host import Host
+from adsum_hub.past import PAST_MS, Search, search
+from adsum_hub.portraits import view_id
+from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
+from adsum_hub.rest.misspelt import misspelt
+from adsum_hub.roster import Roster
+from adsum_hub.usage.reports import By, Spender, Tally, as_csv
+from adsum_hub.usage.reports import Query as Asked
+from adsum_hub.usage.series import Split
+from adsum_hub.usage.spending import Key
+from adsum_shared.state import OVER, History, SessionView
+from adsum_shared.usage import UsageReport
+
+MOST = 1000
+DAYS = 7
+MOST_DAYS = PAST_MS // 86_400_000
+REFUSED = "A parameter that cannot be used"
+#: Sessions gone through before the loop gets its turn.
+SLICE = 50
+
+
+class DaysError(ValueError):
+    """Days that cannot be asked for."""
+
+
+def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = list) -> APIRouter:
+    """notes: what keeps all dollars from being right."""
+    router = APIRouter(prefix="/api/v1", tags=["v1"])
+
+    @router.get(
+        "/usage",
+        summary="What was used and what it cost",
+        responses=answers_of(
+            UsageReport, also={400: "Days that cannot be asked for", 422: REFUSED}, csv=True
+        ),
+        response_class=Response,
+    )
+    async def usage(  # noqa: PLR0913, PLR0917 - the query parameters are the interface
+        by: By = "day",
+        days: Annotated[int | None, Query(ge=1, le=MOST_DAYS)] = None,
+        since: str | None = None,
+        until: str | None = None,
+        host: str | None = None,
+        project: str | None = None,
+        model: str | None = None,
+        split: Split | None = None,
+        compare: bool = False,  # noqa: FBT001, FBT002 - as in the address
+        form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
+    ) -> Response:
+        now = clock()
+        today = roster.accounts.spending.day_of(now)
+        try:
+            first, last = days_asked(today, days, since, until)
+        except DaysError as error:
+            return as_json(
+                Problem(str(error), "A day is written as 2026-11-30; until is today unless given."),
+                400,
+            )
+        before = days_before(first, last) if compare else None
+        asked = Asked(first, last, by, host, project, model, split, before)
+        tally = await _tallied(roster, asked)
+        # What it has added up is nobody else's: a long answer is made beside the loop.
+        strange = await misspelt(roster, host, project, model) if tally.is_empty else []
+        noted = [*strange, *_unfinished(roster, now), *notes()]
+        report = await asyncio.to_thread(tally.report, SCHEMA, now, noted)
+        if form == "csv":
+            headers = {"content-disposition": f'attachment; filename="usage-{first}-{last}.csv"'}
+            text = await asyncio.to_thread(as_csv, report)
+            return Response(text, 200, headers, "text/csv; charset=utf-8; header=present")
+        return await asyncio.to_thread(as_json, report)
+
+    @router.get(
+        "/history",
+        summary="Sessions that are over, the latest first",
+        responses=answers_of(History, also={422: REFUSED}),
+        response_class=Response,
+    )
+    async def history(
+        q: Annotated[str | None, Query(max_length=500)] = None,
+        host: str | None = None,
+        project: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> Response:
+        found = await _found(roster, search(q, host, project))
+        now = clock()
+        page: list[SessionView] = []
+        for count, (_, _, each, facts) in enumerate(found[offset:][:limit], 1):
+            page.append(_view(roster, each, facts, now))
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+        strange = [] if found else await misspelt(roster, host, project)
+        return as_json(History(SCHEMA, now, len(found), page, strange))
+
+    return router
+
+
+async def _tallied(roster: Roster, asked: Asked) -> Tally:
+    """In turns, for the first to ask has thousands of sessions priced.
+
+    Each line is added to its row and to the total at once, so whatever changes meanwhile, they
+    agree.
+    """
+    spending = roster.accounts.spending
+    tally = Tally(asked, spending.is_priced)
+    for count, key in enumerate(spending.keys(asked.first, asked.until), 1):
+        spender = spender_of(roster, key)
+        if spender is not None:
+            tally.add(spender)
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+    return tally
+
+
+async def _found(roster: Roster, asked: Search) -> list[tuple[int, str, Host, Facts]]:
+    """What matches, the latest first: when it ended, its view's id."""
+    found: list[tuple[int, str, Host, Facts]] = []
+    for count, (host, facts) in enumerate(list(sessions_over(roster, asked.host)), 1):
+        if asked.finds(facts, host.label):
+            ended = facts.ended_at - host.clock.offset_ms
+            found.append((-ended, view_id(host.id, facts.session_id), host, facts))
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+    found.sort(key=itemgetter(0))  # numbers alone: with the ids it takes ten times as long
+    return found
+
+
+def days_asked(
+    today: str, days: int | None, since: str | None, until: str | None
+) -> tuple[str, str]:
+    """The first and the last. Raises DaysError."""
+    if days is not None and since is not None:
+        raise DaysError("days and since exclude each other.")
+    last = _day("until", until) or date.fromisoformat(today)
+    first = _day("since", since)
+    if first is None:
+        back = min((days or DAYS) - 1, (last - date.min).days)
+        first = last - timedelta(days=back)
+    if first > last:
+        raise DaysError(f"since ({first}) is after until ({last}).")
+    return first.isoformat(), last.isoformat()
+
+
+def days_before(first: str, last: str) -> str:
+    """The first of as many days before them."""
+    begin = date.fromisoformat(first)
+    count = (date.fromisoformat(last) - begin).days + 1
+    return (begin - timedelta(days=min(count, (begin - date.min).days))).isoformat()
+
+
+def _day(name: str, text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != text:
+        raise DaysError(f"{name} is {text[:40]!r}, which is no day.")
+    return day
+
+
+def spender_of(roster: Roster, key: Key) -> Spender | None:
+    """None: it has gone since."""
+    spending, host = roster.accounts.spending, roster.hosts.get(key[0])
+    facts = spending.find(key)
+    if facts is None or host is None:
+        return None
+    return Spender(key, host.label, facts.project, facts.title, spending.lines(key))
+
+
+def sessions_over(roster: Roster, name: str | None) -> Iterator[tuple[Host, Facts]]:
+    """Those of history, and those still listed that have ended. name: a host's label or id."""
+    for host in roster.hosts.values():
+        if name in (None, host.label, host.id):
+            listed = [key for key, state in host.states.items() if state.state in OVER]
+            for key in (*host.past, *listed):
+                yield host, host.facts[key]
+
+
+def _view(roster: Roster, host: Host, facts: Facts, now: int) -> SessionView:
+    # It may have come alive while others were looked through.
+    listed = roster.views.get(view_id(host.id, facts.session_id))
+    return listed or roster.accounts.past_view(host, facts, now)
+
+
+def _unfinished(roster: Roster, now: int) -> list[str]:
+    notes: list[str] = []
+    for view in roster.all_hosts(now):
+        scan = view.scan
+        if scan is not None and scan.bytes_done < scan.bytes:
+            share = 100 * scan.bytes_done // scan.bytes
+            notes.append(f"{view.label} still reads its history: {share} % so far.")
+    dropped = roster.counts["history_dropped"]
+    if dropped:
+        notes.append(
+            f"{dropped:,} sessions are too old or too many to be kept, and are in no sum any more."
+        )
+    return notes

@@ -1,0 +1,217 @@
+"""Usage reports: the lines of some days summed up by day, host, project, model or session. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from adsum_hub.usage.series import Series, Split
+from adsum_hub.usage.spending import Key
+from adsum_hub.usage.sums import Sum
+from adsum_hub.usage.usage import Line, Lines
+from adsum_shared.usage import UsageReport, UsageRow
+
+By = Literal["day", "host", "project", "model", "session"]
+
+NO_PROJECT = "(no project)"
+#: Models named in a note.
+NAMED = 5
+#: What makes a spreadsheet take a cell for a formula; it may stand behind blanks.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_BREAKS = ("\t", "\r", "\n")
+
+
+class Query(msgspec.Struct, frozen=True):
+    """since, until: ISO dates, both included. host: label or id.
+
+    before: the first of the days before `since` that are summed up to compare them.
+    """
+
+    since: str
+    until: str
+    by: By = "day"
+    host: str | None = None
+    project: str | None = None
+    model: str | None = None
+    split: Split | None = None
+    before: str | None = None
+
+    @property
+    def first(self) -> str:
+        return self.before or self.since
+
+
+class Spender(NamedTuple):
+    """A session, what people know it by, and its lines."""
+
+    key: Key
+    host: str
+    project: str | None
+    title: str | None
+    lines: Lines
+
+
+class Tally:
+    """Adds up session by session, so that whoever has many can stop in between.
+
+    is_priced: whether a model has a price on a day in its usual mode.
+    """
+
+    def __init__(
+        self, query: Query, is_priced: Callable[[str, str], bool] = lambda _model, _day: False
+    ) -> None:
+        self._query = query
+        self._is_priced = is_priced
+        self._total = Sum()
+        self._before = Sum()
+        self._sessions: set[str] = set()
+        self._series = Series()
+        self._rows: dict[str, tuple[str, Sum, set[str]]] = {}
+        #: by model, and whether all that it lacks is a rate for fast mode
+        self._unpriced: dict[tuple[str, bool], int] = {}
+
+    def add(self, spender: Spender) -> None:
+        query = self._query
+        if query.host is not None and query.host not in (spender.host, spender.key[0]):
+            return
+        if query.project is not None and query.project != (spender.project or ""):
+            return
+        naming = _NAMES[query.by]
+        for line in spender.lines:
+            if not query.first <= line.day <= query.until:
+                continue
+            if query.model is not None and query.model != line.model:
+                continue
+            if line.day < query.since:
+                self._before.add(line)
+                continue
+            key, label = naming(spender, line)
+            row = self._rows.get(key)
+            if row is None:
+                row = self._rows[key] = label, Sum(), set()
+            row[1].add(line)
+            row[2].add(spender.key[1])  # on however many hosts
+            self._total.add(line)
+            self._sessions.add(spender.key[1])
+            if query.split is not None:
+                self._series.add(*_NAMES[query.split](spender, line), line)
+            if line.unpriced_tokens:
+                kind = line.model, self._is_priced(line.model, line.day)
+                self._unpriced[kind] = self._unpriced.get(kind, 0) + line.unpriced_tokens
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows
+
+    def report(self, schema: int, now: int, notes: Iterable[str] = ()) -> UsageReport:
+        rows = [
+            UsageRow(key, label, counted.view(), len(sessions))
+            for key, (label, counted, sessions) in self._rows.items()
+        ]
+        rows.sort(key=_by_day if self._query.by == "day" else _dearest)
+        return UsageReport(
+            schema=schema,
+            now=now,
+            since=self._query.since,
+            until=self._query.until,
+            by=self._query.by,
+            rows=rows,
+            total=self._total.view(),
+            notes=[*_unpriced(self._unpriced), *notes],
+            sessions=len(self._sessions),
+            split=self._query.split,
+            series=self._series.found(),
+            before=self._before.view() if self._query.before is not None else None,
+        )
+
+
+def _by_day(row: UsageRow) -> tuple[str, ...]:
+    return (row.key,)
+
+
+def _dearest(row: UsageRow) -> tuple[float, int, str]:
+    usage = row.usage
+    tokens = usage.input_tokens + usage.output_tokens
+    return -(usage.cost_usd or 0.0), -tokens, row.key
+
+
+_NAMES: dict[str, Callable[[Spender, Line], tuple[str, str]]] = {
+    "day": lambda _, line: (line.day, line.day),
+    "host": lambda spender, _: (spender.key[0], spender.host),
+    "project": lambda spender, _: (spender.project or "", spender.project or NO_PROJECT),
+    "model": lambda _, line: (line.model, line.model),
+    "session": lambda spender, _: (":".join(spender.key), spender.title or spender.key[1]),
+}
+
+
+def _unpriced(kinds: Mapping[tuple[str, bool], int]) -> list[str]:
+    if not kinds:
+        return []
+    most = sorted(kinds, key=lambda kind: (-kinds[kind], kind))
+    more = f" and {len(most) - NAMED} more" if len(most) > NAMED else ""
+    named = ", ".join(f"{model[:80]}{' in fast mode' * fast}" for model, fast in most[:NAMED])
+    lacks = _LACKS[frozenset(fast for _, fast in kinds)]
+    return [
+        f"{sum(kinds.values()):,} tokens have no price and are in no sum of dollars: {named}{more}. "
+        f"Give them {lacks} in {PRICE_FILE}: see docs/prices.md."
+    ]
+
+
+PRICE_FILE = "prices.toml beside the hub's config.toml"
+_LACKS = {
+    frozenset({False}): "an entry",
+    frozenset({True}): "an entry with `fast`",
+    frozenset({False, True}): "an entry, for fast mode one with `fast`,",
+}
+
+
+COLUMNS = (
+    "by",
+    "key",
+    "label",
+    "sessions",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "web_searches",
+    "cost_usd",
+    "cost_source",
+    "unpriced_tokens",
+)
+
+
+def as_csv(report: UsageReport) -> str:
+    """RFC 4180, a row for each row and none for the total, which would be added to itself."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for row in report.rows:
+        usage = row.usage
+        writer.writerow(
+            (
+                report.by,
+                harmless(row.key),
+                harmless(row.label),
+                row.sessions,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.cache_read_tokens,
+                usage.cache_write_tokens,
+                usage.web_searches,
+                "" if usage.cost_usd is None else f"{usage.cost_usd:.6f}",
+                usage.cost_source,
+                usage.unpriced_tokens,
+            )
+        )
+    return file.getvalue()
+
+
+def harmless(text: str) -> str:
+    """A label is whatever somebody called a session: no spreadsheet may run it."""
+    runs = text.lstrip().startswith(_FORMULA) or text.startswith(_BREAKS)
+    return f"'{text}" if runs else text
