@@ -73,7 +73,11 @@ export function pathTo(name) {
 /** Counts the moves, of which some change the address alone. */
 export const moves = signal(0);
 
+/** Back has been asked for, and not been gone yet. */
+let closing = false;
+
 function follow() {
+  closing = false;
   moves.value = moves.peek() + 1;
   if (view.value !== "session") cameFrom.value = view.value;
   view.value = viewNamed();
@@ -110,10 +114,14 @@ export function openSession(id) {
   follow();
 }
 
-/** Opened by us: back to where we were. Opened by a link: there is nothing of ours behind it. */
+/**
+ * Opened by us: back to where we were. Opened by a link: there is nothing of ours behind it. The browser goes back some time later: asked twice until
+ * then, as by two keys in a row, it would leave the page.
+ */
 export function closeSession() {
-  if (history.state?.under) return history.back();
-  go("/");
+  if (!history.state?.under) return go("/");
+  if (!closing) history.back();
+  closing = true;
 }
 
 /** Links within the page are followed without loading it again. @param {MouseEvent} click */
