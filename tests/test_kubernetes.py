@@ -172,7 +172,9 @@ def test_kustomize_builds_all_of_it(tmp_path: Path) -> None:
         (c for c in (["kustomize", "build"], ["kubectl", "kustomize"]) if shutil.which(c[0])), None
     )
     if command is None:
-        pytest.skip("neither kustomize nor kubectl is on PATH")
+        pytest.skip(
+            "neither kustomize nor kubectl is on PATH (Debian: apt install kubernetes-client)"
+        )
     for folder in ("redis", "kubernetes"):
         ignored = shutil.ignore_patterns("tls", "secret.env")
         shutil.copytree(ROOT / "deploy" / folder, tmp_path / folder, ignore=ignored)

@@ -211,13 +211,22 @@ async def shown(page: Page, count: int) -> list[dict[str, Any]]:
     return [] if notes == [None] else notes  # type: ignore[no-any-return]
 
 
-async def delivered(page: Page, hub: HubProcess, payload: str) -> list[dict[str, Any]]:
-    """What is shown then. A browser now and then starts the worker too late for a message: sent again."""
+async def delivered(
+    page: Page, hub: HubProcess, payload: str, title: str | None = None
+) -> list[dict[str, Any]]:
+    """What is shown then. A browser now and then starts the worker too late for a message: sent again.
+
+    title: of what is to be shown; None: whatever.
+    """
+
+    async def found() -> Any:
+        notes = await page.evaluate(NOTES)
+        return notes if title is None or [note["title"] for note in notes] == [title] else None
 
     async def is_shown() -> Any:
         await deliver(page, hub, payload)
         with contextlib.suppress(AssertionError):
-            return await wait_until(lambda: page.evaluate(NOTES), timeout=4, interval=0.2)
+            return await wait_until(found, timeout=4, interval=0.2)
         return None
 
     return await wait_until(is_shown, timeout=30)  # type: ignore[no-any-return]
@@ -261,19 +270,13 @@ async def test_a_need_on_a_machine_is_shown_by_the_worker_and_leads_to_its_sessi
     about = {"session_id": "s", "at": wall_ms(), "seen": wall_ms()}
     await tell(collector, TurnEnded(prompt_id="p", last_message="Done.", **about))
     newer = {**told, "title": "Finished", "urgency": "low"}
-    await deliver(page, hub, json.dumps(newer))
-    await wait_until(lambda: _titles(page, ["Finished"]))
-    (note,) = await shown(page, 1)
+    (note,) = await delivered(page, hub, json.dumps(newer), title="Finished")
     assert note["silent"]
 
     worker = await worker_of(context)
     await worker.evaluate(CLICK, [told["topic"], "window"])
     await page.wait_for_url(f"{hub.url}/sessions/{session}")
     assert await shown(page, 0) == []
-
-
-async def _titles(page: Page, titles: list[str]) -> bool:
-    return [note["title"] for note in await page.evaluate(NOTES)] == titles
 
 
 async def test_a_click_opens_a_window_where_there_is_none(
@@ -290,8 +293,7 @@ async def test_a_click_opens_a_window_where_there_is_none(
         ("needs_you", "//evil.example", "/sessions/%2F%2Fevil.example"),
     ):
         payload = {"title": "t", "body": "b", "topic": f"{kind} {name}", "kind": kind, "id": name}
-        await deliver(page, hub, json.dumps(payload))
-        await shown(page, 1)
+        assert len(await delivered(page, hub, json.dumps(payload))) == 1
         await worker.evaluate(CLICK, [payload["topic"], "alone"])
         await shown(page, 0)
         assert await worker.evaluate("self.opened") == path

@@ -507,6 +507,23 @@ async def test_the_process_ends_with_the_witness(rig: UsageRig, all_is_much: Non
     assert not Path(f"/proc/{child}").exists()
 
 
+async def test_a_stop_that_is_broken_off_and_made_again_waits_for_the_process(
+    rig: UsageRig, all_is_much: None
+) -> None:
+    History(rig.projects.parent, 30_000_000, seed=7).write()
+    rig.start()
+    (child,) = await wait_until(lambda: children_of(os.getpid()))
+    history = rig.witness._child
+
+    first = asyncio.create_task(history.stop())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    await history.stop()
+
+    assert not Path(f"/proc/{child}").exists()
+
+
 def children_of(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     found = [int(each) for task in tasks for each in (task / "children").read_text().split()]

@@ -116,7 +116,9 @@ class HistoryTask:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
+            # Not again where a stop before was itself cancelled: it would not wait for its process.
+            if not self._task.cancelling():
+                self._task.cancel()
             await asyncio.wait([self._task])
             if not self._task.cancelled():
                 self._task.exception()  # asked for, or it is complained of
