@@ -96,7 +96,7 @@ clean-check: .venv/.dev-stamp ## Time `make up` and `make test` in a clean Debia
 claude-code: .venv/.dev-stamp ## Install the Claude Code CLI from npm into .rig/, for tests/real_cli
 	@$(BIN)/python -c 'from tests.real_cli.cli_rig import claude_binary; print(claude_binary())'
 
-system-deps: ## Install Redis, Chromium, tmux and docker-compose with apt (as root), for the tests
+system-deps: ## Install with apt (as root) what the tests need: Redis, Chromium, tmux and more
 	@sh scripts/system-deps test
 
 clean: ## Remove the environment and every cache; never your sessions' data

@@ -173,7 +173,7 @@ def test_kustomize_builds_all_of_it(tmp_path: Path) -> None:
     )
     if command is None:
         pytest.skip(
-            "neither kustomize nor kubectl is on PATH (Debian: apt install kubernetes-client)"
+            "neither kustomize nor kubectl is on PATH (Debian 13: apt install kubernetes-client)"
         )
     for folder in ("redis", "kubernetes"):
         ignored = shutil.ignore_patterns("tls", "secret.env")
@@ -186,6 +186,8 @@ def test_kustomize_builds_all_of_it(tmp_path: Path) -> None:
         [*command, str(tmp_path / "kubernetes")], capture_output=True, text=True, check=False
     )
 
+    if 'unknown field "envs"' in run.stderr:
+        pytest.skip("this kubectl brings a kustomize of before 2019; kubectl 1.21 brings another")
     assert run.returncode == 0, run.stderr
     built = [each for each in yaml.safe_load_all(run.stdout) if each]
     assert len(built) == len(OBJECTS) + 3

@@ -173,6 +173,14 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     shell: bool = False
 
 
+def same_process(process: Process | Status, pid: int | None, started: int) -> bool:
+    if process.pid != pid:
+        return False
+    if not process.started or not started:
+        return True
+    return abs(process.started - started) <= SAME_START
+
+
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """heard: when the collector learned of it; kept where a rule waits from then on."""
 

@@ -6,9 +6,9 @@ import msgspec
 from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
+from adsum_hub.kept import Kept
 from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.resolve.children import child_views, running
-from adsum_hub.resolve.kept import Kept
 from adsum_hub.resolve.reading import forget as forget_reading
 from adsum_hub.resolve.reading import read, survey
 from adsum_shared.state import AgentState, ChildView, Group, Reachability, SessionView

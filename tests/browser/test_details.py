@@ -148,14 +148,17 @@ async def test_closing_gives_the_focus_to_a_card_that_moved_meanwhile(
     await expect(page.locator("[data-group=autonomous] .open")).to_be_focused()
 
 
-async def test_closing_twice_in_a_row_does_not_leave_the_page(open_page: OpenPage) -> None:
+@pytest.mark.parametrize("keys", ["xx", "xjx"])
+async def test_closing_twice_in_a_row_does_not_leave_the_page(
+    open_page: OpenPage, keys: str
+) -> None:
     page = await open_page(fleets.full(wall_ms()))
     await card(page, "Fix the flaky refund test").get_by_role("button").click()
     await expect(page.locator(".sheet")).to_be_visible()
-    twice = """() => {
-      for (let n = 0; n < 2; n++) document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "x", bubbles: true }));
+    pressed = """(keys) => {
+      for (const key of keys) document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
     }"""
-    await page.evaluate(twice)
+    await page.evaluate(pressed, keys)
     await expect(page.locator(".sheet")).to_have_count(0)
     await expect(card(page, "Fix the flaky refund test")).to_be_visible()
 

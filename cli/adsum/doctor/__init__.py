@@ -1,1 +1,1 @@
-"""`adsum doctor`: one module for each thing that it looks at."""
+"""What `adsum doctor` looks at, and how it tells it; other commands ask some of it too."""

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
 from adsum_hub.parts import (
-    SAME_START,
     Budget,
     Ended,
     Process,
     Retry,
     Status,
+    same_process,
 )
 from adsum_shared import signals as s
 
@@ -42,14 +42,6 @@ def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
         return {}
     heard = signal.seen if field == "closing" else 0
     return {field: Ended(signal.at, signal.reason, signal.source, heard)}
-
-
-def same_process(process: Process | Status, pid: int | None, started: int) -> bool:
-    if process.pid != pid:
-        return False
-    if not process.started or not started:
-        return True
-    return abs(process.started - started) <= SAME_START
 
 
 def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:

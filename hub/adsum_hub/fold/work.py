@@ -1,4 +1,4 @@
-"""Fold steps for what happens in a session: turns, tools, requests, children, tasks."""
+"""Fold steps for what happens in a session: turns, tools, requests."""
 
 from __future__ import annotations
 

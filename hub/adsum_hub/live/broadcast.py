@@ -23,8 +23,8 @@ from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
 from adsum_hub.live.bell import Bell
 from adsum_hub.live.pace import Pace
-from adsum_hub.live.parts import Snapshot, bodies
 from adsum_hub.live.ring import Delta, Ring, Views, parts
+from adsum_hub.live.snapshot_parts import Snapshot, bodies
 from adsum_hub.live.waiters import Waiters
 from adsum_hub.roster import Roster
 from adsum_shared.state import HubTrouble

@@ -1,1 +1,1 @@
-"""What the facts mean at an instant: the numbered rules, and what they rest on. Pure."""
+"""What the facts mean at an instant: the numbered rules, what they rest on, who is heard and unread. Pure."""

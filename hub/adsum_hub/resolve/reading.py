@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from adsum_hub.facts import Facts
+from adsum_hub.kept import Kept
 from adsum_hub.limits import Limits
 from adsum_hub.parts import Child, Request, Status, Tool
 from adsum_hub.resolve.gathered import (
@@ -19,7 +20,6 @@ from adsum_hub.resolve.gathered import (
     gather_requests,
     gather_turns,
 )
-from adsum_hub.resolve.kept import Kept
 from adsum_hub.resolve.living import alive
 from adsum_hub.resolve.questions import unanswered, unclosed
 from adsum_hub.resolve.registry import busy_since, closed_since, nameless_since, valid

@@ -7,9 +7,8 @@ approval at the terminal, and dialogs that have no hook.
 from __future__ import annotations
 
 from adsum_hub.facts import Facts
-from adsum_hub.fold.session import same_process
 from adsum_hub.limits import Limits
-from adsum_hub.parts import Request, Status
+from adsum_hub.parts import Request, Status, same_process
 
 
 def valid(facts: Facts) -> Status | None:

@@ -9,10 +9,10 @@ import msgspec
 
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
+from adsum_hub.kept import Kept
 from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.parts import Budget
 from adsum_hub.past import past_state
-from adsum_hub.resolve.kept import Kept
 from adsum_hub.usage.overspent import Overspent, Worker
 from adsum_hub.usage.spending import Key, NoPrices, Spending
 from adsum_hub.usage.sums import summed

@@ -75,9 +75,9 @@ export const moves = signal(0);
 
 /** Back has been asked for, and not been gone yet. */
 let closing = false;
+const BACK_MS = 1000;
 
 function follow() {
-  closing = false;
   moves.value = moves.peek() + 1;
   if (view.value !== "session") cameFrom.value = view.value;
   view.value = viewNamed();
@@ -120,8 +120,11 @@ export function openSession(id) {
  */
 export function closeSession() {
   if (!history.state?.under) return go("/");
-  if (!closing) history.back();
+  if (closing) return;
   closing = true;
+  history.back();
+  // After very many moves in a row a browser does not go at all.
+  setTimeout(() => (closing = false), BACK_MS);
 }
 
 /** Links within the page are followed without loading it again. @param {MouseEvent} click */
@@ -154,6 +157,7 @@ export function followAddress() {
     if (address.href !== location.href) history.replaceState(history.state, "", address);
   });
   addEventListener("popstate", () => {
+    closing = false;
     filters.value = filtersIn(location.search);
     follow();
   });

@@ -1,5 +1,5 @@
 // @ts-check
-/** Tokens, dollars, bytes and shares in words: short ones to read at a glance, as `adsum` has them in amounts.py; exact ones for titles. Pure. */
+/** Tokens, dollars, bytes and shares in words: short ones to read at a glance, as `adsum` has them in text/amounts.py; exact ones for titles. Pure. */
 
 /** @import { ContextView, UsageReport, UsageView } from "./wire.js" */
 

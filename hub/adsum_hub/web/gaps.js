@@ -1,5 +1,5 @@
 // @ts-check
-/** What of a machine's news is missing, since when and why. `adsum` has the same words, in words.py. Pure. */
+/** What of a machine's news is missing, since when and why. `adsum` has the same words, in text/words.py. Pure. */
 import { plain } from "./asks.js";
 import { moment } from "./clock.js";
 

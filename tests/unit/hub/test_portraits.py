@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from adsum_hub import portraits
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
+from adsum_hub.kept import KEPT, Kept
 from adsum_hub.portraits import Place, children_of, forget, portrait_of
 from adsum_hub.resolve import reading
 from adsum_hub.resolve.deadlines import next_deadline
-from adsum_hub.resolve.kept import KEPT, Kept
 from adsum_hub.resolve.resolve import children, open_requests, resolve
 from adsum_hub.views import session_view
 from adsum_shared.state import SessionView

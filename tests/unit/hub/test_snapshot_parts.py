@@ -8,7 +8,7 @@ import msgspec
 
 from adsum_hub.changes import Changes
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.live.parts import FEW, FIRST, FIRST_AWAY, LEAST, MOST, bodies
+from adsum_hub.live.snapshot_parts import FEW, FIRST, FIRST_AWAY, LEAST, MOST, bodies
 from adsum_shared.state import AgentState, DisplayView, Group, SessionView
 from tests.unit.hub.test_broadcast import FakeRoster, push
 
