@@ -251,6 +251,9 @@ async def test_a_window_that_nobody_sees_is_silent_while_another_is_looked_at(
         return int(await looked_at.evaluate("window.asked")) == 1
 
     await wait_until(asked, timeout=8)
+    # Its own time for b is over too: a timer that is as long, and set once it knows of b, ends later.
+    await expect(looked_at.locator("[data-group=needs_you] .card")).to_have_count(2)
+    await looked_at.evaluate("new Promise((over) => setTimeout(over, 2000))")
     await looked_at.evaluate(HIDE)
     hub.ask("c")
     # Of two that nobody sees either may play the tone.
