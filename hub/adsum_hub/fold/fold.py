@@ -113,10 +113,10 @@ def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> Non
             changes["turns"] = work.rank_turn(turns, prompt_id, at)
     child = signal.agent_id
     if child is not None:
-        known = changes.get("children", facts.children)
-        held = known.get(child)
+        held_children = changes.get("children", facts.children)
+        held = held_children.get(child)
         if held is not None and at > held.last:
-            changes["children"] = {**known, child: replace(held, last=at)}
+            changes["children"] = {**held_children, child: replace(held, last=at)}
 
 
 def _first_and_last(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> None:

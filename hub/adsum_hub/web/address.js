@@ -73,8 +73,8 @@ export function pathTo(name) {
 /** Counts the moves, of which some change the address alone. */
 export const moves = signal(0);
 
-/** Back has been asked for, and not been gone yet. */
-let closing = false;
+/** When back was asked for, while it has not been gone yet. After very many moves in a row a browser does not go at all: then it may be asked again. */
+let backAt = -Infinity;
 const BACK_MS = 1000;
 
 function follow() {
@@ -120,11 +120,9 @@ export function openSession(id) {
  */
 export function closeSession() {
   if (!history.state?.under) return go("/");
-  if (closing) return;
-  closing = true;
+  if (performance.now() - backAt < BACK_MS) return;
+  backAt = performance.now();
   history.back();
-  // After very many moves in a row a browser does not go at all.
-  setTimeout(() => (closing = false), BACK_MS);
 }
 
 /** Links within the page are followed without loading it again. @param {MouseEvent} click */
@@ -157,7 +155,7 @@ export function followAddress() {
     if (address.href !== location.href) history.replaceState(history.state, "", address);
   });
   addEventListener("popstate", () => {
-    closing = false;
+    backAt = -Infinity;
     filters.value = filtersIn(location.search);
     follow();
   });
