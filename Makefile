@@ -1,19 +1,22 @@
 # Every target sets up what it needs; the second run is quick. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up test check unit bench chaos docs lock image-check clean-check claude-code system-deps clean
+.PHONY: help up test test-all coverage check unit bench chaos docs lock image-check clean-check claude-code system-deps clean
 
 BIN := .venv/bin
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := $(shell [ $(CORES) -gt 3 ] && echo 4 || echo 2)
 # Most of the tests with servers wait: more of them than there are cores.
-WAITING := $(shell [ $(CORES) -gt 3 ] && echo 6 || echo 2)
+WAITING := $(shell [ $(CORES) -gt 3 ] && echo 6 || echo 3)
 # Tests that measure, and mutants, which are several at once by themselves.
 ALONE := tests/integration/test_live_clients.py tests/mutants
-# These two beside each other: of the second most is waiting. Chaos not beside them, where delays of the
-# CLI are measured, but by two: a run of it keeps three quarters of a core busy.
+# These beside each other: of the second and third most is waiting. Chaos not beside them, where delays
+# of the CLI are measured, but by two: a run of it keeps three quarters of a core busy.
 PAIR := tests/real_cli tests/partition tests/fleet
 BESIDE := $(shell [ $(CORES) -gt 3 ] && echo 2 || echo 1)
-# What fails while five others want the cores fails alone as well, or the machine was too busy for it. Pytest
+APART := $(addprefix --ignore=,$(ALONE) $(PAIR) tests/chaos)
+# What a change needs at once, and the rest: one expression, so that each test is in exactly one of both.
+QUICK := (not slow and not browser) or browser_pass
+# What fails while others want the cores fails alone as well, or the machine was too busy for it. Pytest
 # names it both times.
 AGAIN := echo "== once more, alone" && $(BIN)/pytest -v --last-failed --last-failed-no-failures none $(ARGS)
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
@@ -31,16 +34,25 @@ up: .venv/.run-stamp ## Start broker, hub and collector, and print the dashboard
 	@sh scripts/system-deps run
 	@$(BIN)/adsum up $(ARGS)
 
-test: .venv/.dev-stamp ## Everything CI runs: check, then all tests, with coverage
+test: .venv/.dev-stamp ## What a change needs: check, unit, a real Redis, every view in a browser, some chaos
 	@sh scripts/system-deps test
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) tests/unit $(ARGS)
-	$(BIN)/coverage run -m pytest -n $(WAITING) --dist worksteal --ignore=tests/unit \
-	  $(addprefix --ignore=,$(ALONE) $(PAIR) tests/chaos) $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
+	$(BIN)/pytest -n $(WORKERS) tests/unit $(ARGS)
+	$(BIN)/pytest -n $(WAITING) --dist worksteal -m "$(QUICK)" --ignore=tests/unit $(APART) $(ARGS) \
+	  || { [ $$? = 1 ] && $(AGAIN); }
+	$(BIN)/pytest -n $(CORES) -m "not slow" tests/chaos $(ARGS)
+
+test-all: .venv/.dev-stamp ## The rest: all of the browser's, slow ones, real CLI, fleet, partition, mutants, chaos
+	@sh scripts/system-deps test
+	$(BIN)/pytest -n $(WAITING) --dist worksteal -m "not ($(QUICK))" --ignore=tests/unit $(APART) $(ARGS) \
+	  || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest $(ALONE) $(ARGS)
 	@$(MAKE) --no-print-directory -j$(BESIDE) --output-sync=target $(PAIR)
-	$(BIN)/pytest -n $(BESIDE) tests/chaos $(ARGS)
+	$(BIN)/pytest -n $(BESIDE) -m slow tests/chaos $(ARGS)
+
+coverage: .venv/.dev-stamp ## What unit tests reach, with the floor that pyproject.toml sets
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(WORKERS) tests/unit $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'
 	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }
@@ -69,6 +81,7 @@ bench: .venv/.dev-stamp ## Measure hooks, delay, idling, draining a backlog, a r
 	$(BIN)/python -m bench.publisher
 	$(BIN)/python -m bench.drain
 	$(BIN)/python -m bench.hub_restart
+	$(BIN)/python -m bench.verdict
 	$(BIN)/python -m bench.hook_transports
 
 chaos: .venv/.dev-stamp ## Break a fleet of real processes at random and judge it; SEEDS=10 FIRST=1 SECONDS=10

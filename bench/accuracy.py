@@ -1,4 +1,4 @@
-"""Replays recorded scenarios of the real CLI through adapter, fold and resolve, and scores them.
+"""Replays recorded scenarios of the real CLI through adapter, fold and verdict, and scores them.
 
     python -m bench.accuracy TRACES_DIR [--witness hooks,transcript,…] [--without Stop,…] [-v]
     python -m bench.accuracy TRACES_DIR --timeline OUT.jsonl

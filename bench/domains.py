@@ -13,9 +13,8 @@ from adsum_hub.domains.commands import read_line
 from adsum_hub.domains.registry import BUILT_IN, find
 from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Facts
-from adsum_hub.portraits import Place
-from adsum_hub.resolve.resolve import resolve
-from adsum_hub.views import session_view
+from adsum_hub.verdict.judge import judge
+from adsum_hub.views import Place, session_view
 from adsum_shared.state import SessionView
 from tests.rosters import many_facts
 
@@ -41,7 +40,7 @@ def views() -> list[tuple[SessionView, Facts]]:
         }
         facts = msgspec.structs.replace(facts, tools=tools)
         place = Place("h", "box", "live", 0)
-        view = session_view(place, str(number), facts, resolve(facts, NOW), NOW)
+        view = session_view(place, str(number), facts, judge(facts, NOW))
         found.append((view, facts))
     return found
 

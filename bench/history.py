@@ -26,8 +26,7 @@ from adsum_hub.rest.usage import usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import Snapshot, decode_facts
 from adsum_hub.usage.accounts import Accounts
-from adsum_hub.usage.budget import read_budgets
-from adsum_hub.usage.overspent import Overspent, Worker
+from adsum_hub.usage.budgets import Overspent, Worker, read_budgets
 from adsum_hub.usage.spending import Spending
 from adsum_shared import signals as s
 from adsum_shared.price_book import load_book

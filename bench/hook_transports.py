@@ -82,14 +82,15 @@ class Row(NamedTuple):
 
 def hooks_of(way: str, target: Target, bare: int) -> dict[str, Any]:
     """The `hooks` of a settings file. bare: the port of the server that keeps nothing."""
-    events = events_for(tuple(map(int, VERSION.split("."))))
+    version = tuple(map(int, VERSION.split(".")))
+    events, posting = events_for(version), replace(target, transport="http")
     command = {"type": "command", "command": curl(target), "timeout": 2}
     entry: dict[str, Callable[[str], dict[str, Any]]] = {
-        "http": lambda event: entry_for(event, target),
-        "bare http": lambda event: entry_for(event, replace(target, port=bare)),
+        "http": lambda event: entry_for(event, posting, version),
+        "bare http": lambda event: entry_for(event, replace(posting, port=bare), version),
         "async curl": lambda _: {"hooks": [command | {"async": True}]},
         "curl": lambda _: {"hooks": [command]},
-        "async shim": lambda _: entry_for("SessionStart", target),
+        "async shim": lambda event: entry_for(event, target, version),
     }
     return {} if way == NONE else {event: [entry[way](event)] for event in events}
 

@@ -27,7 +27,7 @@ import uvloop
 
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transport import RedisTransport
-from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
@@ -57,7 +57,7 @@ def backlog(signals: int) -> Iterator[bytes]:
 
 
 async def fill(directory: Path, signals: int) -> None:
-    spool = await Spool.open(directory, Limits())
+    spool = await Spool.open(directory, SpoolLimits())
     bodies = backlog(signals)
     while chunk := list(itertools.islice(bodies, 1_000)):
         await spool.append(chunk)
@@ -65,7 +65,7 @@ async def fill(directory: Path, signals: int) -> None:
 
 
 async def _publish(directory: Path, url: str) -> Cost:
-    spool = await Spool.open(directory, Limits())
+    spool = await Spool.open(directory, SpoolLimits())
 
     def beat(sent: int, stopping: bool) -> Beat:  # noqa: FBT001 - the publisher's callback
         now = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""Traces of the real CLI, played through adapter, fold and resolve in simulated time."""
+"""Traces of the real CLI, played through adapter, fold and verdict in simulated time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.hooks.events import SHOWN_WHEN_TYPED, events_for
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
-from adsum_hub.resolve.resolve import next_deadline, resolve
+from adsum_hub.verdict.judge import Verdict, judge
 from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded
 from bench.traces import Event, Trace
 
@@ -225,25 +225,27 @@ def timelines(trace: Trace, found: Iterable[Arrival]) -> dict[str, list[Change]]
 def timeline(found: list[Arrival], t0: int, end: int) -> Iterator[Change]:
     facts: Facts | None = None
     shown: Change | None = None
+    verdict: Verdict | None = None
     for number, arrival in enumerate(found):
         t = arrival.t
         facts = fold(facts, arrival.signal)
         until = found[number + 1].t if number + 1 < len(found) else end + 1
         if until == t:
-            continue  # resolved once per arrival batch
+            continue  # judged once per arrival batch
         at: int | None = t0 + t
         if not facts.materialised and shown is not None and shown.group is not None:
             shown = Change(t, None, "unlisted", "fallback", 0.0, "")
             yield shown
         while at is not None and at < t0 + until and facts.materialised:
-            state = resolve(facts, at)
+            verdict = judge(facts, at, last=verdict)
+            state = verdict.state
             change = Change(
                 at - t0, state.group, state.state, state.source, state.confidence, state.label
             )
             if shown is None or (shown.group, shown.state) != (change.group, change.state):
                 yield change
                 shown = change
-            at = next_deadline(facts, at)
+            at = verdict.until
 
 
 def state_at(line: list[Change], t: float) -> Change | None:

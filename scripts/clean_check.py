@@ -145,6 +145,8 @@ def try_tests(clean: Clean, *, quick: bool) -> None:
     if not quick:
         with clean.step("make test, everything in it"):
             clean.run("make test", "test.log")
+        with clean.step("make test-all"):
+            clean.run("make test-all", "test-all.log")
         return
     with clean.step("make check, with what the tests need from pip"):
         clean.run("make check", "check.log")

@@ -54,13 +54,17 @@ class Stage:
 def stages(text: str) -> list[Stage]:
     joined = re.sub(r"\\\n(?:\s*#.*\n)*", " ", text)
     found: list[Stage] = []
+    defaults: dict[str, str] = {}
     for line in joined.splitlines():
         word, _, rest = line.strip().partition(" ")
         if not word or word.startswith("#"):
             continue
         if word == "FROM":
             base, _, name = rest.partition(" AS ")
-            found.append(Stage(base, name))
+            found.append(Stage(defaults.get(base.strip("${}"), base), name))
+        elif word == "ARG" and not found:
+            name, _, default = rest.partition("=")
+            defaults[name] = default
         else:
             found[-1].steps.append((word, rest.strip()))
     return found

@@ -14,7 +14,6 @@ from typing import Any
 
 import adsum_collector
 from adsum_collector.hooks.events import SHIM_NAME, Target, entry_for, events_for
-from adsum_collector.settings import CollectorSettings
 from adsum_shared import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,17 +28,14 @@ SAYS = "Reports this machine's Claude Code sessions to Adsum's collector, on thi
 def hooks() -> dict[str, Any]:
     """Those of `adsum hooks install` for the newest Claude Code, as far as a file can know them.
 
-    No token: the file is the same for all. The receiver lets the same user in without one.
+    All by the shim: the file is the same for all machines, those with other accounts among them.
     """
-    port = CollectorSettings.model_fields["collector_port"].default
-    target = Target(port, token="", python="python3", shim=HOME / SHIM_NAME, socket=Path())
-    groups = {event: entry_for(event, target) for event in events_for(NEWEST)}
+    target = Target(0, token="", python="python3", shim=HOME / SHIM_NAME, socket=Path())
+    groups = {event: entry_for(event, target, NEWEST) for event in events_for(NEWEST)}
     for group in groups.values():
         (hook,) = group["hooks"]
-        hook.pop("headers", None)
-        if hook["type"] == "command":
-            # Without the socket's path the shim looks where collectors keep it.
-            hook["args"] = hook["args"][:-1]
+        # Without the socket's path the shim looks where collectors keep it.
+        hook["args"] = hook["args"][:-1]
     return {"description": SAYS, "hooks": {event: [group] for event, group in groups.items()}}
 
 

@@ -70,14 +70,14 @@ async def _openapi() -> dict[str, Any]:
     """Of a hub with all of its doors, which is asked nothing and reaches no Redis."""
     from adsum_hub.app import build_app
     from adsum_hub.domains.show import open_domains
-    from adsum_hub.join.opening import joined_by
+    from adsum_hub.join.joining import open_joining
     from adsum_hub.link import Link
-    from adsum_hub.metrics.measured import MeasuredBroadcast, MeasuredRoster
-    from adsum_hub.notify.notifications import Told
-    from adsum_hub.notify.opening import notifying
+    from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
+    from adsum_hub.notify.notifications import open_notifications
+    from adsum_hub.redis_access import open_access
     from adsum_hub.settings import HubSettings
     from adsum_hub.usage.accounts import Accounts
-    from adsum_hub.usage.overspent import Overspent
+    from adsum_hub.usage.budgets import Overspent
     from adsum_hub.usage.prices import Wanted, open_book
     from adsum_hub.usage.spending import Spending
 
@@ -95,11 +95,10 @@ async def _openapi() -> dict[str, Any]:
     settings = HubSettings(state_dir=nowhere, redis_url=nobody)
     async with contextlib.AsyncExitStack() as stack:
         notifications = await stack.enter_async_context(
-            notifying(Told(nowhere), nobody, roster, broadcast, clock)
+            open_notifications(settings, nobody, roster, broadcast, clock)
         )
-        joining = await stack.enter_async_context(
-            joined_by(settings, nobody, roster, clock, lambda: None)
-        )
+        access = await stack.enter_async_context(open_access(nobody))
+        joining = open_joining(settings, nobody, access, roster, clock, lambda: None)
         doors: Any = build_app(
             roster,
             broadcast,

@@ -41,7 +41,7 @@ SHOTS = (
 
 
 def star(roster: Roster) -> str:
-    """The session with the most to tell: it asks something, and has subagents."""
+    """The session with the most to tell: it asks something, and has subagents if any has both."""
 
     def worth(view: SessionView) -> tuple[int, bool, int, str]:
         running = sum(child.status == "running" for child in view.children)

@@ -121,8 +121,8 @@ class CollectorProcess:
             )
         return self
 
-    def start(self) -> CollectorProcess:
-        self.spawn()
+    def start(self, **options: Any) -> CollectorProcess:
+        self.spawn(**options)
         deadline = time.monotonic() + 15
         while not self._is_live():
             if (

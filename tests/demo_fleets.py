@@ -10,23 +10,19 @@ from pathlib import Path
 
 import uvicorn
 
-from adsum.demo.cast import MACHINES, MINUTE, Machine
-from adsum.demo.fleet import Fleet, budgets
-from adsum.demo.line import beat_of, host_id_of, is_connected
-from adsum.demo.past import history
+from adsum.demo.player import beat_of, host_id_of, is_connected
+from adsum.demo.story import MACHINES, MINUTE, SCRIPT, Fleet, Machine, history
 from adsum_hub.app import build_app, listen
 from adsum_hub.domains.show import open_domains
-from adsum_hub.doors import known_hosts
 from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
 from adsum_hub.serving import server_config
 from adsum_hub.snapshots.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts, local_day
-from adsum_hub.usage.budget import read_budgets
-from adsum_hub.usage.known_prices import known_price
-from adsum_hub.usage.overspent import Overspent
-from adsum_hub.usage.prices import open_book
+from adsum_hub.usage.budgets import Overspent, read_budgets
+from adsum_hub.usage.prices import known_price, open_book
 from adsum_hub.usage.spending import Spending
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import AnySignal, decode_signal, encode_signal
@@ -39,39 +35,41 @@ START = int(datetime(2026, 11, 18, 12, 0, tzinfo=UTC).timestamp() * 1000)
 class Audience:
     """What a hub knows of the demo, at whatever moment of it."""
 
-    def __init__(self, start: int = START, seed: int = 1) -> None:
+    def __init__(self, start: int = START) -> None:
         self.start = self.now = start
         book = open_book(Path("/nonexistent"), known_price).book
         spending = Spending(book, local_day)
-        accounts = Accounts(spending, Overspent(read_budgets(budgets(seed)), spending))
+        accounts = Accounts(spending, Overspent(read_budgets(SCRIPT["budgets"]), spending))
         # Their clock stands, or on a busy machine one would be too slow and be skipped.
         self.roster = Roster(accounts, open_domains([], lambda: 0.0))
         self._told: Counter[str] = Counter()
         for machine in MACHINES:
             self.roster.add(host_id_of(machine), Snapshot(), start)
-            self._tell(machine, list(history(machine, start, seed)))
-        self.fleet = Fleet(start, seed)
+            self._tell(machine, list(history(machine, start)))
+        self.fleet = Fleet(start)
 
     def at(self, now: int) -> Audience:
         self.now = now
         for said in self.fleet.until(now):
             self._tell(said.machine, said.signals)
         for machine in MACHINES:
-            gone = machine.line == "away" and not is_connected(machine.line, now - self.start)
+            gone = machine.says_goodbye and not is_connected(machine, now - self.start)
             age = self._age(machine)
-            beat = beat_of(machine, now - age, now - self.start, stopping=gone)
+            beat = beat_of(
+                machine, now - age, now - self.start, nonce="demo", spool_id="demo", stopping=gone
+            )
             self.roster.hear(host_id_of(machine), beat, age, now)
         for _ in range(3):
             self.roster.tick(now)
             while self.roster.take_changes(now) or self.roster.settle(now):
                 pass
-            self.roster.next_deadline(now)
+            self.roster.next_deadline()
         return self
 
     @staticmethod
     def _age(machine: Machine) -> int:
         """Since its last sign."""
-        return {"steady": 0, "train": 14_000, "away": 9 * MINUTE}[machine.line]
+        return {"cedar": 14_000, "dune": 9 * MINUTE}.get(machine.label, 0)
 
     def _tell(self, machine: Machine, signals: Sequence[AnySignal]) -> None:
         """As they come over the wire."""

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adsum_collector.delivery.inbox import Inbox, Look
+from adsum_collector.delivery.inbox import Inbox, StreamLook
 from adsum_collector.delivery.place import Place
-from adsum_collector.delivery.problems import Problem
-from adsum_collector.delivery.resume import EntryId, Head, Stored
+from adsum_collector.delivery.problems import DeliveryProblem
+from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.errors import StreamMovedError
 from adsum_collector.spans import left_of
 from adsum_collector.spool.spool import Spool
@@ -117,10 +117,12 @@ class ModelInbox(Inbox):
         await self._pause()
         return self._broker.head
 
-    async def look(self, spool_id: str, after: EntryId | None, *, others: bool = True) -> Look:
+    async def look(
+        self, spool_id: str, after: EntryId | None, *, others: bool = True
+    ) -> StreamLook:
         """One after the other, as Redis carries them out: others may come between."""
         other = await self._after(after) if others else None
-        return Look(other, await self.stored(spool_id), await self._want())
+        return StreamLook(other, await self.stored(spool_id), await self._want())
 
     async def _after(self, entry: EntryId | None) -> Head | None:
         await self._pause()
@@ -128,13 +130,13 @@ class ModelInbox(Inbox):
         first = next(found, None)
         return first and Head(first.id, first.batch.spool_id, first.batch.nonce)
 
-    async def stored(self, spool_id: str) -> Stored:
+    async def stored(self, spool_id: str) -> HubProgress:
         await self._pause()
         stored = self._broker.stored
         if not stored:
-            return Stored()
+            return HubProgress()
         runs = dict(stored["r"].get(spool_id, {})) if self.tells_runs else None
-        return Stored(stored["c"], stored["a"].get(spool_id, 0), runs)
+        return HubProgress(stored["c"], stored["a"].get(spool_id, 0), runs)
 
     async def _want(self) -> bytes | None:
         await self._pause()
@@ -215,7 +217,7 @@ class Collector:
 
     def __init__(self, spool: ModelSpool, broker: Broker) -> None:
         self.spool = spool
-        self.problem = Problem("Redis at redis://h", lambda: 0.0)
+        self.problem = DeliveryProblem("Redis at redis://h", lambda: 0.0)
         self.problem.connected()
         self.place = Place(spool, f"r{next(_ids)}", self.problem, lambda: 0.0)
         self.inbox = ModelInbox(broker)

@@ -8,6 +8,7 @@ from typing import Any
 from adsum_hub.domains.choice import Choice
 from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Facts
+from adsum_hub.order import rank
 from adsum_shared.state import GROUP_OF, AgentState, Group, SessionView
 
 FACTS = Facts("s1")
@@ -23,15 +24,17 @@ def view(
     **more: Any,
 ) -> SessionView:
     group = GROUP_OF.get(state, Group.AUTONOMOUS)
+    agent_state = AgentState(group, state, "the core's label", 0.9, "hook", 1, context)
     return SessionView(
         id=f"h:{name}",
         host_id="h",
         host="lab",
         session_id=name,
         agent="claude_code",
-        state=AgentState(group, state, "the core's label", 0.9, "hook", 1, context),
+        state=agent_state,
         reachability="live",
         updated_at=1,
+        rank=rank(agent_state, "live", more.get("urgency"), 1),
         project=project,
         branch=branch,
         **more,

@@ -11,9 +11,7 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, ResponseError
 
-from adsum_shared.redis_cluster import ClusterRedis
-from adsum_shared.redis_follow import ClusterReader
-from adsum_shared.redis_slots import Slots, key_of
+from adsum_shared.redis_cluster import ClusterReader, ClusterRedis, Slots, key_of
 from adsum_shared.redis_url import read_url
 
 SLOTS = 16_384

@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from adsum_hub.consumer.consumer import Consumer
 from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.link import Link
+from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
 from adsum_hub.snapshots.snapshots import load_header
@@ -26,6 +27,11 @@ HOST = "00000000-aaaa-4000-8000-000000000001"
 
 def clock() -> int:
     return int(time.time() * 1000)
+
+
+async def never(_host_id: str) -> bool:
+    """Nobody here has a user of its own."""
+    return False
 
 
 class FakeCollector:
@@ -86,7 +92,9 @@ class Hub:
         self.reader = open_redis(url, block_s=1)
         self.roster = Roster()
         self.link = Link()
-        self.heartbeats = Heartbeats(self.roster, self.redis, clock, self.link, self.arrived)
+        room = Room(self.roster, self.redis, clock, 128 << 20, never)
+        self.room = room
+        self.heartbeats = Heartbeats(self.roster, self.redis, clock, self.link, self.arrived, room)
         self.consumer = Consumer(
             self.roster,
             reader=self.reader,

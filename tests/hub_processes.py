@@ -57,20 +57,21 @@ class HubProcess:
         assert self.process is not None
         return self.process.pid
 
-    def spawn(self) -> HubProcess:
+    def spawn(self, **options: Any) -> HubProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "adsum", "hub"],
                 env=self.env,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                **options,
             )
         return self
 
-    def start(self) -> HubProcess:
+    def start(self, **options: Any) -> HubProcess:
         """Returns once it is ready, and so reads from Redis."""
-        self.spawn()
-        deadline = time.monotonic() + 20
+        self.spawn(**options)
+        deadline = time.monotonic() + 60
         while not self.is_ready():
             if self.process is None or self.process.poll() is not None:
                 raise AssertionError(self.log.read_text())

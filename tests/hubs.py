@@ -16,6 +16,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
+from adsum_hub.order import rank
 from adsum_shared.state import (
     ActivityEntry,
     AgentState,
@@ -43,16 +44,19 @@ def session(
     since: int = NOW - 65_000,
     **more: Any,
 ) -> SessionView:
+    urgency = 1 if group is Group.NEEDS_YOU else None
+    agent_state = AgentState(group, state, label or state, 1.0, "hook", since)
     return SessionView(
         id=f"{host}-id:{name}",
         host_id=f"{host}-id",
         host=host,
         session_id=name,
         agent="claude_code",
-        state=AgentState(group, state, label or state, 1.0, "hook", since),
+        state=agent_state,
         reachability=reachability,
         updated_at=since,
-        urgency=1 if group is Group.NEEDS_YOU else None,
+        rank=more.pop("rank", None) or rank(agent_state, reachability, urgency, since),
+        urgency=urgency,
         title=title,
         project="adsum",
         **more,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -87,11 +88,21 @@ class Machine:
         self.post(body)
 
     def post(self, body: dict[str, Any]) -> None:
-        """As Claude Code posts it, by what stands in the settings."""
+        """As Claude Code does, by what stands in the settings: which it is depends on the accounts."""
         hooks = json.loads(self.settings.read_text())["hooks"][body["hook_event_name"]]
-        [hook] = [each for entry in hooks for each in entry["hooks"] if each["type"] == "http"]
-        reply = httpx.post(hook["url"], json=body, headers=hook["headers"], trust_env=False)
-        assert (reply.status_code, reply.content) == (200, b"")
+        [hook] = [each for entry in hooks for each in entry["hooks"]]
+        if hook["type"] == "http":
+            reply = httpx.post(hook["url"], json=body, headers=hook["headers"], trust_env=False)
+            assert (reply.status_code, reply.content) == (200, b"")
+            return
+        shim = subprocess.run(
+            shlex.split(hook["command"]),
+            env=self.env,
+            input=json.dumps(body).encode(),
+            capture_output=True,
+            check=False,
+        )
+        assert (shim.returncode, shim.stdout, shim.stderr) == (0, b"", b"")
 
     def ready(self) -> dict[str, Any]:
         facts: dict[str, Any] = httpx.get(

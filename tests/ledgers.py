@@ -18,7 +18,7 @@ import msgspec
 from adsum_collector.agent import claude_code
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.agents.usage import Record
-from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
@@ -218,7 +218,7 @@ class UsageRig:
 
 @contextlib.asynccontextmanager
 async def open_usage(directory: Path) -> AsyncIterator[UsageRig]:
-    spool = await Spool.open(directory / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(directory / "spool", SpoolLimits(min_free_bytes=0))
     (directory / "state").mkdir()
     rig = UsageRig(spool, directory)
     rig.projects.mkdir(parents=True)

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from adsum_hub.changes import Changes
-from adsum_hub.notify.notifications import Notifications, Told
+from adsum_hub.notify.notifications import Notifications
 from adsum_hub.notify.notifier import SETTLE_MS
 from adsum_hub.rest.notify_answers import PushSubscription
+from adsum_hub.settings import HubSettings
 from adsum_shared.connect import open_redis
 from adsum_shared.state import URGENCY, Group, HostView, SessionView
 from tests.hubs import NOW, session
@@ -24,7 +26,7 @@ Start = Callable[..., Any]
 
 class Machine:
     def __init__(self) -> None:
-        self.states: dict[str, Any] = {}
+        self.verdicts: dict[str, Any] = {}
 
 
 class FakeRoster:
@@ -77,7 +79,9 @@ def _show(roster: FakeRoster, views: Any) -> None:
         roster.views[view.id] = view
         # 4 s is how far this machine's clock is ahead
         state = msgspec.structs.replace(view.state, since=view.state.since + 4_000)
-        roster.hosts.setdefault(view.host_id, Machine()).states[view.session_id] = state
+        roster.hosts.setdefault(view.host_id, Machine()).verdicts[view.session_id] = (
+            SimpleNamespace(state=state)
+        )
 
 
 class NotifyingHub:
@@ -88,7 +92,8 @@ class NotifyingHub:
         self.redis = open_redis(redis_url)
         self.roster = FakeRoster()
         self.ready = True
-        settings = Told(state_dir, push_allow_private=True, **told)
+        given = {"sign_in": False, **told}
+        settings = HubSettings(state_dir=state_dir, push_allow_private=True, **given)
         self.notifications = Notifications(
             settings,
             self.roster,

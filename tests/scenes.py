@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
-from adsum_hub.resolve.resolve import children, next_deadline, open_requests, resolve
-from adsum_hub.resolve.unread import unread
+from adsum_hub.verdict.judge import judge
+from adsum_hub.views import child_views
 from adsum_shared import signals as s
 
 T0 = 1_000_000
@@ -459,14 +459,16 @@ def folded(found: Sequence[s.AnySignal], facts: Facts | None = None) -> Facts:
 
 def seen_as(facts: Facts, now: int) -> dict[str, object]:
     """All that a human is shown of it at an instant, but for the list of what it did."""
+    verdict = judge(facts, now)
     return {
-        "state": resolve(facts, now),
-        "deadline": next_deadline(facts, now),
-        "requests": [(r.kind, r.opened_at, r.tool) for r in open_requests(facts, now)],
+        "state": verdict.state,
+        "until": verdict.until,
+        "requests": [(r.kind, r.opened, r.tool) for _, r in verdict.requests],
         "children": sorted(
-            (c.id, c.status, c.started_at or 0, c.finished_at or 0) for c in children(facts, now)
+            (c.id, c.status, c.started_at or 0, c.finished_at or 0)
+            for c in child_views(facts, verdict.children)
         ),
-        "unread": unread(facts, resolve(facts, now), open_requests(facts, now)),
+        "unread": verdict.unread,
         "listed": facts.materialised,
         "meta": (facts.title, facts.cwd, facts.project, facts.branch, facts.model, facts.mode),
         "usage": facts.usage,

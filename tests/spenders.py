@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adsum_hub.facts import Facts
+from adsum_hub.facts import Facts, Usage
 from adsum_hub.fold.fold import fold
-from adsum_hub.parts import Usage
 from adsum_hub.usage.spending import Spending
 from adsum_shared import signals as s
 

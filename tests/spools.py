@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.spool.file import Append
-from adsum_collector.spool.files import SpoolFiles
-from adsum_collector.spool.limits import Limits
-from adsum_collector.spool.reading import Missing, Rows
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.spool import Rows, SpoolGap
+from adsum_collector.spool.spool_directory import SpoolDirectory
+from adsum_collector.spool.spool_file import Append
 from adsum_shared import signals as s
 
 #: Files of ten signals of a thousand bytes. Each is 36 kB, as a table is a page at least.
-SMALL = Limits(
+SMALL = SpoolLimits(
     cap_bytes=200_000, rotate_bytes=10_000, retention_s=60, min_free_bytes=0, log_bytes=0
 )
 
@@ -35,28 +35,23 @@ def signal(kind: type[s.Signal], at: int = 0, session: str = "s", **fields: Any)
 
 
 def prompt(at: int, size: int = 1000) -> bytes:
-    """A signal that is never dropped for its kind, of about `size` bytes."""
+    """Of about `size` bytes."""
     return signal(s.PromptSubmitted, at, text=f"{at:06d}" + "." * max(0, size - 100))
 
 
-def alive(at: int, size: int = 1000) -> bytes:
-    """A signal of which only the newest is worth something."""
-    return signal(s.Alive, at, event="Test", note=f"{at:06d}" + "." * max(0, size - 100))
-
-
-def put(files: SpoolFiles, *bodies: bytes, message_id: str | None = None) -> int:
+def put(files: SpoolDirectory, *bodies: bytes, message_id: str | None = None) -> int:
     return files.commit([Append(bodies, message_id)])[0]
 
 
-def fill(files: SpoolFiles, count: int, size: int = 1000) -> None:
+def fill(files: SpoolDirectory, count: int, size: int = 1000) -> None:
     """One commit for each."""
     for at in range(count):
         put(files, prompt(at, size))
 
 
-def read_all(files: SpoolFiles, after: int = 0) -> tuple[dict[int, bytes], list[Missing]]:
+def read_all(files: SpoolDirectory, after: int = 0) -> tuple[dict[int, bytes], list[SpoolGap]]:
     rows: dict[int, bytes] = {}
-    gaps: list[Missing] = []
+    gaps: list[SpoolGap] = []
     while (found := files.read(after, 7, 1 << 20)) is not None:
         if isinstance(found, Rows):
             rows |= dict(enumerate(found.bodies, found.first))
@@ -68,17 +63,8 @@ def read_all(files: SpoolFiles, after: int = 0) -> tuple[dict[int, bytes], list[
     return rows, gaps
 
 
-def numbers_of(gaps: list[Missing]) -> list[int]:
+def numbers_of(gaps: list[SpoolGap]) -> list[int]:
     return [seq for gap in gaps for seq in range(gap.first, gap.last + 1)]
-
-
-def tend(files: SpoolFiles) -> int:
-    """To the end; how many steps that took."""
-    steps = 0
-    while files.tend() is not None:
-        files.sync_draft()
-        steps += 1
-    return steps
 
 
 def names(directory: Path) -> list[str]:

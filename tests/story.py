@@ -6,10 +6,11 @@ from typing import Any, Self
 
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
-from adsum_hub.resolve.resolve import Limits, children, next_deadline, open_requests, resolve
-from adsum_hub.resolve.unread import unread
+from adsum_hub.limits import LIMITS, Limits
+from adsum_hub.verdict.judge import Verdict, judge
+from adsum_hub.views import child_views
 from adsum_shared import signals as s
-from adsum_shared.state import AgentState
+from adsum_shared.state import AgentState, ChildView
 
 T0 = 1_800_000_000_000
 
@@ -62,9 +63,11 @@ class Story:
         assert self.facts is not None
         return self.facts
 
-    def at(self, at: float, limits: Limits | None = None) -> AgentState:
-        now = T0 + round(at * 1000)
-        return resolve(self.told(), now, limits) if limits else resolve(self.told(), now)
+    def verdict(self, at: float, limits: Limits = LIMITS) -> Verdict:
+        return judge(self.told(), T0 + round(at * 1000), limits)
+
+    def at(self, at: float, limits: Limits = LIMITS) -> AgentState:
+        return self.verdict(at, limits).state
 
     def state(self, at: float) -> str:
         return self.at(at).state
@@ -73,27 +76,29 @@ class Story:
         return self.at(at).label
 
     def asked(self, at: float) -> list[str]:
-        return [r.kind for r in open_requests(self.told(), T0 + round(at * 1000))]
+        return [request.kind for _, request in self.verdict(at).requests]
 
     def children(self, at: float) -> dict[str, str]:
         """How each stands, in the order shown."""
-        return {c.id: c.status for c in children(self.told(), T0 + round(at * 1000))}
+        return {c.id: c.status for c in self.child_views(at)}
+
+    def child_views(self, at: float) -> tuple[ChildView, ...]:
+        return child_views(self.told(), self.verdict(at).children)
 
     def unread(self, at: float) -> bool:
-        now, state = T0 + round(at * 1000), self.at(at)
-        return unread(self.told(), state, open_requests(self.told(), now))
+        return self.verdict(at).unread
 
     def deadline(self, at: float) -> float | None:
-        """When it changes by itself; `next_deadline` may wake us earlier, for nothing."""
-        now = T0 + round(at * 1000)
-        present = resolve(self.told(), now), self.asked(at)
-        found = next_deadline(self.told(), now)
-        while found is not None and present == (
-            resolve(self.told(), found),
-            self.asked((found - T0) / 1000),
-        ):
-            found = next_deadline(self.told(), found)
-        return None if found is None else (found - T0) / 1000
+        """When it changes by itself; `until` may wake us earlier, for nothing."""
+        present = self.verdict(at)
+        found: Verdict = present
+        until = present.until
+        while until is not None:
+            found = judge(self.told(), until)
+            if (found.state, found.requests) != (present.state, present.requests):
+                return (until - T0) / 1000
+            until = found.until
+        return None
 
 
 def working() -> Story:

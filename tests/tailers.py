@@ -13,7 +13,7 @@ from typing import Any
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_collector.processes import watched_in
-from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
 from adsum_collector.transcripts.tailer import Tailer
 from adsum_shared.signals import Alive, AnySignal, MetaChanged, ProcessSeen
@@ -122,7 +122,7 @@ def age(path: Path, seconds: float) -> None:
 
 @contextlib.asynccontextmanager
 async def open_rig(directory: Path, kind: type[Rig] = Rig) -> AsyncIterator[Rig]:
-    spool = await Spool.open(directory / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(directory / "spool", SpoolLimits(min_free_bytes=0))
     rig = kind(spool, directory / "claude" / "projects")
     rig.projects.mkdir(parents=True)
     try:

@@ -335,3 +335,38 @@ def test_the_image_and_compose_use_commands_that_exist(services: dict[str, Any],
 
     assert run.returncode == 0, run.stderr
     assert all(word in run.stdout for word in command if word.startswith("--"))
+
+
+def _images_of_others(text: str) -> list[str]:
+    return [
+        each
+        for each in re.findall(r"^\s+image: (\S+)$", text, re.MULTILINE)
+        if "adsum:" not in each
+    ]
+
+
+def test_every_image_of_others_can_be_pinned_by_digest() -> None:
+    files = [ROOT / "docker-compose.yml", *sorted((ROOT / "deploy").glob("compose.*.yml"))]
+    images = [image for file in files for image in _images_of_others(file.read_text())]
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+
+    assert len(images) >= 5
+    assert all(re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[\w./:-]+\}", image) for image in images)
+    assert bases == ["${PYTHON_IMAGE}"] * 2
+
+
+def test_pinning_names_every_image_with_its_digest_and_fails_if_one_is_not_found(
+    tmp_path: Path,
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\n[ "$6" != "$MISSING" ] && echo "sha256:of-$6"\n')
+    docker.chmod(0o755)
+
+    pinned = _run(["deploy/pin"], DOCKER=str(docker))
+    failed = _run(["deploy/pin"], DOCKER=str(docker), MISSING="redis:8")
+
+    named = re.findall(r"^#([A-Z]+_IMAGE)=(.+)$", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    assert pinned.stdout.splitlines() == [f"{n}={image}@sha256:of-{image}" for n, image in named]
+    assert {"PYTHON_IMAGE", "REDIS_IMAGE"} <= dict(named).keys()
+    assert failed.returncode != 0
+    assert "REDIS_IMAGE" not in failed.stdout

@@ -19,7 +19,7 @@ from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from tests.brokers import free_port, require_binary
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent
 START = ROOT / "deploy" / "redis" / "start.sh"

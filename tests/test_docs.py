@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from adsum.app import app
 from adsum.config_show import VARIABLES
-from adsum_hub.auth.roles import needed_for
+from adsum_hub.auth.credentials import needed_for
 from adsum_hub.changes import Changes
 from adsum_hub.live.broadcast import Broadcast
 from adsum_shared.settings import KNOWN
@@ -209,6 +209,17 @@ def _roles() -> list[tuple[str, str, str | None]]:
     ]
 
 
+def test_every_test_that_holds_off_an_attack_exists() -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", text)
+
+    assert len(named) > 20
+    for file, name in named:
+        paths = list((ROOT / "tests").rglob(file))
+        assert paths, file
+        assert any(f"def {name}" in path.read_text() for path in paths), name
+
+
 def test_roles_are_what_the_hub_asks_for() -> None:
     table = _roles()
 
@@ -255,7 +266,11 @@ async def test_the_schemas_of_the_websocket_are_those_of_its_messages() -> None:
 
     broadcast = Broadcast(Roster(), lambda: 7)  # type: ignore[arg-type]
     client, sent = broadcast.subscribe(None, None), []
-    for change in (lambda: None, broadcast.flush, lambda: broadcast.own_up(HubTrouble("x", 1))):
+    for change in (
+        lambda: None,
+        broadcast.flush,
+        lambda: broadcast.set_trouble(HubTrouble("x", 1)),
+    ):
         change()
         sent.append(await anext(client))
     kinds = (schemas.Snapshot, schemas.Deltas, schemas.Tick)

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,56 @@ def test_the_ingress_leads_to_the_hub_under_its_public_name() -> None:
     assert backend["port"]["name"] in {each["name"] for each in service["spec"]["ports"]}
     assert f"ADSUM_PUBLIC_URL=https://{rule['host']}" in maps["literals"]
     assert ingress["spec"]["tls"][0]["hosts"] == [rule["host"]]
+
+
+def test_only_the_ingress_controllers_namespace_reaches_a_hub_that_believes_it() -> None:
+    hub = PODS["adsum-hub"]
+    (container,) = hub["spec"]["containers"]
+    policies = [
+        each["spec"]
+        for each in _named("NetworkPolicy").values()
+        if each["spec"]["podSelector"]["matchLabels"].items() <= hub["metadata"]["labels"].items()
+    ]
+    ways_in = [way for each in policies for way in each.get("ingress", [])]
+
+    assert {"name": "FORWARDED_ALLOW_IPS", "value": "*"} in container["env"]
+    assert {kind for each in policies for kind in each["policyTypes"]} == {"Ingress", "Egress"}
+    assert ways_in == [
+        {
+            "from": [
+                {
+                    "namespaceSelector": {
+                        "matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}
+                    }
+                }
+            ],
+            "ports": [{"protocol": "TCP", "port": "http"}],
+        }
+    ]
+
+
+def test_a_hub_calls_redis_names_and_the_internet_and_nobody_inside() -> None:
+    ways_out = _named("NetworkPolicy")["adsum-hub-out"]["spec"]["egress"]
+    redis, names, outside = ways_out
+
+    assert redis["to"] == [
+        {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "adsum-redis"}}}
+    ]
+    assert {each["port"] for each in names["ports"]} == {53}
+    assert {each["port"] for each in outside["ports"]} == {443, 465, 587}
+    blocks = [each["ipBlock"] for each in outside["to"]]
+    for inside in (
+        "10.1.2.3",
+        "172.20.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "fd00::1",
+    ):
+        address = ip_address(inside)
+        for block in blocks:
+            if address in ip_network(block["cidr"]):
+                assert any(address in ip_network(each) for each in block["except"]), inside
 
 
 def test_the_ingress_lets_the_largest_batch_of_a_machine_pass() -> None:

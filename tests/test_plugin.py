@@ -25,12 +25,12 @@ def test_the_files_are_as_the_sources_have_them() -> None:
 
 def test_the_plugin_hooks_what_an_install_hooks_and_nothing_else() -> None:
     """The token and the paths of one machine are all that differs."""
-    installed = {event: [entry_for(event, TARGET)] for event in events_for((2, 1, 330))}
+    installed = {
+        event: [entry_for(event, TARGET, (2, 1, 330))] for event in events_for((2, 1, 330))
+    }
     for groups in installed.values():
         for hook in groups[0]["hooks"]:
-            hook.pop("headers", None)
-            if hook["type"] == "command":
-                hook["args"] = ["-I", "-S", "${CLAUDE_PLUGIN_ROOT}/adsum_collector/shim.py"]
+            hook["args"] = ["-I", "-S", "${CLAUDE_PLUGIN_ROOT}/adsum_collector/shim.py"]
 
     assert installed == HOOKS
 
@@ -55,4 +55,4 @@ def test_the_marketplace_names_the_plugin_that_is_there() -> None:
     manifest = json.loads((ROOT / entry["source"] / ".claude-plugin" / "plugin.json").read_text())
 
     assert manifest["name"] == entry["name"] == "adsum"
-    assert manifest["network"]["hosts"] == ["127.0.0.1:47892"]
+    assert "network" not in manifest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from adsum.client import fetch, hub_url, no_hub
 from adsum.outcome import CommandError, Exit
 from adsum.select import Filter, exit_code, needs_you, order
 from adsum.text.console import advice, open_console, own_up, show
-from adsum.text.saying import say
+from adsum.text.saying import put_json, say
 from adsum.text.words import as_of, trouble_in
 from adsum_shared.state import HostView, SessionView
 
@@ -51,10 +50,10 @@ def list_agents(hub: str | None, state_dir: Path | None, chosen: Filter, form: F
     views = msgspec.convert(answer["sessions"], list[SessionView])
     trouble = trouble_in(answer)
     if form.json:
-        print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(answer)
     elif form.jsonl:
         for session in answer["sessions"]:
-            print(json.dumps(session, ensure_ascii=False))  # noqa: T201 - data
+            put_json(session, None)
     else:
         now = as_of(answer["now"], trouble)
         _print(url, order(views), now, filtered=bool(chosen.query), alone=trouble is None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ from adsum.outcome import CommandError, Exit
 from adsum.reach import reach_app
 from adsum.reports import reports_app
 from adsum.service.app import service_app
-from adsum.text.saying import say
+from adsum.text.saying import put, say
 
 app = typer.Typer(
     name="adsum",
@@ -42,6 +42,15 @@ app.add_typer(reach_app)
 
 Scope = Annotated[str, typer.Option(help="user: all your sessions; project: this repository's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the diff, change nothing.")]
+HookTransport = Annotated[
+    str | None,
+    typer.Option(
+        "--transport",
+        metavar="auto|http|shim",
+        help="How hooks are sent: posted to the collector's port, or over its socket, for which "
+        "only this user can listen. auto: posted where nobody else has an account. Kept.",
+    ),
+]
 Statusline = Annotated[
     bool | None,
     typer.Option(
@@ -56,6 +65,7 @@ Claude = Annotated[
 
 def run() -> int:
     """The process's exit code."""
+    sys.excepthook = _tell_of_a_fault
     try:
         app(prog_name="adsum")
     except CommandError as error:
@@ -69,11 +79,18 @@ def run() -> int:
     return int(Exit.OK)
 
 
+def _tell_of_a_fault(*fault: Any) -> None:
+    """What it quotes may come from an agent."""
+    import traceback
+
+    say("".join(traceback.format_exception(*fault)).rstrip())
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from adsum_shared import __version__
 
-        print(f"adsum {__version__}")  # noqa: T201 - the command line speaks here
+        put(f"adsum {__version__}")
         raise typer.Exit
 
 
@@ -168,6 +185,7 @@ def hooks_install(
     state_dir: StateDir = None,
     dry_run: DryRun = False,
     statusline: Statusline = None,
+    transport: HookTransport = None,
 ) -> None:
     """Put Adsum's hooks beside yours; `remove` restores the file.
 
@@ -175,7 +193,8 @@ def hooks_install(
     """
     from adsum.hooks import run_install, setup_for
 
-    run_install(setup_for(scope, state_dir, claude, statusline), dry_run=dry_run)
+    setup = setup_for(scope, state_dir, claude, statusline, transport)
+    run_install(setup, dry_run=dry_run)
 
 
 @hooks_app.command("remove")

@@ -19,6 +19,7 @@ from adsum.doctor.checks import host_id_of
 from adsum.naming import session_named
 from adsum.outcome import CommandError
 from adsum.text.plain import clean
+from adsum.text.saying import put
 from adsum_shared.state import SessionView
 
 #: Of each pane: its terminal, its first process, and what tmux calls it.
@@ -44,7 +45,7 @@ def attach(
     view = session_named(url, views, wanted)
     command = command_for(view, host_id_of(home_of(state_dir)), ssh)
     if only_print:
-        print(shlex.join(command))  # noqa: T201 - data
+        put(shlex.join(command))
         return
     os.execvp(command[0], command)  # noqa: S606 - its words are ours; see SSH_NAME
 

@@ -16,12 +16,13 @@ from platformdirs import user_config_path, user_state_path
 
 from adsum.credentials import joined_to, running_here, token_for
 from adsum.outcome import CommandError, Exit
-from adsum_shared.tls_words import wrong_tls
+from adsum_shared.tls import wrong_tls
 
 DEFAULT_URL = "http://127.0.0.1:47893"
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - told apart, not bound
 TIMEOUT_S = 10.0
+READY_WITHIN_S = 3.0
 
 
 class HubAddress(str):
@@ -244,3 +245,25 @@ def home_of(state_dir: Path | None) -> Path:
 def _state_dir(config: dict[str, Any]) -> Path:
     chosen = config.get("state_dir")
     return Path(chosen).expanduser() if isinstance(chosen, str) else user_state_path("adsum")
+
+
+class SilentError(Exception):
+    """Nobody answers there, or somebody else. The text is the reason."""
+
+
+def readiness(url: str) -> dict[str, Any]:
+    """The facts, whether they say ready or not. Raises SilentError."""
+    connection = connection_to(url, READY_WITHIN_S)
+    try:
+        headers = {"Accept": "application/json", **headers_for(url)}
+        connection.request("GET", f"{urlsplit(url).path}/readyz", headers=headers)
+        facts = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException) as error:
+        raise SilentError(getattr(error, "strerror", None) or str(error) or "no answer") from error
+    except ValueError as error:
+        raise SilentError("another program answers there") from error
+    finally:
+        connection.close()
+    if not isinstance(facts, dict) or "ready" not in facts:
+        raise SilentError("another program answers there")
+    return facts

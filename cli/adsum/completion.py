@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 import typer
 
 from adsum.text.plain import clean
+from adsum_shared.private_files import write_private
 
 #: Whoever pressed Tab waits for no longer than this.
 PATIENCE_S = 0.15
@@ -128,11 +130,6 @@ def _kept(cache: Path, url: str) -> dict[str, Any]:
 
 def _keep(cache: Path, told: dict[str, Any]) -> None:
     """Titles are nobody else's business on this machine."""
-    fresh = cache.with_suffix(f".{os.getpid()}")
-    try:
+    with contextlib.suppress(OSError):
         cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(told), "utf-8")
-        fresh.replace(cache)
-    except OSError:
-        fresh.unlink(missing_ok=True)
+        write_private(cache, json.dumps(told).encode(), durable=False)

@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from adsum.config import UpSettings
 from adsum.outcome import CommandError, Exit
 from adsum.text.plain import clean
+from adsum.text.saying import put, put_json
 from adsum_collector.settings import CollectorSettings
-from adsum_hub.settings import HubSettings, receiver_of
+from adsum_hub.settings import HubSettings
 from adsum_shared.redact import redacted
 from adsum_shared.settings import AdsumSettings, SettingsError, require_known
 
@@ -73,14 +74,14 @@ def show_config(flags: Mapping[str, Any], *, origin: bool, as_json: bool) -> int
         told = {"schema": SCHEMA, "file": str(file), "file_exists": file.exists()}
         told["settings"] = [each.as_json() for each in settings]
         told["joined"] = joined_way(flags)
-        print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(told)
     else:
         from adsum.text.console import open_console, show
 
         show(open_console(), _table(settings, origin=origin))
-        print(f"\n{file}{'' if file.exists() else ' (there is none)'}")  # noqa: T201 - data
+        put(f"\n{file}{'' if file.exists() else ' (there is none)'}")
         if way := joined_way(flags):
-            print(f"Joined {clean(way['hub'])}; signals go {clean(way['way'])}.")  # noqa: T201 - data
+            put(f"Joined {clean(way['hub'])}; signals go {clean(way['way'])}.")
     wrong = [each for each in settings if each.problem]
     if wrong:
         told_of = "; ".join(f"{each.source or each.name}: {each.problem}" for each in wrong)
@@ -193,8 +194,6 @@ def shown(name: str, value: Any) -> Any:
         return HIDDEN
     if name in REDIS_URLS:
         return _address(str(value))
-    if name == "otlp_endpoint":
-        return receiver_of(str(value))
     return redacted(value, "") if not isinstance(value, Path) else str(value)
 
 

@@ -20,11 +20,11 @@ from adsum_shared.settings import AdsumSettings, SettingsError
 def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
     from adsum_hub.announcing import StateDirError
     from adsum_hub.app import PortTakenError, run_hub
-    from adsum_hub.auth.opening import MachineTokenError
+    from adsum_hub.auth.sign_in import MachineTokenError
     from adsum_hub.domains.choice import DomainsError
-    from adsum_hub.doors import PublicAddressError
     from adsum_hub.notify.config import NotifyConfigError
-    from adsum_hub.notify.vapid import PushKeyError
+    from adsum_hub.notify.push import PushKeyError
+    from adsum_hub.request_guard import PublicAddressError
     from adsum_hub.settings import HubSettings
 
     settings = _with_broker(HubSettings, state_dir, redis_url)

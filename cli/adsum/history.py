@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from adsum.client import fetch, hub_url, no_hub
 from adsum.freshness import Freshness, fetch_freshness
 from adsum.text.console import advice, open_console, show
 from adsum.text.plain import clean
-from adsum.text.saying import say
+from adsum.text.saying import put_json, say
 from adsum_shared.state import History
 
 PATH = "/api/v1/history"
@@ -42,7 +41,7 @@ def list_history(hub: str | None, state_dir: Path | None, search: Search, *, as_
     history = msgspec.convert(answer, History)
     fresh = fetch_freshness(url, search.host)
     if as_json:
-        print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(answer)
     elif history.sessions:
         from adsum.text.history_table import footer, history_table
 

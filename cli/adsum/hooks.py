@@ -7,14 +7,22 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import adsum_collector
 from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
 from adsum.statusline import faults_of, standing, usual_mode
-from adsum.text.saying import say
+from adsum.text.saying import put, say
 from adsum_collector.claude_version import ClaudeNotFoundError, installed_version
-from adsum_collector.hooks.events import ASSUMED, SHIM_NAME, Target, Version
+from adsum_collector.hooks.events import (
+    ASSUMED,
+    SHIM_NAME,
+    Target,
+    Transport,
+    Version,
+    is_posted,
+)
 from adsum_collector.hooks.install import (
     Report,
     inspect_hooks,
@@ -25,8 +33,12 @@ from adsum_collector.hooks.install import (
 from adsum_collector.hooks.settings_file import Change, SettingsError
 from adsum_collector.hooks.statusline_text import Mode
 from adsum_collector.lock import running_port
+from adsum_collector.peer import others_here, stranger_on
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.token import held_token, token_of
+from adsum_collector.token import held_token, renew_token, token_of
+from adsum_shared.private_files import write_private
+
+Wanted = Literal["auto", "http", "shim"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,7 @@ class Setup:
     """One settings file, and the collector its hooks should report to.
 
     slot: what an install does with the status line; None: as it finds it.
+    wanted: how hooks are to be sent; None: as was wanted last.
     """
 
     path: Path
@@ -41,6 +54,7 @@ class Setup:
     port: int
     claude: Path | None = None
     slot: Mode | None = None
+    wanted: Wanted | None = None
 
     @cached_property
     def found(self) -> tuple[Version | None, Path | None]:
@@ -56,11 +70,46 @@ class Setup:
         package = Path(adsum_collector.__file__).parent
         return Target(
             port=self.port,
-            token=token_of(self.state_dir),
+            token=token_of(self.state_dir) if self.transport == "http" else "",
             python=sys.executable,
             shim=package.parent / SHIM_NAME,
             socket=self.socket,
+            transport=self.transport,
         )
+
+    @property
+    def transport(self) -> Transport:
+        return self.way[0]
+
+    @cached_property
+    def way(self) -> tuple[Transport, str]:
+        """How hooks are to be sent, and why so."""
+        if stranger := self.stranger:
+            return "shim", f"the user {stranger} listens on port {self.port}"
+        chosen = self._kept_wish if self.wanted is None else self.wanted
+        if chosen in ("http", "shim"):
+            return chosen, "chosen by --transport"
+        if others := others_here():
+            named = ", ".join(others[:3]) + (" and others" if len(others) > 3 else "")
+            return "shim", f"others have an account here: {named}"
+        return "http", "nobody else has an account here"
+
+    @cached_property
+    def stranger(self) -> str | None:
+        """Who else listens on the collector's port."""
+        return stranger_on(self.port)
+
+    @property
+    def _wish(self) -> Path:
+        return self.state_dir / "hooks" / "transport"
+
+    @property
+    def _kept_wish(self) -> Wanted:
+        try:
+            kept = self._wish.read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            kept = ""
+        return "http" if kept == "http" else "shim" if kept == "shim" else "auto"
 
     @property
     def socket(self) -> Path:
@@ -75,7 +124,9 @@ class Setup:
         return self.state_dir / "hooks" / "parked"
 
     def install(self, *, dry_run: bool) -> Change:
-        return install_hooks(
+        if self.stranger and not dry_run:
+            renew_token(self.state_dir)
+        change = install_hooks(
             self.path,
             self.state_dir,
             self.target,
@@ -83,6 +134,11 @@ class Setup:
             statusline=self.slot or usual_mode(self.path, self.parked),
             dry_run=dry_run,
         )
+        if not dry_run and self.wanted == "auto":
+            self._wish.unlink(missing_ok=True)
+        elif not dry_run and self.wanted is not None:
+            write_private(self._wish, self.wanted.encode())
+        return change
 
     def remove(self, *, dry_run: bool) -> Change:
         return remove_hooks(self.path, self.state_dir, dry_run=dry_run)
@@ -95,6 +151,7 @@ class Setup:
         if report.ports - {self.port}:
             ports = ", ".join(map(str, sorted(report.ports)))
             found.append(f"they post to port {ports}, but the collector's is {self.port}")
+        found += self._sent_astray(report)
         if report.tokens - {f"Bearer {held_token(self.state_dir)}"}:
             found.append("they carry another token than this collector's")
         if report.doubled:
@@ -109,9 +166,34 @@ class Setup:
             found.append('"allowedHttpHookUrls" does not permit their address')
         return found + faults_of(report.statusline, self.socket)
 
+    def _sent_astray(self, report: Report) -> list[str]:
+        """What goes where others may listen, or where nobody of ours does."""
+        found = []
+        if report.posted and self.stranger:
+            found.append(
+                f"the user {self.stranger} listens on port {self.port} and is handed their token "
+                "and what they tell"
+            )
+        elif astray := sorted(e for e in report.posted if not is_posted(e, self.transport)):
+            found.append(
+                f"whoever listens on port {self.port} while no collector does could answer "
+                f"{', '.join(astray)} ({self.way[1]})"
+            )
+        if report.sockets - {str(self.socket)}:
+            sockets = ", ".join(sorted(report.sockets))
+            found.append(f"they hand on to {sockets}, but the collector's socket is {self.socket}")
+        return found
+
     def reports_here(self) -> bool:
-        """Whether any of our hooks posts to this collector, in whatever shape they are."""
-        return self.port in inspect_hooks(self.path).ports
+        """Whether any of our hooks goes to this collector, in whatever shape they are."""
+        report = inspect_hooks(self.path)
+        return self.port in report.ports or str(self.socket) in report.sockets
+
+    def sends(self, report: Report) -> str:
+        """How what stands in the file goes, for people."""
+        if report.posted:
+            return f"they post to port {self.port} ({self.way[1]})"
+        return f"the shim hands them on to {self.socket} ({self.way[1]})"
 
     def is_complete(self) -> bool:
         report = inspect_hooks(self.path)
@@ -123,10 +205,15 @@ def setup_for(
     state_dir: Path | None,
     claude: Path | None = None,
     statusline: bool | None = None,  # noqa: FBT001 - as the command line gives it
+    transport: str | None = None,
 ) -> Setup:
     """statusline: True for one even where the user has none, False for none of ours."""
     if scope not in ("user", "project"):
         raise CommandError(f"--scope is user or project, not {scope!r}.", Exit.USAGE)
+    wanted: dict[str | None, Wanted | None] = {None: None, "auto": "auto"}
+    wanted |= {"http": "http", "shim": "shim"}
+    if transport not in wanted:
+        raise CommandError(f"--transport is auto, http or shim, not {transport!r}.", Exit.USAGE)
     # The one slot of a project's file would hide the user's own.
     if scope == "project" and statusline:
         raise CommandError("--statusline goes with --scope user only.", Exit.USAGE)
@@ -135,7 +222,8 @@ def setup_for(
     path = settings_path(scope, os.environ, Path.home(), Path.cwd())
     # A collector that runs knows its port better than this command's environment does.
     port = running_port(settings.state_dir) or settings.collector_port
-    return Setup(path, settings.state_dir, port, claude, "leave" if scope == "project" else slot)
+    slot = "leave" if scope == "project" else slot
+    return Setup(path, settings.state_dir, port, claude, slot, wanted[transport])
 
 
 def run_install(setup: Setup, *, dry_run: bool) -> None:
@@ -149,22 +237,27 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
         return
     report = inspect_hooks(setup.path)
     events = list(report.counts)
-    note_shared(report)
     if not change.needed:
         _out(f"Hooks are in {change.path} already: {len(events)} events.")
+        _out(f"Sent: {setup.sends(report)}.")
         _out(standing(report.statusline))
         return
     _out(f"Hooks for {len(events)} events are in {change.path}.")
+    _out(f"Sent: {setup.sends(report)}.")
+    note_closed(change)
     _out(standing(report.statusline))
     if change.backup:
         _out(f"The file as it was: {change.backup}")
     if running_port(setup.state_dir) is None:
         say(
-            "No collector runs here yet, and Claude Code prints a red line for every hook that "
-            "nobody answers: start it with `adsum up`, or take them out with `adsum hooks remove`."
+            f"No collector runs here yet{RED if report.posted else ''}: start it with `adsum up`, "
+            "or take them out with `adsum hooks remove`."
         )
         return
     _out("Sessions that run now report from their next event on. Try: adsum hooks verify")
+
+
+RED = ", and Claude Code prints a red line for every hook that is posted and not answered"
 
 
 def run_remove(setup: Setup, *, dry_run: bool) -> None:
@@ -194,7 +287,15 @@ def note_shared(report: Report) -> None:
     if report.shared and report.tokens:
         say(
             f"Note: others on this machine can read {report.path}, and the token in it that lets "
-            f"hooks report to Adsum. To close it: chmod 600 {report.path}"
+            "hooks report to Adsum. To close it: adsum hooks install"
+        )
+
+
+def note_closed(change: Change) -> None:
+    if change.closes:
+        say(
+            f"Others can no longer read {change.path}: it holds the hooks' token now. With the "
+            "hooks taken out, its mode is as it was."
         )
 
 
@@ -217,7 +318,7 @@ def say_version(setup: Setup, reporting: str | None = None) -> None:
 
 def _print_diff(change: Change) -> None:
     if diff := change.diff():
-        print(diff)  # noqa: T201 - data
+        put(diff)
     else:
         _out(f"{change.path}: nothing to change.")
 

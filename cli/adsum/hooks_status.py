@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from adsum.hooks import Setup, note_shared, say_version
 from adsum.outcome import CommandError
 from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.statusline import standing
-from adsum.text.saying import say
+from adsum.text.saying import put_json, say
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hooks.install import Report, inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError
@@ -46,8 +45,8 @@ def run_status(setup: Setup, *, as_json: bool = False) -> None:
         return
     faults = setup.faults(report)
     if not faults:
-        _out(f"All {len(report.counts)} hooks stand; they post to port {setup.port}.")
-        if silence := unanswered(setup.port, len(report.counts)):
+        _out(f"All {len(report.counts)} hooks stand; {setup.sends(report)}.")
+        if silence := unanswered(setup.port, len(report.counts), len(report.posted)):
             say(f"Warning: {silence}")
         return
     for fault in faults:
@@ -57,7 +56,7 @@ def run_status(setup: Setup, *, as_json: bool = False) -> None:
 
 def _print_data(setup: Setup, report: Report, plugin: Plugin | None) -> None:
     told = as_data(setup, report, plugin)
-    print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+    put_json(told)
     if told["faults"]:
         raise _astray(setup, report, plugin)
 
@@ -75,11 +74,13 @@ def as_data(setup: Setup, report: Report, plugin: Plugin | None) -> dict[str, An
         "exists": report.exists,
         "hooks": dict(report.counts),
         "port": setup.port,
+        "transport": "http" if report.posted else "shim",
+        "why": setup.way[1],
         "statusline": report.statusline.kind,
         "plugin": plugin.id if plugin else None,
         "parked": parked,
         "faults": faults,
-        "answered": unanswered(setup.port, len(report.counts)) is None,
+        "answered": unanswered(setup.port, len(report.counts), 0) is None,
     }
 
 
@@ -93,8 +94,8 @@ def _astray(setup: Setup, report: Report, plugin: Plugin | None) -> CommandError
 def _by_plugin(setup: Setup, report: Report, plugin: Plugin) -> None:
     if plugin.fault(setup):
         raise _astray(setup, report, plugin)
-    _out(f"The plugin {plugin.id} reports instead; it posts to port {setup.port}.")
-    if silence := unanswered(setup.port, len(plugin.hooks.counts) if plugin.hooks else 0):
+    _out(f"The plugin {plugin.id} reports instead, by its shim.")
+    if silence := unanswered(setup.port, len(plugin.hooks.counts) if plugin.hooks else 0, 0):
         say(f"Warning: {silence}")
 
 

@@ -1,16 +1,17 @@
-"""`adsum hosts`: every machine, and how fresh its news is."""
+"""`adsum hosts`: every machine and how fresh its news is; `rename`, `forget`, `revoke`, `reset` for one."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
-from adsum.client import fetch, hub_url
-from adsum.outcome import Exit
+from adsum.client import fetch, hub_url, tell
+from adsum.outcome import CommandError, Exit
 from adsum.text.console import advice, open_console, own_up, show
-from adsum.text.saying import say
+from adsum.text.plain import clean
+from adsum.text.saying import put_json, say
 from adsum.text.words import as_of, trouble_in
 from adsum_shared.state import HostView
 
@@ -19,7 +20,7 @@ def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> int
     answer = fetch(hub_url(hub, state_dir), "/api/v1/hosts")
     hosts, trouble = msgspec.convert(answer["hosts"], list[HostView]), trouble_in(answer)
     if as_json:
-        print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(answer)
     elif hosts:
         from adsum.text.machines import host_table
 
@@ -31,3 +32,45 @@ def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> int
         own_up(trouble, answer["now"])
     stale = any(host.reachability != "live" for host in hosts)
     return Exit.PARTIAL if stale or trouble is not None else Exit.OK
+
+
+LEAST_OF_ID = 4
+
+
+def change(
+    hub: str | None, state_dir: Path | None, verb: str, named: str, label: str | None = None
+) -> None:
+    """Raises CommandError."""
+    url = hub_url(hub, state_dir)
+    hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
+    host_id, name = _found(hosts, named)
+    told = {} if label is None else {"label": label}
+    tell(url, "POST", f"/api/v1/hosts/{quote(host_id, safe='')}/{verb}", told)
+    say(_DONE[verb].format(name=name, label=clean(label or "what it calls itself")))
+
+
+def _found(hosts: list[HostView], named: str) -> tuple[str, str]:
+    """(id, name): by the whole label, or the start of the id. Raises CommandError."""
+    found = [host for host in hosts if named in (host.label, host.id)]
+    if not found and len(named) >= LEAST_OF_ID:
+        found = [host for host in hosts if host.id.startswith(named)]
+    if len(found) > 1:
+        ids = ", ".join(host.id for host in found)
+        raise CommandError(
+            f"{len(found)} hosts are called {named!r}. Give an id: {ids}", Exit.USAGE
+        )
+    if found:
+        return found[0].id, clean(found[0].label)
+    if len(named) == len("00000000-0000-0000-0000-000000000000"):
+        return named, named  # of a machine that joined and of which nothing was heard yet
+    raise CommandError(f"There is no host {named!r}. List them: adsum hosts", Exit.USAGE)
+
+
+_DONE = {
+    "rename": "{name} is called {label} from now on.",
+    "forget": "{name} is forgotten, with its sessions. It comes back only by joining.",
+    "revoke": "{name} is shut out: its credential is worthless. What it sent stays listed.\n"
+    "To let it join again: adsum hosts reset. To have it gone: adsum hosts forget.",
+    "reset": "{name} may join anew; its credential is worthless. On the machine itself: "
+    "adsum join … --again.\nOn a copy of it: adsum join … --new-identity.",
+}

@@ -86,7 +86,7 @@ def tokens_create(
     """Make one. Its secret goes to stdout, this once."""
     home = state_dir or context.obj
     if join:
-        from adsum.join_tokens import create_join_token
+        from adsum.tokens import create_join_token
 
         create_join_token(
             hub, home, expires or "1h", host_label or name, reusable=reusable, as_json=as_json
@@ -109,7 +109,7 @@ def tokens_list(
 ) -> None:
     """Those that are good, and when each was last used."""
     if join:
-        from adsum.join_tokens import list_join_tokens
+        from adsum.tokens import list_join_tokens
 
         list_join_tokens(hub, state_dir or context.obj, as_json=as_json)
         return
@@ -128,7 +128,7 @@ def tokens_revoke(
 ) -> None:
     """Make one worthless."""
     if join:
-        from adsum.join_tokens import revoke_join_token
+        from adsum.tokens import revoke_join_token
 
         revoke_join_token(hub, state_dir or context.obj, named)
         return

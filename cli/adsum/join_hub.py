@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from adsum.outcome import CommandError, Exit
-from adsum_shared.tls_words import wrong_tls
+from adsum_shared.tls import wrong_tls
 
 TIMEOUT_S = 10.0
 

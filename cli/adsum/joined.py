@@ -9,8 +9,8 @@ import msgspec
 
 from adsum.config import read_settings
 from adsum_collector.delivery.hub_transport import HubPlace
-from adsum_collector.identity import write_private
 from adsum_collector.settings import CollectorSettings
+from adsum_shared.private_files import write_private
 
 FILE = "machine.json"
 

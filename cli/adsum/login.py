@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import io
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 
 from adsum.client import fetch, hub_url, tell
 from adsum.outcome import CommandError, Exit
-from adsum.text.saying import say
+from adsum.text.saying import put, put_json, say
 
 ROLES = ("viewer", "operator", "admin")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -32,7 +31,7 @@ def print_login(
         raise CommandError(f"Nobody has to sign in there: open {url}. (ADSUM_SIGN_IN=off)")
     made = make_link(url, role, name or user())
     if as_json:
-        print(json.dumps(made, indent=2, ensure_ascii=False))  # noqa: T201 - data
+        put_json(made)
         return
     say(f"Signs one browser in as {made['name']} ({made['role']}), once, within ten minutes:")
     show_link(made["url"])
@@ -48,11 +47,11 @@ def make_link(url: str, role: str, name: str) -> dict[str, Any]:
 
 def show_link(link: str) -> None:
     """The link to stdout; beside it, for people, how it gets onto a phone."""
-    print(link, flush=True)  # noqa: T201 - the command line speaks here
+    put(link)
     if is_local(link):
         say(ELSEWHERE)
     elif drawn := qr(link):
-        print(drawn, flush=True)  # noqa: T201 - the command line speaks here
+        put(drawn)
 
 
 def is_local(link: str) -> bool:

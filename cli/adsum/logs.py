@@ -13,6 +13,7 @@ from pathlib import Path
 from adsum.client import home_of
 from adsum.outcome import CommandError, Exit
 from adsum.text.plain import clean
+from adsum.text.saying import put
 
 PARTS = ("hub", "collector", "broker")
 POLL_S = 0.25
@@ -95,8 +96,7 @@ def _print(part: str, lines: Sequence[str], *, named: bool) -> None:
     for line in lines:
         # In a pipe it is data, and stays as it was written.
         told = readable(line) if sys.stdout.isatty() else line
-        print(f"{part:<9} {told}" if named else told)  # noqa: T201 - data
-    sys.stdout.flush()
+        put(f"{part:<9} {told}" if named else told)
 
 
 def readable(line: str) -> str:

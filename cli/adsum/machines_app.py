@@ -131,7 +131,7 @@ def _change(
     named: str,
     label: str | None = None,
 ) -> None:
-    from adsum.machines_names import change
+    from adsum.hosts import change
 
     above_hub, above_dir = context.obj
     change(hub or above_hub, state_dir or above_dir, verb, named, label)

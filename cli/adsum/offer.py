@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.doctor.hooks import settings_files
-from adsum.hooks import Setup, note_shared
+from adsum.hooks import Setup, note_closed
 from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.statusline import mode_as_it_is
-from adsum.text.saying import say
+from adsum.text.saying import ask, say
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hooks.events import HOOK_PATH, SHIM_NAME
-from adsum_collector.hooks.install import inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError, read_settings
+from adsum_collector.token import renew_token
+from adsum_shared.private_files import write_private
 
 
 def command() -> str:
@@ -33,7 +34,7 @@ def command() -> str:
 def asks(question: str) -> bool:
     """Yes, no, or nothing at all, which is yes; anything else is asked again. Ended input is no."""
     while True:
-        print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - it is answered on the same line
+        ask(question)
         line = sys.stdin.readline()
         answer = line.strip().lower()
         if answer in ("", "y", "yes") and line:
@@ -76,11 +77,11 @@ class Offer:
         if not self.agreed:
             return f"not installed, or not up to date: run `{command()}`"
         try:
-            self.setup.install(dry_run=False)
+            change = self.setup.install(dry_run=False)
             self.setup.parked.unlink(missing_ok=True)
         except (SettingsError, ClaudeNotFoundError, OSError) as error:
             return f"not installed. {error}"
-        note_shared(inspect_hooks(self.setup.path))
+        note_closed(change)
         where = f"installed in {self.setup.path};"
         return f"{where}\n             sessions that run report within two seconds"
 
@@ -91,8 +92,7 @@ class Offer:
                 return ""
             # First: hooks that are out without this note would stay out.
             self.setup.parked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.setup.parked.touch(mode=0o600)
-            self.setup.parked.write_text(mode_as_it_is(self.setup.path))
+            write_private(self.setup.parked, mode_as_it_is(self.setup.path).encode())
             self.setup.remove(dry_run=False)
         except (SettingsError, OSError) as error:
             with contextlib.suppress(OSError):
@@ -104,6 +104,12 @@ class Offer:
                 "Claude Code will say that nobody answers; `adsum hooks remove` tries again."
             )
         return f"Hooks taken out of {self.setup.path}; the next `adsum up` puts them back."
+
+    def leave_port(self) -> str:
+        """A stranger listens on the collector's port: what hooks show it opens nothing any more."""
+        renew_token(self.setup.state_dir)
+        told = f"The user {self.setup.stranger} listens on port {self.setup.port}."
+        return f"{told} The hooks' token is renewed. {self.park()}"
 
     def _may_hold_ours(self) -> bool:
         """Of settings that cannot be understood: unless it can be seen that no hook of ours is there."""

@@ -15,7 +15,7 @@ from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
 from adsum.naming import session_named
 from adsum.outcome import CommandError, Exit
-from adsum.text.saying import say
+from adsum.text.saying import put, say
 from adsum_shared.state import SessionView
 
 
@@ -26,7 +26,7 @@ def open_dashboard(
     url = hub_url(hub, state_dir)
     asks = asks_to_sign_in(url)
     address = f"{url}/{page_of(url, wanted)}"
-    print(address, flush=True)  # noqa: T201 - data
+    put(address)
     if only_print:
         return
     if not has_browser(os.environ, sys.platform) or not opened(address):

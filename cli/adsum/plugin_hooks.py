@@ -37,13 +37,9 @@ class Plugin:
         if self.hooks is None:
             what = f"The plugin {self.id} is switched on, but Claude Code holds no hooks of it."
             return what, f"claude plugin install {self.id}"
-        if self.hooks.ports - {setup.port}:
-            ports = ", ".join(map(str, sorted(self.hooks.ports)))
-            what = (
-                f"The plugin {self.id} posts to port {ports}, but the collector's is {setup.port}."
-            )
-            fix = f"Leave ADSUM_COLLECTOR_PORT out, or: {self.removal} && adsum hooks install"
-            return what, fix
+        if self.hooks.posted:
+            what = f"The plugin {self.id} is an older one; its hooks go to a port that others can take."
+            return what, f"claude plugin update {self.id}"
         if missing := self.hooks.missing(setup.version):
             what = f"The plugin {self.id} is an older one; it lacks: {', '.join(missing)}."
             return what, f"claude plugin update {self.id}"

@@ -64,16 +64,8 @@ class Filter:
 
 
 def order(views: Iterable[SessionView]) -> list[SessionView]:
-    """Offline hosts last; who needs you by urgency and patience; then the newest news."""
-
-    def key(view: SessionView) -> tuple[bool, int, int, int]:
-        offline = view.reachability == "offline"
-        if view.state.group is Group.NEEDS_YOU:
-            hint = view.display and view.display.urgency_hint
-            return offline, 0, hint or view.urgency or 0, view.state.since
-        return offline, 1 if view.state.group is Group.AUTONOMOUS else 2, 0, -view.updated_at
-
-    return sorted(views, key=key)
+    """The hub's order, which every client shows."""
+    return sorted(views, key=lambda view: (view.rank, view.id))
 
 
 def needs_you(view: SessionView) -> bool:

@@ -1,13 +1,12 @@
-"""The command that is installed for SessionStart, and running it as Claude Code would."""
+"""The command that is installed for hooks that are not posted, and running it as Claude Code would."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from pathlib import Path
 
-from adsum_collector.hooks.events import is_ours
+from adsum_collector.hooks.events import command_words, is_ours
 from adsum_collector.hooks.json_text import JsonTextError
 from adsum_collector.hooks.settings_file import SettingsError, decode_settings, read_settings
 from adsum_collector.hooks.text import ShapeError, hooks_in, parse_settings
@@ -33,12 +32,10 @@ def settings_in(path: Path) -> dict[str, object]:
 
 def installed_command(path: Path) -> list[str] | None:
     """Its words, None if none is installed there. Raises SettingsError."""
-    for event, hook in hooks_in(settings_in(path)):
-        if event != "SessionStart" or not is_ours(hook) or hook.get("type") != "command":
+    for _, hook in hooks_in(settings_in(path)):
+        if not is_ours(hook) or hook.get("type") != "command":
             continue
-        command, words = str(hook.get("command", "")), hook.get("args")
-        # Without `args` a shell takes the words apart; ours are quoted for one.
-        return [command, *map(str, words)] if isinstance(words, list) else shlex.split(command)
+        return command_words(hook)
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -14,6 +13,7 @@ from adsum.client import fetch, hub_url
 from adsum.naming import session_named
 from adsum.text.console import open_console, own_up, show
 from adsum.text.render import icons_for
+from adsum.text.saying import put_json
 from adsum.text.words import as_of, trouble_in
 from adsum_shared.state import ActivityEntry, GapView, HostView, SessionView
 
@@ -41,7 +41,7 @@ def show_session(
     told = done["entries"][max(0, len(done["entries"]) - activity) :]
     if as_json:
         whole = {"schema": SCHEMA, **session, "activity": told}
-        print(json.dumps(whole, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(whole)
         return
     view, trouble = msgspec.convert(session, SessionView), trouble_in(listing)
     entries = msgspec.convert(told, list[ActivityEntry])

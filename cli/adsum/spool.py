@@ -16,11 +16,13 @@ from adsum.client import reason_of
 from adsum.config import read_settings
 from adsum.outcome import CommandError
 from adsum.text.plain import age, clean
+from adsum.text.saying import put, put_json
 from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool.limits import limits_of, shown_bytes
-from adsum_collector.spool.offline import EmptySpoolError, offline_status
-from adsum_collector.spool.status import AsideStatus, GapStatus, SpoolStatus
+from adsum_collector.spool.limits import SpoolLimits, shown_bytes
+from adsum_collector.spool.quarantine import Quarantined
+from adsum_collector.spool.spool_file import SpoolGap
+from adsum_collector.spool.status import EmptySpoolError, SpoolStatus, offline_status
 
 TIMEOUT_S = 10.0
 WIDTH = 80
@@ -42,9 +44,9 @@ def show_spool(state_dir: Path | None, *, as_json: bool) -> None:
     status = ask(settings)
     if as_json:
         text = msgspec.json.encode(status).decode()
-        print(json.dumps(json.loads(text), ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(json.loads(text))
     else:
-        print("\n".join(lines(status, int(time.time() * 1000))))  # noqa: T201 - for people
+        put("\n".join(lines(status, int(time.time() * 1000))))
 
 
 def ask(settings: CollectorSettings) -> SpoolStatus:
@@ -55,7 +57,7 @@ def ask(settings: CollectorSettings) -> SpoolStatus:
     if held is not None:
         return _running(held.port, f"The collector on {settings.state_dir} (process {held.pid})")
     _require_directory(directory)
-    limits = limits_of(settings.spool_cap_mb << 20, settings.spool_retention_h * 3600)
+    limits = SpoolLimits.of(settings.spool_cap_mb << 20, settings.spool_retention_h * 3600)
     try:
         return offline_status(directory, limits, time.time())
     except EmptySpoolError as error:
@@ -124,10 +126,10 @@ def lines(status: SpoolStatus, now: int) -> Iterator[str]:
     left = f"{shown_bytes(status.reserve)} are left to others"
     yield from _line("free", f"{shown_bytes(status.free)} on that disk; the last {left}")
     yield from _some("files", [_file(*each) for each in _files(status)])
-    gone = sum(gap.numbers for gap in status.gaps)
+    gone = sum(gap.count for gap in status.gaps)
     total = [f"{gone} signals will never come:"] if gone else []
     yield from _some("gaps", total + [_gap(gap) for gap in status.gaps])
-    yield from _some("set aside", [_aside(each, now) for each in status.set_aside])
+    yield from _some("quarantine", [_quarantined(each, now) for each in status.quarantined])
     if status.problem:
         yield from _line("problem", clean(status.problem))
 
@@ -143,12 +145,11 @@ def _file(name: str, span: str, size: str, lacks: str) -> str:
     return f"{name}  {size:>7}  {span}{lacks}"
 
 
-def _gap(gap: GapStatus) -> str:
-    why = REASONS.get(gap.reason, gap.reason)
-    return f"{gap.numbers} of {_numbers(gap.first, gap.last)}: {why}"
+def _gap(gap: SpoolGap) -> str:
+    return f"{_numbers(gap.first, gap.last)}: {REASONS.get(gap.reason, gap.reason)}"
 
 
-def _aside(file: AsideStatus, now: int) -> str:
+def _quarantined(file: Quarantined, now: int) -> str:
     lost = "?" if file.missing is None else str(file.missing)
     when, size = age(now - file.at), shown_bytes(file.bytes)
     return f"{file.name}, {size}, {when} ago: {clean(file.cause)}; signals missing: {lost}"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from adsum.client import SilentError, readiness
 from adsum.outcome import CommandError
-from adsum.readyz import SilentError, readiness
 from adsum.text.causes import sentence
 from adsum.text.plain import age
-from adsum.text.saying import say
+from adsum.text.saying import put_json, say
 from adsum_collector.hooks.install import inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError
 from adsum_collector.hooks.statusline_text import Mode, StatusLine
@@ -75,7 +74,7 @@ def show_statusline(path: Path, url: str, *, as_json: bool = False) -> None:
     except SettingsError as error:
         raise CommandError(str(error)) from error
     if as_json:
-        print(json.dumps(as_data(line, path, url), ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(as_data(line, path, url))
         return
     _out(f"file         {path}")
     _out(f"status line  {_STANDING[line.kind]}")

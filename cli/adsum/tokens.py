@@ -1,8 +1,7 @@
-"""`adsum hub tokens` and `adsum hub sign-ins`: who may enter, listed, made and revoked."""
+"""`adsum hub tokens` and `adsum hub sign-ins`: who and which machines may enter, listed, made, revoked."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,12 @@ from adsum.login import ROLES, is_local
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console
 from adsum.text.plain import age, clean
-from adsum.text.saying import say
+from adsum.text.saying import put, put_json, say
+from adsum_shared.streams import JOIN_TOKEN_MOST_MS
 
 UNITS_S = {"m": 60, "h": 3_600, "d": 86_400}
 MOST_DAYS = 366
+MOST_JOIN_DAYS = JOIN_TOKEN_MOST_MS // 1000 // UNITS_S["d"]
 
 
 def create_token(
@@ -28,7 +29,7 @@ def create_token(
     asked = {"role": role, "name": name, "expires_s": seconds(expires)}
     made = tell(url, "POST", "/api/v1/tokens", asked)
     if as_json:
-        print(json.dumps(made, indent=2, ensure_ascii=False))  # noqa: T201 - data
+        put_json(made)
         return
     token = made["token"]
     # Of this machine alone it would lead nowhere from elsewhere.
@@ -38,7 +39,7 @@ def create_token(
         "shown this once: keep it. On a machine that has joined: ADSUM_TOKEN=… adsum agents; on any "
         f"other give the hub as well, ADSUM_HUB_URL={reached}"
     )
-    print(made["secret"])  # noqa: T201 - data
+    put(made["secret"])
 
 
 def list_tokens(hub: str | None, state_dir: Path | None, *, as_json: bool) -> None:
@@ -97,7 +98,7 @@ def _print(
     as_json: bool,
 ) -> None:
     if as_json:
-        print(json.dumps(answer, indent=2, ensure_ascii=False))  # noqa: T201 - data
+        put_json(answer)
         return
     if not rows:
         say(empty)
@@ -109,3 +110,52 @@ def _print(
     for row in rows:
         table.add_row(*map(Text, row))
     open_console().print(table)
+
+
+def create_join_token(
+    hub: str | None,
+    state_dir: Path | None,
+    expires: str,
+    label: str,
+    *,
+    reusable: bool,
+    as_json: bool,
+) -> None:
+    url = hub_url(hub, state_dir)
+    asked = {"expires_s": seconds(expires, MOST_JOIN_DAYS), "reusable": reusable, "label": label}
+    made = tell(url, "POST", "/api/v1/join-tokens", asked)
+    if as_json:
+        put_json(made)
+        return
+    often = "lets machines in" if reusable else "lets one machine in, once,"
+    say(f"Join token {made['token']['id']} {often} for {expires}. On the machine:")
+    put(made["command"])
+    if made["note"]:
+        say(f"Note: {made['note']}")
+
+
+def list_join_tokens(hub: str | None, state_dir: Path | None, *, as_json: bool) -> None:
+    answer = fetch(hub_url(hub, state_dir), "/api/v1/join-tokens")
+    if as_json:
+        put_json(answer)
+        return
+    if not answer["tokens"]:
+        say("No join token is good. To make one: adsum hub tokens create --join")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = ("ID", "MADE", "ENDS IN", "LETS IN", "JOINED", "HOST LABEL")
+    table = Table(*columns, box=None, pad_edge=False, header_style="dim")
+    now = answer["now"]
+    for one in answer["tokens"]:
+        many = "many" if one["reusable"] else "one"
+        cells = (one["id"], age(now - one["since"]), age(one["until"] - now), many)
+        table.add_row(*map(Text, (*cells, str(one["uses"]), clean(one["label"]))))
+    open_console().print(table)
+
+
+def revoke_join_token(hub: str | None, state_dir: Path | None, named: str) -> None:
+    url = hub_url(hub, state_dir)
+    tell(url, "DELETE", f"/api/v1/join-tokens/{quote(named, safe='')}")
+    say(f"Revoked {named}: it lets nobody in any more. Who has joined by it stays.")

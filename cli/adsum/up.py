@@ -22,8 +22,10 @@ from adsum.parts.engine import find_engine
 from adsum.parts.parts import broker_part, python_part
 from adsum.parts.supervise import Part, Supervisor
 from adsum.text import saying
+from adsum.text.saying import put
 from adsum_collector.settings import CollectorSettings
 from adsum_hub.settings import HubSettings
+from adsum_shared.private_files import open_private
 
 LOOPBACK = "127.0.0.1"
 #: Within this time running sessions have read settings that changed (measured: 0.5 to 2 s).
@@ -55,6 +57,8 @@ def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
         raise CommandError("`adsum up` needs fixed ports: hooks and pages must find them.")
     with held(settings.state_dir, plan.url):
         _require_free(hub.hub_host, hub.hub_port, "hub", "ADSUM_HUB_PORT")
+        if offer.setup.stranger:
+            say(offer.leave_port())
         _require_free(LOOPBACK, plan.collector_port, "collector", "ADSUM_COLLECTOR_PORT")
         if settings.redis_url:
             require_url(settings.redis_url)  # before anybody is asked anything
@@ -91,7 +95,7 @@ async def _run(plan: Plan, offer: Offer) -> None:
         )
         saying.say("\n".join(lines), sys.stdout)
         if drawn:
-            print(drawn, flush=True)  # noqa: T201 - the command line speaks here
+            put(drawn)
 
     async def ending() -> None:
         taken_out = await asyncio.to_thread(offer.park)
@@ -191,7 +195,7 @@ def held(state_dir: Path, url: str) -> Iterator[None]:
     """One `adsum up` per state directory; the kernel lets go of the lock however we end."""
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(state_dir / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = open_private(state_dir / "up.lock", os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise CommandError(
             f"The state directory {state_dir} cannot be used: {error.strerror}. "

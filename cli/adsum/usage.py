@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,7 +14,7 @@ from adsum.freshness import Freshness, fetch_freshness
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import advice, open_console, show
 from adsum.text.plain import clean
-from adsum.text.saying import say
+from adsum.text.saying import put, put_json, say
 from adsum_shared.usage import UsageReport
 
 PATH = "/api/v1/usage"
@@ -104,14 +102,13 @@ def show_usage(
         raise CommandError("--json and --csv exclude each other.", Exit.USAGE)
     url = hub_url(hub, state_dir)
     if as_csv:
-        sys.stdout.buffer.write(fetch_csv(url, PATH, {**asked.query, "format": "csv"}))
-        sys.stdout.flush()
+        put(fetch_csv(url, PATH, {**asked.query, "format": "csv"}).decode(errors="replace"), "")
         return fetch_freshness(url, asked.host).own_up(asked.until)
     answer = fetch(url, PATH, asked.query)
     report = usage_report(url, answer)
     fresh = fetch_freshness(url, asked.host)
     if as_json:
-        print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(answer)
     else:
         _print(report, asked, fresh)
     return fresh.own_up(report.until, () if as_json else report.notes)

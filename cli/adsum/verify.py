@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import os
+import secrets
+import socket
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from adsum import shim_hook
-from adsum.client import fetch, hub_url, reason_of
+from adsum.client import SilentError, fetch, hub_url, readiness, reason_of
 from adsum.doctor.checks import Listing, find_host, host_id_of
 from adsum.hooks import Setup
 from adsum.outcome import CommandError, Exit
-from adsum.readyz import SilentError, readiness
+from adsum.text.saying import put, put_json
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hooks.install import inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.peer import unix_peer_uid
 from adsum_shared.state import HostView
 
 SCHEMA = 1
@@ -50,9 +56,12 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
 
     def say(line: str) -> None:
         if not as_json:
-            print(line, flush=True)  # noqa: T201 - the command line speaks here
+            put(line)
 
-    taken = send_probe(setup.target.url, setup.target.token)
+    if setup.transport == "shim":
+        taken = hand_probe(setup.socket)
+    else:
+        taken = send_probe(setup.target.url, setup.target.token)
     say(f"collector  took the probe as number {taken.seq}: {taken.took_ms:.1f} ms")
     url = hub_url(hub, setup.state_dir)
     host, applied_ms = _applied(setup, url, taken)
@@ -60,7 +69,7 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
     shim_ms = None
     if command:
         shim_ms = _by_shim(setup, command)
-        say(f"shim       handed one on, as SessionStart does: {shim_ms:.0f} ms")
+        say(f"shim       handed one on: {shim_ms:.0f} ms")
     if faults:
         raise CommandError(
             f"The way is open, but {setup.path} is not right: {'; '.join(faults)}. {NEXT}"
@@ -69,7 +78,7 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
     if as_json:
         times = {"collector_ms": taken.took_ms, "hub_ms": applied_ms, "shim_ms": shim_ms}
         rounded = {way: ms and round(ms, 2) for way, ms in times.items()}
-        print(json.dumps({"schema": SCHEMA, "seq": taken.seq, **rounded}, indent=2))  # noqa: T201 - data
+        put_json({"schema": SCHEMA, "seq": taken.seq, **rounded})
 
 
 def _installed(setup: Setup) -> tuple[list[str], list[str] | None]:
@@ -106,6 +115,32 @@ def send_probe(url: str, token: str) -> Taken:
         why = _reason(response.status, body)
         raise CommandError(f"The collector at {url} refuses a hook: {why}")
     return Taken(int(seq), sent, took_ms)
+
+
+def hand_probe(path: Path) -> Taken:
+    """As the shim hands it over."""
+    at, uid = time.time_ns() // 1_000_000, os.getuid()
+    line = b'{"v":1,"id":"%s","at":%d,"pid":%d,"body":%s}\n'
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as connection:
+        connection.settimeout(TIMEOUT_S)
+        try:
+            connection.connect(str(path))
+            if unix_peer_uid(connection) not in (uid, 0, None):
+                raise CommandError(f"Another user listens on {path}. Make its folder your own.")
+            sent = time.perf_counter()
+            probe = line % (secrets.token_hex(12).encode(), at, shim_hook.NOBODY, PROBE)
+            connection.sendall(probe)
+            with connection.makefile("rb") as answer:
+                said = json.loads(answer.readline())
+            took_ms = (time.perf_counter() - sent) * 1000
+        except (OSError, ValueError) as error:
+            raise CommandError(
+                f"No collector answers at {path} ({reason_of(error)}). Start it with `adsum up`.",
+                Exit.UNREACHABLE,
+            ) from error
+    if not said.get("ok"):
+        raise CommandError(f"The collector at {path} refuses a hook: {said.get('error')}")
+    return Taken(int(said["seq"]), sent, took_ms)
 
 
 def _reason(status: int, body: bytes) -> str:
@@ -163,10 +198,10 @@ def _by_shim(setup: Setup, command: list[str]) -> float:
     wrong = shim_hook.run(command, PROBE)
     took_ms = (time.perf_counter() - began) * 1000
     if wrong:
-        raise CommandError(f"SessionStart's command {command[0]} fails: {wrong}. {NEXT}")
+        raise CommandError(f"The hooks' command {command[0]} fails: {wrong}. {NEXT}")
     if _taken_by_shim(setup) <= before:
         raise CommandError(
-            f"SessionStart's command ran, but this collector took nothing from it. It hands on to "
+            f"The hooks' command ran, but this collector took nothing from it. It hands on to "
             f"{command[-1]}; this collector's socket is {setup.target.socket}. {NEXT}"
         )
     return took_ms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from adsum.follow import Roster, follow
 from adsum.outcome import CommandError, Exit
 from adsum.select import Filter
 from adsum.text.console import advice, open_console, own_up
-from adsum.text.saying import say
+from adsum.text.saying import put_json, say
 from adsum.text.words import as_of, trouble_sentence
 from adsum_shared.state import HubTrouble
 
@@ -58,11 +57,11 @@ async def _stream(url: str, roster: Roster, chosen: Filter) -> None:
         wanted = {key for key in change.changed if roster.wanted(key, chosen)}
         for key in change.changed:
             if key in wanted:
-                print(json.dumps(roster.sessions[key], ensure_ascii=False))  # noqa: T201 - data
+                put_json(roster.sessions[key], None)
         # Gone from the hub, or no longer what was asked for: the reader must drop it either way.
         for key in [*change.gone, *change.changed]:
             if key in shown and key not in wanted:
-                print(json.dumps({"id": key, "gone": True}))  # noqa: T201 - data
+                put_json({"id": key, "gone": True}, None)
         shown = (shown | wanted) - set(change.gone) - (set(change.changed) - wanted)
         sys.stdout.flush()
 

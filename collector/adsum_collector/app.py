@@ -17,7 +17,6 @@ from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.hub_transport import HubPlace, HubTransport
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transport import RedisTransport, Transport
-from adsum_collector.door import DoorProtocol
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.facts import Witnesses, counts, facts, problem_of
 from adsum_collector.health import HookFiles
@@ -178,7 +177,7 @@ class Collector:
 
     async def run(self, http: socket.socket, unix: socket.socket) -> None:
         """Parts live and die together. Order of a stop: doors, witnesses, stream, last heartbeat."""
-        server = Server(server_config(self._parts.receiver, DoorProtocol))
+        server = Server(server_config(self._parts.receiver))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn raises the signal it caught again once it has stopped; without a handler of
@@ -203,7 +202,9 @@ class Collector:
         log.info("stopped; %d signals wait in the spool for the next start", left)
 
     def _facts(self) -> tuple[bool, dict[str, Any]]:
-        return facts(self._identity, self._spool, self._publisher, self._parts, now_ms())
+        return facts(
+            self._identity, self._spool, self._publisher, self._parts, self._intake, now_ms()
+        )
 
     async def _spool_status(self) -> SpoolStatus:
         status = await self._spool.status()

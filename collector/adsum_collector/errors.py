@@ -11,7 +11,17 @@ class SpoolUnavailable(RuntimeError):  # noqa: N818 - a state of the spool, said
     """The spool cannot promise durability now. The text says why; nothing was accepted."""
 
 
-class StreamMovedError(Exception):
+class DeliveryError(Exception):
+    """What ends a connection to the stream, by either way, and is tried again on the next.
+
+    wait_s: how long it is no use to try again. refused: something answers, and will again so.
+    """
+
+    wait_s = 0.0
+    refused = False
+
+
+class StreamMovedError(DeliveryError):
     """The stream is not where we left it: a copy of this machine writes to it."""
 
     def __init__(self) -> None:
@@ -21,8 +31,10 @@ class StreamMovedError(Exception):
         )
 
 
-class StreamUnusableError(Exception):
+class StreamUnusableError(DeliveryError):
     """An id that nobody of ours gave is so high that none can follow."""
+
+    refused = True
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -32,11 +44,8 @@ class StreamUnusableError(Exception):
         )
 
 
-class HubError(Exception):
-    """The way through a hub does not work. The text names the hub, the cause and the next step.
-
-    wait_s: how long it is no use to try again. refused: the hub answers, and will again so.
-    """
+class HubError(DeliveryError):
+    """The way through a hub does not work. The text names the hub, the cause and the next step."""
 
     def __init__(self, text: str, wait_s: float = 0.0, *, refused: bool = False) -> None:
         super().__init__(text)

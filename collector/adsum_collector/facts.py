@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adsum_collector.delivery.publisher import Publisher
-from adsum_collector.health import HookFiles, hook_witness, witness
+from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness
 from adsum_collector.identity import Identity
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket
@@ -41,7 +41,7 @@ class Witnesses:
         return (
             hook_witness(files, receiver.accepted, receiver.refused, receiver.heard_at),
             witness("shim", local.heard_at, local.refused),
-            witness("transcript", tailer.read_at, tailer.faults),
+            transcript_witness(tailer.read_at, tailer.faults, tailer.too_long),
             witness("registry", now if watch.files else 0, watch.counts),
             witness("process", now),
             witness("statusline", statusline.heard_at, statusline.outcomes),
@@ -53,7 +53,7 @@ def counts(intake: Intake, spool: Spool, publisher: Publisher, witnesses: Witnes
     receiver, local = witnesses.receiver, witnesses.local
     return Counts(
         hooks=receiver.accepted + local.accepted,
-        refused=receiver.refused.total() + local.refused.total(),
+        refused=receiver.refused.total() + local.refused.total() + intake.left_out,
         signals=intake.accepted,
         published=publisher.published,
         published_bytes=publisher.published_bytes,
@@ -69,7 +69,12 @@ def problem_of(spool: Spool, publisher: Publisher) -> str | None:
 
 
 def facts(
-    identity: Identity, spool: Spool, publisher: Publisher, witnesses: Witnesses, now: int
+    identity: Identity,
+    spool: Spool,
+    publisher: Publisher,
+    witnesses: Witnesses,
+    intake: Intake,
+    now: int,
 ) -> tuple[bool, dict[str, Any]]:
     """Ready means: hooks are accepted. That the broker is away is a problem, not a refusal."""
     ready = spool.problem is None
@@ -93,6 +98,7 @@ def facts(
             "backlog": spool.last_seq - publisher.sent,
             "problem": publisher.problem,
         },
+        "left_out": intake.left_out,
         "hooks": {"accepted": receiver.accepted, "refused": receiver.refused},
         "shim": {"accepted": local.accepted, "refused": local.refused},
         "registry": {"files": watch.files, **watch.counts},

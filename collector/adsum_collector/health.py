@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from adsum_collector.hooks.install import Report, inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.plain_file import MOST_TRANSCRIPT_BYTES
 from adsum_shared.state import HostWitness
 
 #: Between two looks into the settings, and after the start: `adsum up` puts the hooks in a moment
@@ -107,6 +110,23 @@ def hook_witness(
 def witness(name: str, heard_at: int, faults: Mapping[str, int] | None = None) -> HostWitness:
     """One of which nothing is expected: silence is no fault, there may be no session yet."""
     return HostWitness(name, "ok" if heard_at else "silent", heard_at, bounded(faults or {}))
+
+
+def transcript_witness(
+    heard_at: int, faults: Mapping[str, int], too_long: Mapping[str, int]
+) -> HostWitness:
+    """too_long: files that are not read for their size, and that."""
+    told = witness("transcript", heard_at, faults)
+    if not too_long:
+        return told
+    path, size = max(too_long.items(), key=lambda item: item[1])
+    name = _shown(Path(path)).encode(errors="replace").decode()
+    others = f", as are {len(too_long) - 1} more" if len(too_long) > 1 else ""
+    note = (
+        f"Not read, as it is longer than {MOST_TRANSCRIPT_BYTES >> 30} GB: {name} ({size >> 30:,} GB){others}. "
+        "Next: delete it or cut it short."
+    )
+    return msgspec.structs.replace(told, state="trouble", note=note[:NOTE_MAX])
 
 
 def bounded(counts: Mapping[str, int]) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import socket
 import uuid
@@ -12,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from adsum_collector.errors import StartError
+from adsum_shared.private_files import require_own_folder, write_private
 
 FILE = "host.json"
 _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
@@ -110,25 +110,10 @@ def make_private(directory: Path) -> None:
     """Makes the directory, for its owner alone. Raises StartError if it is not ours."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        require_own_folder(directory)
         directory.chmod(0o700)
     except OSError as error:
         raise StartError(
             f"The state directory {directory} cannot be used ({error}). "
             "Make it yours and writable, or name another one with ADSUM_STATE_DIR."
         ) from error
-
-
-def write_private(file: Path, content: bytes) -> None:
-    """Replaces the file at once and durably; a reader sees the old or the new one, never half."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

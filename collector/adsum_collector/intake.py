@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from adsum_collector.agents.transcript import Private
 from adsum_collector.processes import state_changes
 from adsum_collector.spool.spool import Spool
-from adsum_shared.signals import AnySignal, encode_signal
+from adsum_shared.signals import AnySignal, encode_signal, is_session_id
+
+log = logging.getLogger(__name__)
 
 
 class Intake:
@@ -18,6 +21,8 @@ class Intake:
         self.private = private
         #: signals that are on disk
         self.accepted = 0
+        #: signals of a session that has no usable id
+        self.left_out = 0
 
     async def accept(
         self,
@@ -28,7 +33,12 @@ class Intake:
         """The last signal's number in the spool, once it is on disk. Raises SpoolUnavailable.
 
         state: what is true with these signals, kept in the same commit.
+
+        Signals that every hub would drop for their session's id are left out here. Their sender is
+        answered as for any others: a refusal shows in the user's terminal and mends nothing.
         """
+        if not all(is_session_id(signal.session_id) for signal in signals):
+            signals = self._usable(signals)
         if not signals and not state:
             return self._spool.last_seq
         number = await self._spool.append(
@@ -38,3 +48,16 @@ class Intake:
         )
         self.accepted += len(signals)
         return number
+
+    def _usable(self, signals: Sequence[AnySignal]) -> Sequence[AnySignal]:
+        usable = [signal for signal in signals if is_session_id(signal.session_id)]
+        if not self.left_out:
+            wrong = next(s.session_id for s in signals if not is_session_id(s.session_id))
+            log.warning(
+                "signals are left out: a session id of %d characters, %.40r, is none (said once; "
+                "/readyz counts them)",
+                len(wrong),
+                wrong,
+            )
+        self.left_out += len(signals) - len(usable)
+        return usable

@@ -23,7 +23,11 @@ log = logging.getLogger(__name__)
 
 FILE = "collector.sock"
 VERSION = 1
-MOST_BYTES = 1 << 20
+#: A hook carries its tool's whole output. What is kept of it is small.
+MOST_BYTES = 16 << 20
+#: A line beyond this waits until it is one of few that are read: the bound on memory.
+LARGE_BYTES = 1 << 20
+MOST_LARGE_AT_ONCE = 4
 MOST_CONNECTIONS = 64
 TIMEOUT_S = 5.0
 #: How far a message's own time may lie back: a shim gives up after 5 s.
@@ -68,13 +72,14 @@ class LocalSocket:
         self._now = now
         self._heard = heard
         self._connections: set[asyncio.Task[None]] = set()
+        self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0
         self.heard_at = 0
         self.refused: Counter[str] = Counter()
 
     async def serve(self, listener: socket.socket) -> None:
         """Until cancelled; then connections end with what they are at."""
-        server = await asyncio.start_unix_server(self._open, sock=listener, limit=MOST_BYTES)
+        server = await asyncio.start_unix_server(self._open, sock=listener, limit=LARGE_BYTES)
         try:
             await server.serve_forever()
         finally:
@@ -98,18 +103,39 @@ class LocalSocket:
                 self.refused["another user"] += 1
                 return
             async with asyncio.timeout(TIMEOUT_S):
-                while line := await reader.readline():
+                while line := await self._read(reader):
                     if is_statusline(line):  # unanswered: its sender does not wait for anything
                         await self._hear(line)
                         continue
                     writer.write(await self._answer(line) + b"\n")
                     await writer.drain()
-        except ValueError:  # asyncio's word for a line beyond the limit
+        except ValueError:
             self.refused["too long"] += 1
         except (TimeoutError, OSError):
             self.refused["broken off"] += 1
         finally:
             writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        """A line, or what came before the end. Raises ValueError beyond the limit."""
+        try:
+            return await reader.readuntil()
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+        except asyncio.LimitOverrunError as error:
+            held = error.consumed
+        async with self._large_slots:
+            line = bytearray()
+            while True:
+                line += await reader.readexactly(held)
+                if len(line) > MOST_BYTES:
+                    raise ValueError("too long")
+                try:
+                    return bytes(line + await reader.readuntil())
+                except asyncio.IncompleteReadError as error:
+                    return bytes(line + error.partial)
+                except asyncio.LimitOverrunError as error:
+                    held = error.consumed
 
     async def _answer(self, line: bytes) -> bytes:
         try:

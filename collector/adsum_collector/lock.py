@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from adsum_collector.errors import StartError
+from adsum_shared.private_files import open_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,13 @@ FILE = "collector.lock"
 @contextlib.contextmanager
 def hold_lock(state_dir: Path, port: int = 0) -> Iterator[None]:
     """Raises StartError naming the process that holds it."""
-    descriptor = os.open(state_dir / FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        descriptor = open_private(state_dir / FILE, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise StartError(
+            f"{state_dir / FILE} cannot be used ({error}). Remove it, or run this as the user whose "
+            "state directory it is."
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,7 +56,7 @@ class Holder(NamedTuple):
 def holder_of(state_dir: Path) -> Holder | None:
     """Who runs on this state directory; None if nobody does. Changes nothing."""
     try:
-        descriptor = os.open(state_dir / FILE, os.O_RDONLY)
+        descriptor = os.open(state_dir / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:

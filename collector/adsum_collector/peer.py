@@ -1,15 +1,25 @@
-"""Which user is at the other end of a local connection."""
+"""Which users are at the other end of a local connection, hold a port, or could: who has an account."""
 
 from __future__ import annotations
 
+import os
+import pwd
 import socket
 import struct
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import psutil
 
 _ESTABLISHED = "01"
+_LISTEN = "0A"
+#: Shells of accounts that nobody logs in to.
+_NO_LOGIN: Final = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown"})
+#: Where accounts come from that `pwd` lists in full.
+_LISTED: Final = frozenset({"files", "compat", "altfiles", "systemd", "mymachines"})
+_SSSD = Path("/var/lib/sss/pipes/nss")
 
 
 def tcp_peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None:
@@ -58,3 +68,63 @@ def unix_peer_uid(connection: socket.socket) -> int | None:
         return None
     _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, 12))
     return int(uid)
+
+
+def listener_uid(table: str, port: int) -> int | None:
+    """Who listens on the port, in the text of /proc/net/tcp or tcp6."""
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+            return int(fields[7])
+    return None
+
+
+def stranger_on(port: int) -> str | None:
+    """The user who listens on the port, if that is neither we nor root; None where nobody can tell."""
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        try:
+            uid = listener_uid(table.read_text(), port)
+        except OSError:  # not Linux, or no IPv6
+            continue
+        if uid not in (None, 0, os.geteuid()):
+            return _name_of(uid)
+    return None
+
+
+def _name_of(uid: int | None) -> str:
+    try:
+        return pwd.getpwuid(uid or 0).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def others_here() -> list[str]:
+    """Who else could listen on a port of this machine: as `others_of`."""
+    try:
+        switch = Path("/etc/nsswitch.conf").read_text()
+    except OSError:
+        switch = ""
+    return others_of(pwd.getpwall(), os.geteuid(), switch, sssd=_SSSD.exists())
+
+
+def others_of(
+    accounts: Iterable[pwd.struct_passwd], me: int, switch: str, *, sssd: bool = False
+) -> list[str]:
+    """Accounts that people log in to, but for our own and root's, who needs no port to be us.
+
+    Not services' accounts, without a shell: every system has two dozen, so to count them would be
+    to count always. switch: the text of nsswitch.conf; a directory's accounts are not all listed.
+    """
+    named = [
+        each.pw_name
+        for each in accounts
+        if each.pw_uid not in (0, me)
+        and not each.pw_name.startswith("_")  # macOS's own
+        and Path(each.pw_shell).name not in _NO_LOGIN
+    ]
+    lines = (line.partition("#")[0].partition(":") for line in switch.splitlines())
+    sources = {word for key, _, rest in lines if key.strip() == "passwd" for word in rest.split()}
+    directories = {each for each in sources - _LISTED if not each.startswith("[")}
+    if not sssd:  # distributions name it whether it runs or not
+        directories.discard("sss")
+    return sorted(named) + [f"all of {each}" for each in sorted(directories)]

@@ -26,6 +26,8 @@ PATH = "/api/live/hook"
 MOST_BYTES_TRUSTED = 16 << 20
 MOST_BYTES = 1 << 20
 READ_TIMEOUT_S = 5.0
+#: Larger bodies are understood in a thread, while other sessions' hooks are answered.
+MOST_BYTES_ON_LOOP = 64 << 10
 #: Bodies read at once, and large ones among them: together the bound on memory. Others wait.
 MOST_AT_ONCE = 64
 MOST_LARGE_AT_ONCE = 4
@@ -106,7 +108,7 @@ class Receiver:
         async with self._slots:
             body = await self._read(receive, _length(headers), most)
             try:
-                signals = self._adapt(body, _now_ms())
+                signals = await self._understand(body)
             except (ValueError, msgspec.DecodeError, RecursionError) as error:
                 raise Refused(
                     400, f"not a hook's JSON: {error}", "Send the JSON that the agent's hook gave."
@@ -115,6 +117,11 @@ class Receiver:
             return await self._intake.accept(signals), signals
         except SpoolUnavailable as error:
             raise Refused(503, f"not accepted: {error}", "Send it again later.") from error
+
+    async def _understand(self, body: bytes) -> Sequence[AnySignal]:
+        if len(body) > MOST_BYTES_ON_LOOP:
+            return await asyncio.to_thread(self._adapt, body, _now_ms())
+        return self._adapt(body, _now_ms())
 
     def _is_trusted(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
         """True with the token, False for the same user without one. Raises Refused."""
@@ -141,7 +148,8 @@ class Receiver:
             return await _read_body(receive, most)
 
     async def _tell(self, scope: Scope, send: Send) -> None:
-        _require_local(dict(scope["headers"]), self._hosts)
+        headers = dict(scope["headers"])
+        _require_local(headers, self._hosts)
         if scope["path"] not in {"/livez", "/readyz", "/spool"}:
             raise Refused(404, f"nothing at {scope['path']}", f"Hooks go to POST {PATH}.")
         if scope["method"] not in {"GET", "HEAD"}:
@@ -152,13 +160,17 @@ class Receiver:
             return
         marks.append((b"content-type", b"application/json"))
         if scope["path"] == "/spool":
+            self._is_trusted(scope, headers)
             await _answer(send, 200, await self._spool_status(), marks)
             return
         ready, facts = self._facts()
+        try:
+            self._is_trusted(scope, headers)
+        except Refused:  # a probe of another user's needs no more
+            facts = {"ready": ready}
         await _answer(send, 200 if ready else 503, msgspec.json.encode(facts), marks)
 
     async def _spool_status(self) -> bytes:
-        """Counts and names, no contents: whoever may ask for `/readyz` may ask for it."""
         try:
             return msgspec.json.encode(await self._spool())
         except SpoolUnavailable as error:

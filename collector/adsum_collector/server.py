@@ -8,11 +8,19 @@ from typing import Any
 
 import uvicorn
 
+from adsum_shared.bounded_http import bounded_http
 
-def server_config(receiver: Any, protocol: type[asyncio.Protocol]) -> uvicorn.Config:
+#: An agent keeps several idle ones, so their number alone must refuse nobody: any local user could
+#: open that many. Requests under way are bounded by the receiver's slots and time-outs.
+MOST_CONNECTIONS = 512
+#: Descriptors for the spool, transcripts, the unix socket and the broker.
+RESERVE = 256
+
+
+def server_config(receiver: Any) -> uvicorn.Config:
     return uvicorn.Config(
         receiver,
-        http=protocol,
+        http=bounded_http(MOST_CONNECTIONS, RESERVE),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -32,7 +32,7 @@ class CollectorSettings(AdsumSettings):
         default=512,
         ge=1,
         le=1 << 20,
-        description="Disk the spool may use, from 1 MB to 1 TB; beyond it the least is dropped.",
+        description="Disk the spool may use, from 1 MB to 1 TB; beyond it the oldest is dropped.",
     )
     spool_retention_h: float = Field(
         default=24,

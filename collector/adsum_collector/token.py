@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
+
+from adsum_shared.private_files import write_private
 
 
 def token_of(state_dir: Path) -> str:
@@ -22,28 +26,27 @@ def held_token(state_dir: Path) -> str:
     return _read(state_dir / "token")
 
 
+def renew_token(state_dir: Path) -> None:
+    """What was handed to whoever listened in the collector's place opens nothing any more."""
+    write_private(state_dir / "token", f"{secrets.token_urlsafe(32)}\n".encode())
+
+
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            return file.read().strip()
     except FileNotFoundError:
         return ""
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return ""  # a link: what somebody else knows is no secret
 
 
 def _offer(path: Path, token: str) -> None:
-    # A link appears whole or not at all and never replaces: of two processes that start at once,
-    # one wins and both read the winner's token.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f"token.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(token + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists() and not _read(path):
-            draft.replace(path)  # an empty file: a crash of long ago, or a hand
-        else:
-            os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink(missing_ok=True)
+    # Of two processes that start at once one wins, and both read the winner's. An empty file (a
+    # crash of long ago, or a hand) and a link are nobody's token.
+    with contextlib.suppress(FileExistsError):
+        spoilt = os.path.lexists(path) and not _read(path)
+        write_private(path, f"{token}\n".encode(), replace=spoilt)

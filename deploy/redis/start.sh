@@ -42,6 +42,9 @@ mv "$users.draft" "$users"
 
 # noeviction: a full Redis refuses batches, visibly, and collectors keep them; evicting would drop them.
 # AOF: what a crash may take is the last second, which the collectors still hold and send again.
+# proto-max-bulk-len, maxmemory-clients: hubs bound what machines keep here, this what they have on its way;
+# the largest argument of ours has 8 MB.
 # protected-mode: there is no user without a name, so that addresses need not be told apart.
 exec redis-server --dir "$data" --aclfile "$users" \
-  --appendonly yes --appendfsync everysec --maxmemory-policy noeviction --protected-mode no "$@"
+  --appendonly yes --appendfsync everysec --maxmemory-policy noeviction \
+  --proto-max-bulk-len 16mb --maxmemory-clients 50% --protected-mode no "$@"

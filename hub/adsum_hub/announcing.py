@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 
 from adsum_hub.settings import HubSettings
+from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +24,10 @@ def announced(settings: HubSettings, port: int) -> Iterator[str]:
     host = settings.hub_host if settings.hub_host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - told apart, not bound
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     file = settings.state_dir / "hub.json"
-    draft = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_text(json.dumps({"url": url, "pid": os.getpid()}))
-        draft.replace(file)
+        told = {"url": url, "pid": os.getpid()}
+        write_private(file, json.dumps(told).encode(), durable=False)
     except OSError as error:
         raise StateDirError(
             f"The state directory {settings.state_dir} cannot be used: {error.strerror}. "

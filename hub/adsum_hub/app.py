@@ -18,33 +18,29 @@ from starlette.types import ASGIApp
 from adsum_hub.announcing import announced
 from adsum_hub.assets import Assets
 from adsum_hub.auth.gate import Gate
-from adsum_hub.auth.opening import greet, signing_in
 from adsum_hub.auth.routes import sign_in_router
-from adsum_hub.auth.signing import Signing
+from adsum_hub.auth.sign_in import CredentialIssuer, greet, signing_in
 from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
 from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.domains.show import open_domains
-from adsum_hub.doors import Doors, known_hosts, require_address
 from adsum_hub.ingest.ingest import Ingest, open_ingest
-from adsum_hub.join.joining import Joining
-from adsum_hub.join.opening import joined_by
+from adsum_hub.join.joining import Joining, open_joining
 from adsum_hub.join.routes import join_router
 from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import live_router
-from adsum_hub.metrics.measured import MeasuredBroadcast, MeasuredRoster
-from adsum_hub.metrics.metrics import Asked, metrics_router
-from adsum_hub.metrics.otlp import sending
-from adsum_hub.notify.notifications import Notifications, told_by
-from adsum_hub.notify.opening import notifying
-from adsum_hub.notify.routes import notify_router
+from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
+from adsum_hub.metrics import Asked, metrics_router
+from adsum_hub.notify.notifications import Notifications, notify_router, open_notifications
 from adsum_hub.readiness import health_router
-from adsum_hub.refusals import Refusals
+from adsum_hub.redis_access import open_access
+from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.answers import describe, explain
 from adsum_hub.rest.budgets import budgets_router
 from adsum_hub.rest.roster import api_router
 from adsum_hub.rest.usage import usage_router
+from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
 from adsum_hub.serving import server_config, supervise
@@ -52,8 +48,7 @@ from adsum_hub.settings import HubSettings
 from adsum_hub.timekeeper import Timekeeper
 from adsum_hub.trouble import Writes
 from adsum_hub.usage.accounts import Accounts, local_day
-from adsum_hub.usage.budget import read_budgets
-from adsum_hub.usage.overspent import Overspent
+from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_hub.usage.spending import Spending
 from adsum_shared import __version__
@@ -82,7 +77,7 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     hosts: Mapping[str, frozenset[str]],
     notes: Callable[[], list[str]] = list,
     notifications: Notifications | None = None,
-    signing: Signing | None = None,
+    signing: CredentialIssuer | None = None,
     *,
     joining: Joining | None = None,
     ingest: Ingest | None = None,
@@ -108,8 +103,8 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app.router.routes.extend(Assets(WEB).routes())
     describe(app)
     explain(app)
-    behind = app if signing is None else Gate(app, signing.keeper, signing.reception)
-    return Doors(behind, hosts, Refusals(clock))
+    behind = app if signing is None else Gate(app, signing.authenticator, signing.reader)
+    return RequestGuard(behind, hosts, Refusals(clock))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -147,40 +142,38 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
     roster = MeasuredRoster(Accounts(spending, overspent, settings.limits), domains)
     link = Link(address_of(redis_url))
     broadcast = MeasuredBroadcast(roster, clock)
-    broadcast.restoring = True
+    broadcast.begin_restoring()
     async with contextlib.AsyncExitStack() as stack:
-        redis = open_redis(redis_url)
-        reader = open_redis(redis_url, block_s=BLOCK_MS / 1000)
+        redis, reader = open_redis(redis_url), open_redis(redis_url, block_s=BLOCK_MS / 1000)
         stack.push_async_callback(redis.aclose)
         stack.push_async_callback(reader.aclose)
         bound = stack.enter_context(listen(settings.hub_host, settings.hub_port))
         port = bound.getsockname()[1]
         url = stack.enter_context(announced(settings, port))
-        signing = await stack.enter_async_context(signing_in(settings, redis_url, clock))
-        heartbeats = Heartbeats(roster, redis, clock, link, broadcast.tell)
+        access = await stack.enter_async_context(open_access(redis_url))
+        signing = await stack.enter_async_context(signing_in(settings, access, clock))
+        joining = open_joining(settings, redis_url, access, roster, clock, broadcast.notify)
+        room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
+        heartbeats = Heartbeats(roster, redis, clock, link, broadcast.notify, room)
         consumer = Consumer(
             roster,
             reader=reader,
             redis=redis,
             clock=clock,
             link=link,
-            arrived=broadcast.tell,
+            arrived=broadcast.notify,
             greet=heartbeats.greet,
         )
-        hosts = known_hosts(port, settings.hub_hosts, settings.public_url)
         notes = [prices.problem] if prices.problem is not None else []
         notifications = await stack.enter_async_context(
-            notifying(told_by(settings), redis_url, roster, broadcast, clock)
-        )
-        joining = await stack.enter_async_context(
-            joined_by(settings, redis_url, roster, clock, broadcast.tell)
+            open_notifications(settings, redis_url, roster, broadcast, clock)
         )
         app = build_app(
             roster,
             broadcast,
             link,
             clock,
-            hosts,
+            known_hosts(port, settings.hub_hosts, settings.public_url),
             lambda: notes,
             notifications,
             signing,
@@ -188,28 +181,25 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             ingest=await stack.enter_async_context(open_ingest(redis_url, joining, link.address)),
             demo=settings.demo,
         )
-        otlp = await stack.enter_async_context(
-            sending(settings, Asked(roster, broadcast, link, notifications, signing), port)
-        )
 
         def others() -> list[str]:
-            return [*notes, *notifications.troubles(), *domains.notes]
+            return [*room.notes(), *notes, *notifications.troubles(), *domains.notes]
 
-        saver, writes = Saver(roster, redis, link), Writes(redis, link.address, clock)
+        saver, writes = Saver(roster, redis, link), Writes(redis, link.address, clock, room.fullest)
         vital = {
             "consumer": consumer.follow(broadcast.restored),
             "heartbeats": heartbeats.listen(),
             "snapshots": saver.run(),
             "writes": writes.watch(),
+            "room": room.watch(),
             "roll": joining.watch.run(),
             "notifications": notifications.run(),
-            "otlp": otlp(),
             "prices": complete_book(wanted, settings.price_file, roster.reprice),
             "timekeeper": Timekeeper(roster, broadcast, link, writes, clock, others=others).run(),
         }
         if signing is not None and say is not None:
             vital["greeting"] = greet(signing, url, say)
-        await supervise(uvicorn.Server(server_config(app)), bound, vital)
+        await supervise(uvicorn.Server(server_config(app, settings.public_url)), bound, vital)
         try:
             await asyncio.wait_for(saver.save_once(), 3.0)
         except (*UNAVAILABLE, TimeoutError) as error:

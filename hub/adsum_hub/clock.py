@@ -24,6 +24,9 @@ LATEST = 5
 #: A stamp farther off than this from what the clock there should show is no time at all. Nothing
 #: lies in a stream for a year.
 ABSURD_MS = 366 * 24 * 3_600_000
+#: A signal dated so much later than it can have been sent counts as of when it was sent. Else one
+#: dated a thousand years ahead would be the latest for so long, whatever comes after it.
+AHEAD_MS = 3_600_000
 
 
 def reachability(silent_ms: int, *, stopping: bool = False) -> Reachability:
@@ -73,6 +76,13 @@ class HostClock:
         """When it was sent, by the hub's clock; now, if the stamp cannot be."""
         sent = self.to_hub(stamp)
         return min(now, sent) if abs(sent - now) <= ABSURD_MS else now
+
+    def latest_stamp(self, sent_at: int, now: int, *, heard: bool) -> int:
+        """What was sent at `sent_at` by its own word tells of nothing later, by the host's clock.
+
+        heard: its heartbeat has told what that clock shows; else it may be a year ahead.
+        """
+        return min(sent_at, now + self.offset_ms + (0 if heard else ABSURD_MS))
 
     def host_now(self, now: int) -> int:
         """Frozen while nothing is heard: no timer of an unreachable host runs out."""

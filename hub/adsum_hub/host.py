@@ -1,31 +1,40 @@
-"""One machine as the hub knows it: its facts, the states they resolve to, and what is wrong."""
+"""One machine as the hub knows it: its facts, the verdicts on them, and what is wrong."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import nsmallest
 
 from msgspec.structs import replace
 
 from adsum_hub import host_troubles
-from adsum_hub.clock import HostClock, reachability
-from adsum_hub.facts import Facts
+from adsum_hub.clock import AHEAD_MS, HostClock, reachability
+from adsum_hub.facts import Budget, Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.gaps import is_concerned, with_gap
 from adsum_hub.host_troubles import Troubles
+from adsum_hub.inbox.entries import dated_back
 from adsum_hub.inbox.sequence import Admission, Runs, advance
 from adsum_hub.limits import LIMITS, Limits
-from adsum_hub.parts import Budget
-from adsum_hub.portraits import Place
-from adsum_hub.resolve.health import missing_from
-from adsum_hub.resolve.resolve import next_deadline, resolve
+from adsum_hub.past import stripped, surplus
 from adsum_hub.snapshots.fields import HostRecord, Snapshot
 from adsum_hub.snapshots.saved import Saved
-from adsum_hub.views import in_hub_time, limits_that_hold
+from adsum_hub.verdict.judge import Verdict, judge
+from adsum_hub.views import Place, Shown, Spent, in_hub_time, limits_that_hold, session_view
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Unread
 from adsum_shared.signals import AnySignal, RateLimit
-from adsum_shared.state import AgentState, GapView, HostView, Reachability
+from adsum_shared.state import GapView, Group, HostView, Reachability, SessionView
 
 #: How long a delivered session stays in the list after its last sign of life.
 KEEP_DELIVERED_MS = 7 * 24 * 3_600_000
+#: One part in so many of the list is made free beyond what is wanted.
+SPARE = 20
+#: After none could be made, none is looked for.
+FULL_MS = 1_000
+#: Sessions there was no place for that are remembered, to say of those that come in later that
+#: their beginning is missing.
+MOST_LEFT_OUT = 10_000
 
 
 class Host:
@@ -34,7 +43,8 @@ class Host:
     read_at: when an entry of its stream was last read. set_aside: entries and signals left out
     since this hub started, and sessions whose saved facts were.
 
-    states holds materialised sessions only, past those of history.
+    verdicts holds materialised sessions only, past those of history. shown: of these the views as
+    they were made last.
     """
 
     def __init__(self, host_id: str, held: Snapshot, now: int = 0, rules: Limits = LIMITS) -> None:
@@ -46,12 +56,16 @@ class Host:
         self.problem: str | None = None
         self.troubles = Troubles()
         self.set_aside = 0
-        self.bad_entries = self.bad_signals = self.strangers = 0
+        self.bad_entries = self.bad_signals = self.strangers = self.ahead = 0
         self.read_at = now
-        self.states: dict[str, AgentState] = {}
+        self.verdicts: dict[str, Verdict] = {}
+        self.shown: dict[str, Shown] = {}
         #: sessions of history and when each ended, and how many are kept no longer
         self.past: dict[str, int] = {}
         self.dropped = 0
+        #: sessions for which there was no place in the list, and until when none was to be made
+        self.left_out: set[str] = set()
+        self.full_until = 0
         #: sessions over a budget
         self.over: dict[str, Budget] = {}
         self.limits: tuple[int, tuple[RateLimit, ...]] | None = None  # and when they were told
@@ -63,7 +77,7 @@ class Host:
 
     def adopt(self, snapshot: Snapshot, now: int) -> set[str]:
         """Take a stored snapshot as the truth. Returns the sessions it holds or has dropped."""
-        before = self.states.keys() | self.past.keys()
+        before = self.verdicts.keys() | self.past.keys()
         unreadable = set(snapshot.unreadable) - self.saved.unreadable
         self.saved.adopt(snapshot)
         self.cursor = snapshot.cursor
@@ -73,7 +87,8 @@ class Host:
         self.label = self.given or snapshot.host.label or self.id[:8]
         self.gaps = snapshot.host.gaps
         self.clock = HostClock(snapshot.host.clock_offset_ms, snapshot.host.last_seen)
-        self.states = {key: state for key, state in self.states.items() if key in self.facts}
+        for key in self.verdicts.keys() - self.facts.keys():
+            self._unlist(key)
         self.past = {key: at for key, at in self.past.items() if key in self.facts}
         self._tell_of(snapshot, now)
         if unreadable:
@@ -109,7 +124,13 @@ class Host:
             numbers = 0 if is_mark else batch.last - max(before, batch.first - 1)
             self._miss(batch.gap.reason, numbers, batch.sent_at)
         changed: set[str] = set()
-        for signal in admission.signals:
+        left_out, before_ahead = len(self.left_out), self.ahead
+        latest = self.clock.latest_stamp(batch.sent_at, now, heard=self.beat is not None)
+        for told in admission.signals:
+            signal = told
+            if not isinstance(told, Unread) and max(told.at, told.seen) > latest + AHEAD_MS:
+                signal = dated_back(told, latest)
+                self.ahead += 1
             unused = self._fold(signal, changed)
             if unused is not None:
                 self.bad_signals += 1
@@ -118,22 +139,43 @@ class Host:
                 text = host_troubles.bad_signal(self.bad_signals, unused.cause)
                 self.troubles.tell("signal", text, now)
         self.saved.change(changed)
+        if self.ahead > before_ahead:
+            self.troubles.tell("clock", host_troubles.dated_ahead(self.ahead), now)
+        if len(self.left_out) > left_out:
+            most = self.rules.most_sessions
+            self.troubles.tell("many", host_troubles.too_many_sessions(most), now)
         return changed
 
     def _fold(self, signal: AnySignal | Unread, changed: set[str]) -> Unread | None:
         """The signal itself, if it could not be used."""
         if isinstance(signal, Unread):
             return signal
-        before = self.facts.get(signal.session_id)
+        session_id = signal.session_id
+        before = self.facts.get(session_id)
         try:
             after = fold(before, signal)
         except Exception as error:  # noqa: BLE001 - fold takes whatever decodes; should a signal
             # show otherwise, every hub would end at it, again at each start, and no host be seen
             return Unread(f"{type(error).__name__} in {type(signal).__name__}: {error}"[:200])
+        if before is None and self.is_full and not after.past:
+            if len(self.left_out) < MOST_LEFT_OUT:
+                self.left_out.add(session_id)
+            return None
         if after is not before:
-            self.facts[signal.session_id] = after
-            changed.add(signal.session_id)
+            self.facts[session_id] = after
+            changed.add(session_id)
+            if after.past:  # known before it is resolved, as a long history is read in one go
+                self.past[session_id] = after.ended_at
         return None
+
+    @property
+    def listed(self) -> int:
+        """Sessions that are no history, phantoms among them."""
+        return len(self.facts) - len(self.past)
+
+    @property
+    def is_full(self) -> bool:
+        return self.listed >= self.rules.most_sessions
 
     def _miss(self, reason: str, numbers: int, before: int) -> None:
         """Numbers will not come. before: the host's time by which that had happened.
@@ -142,43 +184,112 @@ class Host:
         """
         self.gaps = with_gap(self.gaps, GapView(before, reason, numbers))
 
-    def resolve(self, session_id: str, now: int) -> None:
+    def judge(self, session_id: str, now: int) -> int | None:
+        """When that changes by itself, by the hub's clock.
+
+        None also for a host whose clock stands: its timers are set again when it comes back.
+        """
         facts = self.facts.get(session_id)
         if facts is not None and facts.past:
             self.past[session_id] = facts.ended_at
         else:
             self.past.pop(session_id, None)
         if facts is None or not facts.materialised:
-            self.states.pop(session_id, None)
-            return
+            self._unlist(session_id)
+            return None
         told = facts.gauges.limits
         if told is not None and (self.limits is None or told[0] > self.limits[0]):
             self.limits = told
-        self.states[session_id] = resolve(
-            self._budgeted(facts), self.clock.host_now(now), self.rules
+        verdict = judge(
+            self._budgeted(facts),
+            self.clock.host_now(now),
+            self.rules,
+            self.verdicts.get(session_id),
         )
+        self.verdicts[session_id] = verdict
+        if verdict.until is None or self.reachability != "live":
+            return None
+        return self.clock.to_hub(verdict.until)
+
+    def _unlist(self, session_id: str) -> None:
+        self.verdicts.pop(session_id, None)
+        self.shown.pop(session_id, None)
+
+    def show(self, session_id: str, spent: Spent) -> SessionView:
+        """A listed session, as it is by its latest verdict."""
+        facts, verdict, place = self.facts[session_id], self.verdicts[session_id], self.place()
+        incomplete = self.is_incomplete(session_id)
+        last = self.shown.get(session_id)
+        view = session_view(
+            place, session_id, facts, verdict, last, incomplete=incomplete, spent=spent
+        )
+        self.shown[session_id] = Shown(place, facts, verdict, view)
+        return view
 
     def _budgeted(self, facts: Facts) -> Facts:
         """With what this hub, as any other, finds of its budget."""
         over = self.over.get(facts.session_id)
         return facts if over is None else replace(facts, budget=over)
 
-    def next_deadline(self, session_id: str, since: int) -> int | None:
-        """When what was resolved at `since` changes by itself.
+    def expire(self, now: int) -> set[str]:
+        """What was delivered long ago becomes history, and of history what is too much is dropped.
 
-        None also for a host whose clock stands: its timers are set again when it comes back.
+        Returns the sessions that are not listed any longer. What never came to be a session is
+        dropped as well, a week after its last sign; what it has spent stays spent.
         """
-        if session_id not in self.states or self.reachability != "live":
-            return None
-        facts = self._budgeted(self.facts[session_id])
-        host_since = self.clock.host_now(since)
-        missing = missing_from(facts)
-        times = [
-            next_deadline(facts, host_since, self.rules),
-            missing if missing and missing > host_since else None,
-        ]
-        deadline = min((at for at in times if at is not None), default=None)
-        return None if deadline is None else self.clock.to_hub(deadline)
+        host_now = self.clock.host_now(now)
+        oldest = host_now - KEEP_DELIVERED_MS
+        listed = self.facts.keys() - self.past.keys()
+        old = [key for key in listed if self.facts[key].updated_at < oldest]
+        return self._put_away(old, host_now)
+
+    def make_room(self, wanted: int, now: int) -> set[str]:
+        """As `expire`, where as many sessions as are listed: of its oldest, so many more.
+
+        Some more than wanted, and for a second none if there were none: to look for them costs
+        what a thousand signals do, and whoever makes sessions without end is to pay for it himself.
+        """
+        if now < self.full_until:
+            return set()
+        listed = (key for key in self.facts.keys() - self.past.keys() if self._is_over(key))
+        wanted += self.rules.most_sessions // SPARE
+        oldest = nsmallest(wanted, listed, key=lambda key: (self.facts[key].updated_at, key))
+        gone = self._put_away(oldest, self.clock.host_now(now))
+        if not gone:
+            self.full_until = now + FULL_MS
+        return gone
+
+    def _is_over(self, session_id: str) -> bool:
+        """Delivered; or nothing that was ever listed."""
+        verdict = self.verdicts.get(session_id)
+        if verdict is None:
+            return not self.facts[session_id].materialised
+        return verdict.state.group is Group.DELIVERED
+
+    def _put_away(self, keys: Iterable[str], host_now: int) -> set[str]:
+        over: set[str] = set()
+        phantoms: set[str] = set()
+        for key in keys:
+            verdict, facts = self.verdicts.get(key), self.facts[key]
+            state = None if verdict is None else verdict.state
+            phantom = state is None and not facts.past and not facts.materialised
+            delivered = state is not None and state.group is Group.DELIVERED
+            if delivered or (phantom and (facts.usage or facts.costs)):
+                self.facts[key] = stripped(facts, state)
+                self._unlist(key)
+                self.past[key] = self.facts[key].ended_at
+                over.add(key)
+            elif phantom:
+                phantoms.add(key)
+        surplus_now = surplus(self.past, host_now)
+        self.dropped += len(surplus_now)
+        gone = phantoms | surplus_now
+        for key in gone:
+            del self.facts[key]
+            self.past.pop(key, None)
+        self.saved.change(over - gone)
+        self.saved.drop(gone)
+        return over | gone
 
     def hear(self, beat: Beat, age_ms: int, now: int) -> None:
         """A heartbeat written `age_ms` ago."""
@@ -219,6 +330,8 @@ class Host:
     def is_incomplete(self, session_id: str) -> bool:
         if session_id in self.saved.unreadable or session_id in self.saved.aside:
             return True  # what it did before could not be restored
+        if session_id in self.left_out:
+            return True  # nor was it followed from its beginning
         return is_concerned(self.facts[session_id], self.gaps)
 
     def place(self) -> Place:
@@ -233,7 +346,7 @@ class Host:
             label=self.label,
             reachability=self.reachability,
             last_seen=self.clock.last_seen,
-            sessions=len(self.states),
+            sessions=len(self.verdicts),
             version=self.beat.version if self.beat else None,
             clock_offset_ms=self.clock.offset_ms,
             lag_ms=self.lag_ms,

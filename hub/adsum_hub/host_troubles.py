@@ -12,13 +12,16 @@ _RANKS = (
     "access",
     "schema",
     "stream",
+    "room",
     "version",
     "snapshot",
     "copy",
     "poison",
     "entry",
     "signal",
+    "clock",
     "sessions",
+    "many",
     "save",
     "heartbeat",
 )
@@ -101,6 +104,14 @@ def strangers(count: int) -> str:
     )
 
 
+def too_many_sessions(most: int) -> str:
+    return (
+        f"It has {most:,} sessions that are not over, and further ones are left out until some of them "
+        "are. If that many are meant to be, set ADSUM_MACHINE_SESSIONS at the hub; if not, look what "
+        "runs there."
+    )
+
+
 def bad_entry(count: int, entry_id: str, cause: str) -> str:
     entries = f"{count} entries" if count > 1 else "An entry"
     return f"{entries} of its stream could not be read and {'were' if count > 1 else 'was'} left out (latest {entry_id}: {cause})."
@@ -109,6 +120,30 @@ def bad_entry(count: int, entry_id: str, cause: str) -> str:
 def bad_signal(count: int, cause: str) -> str:
     signals = f"{count} signals" if count > 1 else "A signal"
     return f"{signals} could not be used and {'were' if count > 1 else 'was'} left out (latest: {cause})."
+
+
+def filled(what: str, size: int, paused_ms: int) -> str:
+    """size: bytes. paused_ms: for how long it is kept out of Redis; 0: not at all."""
+    took = f"{size >> 20} MB" if size >> 20 else f"{size >> 10} kB"
+    then = (
+        f"It may write there again in {paused_ms // 60_000} minutes; `adsum hosts revoke` shuts it "
+        "out for good."
+        if paused_ms
+        else "Its collector sends again what it holds."
+    )
+    cause = "more than one machine may" if size >> 18 else "and would have stayed there"
+    return (
+        f"Its {what} took {took} of Redis, {cause}, and was deleted. {then} "
+        "Look who else has its login."
+    )
+
+
+def dated_ahead(count: int) -> str:
+    signals = f"{count} signals were" if count > 1 else "A signal was"
+    return (
+        f"{signals} dated over an hour later than sent: they count as of when they were sent. "
+        "Look at the clock of that machine, and who else has its login."
+    )
 
 
 def poisoned_stream(entry_id: str) -> str:

@@ -6,6 +6,9 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True):
+    #: No time: of one machine no more sessions are listed. Whoever takes a machine over makes 30,000
+    #: in eight seconds, and every list and page would crawl.
+    most_sessions: int = 2_000
     #: A failed tool may be recovered from this long before it counts as an error. 0 gives the
     #: first seed's immediate error; rejected as default, agents recover from a failing test.
     error_grace: int = 10_000

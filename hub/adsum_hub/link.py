@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from adsum_shared.outage import describe
+from adsum_shared.redis_errors import describe
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from adsum_hub.facts import Facts
-from adsum_hub.parts import Ended
-from adsum_hub.trail import OLD_STEPS, thinned
+from adsum_hub.facts import Ended, Facts
+from adsum_hub.fold.usage import OLD_STEPS, thinned
+from adsum_hub.verdict.judge import Verdict
 from adsum_shared.state import AgentState, Group
 
 #: Kept per host: the newest so many, and none that is older.
@@ -96,8 +96,12 @@ def surplus(past: Mapping[str, int], now: int) -> set[str]:
     return gone
 
 
+def past_verdict(facts: Facts) -> Verdict:
+    """Of history there is nothing to judge: it is over."""
+    return Verdict(past_state(facts), [], frozenset(), None, False, 0, facts.updated_at, None)  # noqa: FBT003 - a record
+
+
 def past_state(facts: Facts) -> AgentState:
-    """Of history there is nothing to resolve: it is over."""
     ends = [end for end in (facts.ended, facts.left, facts.closing) if end is not None]
     latest = max(ends, key=lambda end: end.at, default=None)
     return AgentState(

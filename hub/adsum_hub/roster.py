@@ -8,23 +8,20 @@ from collections.abc import Iterable
 import msgspec
 
 from adsum_hub import host_troubles
-from adsum_hub.alarms import Alarms, Key
 from adsum_hub.changes import HOSTS_MS, Changes, Machines
 from adsum_hub.domains.show import Domains
-from adsum_hub.expiry import expire
 from adsum_hub.facts import Facts
 from adsum_hub.fold.activity import entries
 from adsum_hub.followed import Followed
 from adsum_hub.host import Host
 from adsum_hub.inbox.sequence import Admission, admit
-from adsum_hub.lull import Lull
-from adsum_hub.portraits import view_id
 from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.timers import Alarms, Key, UsageThrottle
 from adsum_hub.usage.accounts import Accounts
-from adsum_hub.usage.usage import Prices
-from adsum_hub.views import only_ticks, summarise
+from adsum_hub.usage.spending import Prices
+from adsum_hub.views import only_ticks, summarise, view_id
 from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch, DecodeError, Gap
+from adsum_shared.envelope import Batch, DecodeError, Gap, Unread
 from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
 
 #: Sessions resolved and told in one go. A host with 100,000 of them that is restored, or falls
@@ -49,7 +46,7 @@ class Roster:
         #: to resolve, and to tell anew although the state is the same; the latest are taken first
         self._unresolved: dict[Key, None] = {}
         self._stale: dict[Key, None] = {}
-        self._lull = Lull()
+        self._throttle = UsageThrottle()
         self._machines = Machines(self.host_views)
         self._ticked_at = 0
 
@@ -77,6 +74,7 @@ class Roster:
         if admission.stranger:
             self._reject(host, now)
             return 0
+        self._make_room(host, admission, now)
         before = host.clock.offset_ms, host.gaps, host.set_aside
         changed = host.apply(batch, admission, now)
         self._count(host, admission, batch, before[2])
@@ -84,7 +82,7 @@ class Roster:
             self._unresolved.pop((host_id, key), None)  # put last, where the latest are
             self._unresolved[host_id, key] = None
         if (host.clock.offset_ms, host.gaps) != before[:2]:
-            self._stale |= {(host_id, key): None for key in host.states}
+            self._stale |= {(host_id, key): None for key in host.verdicts}
         return 0
 
     def _count(self, host: Host, admission: Admission, batch: Batch, set_aside: int) -> None:
@@ -143,7 +141,7 @@ class Roster:
                     self._machines.heard.add(host.id)
                     self.revive(host)
         self._unresolved |= dict.fromkeys(self._alarms.ring(now))
-        self._stale |= dict.fromkeys(self._lull.due(now))
+        self._stale |= dict.fromkeys(self._throttle.due(now))
         if len(self._unresolved) < SLICE:  # else sums are halves, after a start for instance
             self._unresolved |= dict.fromkeys(self.accounts.look(self.hosts.values(), now))
 
@@ -156,36 +154,36 @@ class Roster:
     def expire(self, now: int) -> None:
         for host in self.hosts.values():
             dropped = host.dropped
-            for key in expire(host, now):
-                self.accounts.spending.update((host.id, key), host.facts.get(key))
-                self._stale[host.id, key] = None
+            self._put_away(host, host.expire(now))
             self.counts["history_dropped"] += host.dropped - dropped
+
+    def _make_room(self, host: Host, admission: Admission, now: int) -> None:
+        """Before more sessions come than are listed of one machine."""
+        told = {each.session_id for each in admission.signals if not isinstance(each, Unread)}
+        over = host.listed + len(told - host.facts.keys()) - host.rules.most_sessions
+        if over > 0:
+            self._put_away(host, host.make_room(over, now))
+
+    def _put_away(self, host: Host, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.accounts.spending.update((host.id, key), host.facts.get(key))
+            self._stale[host.id, key] = None
 
     def reprice(self, prices: Prices) -> None:
         """Other prices hold, so all dollars may be others."""
         self.accounts.spending.reprice(prices)
         for host in self.hosts.values():
-            self._stale |= {(host.id, key): None for key in host.states}
+            self._stale |= {(host.id, key): None for key in host.verdicts}
 
     def revive(self, host: Host) -> None:
         """Its clock stands or runs again: every timer and every view of it is to be redone."""
-        self._unresolved |= {(host.id, key): None for key in host.states}
-        self._stale |= {(host.id, key): None for key in host.states}
+        self._unresolved |= {(host.id, key): None for key in host.verdicts}
+        self._stale |= {(host.id, key): None for key in host.verdicts}
 
-    def next_deadline(self, now: int) -> int | None:
-        """The hub time at which `tick` has something to do, if nothing arrives before.
-
-        Computed here and not in `take_changes`, since it costs more than the fold and the resolve
-        together: it must not stand between a hook and the page.
-        """
-        busy = bool(self._unresolved or self._stale)  # what has not even been told yet goes first
-        self._alarms.set(self._deadline_of, now, SLICE // 10 if busy else SLICE)
-        due = (self._alarms.next(now), self._lull.next())
+    def next_deadline(self) -> int | None:
+        """The hub time at which `tick` has something to do, if nothing arrives before."""
+        due = (self._alarms.next(), self._throttle.next())
         return min((at for at in due if at is not None), default=None)
-
-    def _deadline_of(self, key: Key, since: int) -> int | None:
-        host = self.hosts.get(key[0])
-        return host.next_deadline(key[1], since) if host else None
 
     def take_changes(self, now: int) -> Changes:
         """Resolve what has changed, once per arrival, and tell it. Empty if nobody could notice."""
@@ -193,9 +191,8 @@ class Roster:
             key, _ = self._unresolved.popitem()
             host = self.hosts.get(key[0])
             if host is not None:
-                host.resolve(key[1], now)
+                self._alarms.set(key, host.judge(key[1], now), now)
                 self.accounts.spending.update(key, host.facts.get(key[1]))
-                self._alarms.resolved(key, now)
             self._stale.pop(key, None)
             self._stale[key] = None
         sessions, gone = self._session_changes(now)
@@ -211,20 +208,19 @@ class Roster:
             (host_id, key), _ = self._stale.popitem()
             view_key = view_id(host_id, key)
             host = self.hosts.get(host_id)
-            state = host.states.get(key) if host else None
-            if host is None or state is None:
+            if host is None or key not in host.verdicts:
                 if self.views.pop(view_key, None) is not None:
                     gone.append(view_key)
-                    self._lull.forget((host_id, key))
+                    self._throttle.forget((host_id, key))
                 continue
-            view, before = self.accounts.view(host, key, state, now), self.views.get(view_key)
+            view, before = self.accounts.view(host, key), self.views.get(view_key)
             view = self.domains.shown(view, before, host.facts[key])
             if before == view:
                 continue
             ticks = before is not None and only_ticks(before, view)
-            if ticks and self._lull.holds((host_id, key), now):
+            if ticks and self._throttle.holds((host_id, key), now):
                 continue
-            self._lull.told((host_id, key), now)
+            self._throttle.shown((host_id, key), now)
             self.views[view_key] = view
             changed.append(view)
         return tuple(changed), tuple(gone)

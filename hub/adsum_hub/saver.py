@@ -12,7 +12,7 @@ from adsum_hub.link import Link
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.snapshots import MOST_AT_ONCE, NewerSchemaError, load_header, save_snapshot
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
-from adsum_shared.outage import describe
+from adsum_shared.redis_errors import describe
 
 log = logging.getLogger(__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Coroutine
@@ -11,14 +12,37 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from adsum_hub.live.live import Connection
+from adsum_shared.bounded_http import bounded_http
 
+#: Of which a proxy or an office behind one address may have so many at once, WebSockets aside.
+MOST_CONNECTIONS = 4096
+MOST_PER_ADDRESS = 512
+#: Descriptors for Redis, files, channels and whatever the hub asks of others.
+RESERVE = 256
 #: Enough for any first frame; clients send nothing else.
 WS_MAX_BYTES = 64 * 1024
 
 
-def server_config(app: ASGIApp) -> uvicorn.Config:
+def trusted_proxies(public_url: str | None) -> str:
+    """Addresses that are believed who has asked them: what X-Forwarded-For and -Proto say from there.
+
+    The server's own default trusts loopback: any user of this machine could try codes under a new
+    address each time. An https public URL says that a proxy stands before the hub; unless
+    FORWARDED_ALLOW_IPS says where, it is on this machine.
+    """
+    given = os.environ.get("FORWARDED_ALLOW_IPS")
+    if given is not None:
+        return given
+    return "127.0.0.1,::1" if (public_url or "").startswith("https://") else ""
+
+
+def server_config(app: ASGIApp, public_url: str | None = None) -> uvicorn.Config:
+    trusted = trusted_proxies(public_url)
     return uvicorn.Config(
         app,
+        http=bounded_http(MOST_CONNECTIONS, RESERVE, MOST_PER_ADDRESS),
+        proxy_headers=bool(trusted),
+        forwarded_allow_ips=trusted,
         log_config=None,
         access_log=False,
         server_header=False,

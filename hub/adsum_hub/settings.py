@@ -11,7 +11,7 @@ from platformdirs import user_config_path
 from pydantic import Field, ValidationInfo, field_validator
 
 from adsum_hub.limits import LIMITS, Limits
-from adsum_hub.usage.budget import read_budgets
+from adsum_hub.usage.budgets import read_budgets
 from adsum_shared.connect import RedisUrlError, check_url
 from adsum_shared.settings import AdsumSettings, SettingsError
 
@@ -44,6 +44,20 @@ class HubSettings(AdsumSettings):
         repr=False,
         description="A Redis URL for machines that can be given no login of their own. Whoever has "
         "it can read and write everything. Empty: such a machine goes through the hub.",
+    )
+    machine_sessions: int = Field(
+        default=LIMITS.most_sessions,
+        ge=10,
+        le=1_000_000,
+        description="Sessions of one machine that are listed at once; beyond them the oldest "
+        "delivered ones become history early, and where there are none, new ones are left out.",
+    )
+    machine_room_mb: int = Field(
+        default=128,
+        ge=16,
+        le=1 << 20,
+        description="Megabytes of Redis that one machine's unread signals may take; a stream beyond "
+        "it is deleted, and its collector sends again what it holds.",
     )
     sign_in: bool = Field(
         default=True,
@@ -99,17 +113,12 @@ class HubSettings(AdsumSettings):
         description="Push to services in the hub's own network as well, and without TLS: for tests.",
     )
 
-    otlp_endpoint: str | None = Field(
-        default=None,
-        repr=False,
-        description="Base URL of an OTLP receiver (HTTP), e.g. http://127.0.0.1:4318: what /metrics "
-        "shows is sent there too. Needs the extra [otel]; see docs/observability.md.",
-    )
-
     @property
     def limits(self) -> Limits:
         return Limits(
-            error_grace=round(self.error_grace * 1000), stuck_after=round(self.stuck_after * 1000)
+            most_sessions=self.machine_sessions,
+            error_grace=round(self.error_grace * 1000),
+            stuck_after=round(self.stuck_after * 1000),
         )
 
     @field_validator("public_url")
@@ -151,35 +160,9 @@ class HubSettings(AdsumSettings):
             ) from None
         return given
 
-    @field_validator("otlp_endpoint")
-    @classmethod
-    def _require_otlp_receiver(cls, given: str | None) -> str | None:
-        """A ValueError would be told with the URL, which may hold a login."""
-        if not given:
-            return None
-        try:
-            parts = urlsplit(given)
-            host = (parts.hostname or "").encode("idna")  # as whoever looks it up does
-            fits = parts.scheme in ("http", "https") and host and parts.port != 0
-        except ValueError:
-            fits = False
-        if not fits or "?" in given or "#" in given or not given.isprintable() or " " in given:
-            raise SettingsError(
-                "otlp_endpoint (ADSUM_OTLP_ENDPOINT) is no base URL of an OTLP receiver (HTTP). "
-                "Write it as http://127.0.0.1:4318; /v1/metrics is added, and a key goes into "
-                "OTEL_EXPORTER_OTLP_HEADERS."
-            )
-        return given.rstrip("/").removesuffix("/v1/metrics")
-
     @field_validator("budgets")
     @classmethod
     def _require_budgets(cls, given: Any) -> Any:
         """Raises BudgetsError as it is, early: also where the hub is only about to be started."""
         read_budgets(given, variable="ADSUM_BUDGETS" in os.environ)
         return given
-
-
-def receiver_of(endpoint: str) -> str:
-    """What may be told of an OTLP receiver: no login, and no path, in which some services have their key."""
-    parts = urlsplit(endpoint)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

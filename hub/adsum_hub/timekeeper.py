@@ -75,10 +75,10 @@ class Timekeeper:
                 self._expire_at = now + EXPIRE_MS
         trouble = trouble_of(self._link, self._writes, now, self._started)
         if trouble is None or now - trouble.since >= PATIENCE_MS:
-            self._broadcast.own_up(trouble or self._beside(now))
-        self._broadcast.tell()
+            self._broadcast.set_trouble(trouble or self._beside(now))
+        self._broadcast.notify()
         # A deadline that has come while nobody is heard stays there until somebody is.
-        due = self._roster.next_deadline(self._clock()) if hears else None
+        due = self._roster.next_deadline() if hears else None
         # Nor is one worth waking for before it can be told.
         soonest = max(0.001, self._roster.rest)
         return 1.0 if due is None else min(1.0, max(soonest, (due - self._clock()) / 1000))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from adsum_hub.clock import Clock
 from adsum_hub.link import KEPT, Link
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
-from adsum_shared.outage import describe
+from adsum_shared.redis_errors import describe
 from adsum_shared.state import HubTrouble
 
 #: A consumer that has not read for so long does not keep the list, whatever the process says.
@@ -28,7 +29,11 @@ class Writes:
     Tried, since where it takes none nothing comes in that would have to be saved and fail.
     """
 
-    def __init__(self, redis: Redis, address: str, clock: Clock) -> None:
+    def __init__(
+        self, redis: Redis, address: str, clock: Clock, fullest: Callable[[], str] = str
+    ) -> None:
+        """fullest: a sentence on who takes most of Redis; empty: nobody stands out."""
+        self._fullest = fullest
         self._redis = redis
         self._address = address
         self._clock = clock
@@ -50,10 +55,17 @@ class Writes:
         except ResponseError as error:
             self.since = self.since if self.problem else self._clock()
             self.problem = describe(error, self._address, KEPT)
+            if is_full(error) and (who := self._fullest()):
+                self.problem = f"{self.problem} {who}"
         except UNAVAILABLE:
             return  # whoever reads is told the same, and knows since when
         else:
             self.problem = None
+
+
+def is_full(error: ResponseError) -> bool:
+    """Whether Redis has no room left. The client makes a class of it, or leaves the word."""
+    return isinstance(error, OutOfMemoryError) or "OOM" in str(error)
 
 
 def is_blind(link: Link, now: int) -> bool:

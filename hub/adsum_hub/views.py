@@ -1,89 +1,233 @@
-"""From facts to what clients see: host times become hub times, requests and children are listed."""
+"""From facts and a verdict to what clients see: host times become hub times, and lists are made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
-from adsum_hub.facts import Facts
-from adsum_hub.limits import LIMITS, Limits
-from adsum_hub.portraits import Place, children_of, portrait_of
-from adsum_hub.resolve.health import witnesses
-from adsum_hub.resolve.resolve import open_requests
-from adsum_hub.resolve.unread import unread
+from adsum_hub.facts import Facts, Request
+from adsum_hub.order import rank, urgency
+from adsum_hub.verdict.judge import Verdict, end_of
 from adsum_shared.signals import RateLimit
 from adsum_shared.state import (
-    LEAST_URGENT,
     OVER,
-    UNKNOWN_URGENCY,
-    URGENCY,
     AgentState,
+    ChildView,
     Group,
     HostView,
     HostWitness,
+    Reachability,
+    RequestView,
     SessionView,
     Summary,
+    WitnessView,
 )
 from adsum_shared.usage import ContextView, RateLimitView, UsageView
 
-NEEDS_YOU = Group.NEEDS_YOU  # looked up a thousand times a second, by an enum's own slow way
+#: Signs of a prompt or an answer in a list; each view is sent with every change.
+QUOTED_MAX = 500
 
 
-class Spent(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a session runs. offset_ms: its host's clock minus the hub's."""
+
+    host_id: str
+    label: str
+    reachability: Reachability
+    offset_ms: int
+
+
+class Spent(msgspec.Struct, frozen=True, gc=False):
     """What a session used, and how full it is."""
 
     usage: UsageView | None = None
     context: ContextView | None = None
 
 
-def urgency(state: AgentState) -> int | None:
-    if state.group is not NEEDS_YOU:
-        return None
-    if state.context is not None and state.context.get("prompted") is False:
-        return LEAST_URGENT  # nobody has asked anything of it yet, so nobody keeps it waiting
-    return URGENCY.get(state.state, UNKNOWN_URGENCY)
+NOTHING_SPENT = Spent()
 
 
-def session_view(  # noqa: PLR0913 - all that a view is made of
+class Shown(msgspec.Struct, frozen=True, gc=False):
+    """A session's view and what it was made of, so that the next is made of what still holds."""
+
+    place: Place
+    facts: Facts
+    verdict: Verdict
+    view: SessionView
+
+
+def view_id(host_id: str, session_id: str) -> str:
+    return f"{host_id}:{session_id}"
+
+
+def session_view(
     place: Place,
     session_id: str,
     facts: Facts,
-    state: AgentState,
-    host_now: int,
-    limits: Limits = LIMITS,
+    verdict: Verdict,
+    last: Shown | None = None,
     *,
     incomplete: bool = False,
-    spent: Spent = Spent(),  # noqa: B008 - immutable
+    spent: Spent = NOTHING_SPENT,
 ) -> SessionView:
-    portrait = portrait_of(place, session_id, facts)
-    offset_ms, over = place.offset_ms, state.state in OVER
-    requests = open_requests(facts, host_now, limits)
-    marked = unread(facts, state, requests)
+    """last: the session's view before."""
+    offset_ms = place.offset_ms
+    state = verdict.state
     if offset_ms:
-        state = msgspec.structs.replace(state, since=state.since - offset_ms)
-    return msgspec.structs.replace(
-        portrait.view,
+        state = replace(state, since=state.since - offset_ms)
+    if last is not None and (last.place is place or last.place == place):
+        before = last.view if _says_alike(last.facts, facts) else None
+        children = last.view.children if _live_alike(last, facts, verdict) else None
+    else:
+        before = children = None
+    if before is None:
+        before = _introduced(place, session_id, facts, state)
+    if children is None:
+        children = child_views(facts, verdict.children, offset_ms)
+    requests = verdict.requests
+    needed = urgency(state)
+    return replace(
+        before,
         state=state,
-        updated_at=facts.updated_at - offset_ms,
-        urgency=urgency(state),
-        unread=marked,
-        requests=tuple(
-            msgspec.structs.replace(request, opened_at=request.opened_at - offset_ms)
-            for request in requests
-        ),
-        children=children_of(portrait, facts, host_now, limits) if facts.children else (),
-        witnesses=witnesses(facts, host_now, over=over, offset_ms=offset_ms),
+        updated_at=verdict.heard - offset_ms,
+        rank=rank(state, place.reachability, needed, verdict.began - offset_ms),
+        urgency=needed,
+        unread=verdict.unread,
+        requests=request_views(requests, offset_ms) if requests else (),
+        children=children,
+        witnesses=witness_views(facts, verdict.hooks, offset_ms),
         incomplete=incomplete,
-        ended_at=_ended_at(facts, state, offset_ms) if over else None,
+        ended_at=_ended_at(facts, state, offset_ms) if state.state in OVER else None,
         usage=spent.usage,
         context=spent.context,
     )
 
 
+def _says_alike(a: Facts, b: Facts) -> bool:
+    """Whether all that the view takes over of them as it stands is the very same."""
+    return (
+        a.meta is b.meta
+        and a.turns is b.turns
+        and a.process is b.process
+        and a.first_prompt is b.first_prompt
+        and a.last_prompt is b.last_prompt
+        and a.born == b.born
+        and a.agent == b.agent
+    )
+
+
+def _introduced(place: Place, session_id: str, facts: Facts, state: AgentState) -> SessionView:
+    """With what few signals change."""
+    started_at, about = facts.started_at, facts.about
+    return SessionView(
+        id=view_id(place.host_id, session_id),
+        host_id=place.host_id,
+        host=place.label,
+        session_id=session_id,
+        agent=facts.agent,
+        state=state,
+        reachability=place.reachability,
+        updated_at=0,
+        rank=0,
+        started_at=None if started_at is None else started_at - place.offset_ms,
+        title=facts.title,
+        project=about("project"),
+        cwd=about("cwd"),
+        branch=about("branch"),
+        model=about("model"),
+        mode=about("mode"),
+        version=about("version"),
+        pid=facts.process.pid if facts.process is not None else None,
+        worktree=about("worktree"),
+        pr=about("pr"),
+        last_prompt=shortened(facts.latest_prompt),
+        last_answer=shortened(facts.last_answer),
+        forked_from=about("forked_from"),
+    )
+
+
+def shortened(text: str | None) -> str | None:
+    if text is None or len(text) <= QUOTED_MAX:
+        return text
+    return f"{text[: QUOTED_MAX - 1]}…"
+
+
 def _ended_at(facts: Facts, state: AgentState, offset_ms: int) -> int:
     """state: in the hub's time."""
     return state.since if state.state == "session_ended" else facts.ended_at - offset_ms
+
+
+def request_views(
+    requests: Iterable[tuple[str, Request]], offset_ms: int = 0
+) -> tuple[RequestView, ...]:
+    return tuple(
+        [
+            RequestView(
+                request.request_id or key,
+                request.kind,
+                request.opened - offset_ms,
+                request.tool,
+                request.summary,
+                request.agent_id,
+                request.payload,
+            )
+            for key, request in requests
+        ]
+    )
+
+
+def _live_alike(last: Shown, facts: Facts, verdict: Verdict) -> bool:
+    before = last.facts
+    return (
+        before.children is facts.children
+        and before.drained == facts.drained
+        and before.killed == facts.killed
+        and last.verdict.children == verdict.children
+    )
+
+
+def child_views(facts: Facts, running: frozenset[str], offset_ms: int = 0) -> tuple[ChildView, ...]:
+    """Every child known, those that run first, and each of the others with its end."""
+    if not facts.children:
+        return ()
+    known = sorted(
+        facts.children.items(), key=lambda item: (item[0] not in running, -item[1].last, item[0])
+    )
+    found = []
+    for key, child in known:
+        status, finished = ("running", 0) if key in running else end_of(facts, child)
+        started_at = child.started - offset_ms if child.started else None
+        finished_at = finished - offset_ms if finished else None
+        about = child.type, child.description
+        found.append(ChildView(key, child.kind, status, started_at, finished_at, *about))
+    return tuple(found)
+
+
+def witness_views(
+    facts: Facts, hooks: str | None = None, offset_ms: int = 0
+) -> tuple[WitnessView, ...]:
+    """Who has been heard, in a fixed order, and hooks that should have been (heard_at 0: never).
+
+    hooks: what is wrong with them.
+    """
+    found: list[WitnessView] = []
+    if facts.hook_at or hooks:
+        found.append(WitnessView("hook", facts.hook_at and facts.hook_at - offset_ms, hooks))
+    if facts.transcript_at:
+        found.append(WitnessView("transcript", facts.transcript_at - offset_ms))
+    if facts.registry_at:
+        found.append(WitnessView("registry", facts.registry_at - offset_ms))
+    # Whoever names a process, it is the process table that has been asked when it began.
+    process_at = facts.process_at
+    if facts.process is not None and facts.process.seen > process_at:
+        process_at = facts.process.seen
+    if process_at:
+        found.append(WitnessView("process", process_at - offset_ms))
+    if facts.statusline_at:
+        found.append(WitnessView("statusline", facts.statusline_at - offset_ms))
+    return tuple(found)
 
 
 def only_ticks(before: SessionView, after: SessionView) -> bool:
@@ -93,16 +237,14 @@ def only_ticks(before: SessionView, after: SessionView) -> bool:
 
 
 def _without_ticks(view: SessionView) -> SessionView:
-    witnesses = tuple(msgspec.structs.replace(each, heard_at=0) for each in view.witnesses)
-    return msgspec.structs.replace(
-        view, usage=None, context=None, updated_at=0, witnesses=witnesses
-    )
+    witnesses = tuple(replace(each, heard_at=0) for each in view.witnesses)
+    return replace(view, usage=None, context=None, updated_at=0, witnesses=witnesses)
 
 
 def in_hub_time(witnesses: Iterable[HostWitness], offset_ms: int) -> tuple[HostWitness, ...]:
     return tuple(
         # 0 is no time but "never"
-        msgspec.structs.replace(each, heard_at=each.heard_at and each.heard_at - offset_ms)
+        replace(each, heard_at=each.heard_at and each.heard_at - offset_ms)
         for each in witnesses
     )
 
@@ -119,7 +261,7 @@ def limits_that_hold(limits: Iterable[RateLimit], now: int) -> tuple[RateLimitVi
 def same_host(a: HostView, b: HostView) -> bool:
     """Alike but for what ticks by itself: such a difference is not worth a message."""
     heard = a.witnesses if _still(a.witnesses) == _still(b.witnesses) else b.witnesses
-    return a == msgspec.structs.replace(
+    return a == replace(
         b,
         last_seen=a.last_seen,
         lag_ms=a.lag_ms,
@@ -130,7 +272,7 @@ def same_host(a: HostView, b: HostView) -> bool:
 
 
 def _still(witnesses: tuple[HostWitness, ...]) -> list[HostWitness]:
-    return [msgspec.structs.replace(each, heard_at=0) for each in witnesses]
+    return [replace(each, heard_at=0) for each in witnesses]
 
 
 def summarise(
@@ -157,13 +299,3 @@ def summarise(
         total_cost_today_usd=usd,
         total_tokens_today=tokens,
     )
-
-
-def attention_order(view: SessionView) -> tuple[int, int, int, int]:
-    """Sorts who needs a human first: reachable, most urgent, longest waiting; then the latest."""
-    offline = int(view.reachability == "offline")
-    if view.urgency is not None:
-        hint = view.display.urgency_hint if view.display is not None else None
-        return offline, 0, hint or view.urgency, view.state.since
-    rank = 1 if view.state.group is Group.AUTONOMOUS else 2
-    return offline, rank, 0, -view.state.since

@@ -1,8 +1,8 @@
-"""The SessionStart hook: hands what the agent gave it to the collector, and never gets in its way.
+"""A command hook: hands what the agent gave it to the collector, and never gets in its way.
 
 Run as `python -I -S shim.py [socket]`. It prints nothing, ends with 0 whatever happens, and imports
 only what the interpreter has loaded or built in: `socket`, `json` and `subprocess` would each cost
-the agent's start more than the rest of this program.
+more than the rest of this program, for every event.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import os
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 VERSION = 1
 TOTAL_S = 5.0
 TRIES = 3
-MOST_BYTES = 1 << 20
+MOST_BYTES = 16 << 20
 ENV = (
     b"CLAUDE_PID",
     b"CLAUDE_CODE_ENTRYPOINT",
@@ -73,13 +77,29 @@ def environment() -> bytes:
     return b",".join(pairs)
 
 
+def fired_at() -> float:
+    """Milliseconds: when this process was started, which is when its hook fired.
+
+    Hooks that nobody waits for overtake each other while Python starts; these times keep their
+    order. The kernel counts in ticks, so the end of the tick: never before an event that came first.
+    """
+    now = time.time()
+    try:
+        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - no pathlib here
+            tick = int(file.read().rpartition(b")")[2].split()[19]) + 1
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - tick / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):  # not Linux
+        return now * 1000
+    return (now - age if 0 < age < TOTAL_S else now) * 1000
+
+
 def message(body: bytes) -> bytes:
     # outside its strings, JSON may hold a newline only where it may hold a space
     flat = body.replace(b"\r", b" ").replace(b"\n", b" ").strip()
     return b'{"v":%d,"id":"%s","at":%d,"pid":%d,"ppid":%d,"env":{%s},"body":%s}\n' % (
         VERSION,
         os.urandom(12).hex().encode(),
-        time.time() * 1000,
+        fired_at(),
         agent_pid(),
         os.getppid(),
         environment(),
@@ -87,14 +107,29 @@ def message(body: bytes) -> bytes:
     )
 
 
+def peer_uid(connection: Any, _socket: Any) -> int:
+    """The user who listens."""
+    if sys.platform == "darwin":
+        # LOCAL_PEERCRED of SOL_LOCAL: a struct xucred, its version before the user
+        return int.from_bytes(connection.getsockopt(0, 1, 76)[4:8], sys.byteorder)
+    ucred = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(ucred[4:8], sys.byteorder)
+
+
 def exchange(path: str, line: bytes, timeout: float) -> bool:
     """True if the collector has taken it, or never will."""
     import _socket  # what `socket` is made of, without the ten modules that come with it
 
+    friends = (os.getuid(), 0)
+    # Of the link, if it is one: who placed it there would choose who hears.
+    if os.lstat(path).st_uid not in friends:
+        return True
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.settimeout(timeout)
     try:
         connection.connect(path)
+        if peer_uid(connection, _socket) not in friends:
+            return True
         connection.sendall(line)
         reply = b""
         while not reply.endswith(b"\n"):

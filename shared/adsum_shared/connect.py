@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from adsum_shared.redis_cluster import ClusterRedis
-from adsum_shared.redis_connections import honest
-from adsum_shared.redis_follow import ClusterReader
+from adsum_shared.redis_cluster import ClusterReader, ClusterRedis, Slots
+from adsum_shared.redis_connections import WaitingPool, honest
+from adsum_shared.redis_errors import BrokerTooOldError, ExhaustedError
 from adsum_shared.redis_sentinel import SentinelRedis, open_master
-from adsum_shared.redis_slots import Slots
 from adsum_shared.redis_url import RedisUrlError, address_of, kind_of, read_url
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ __all__ = [
     "OLDEST",
     "UNAVAILABLE",
     "BrokerTooOldError",
+    "ExhaustedError",
     "Redis",
     "RedisUrlError",
     "address_of",
     "backoff",
     "check_url",
+    "db_of",
     "every_server",
     "open_redis",
     "redis_version",
@@ -43,12 +45,11 @@ Redis = redis.asyncio.Redis
 #: refused connection all mean the same to us: degraded, visible, tried again.
 UNAVAILABLE = (RedisError, OSError)
 
+#: Of one client, unless it asks for others.
+CONNECTIONS = 8
+
 #: Streams with explicit ids, ACL key patterns and XTRIM MINID came with 6.2.
 OLDEST = (6, 2)
-
-
-class BrokerTooOldError(RuntimeError):
-    """The broker lacks commands we cannot do without."""
 
 
 def check_url(url: str) -> None:
@@ -75,41 +76,50 @@ def check_url(url: str) -> None:
     )
 
 
+def db_of(url: str) -> int:
+    """The number of the database that clients of this URL go to."""
+    if kind_of(url) != "one":
+        several = read_url(url)
+        return int(several.db or dict(parse_qsl(several.query)).get("db", "0"))
+    return int(redis.asyncio.connection.parse_url(url).get("db", 0))
+
+
 def _try(url: str) -> None:
     """Makes what would connect, and does not: an option that nobody knows shows itself."""
     redis.asyncio.ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call] # the library's
 
 
-def open_redis(url: str, *, block_s: float = 0.0) -> Redis:
+def open_redis(url: str, *, block_s: float = 0.0, connections: int = CONNECTIONS) -> Redis:
     """A client of one server, of the master that Sentinels name, or of a cluster.
 
     block_s: the longest a command of this client blocks. Give each blocking reader a client of its
-    own.
+    own. connections: the most it opens, to each server. Whoever asks while all are in use waits for
+    one, and is answered ExhaustedError after `POOL_WAIT_S`.
     """
     if (kind := kind_of(url)) == "one":
-        return _open_one(url, block_s=block_s)
+        return _open_one(url, block_s=block_s, connections=connections)
     several = read_url(url)
+    open_one = functools.partial(_open_one, connections=connections)
     if kind == "sentinel":
-        return open_master(several, _open_one, **_options(block_s))
+        return open_master(several, open_one, **_options(block_s, connections))
     # A reader waits beside its connections, none of which blocks.
-    slots = Slots(several, _open_one)
+    slots = Slots(several, open_one)
     return ClusterReader(slots) if block_s else ClusterRedis(slots)
 
 
-def _open_one(url: str, *, block_s: float = 0.0) -> Redis:
-    client = redis.asyncio.Redis.from_url(url, **_options(block_s))
-    pool = client.connection_pool
+def _open_one(url: str, *, block_s: float = 0.0, connections: int = CONNECTIONS) -> Redis:
+    pool = WaitingPool.from_url(url, **_options(block_s, connections))
     pool.connection_class = honest(pool.connection_class)
-    return client
+    return redis.asyncio.Redis.from_pool(pool)
 
 
-def _options(block_s: float) -> dict[str, Any]:
+def _options(block_s: float, connections: int) -> dict[str, Any]:
     # The library would retry an XADD whose reply was lost and double the entry, so retry is None and
     # the loop that uses the client decides.
     return {
         "protocol": 2,
         "retry": None,
-        "max_connections": 1 if block_s else 8,
+        "max_connections": 1 if block_s else connections,
         "socket_timeout": block_s + 5.0,
         "socket_connect_timeout": 3.0,
         "health_check_interval": 15,

@@ -65,7 +65,10 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Told(msgspec.Struct, omit_defaults=True):
-    """What became of it. None or empty: there is none, or it was not asked for."""
+    """What became of it. None or empty: there is none, or it was not asked for.
+
+    listed: False: it may not enter itself into the list of hosts, and a hub does that.
+    """
 
     added: Added | None = None
     head: FoundEntry | None = None
@@ -74,6 +77,7 @@ class Told(msgspec.Struct, omit_defaults=True):
     want: bytes | None = None
     beat: bytes | None = None
     server: str = ""
+    listed: bool = True
 
 
 class _Command(NamedTuple):
@@ -84,9 +88,12 @@ class _Command(NamedTuple):
     words: tuple[Any, ...]
 
 
-async def carry_out(client: Any, host_id: str, asked: Asked) -> Told:
-    """client: of a single connection. Raises OddReplyError, and what the client raises."""
-    commands = list(_commands(host_id, asked))
+async def carry_out(client: Any, host_id: str, asked: Asked, *, enlist: bool = True) -> Told:
+    """client: of a single connection. enlist: with a heartbeat, into the list of hosts.
+
+    Raises OddReplyError, and what the client raises.
+    """
+    commands = list(_commands(host_id, asked, enlist=enlist))
     replies = await at_once(client, [each.words for each in commands])
     found: dict[str, Any] = {}
     errors: list[Exception] = []
@@ -103,15 +110,16 @@ async def carry_out(client: Any, host_id: str, asked: Asked) -> Told:
     return Told(**found)
 
 
-def _commands(host_id: str, asked: Asked) -> Iterator[_Command]:
+def _commands(host_id: str, asked: Asked, *, enlist: bool) -> Iterator[_Command]:
     inbox, beat = streams.inbox(host_id), streams.beat(host_id)
     if asked.add is not None:
         pairs = [part for pair in asked.add.fields.items() for part in pair]
         yield _Command("added", inbox, ("XADD", inbox, asked.add.id, *pairs))
     if asked.beat is not None:
         yield _Command("", beat, ("SET", beat, asked.beat, "PX", streams.BEAT_TTL_MS))
-        # Every time: after a FLUSHALL a hub that starts knows nobody but whom it finds there.
-        yield _Command("", streams.HOSTS, ("SADD", streams.HOSTS, host_id))
+        if enlist:
+            # Every time: after a FLUSHALL a hub that starts knows nobody but whom it finds there.
+            yield _Command("listed", streams.HOSTS, ("SADD", streams.HOSTS, host_id))
     if asked.head:
         yield _Command("head", inbox, ("XINFO", "STREAM", inbox))
     if asked.after is not None:
@@ -147,7 +155,7 @@ def makes_no_sense(what: str, error: Exception) -> str:
 def _forgiven(command: _Command, error: ResponseError) -> Any:
     text = str(error)
     if command.key == streams.HOSTS and isinstance(error, NoPermissionError):
-        return None  # without the right to it, the operator has added the host
+        return False  # a hub, or the operator, has added the host
     if command.name == "head" and "no such key" in text:
         return None
     if command.name == "added" and "exhausted" in text:
@@ -167,6 +175,8 @@ def _read(name: str, reply: Reply) -> Any:
     match name:
         case "added":
             return "new"
+        case "listed":
+            return True
         case "head":
             info = reply if isinstance(reply, dict) else _paired(reply)
             last = info.get("last-generated-id") or info[b"last-generated-id"]

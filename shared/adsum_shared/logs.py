@@ -13,8 +13,10 @@ from typing import Any, Literal, TextIO
 import structlog
 
 from adsum_shared.log_secrets import fields_without_secrets
+from adsum_shared.plain_text import clean, safe, to_json
 
 LogFormat = Literal["auto", "json", "plain"]
+_LAID_OUT = ("exception", "stack")
 #: Theirs would write past ours.
 _OF_LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "websockets", "asyncio")
 
@@ -64,14 +66,30 @@ def _formatter(kind: LogFormat, *, is_terminal: bool) -> logging.Formatter:
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
             Redaction(),
-            _json
-            if stamp == "iso"
-            else _plain(coloured=is_terminal and not os.environ.get("NO_COLOR")),
+            *(
+                [_json]
+                if stamp == "iso"
+                else [_in_lines, _plain(coloured=is_terminal and not os.environ.get("NO_COLOR"))]
+            ),
         ],
     )
 
 
-_json = structlog.processors.JSONRenderer(ensure_ascii=False)
+_json = structlog.processors.JSONRenderer(serializer=to_json)
+
+
+def _in_lines(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Each entry is one line, whatever it quotes; but for a traceback, which is laid out."""
+    return {
+        name: value
+        if not isinstance(value, str)
+        else safe(value)
+        if name in _LAID_OUT
+        else clean(value)
+        for name, value in event.items()
+    }
 
 
 def _plain(*, coloured: bool) -> structlog.typing.Processor:

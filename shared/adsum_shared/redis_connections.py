@@ -1,18 +1,69 @@
-"""Connections to a Redis server: a lost peer is told as such, and a pinned authority is the only one."""
+"""Connections to a Redis server, and pools of them.
+
+A connection reports a lost peer as such and trusts a pinned authority alone; a pool that has none
+left waits for one, within a bound.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import TYPE_CHECKING, Any
 
-from redis.asyncio.connection import AbstractConnection, SSLConnection
+from redis.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from adsum_shared.redis_errors import WayError
-from adsum_shared.tls_files import Renewed, trusted_file
+from adsum_shared.redis_errors import ExhaustedError, WayError
+from adsum_shared.tls import Renewed, trusted_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+#: How long a request waits for one of its pool's connections. Commands take milliseconds.
+POOL_WAIT_S = 5.0
+
+
+class WaitingPool(ConnectionPool):
+    """Whoever finds no connection left waits its turn for one, first come first served.
+
+    The library's pool fails at once, by the error that a lost server gives. Its BlockingConnectionPool
+    waits, and fails by that error as well; a cancelled release loses one of its connections.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._turn = asyncio.Lock()
+        self._released = asyncio.Event()
+
+    async def get_connection(
+        self, command_name: Any = None, *keys: Any, **options: Any
+    ) -> AbstractConnection:
+        """Raises ExhaustedError, and what connecting raises."""
+        del command_name, keys, options
+        try:
+            async with asyncio.timeout(POOL_WAIT_S), self._turn:
+                while not self.can_get_connection():
+                    self._released.clear()
+                    await self._released.wait()
+                connection = self.get_available_connection()  # type: ignore[no-untyped-call] # the library's
+        except TimeoutError as error:
+            raise ExhaustedError(
+                f"all {self.max_connections} connections were in use for {POOL_WAIT_S:.0f} s"
+            ) from error
+        try:
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        taken: AbstractConnection = connection
+        return taken
+
+    async def release(self, connection: AbstractConnection) -> None:
+        try:
+            await super().release(connection)
+        finally:
+            self._released.set()
 
 
 def honest(kind: type[AbstractConnection]) -> type[AbstractConnection]:

@@ -1,7 +1,19 @@
-"""Why a way to Redis leads nowhere: what TLS, Sentinels and clusters fail by, in sentences."""
+"""Why Redis does not do what it is asked: errors, and what to tell people, the cause and the next step."""
 
 from __future__ import annotations
 
+import re
+
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    MasterDownError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    TimeoutError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 
@@ -11,6 +23,14 @@ class WayError(RedisConnectionError):
 
 class UnsettledError(WayError):
     """The servers change their parts just now. What was asked was not done: ask again."""
+
+
+class BrokerTooOldError(RuntimeError):
+    """The broker lacks commands we cannot do without."""
+
+
+class ExhaustedError(RedisError):
+    """No connection of ours came free in time. Redis itself may be well, so this is no sign that it is away."""
 
 
 _SHOWN = "shows a certificate"
@@ -86,3 +106,95 @@ def is_untrusted(error: BaseException) -> bool:
 def _bare(text: str) -> str:
     """OpenSSL's own words: what stands before them names host and port a second time."""
     return text[text.find("[SSL") :] if "[SSL" in text else text
+
+
+#: The client cuts some words off and makes classes of them, so both are looked for.
+_CAUSES: tuple[tuple[type[Exception] | None, tuple[str, ...], str], ...] = (
+    (ExhaustedError, (), "is asked too much from here at once: {text}. Wait."),
+    (
+        NoPermissionError,
+        ("NOPERM",),
+        "forbids this user a command ({text}). Give this machine's user the rights docs/protocol.md lists.",
+    ),
+    (
+        AuthenticationError,
+        ("NOAUTH", "WRONGPASS"),
+        "refused the password, or wants one. "
+        "Put the right one into the URL: redis://user:password@host:port (ADSUM_REDIS_URL). A machine "
+        "that joined may have been shut out: `adsum hosts` on the hub's machine says so.",
+    ),
+    (
+        OutOfMemoryError,
+        ("OOM",),
+        "is out of memory. Start a hub if none runs, so that streams are trimmed, or raise its maxmemory.",
+    ),
+    (
+        ReadOnlyError,
+        ("READONLY",),
+        "is a read-only replica. Point ADSUM_REDIS_URL at the primary.",
+    ),
+    (
+        None,
+        ("MISCONF",),
+        "cannot save to its disk and takes no writes. Look at its log and its free space.",
+    ),
+    (
+        None,
+        ("NOREPLICAS",),
+        "has fewer replicas than it wants (NOREPLICAS) and takes no writes. "
+        "Start them, or lower its min-replicas-to-write.",
+    ),
+    (
+        MasterDownError,
+        ("MASTERDOWN",),
+        "has lost its primary and answers nothing. Start that, or point ADSUM_REDIS_URL at the new one.",
+    ),
+    (None, ("CLUSTERDOWN",), "has lost some of its servers and refuses this. Start them."),
+    (
+        None,
+        ("BUSY",),
+        "is busy with somebody's script and answers nobody. Wait; or end it: redis-cli SCRIPT KILL.",
+    ),
+    (BusyLoadingError, ("LOADING",), "is still loading its data. Wait."),
+    (
+        None,
+        ("max number of clients",),
+        "has no connection left for us. Raise its maxclients, or end what holds them.",
+    ),
+)
+
+
+def describe(error: Exception, address: str, kept: str) -> str:
+    """One sentence for the cause, one for the next step; names no secret.
+
+    address: as `connect.address_of` shows it. kept: the sentence on what becomes of the data.
+    """
+    if isinstance(error, BrokerTooOldError):
+        return str(error)
+    return f"Redis at {address} {cause_of(error)} {kept}"
+
+
+def cause_of(error: Exception) -> str:
+    """What follows `Redis at …`: the cause and the next step."""
+    if (told := told_of(error)) is not None:
+        return told
+    text = str(error)
+    for kind, words, sentences in _CAUSES:
+        if (kind is not None and isinstance(error, kind)) or _says(text, words):
+            return sentences.format(text=text)
+    if isinstance(error, TimeoutError) and "connect" not in text:
+        return (
+            "does not answer. It hangs or is overloaded, or the network drops what is sent: look at "
+            "its machine and at the way there."
+        )
+    if isinstance(error, TimeoutError | OSError) or "onnect" in text:
+        return (
+            f"cannot be reached ({text or type(error).__name__}). "
+            "Start it, or correct ADSUM_REDIS_URL."
+        )
+    return f"answered: {text or type(error).__name__}. Look at its log."
+
+
+def _says(text: str, words: tuple[str, ...]) -> bool:
+    """Redis begins with the word; where a script was refused, 6.2 has it inside, after a dash."""
+    return any(re.search(rf"(?:^|-){word}\b", text) for word in words)

@@ -16,7 +16,7 @@ from redis.asyncio.sentinel import (
 )
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
-from adsum_shared.redis_connections import honest
+from adsum_shared.redis_connections import WaitingPool, honest
 from adsum_shared.redis_errors import UnsettledError, WayError, told_of
 from adsum_shared.redis_url import Address, RedisUrl, written
 
@@ -28,8 +28,8 @@ ASK_S = 2.0
 class Sentinels:
     """Ours in place of the library's.
 
-    That one keeps connections which nothing closes, asks for all that a Sentinel knows, and writes
-    its clients into its errors.
+    That one asks for all that a Sentinel knows, and writes its clients into its errors (held by
+    tests/unit/shared/test_library_clients.py).
     """
 
     def __init__(self, url: RedisUrl, open_one: Open) -> None:
@@ -134,6 +134,10 @@ class SentinelRedis(redis.asyncio.Redis):
             yield found
 
 
+class _MasterPool(WaitingPool, SentinelConnectionPool):
+    """Of the master's connections."""
+
+
 def open_master(url: RedisUrl, open_one: Open, **options: Any) -> SentinelRedis:
     """options: as for one server."""
     asked: dict[str, Any] = dict(parse_url(url.of(("master", 1))))
@@ -144,7 +148,7 @@ def open_master(url: RedisUrl, open_one: Open, **options: Any) -> SentinelRedis:
     managed = SentinelManagedSSLConnection if tls else SentinelManagedConnection
     sentinels = Sentinels(url, open_one)
     asked = {**options, **asked, "connection_class": _of_master(honest(managed))}
-    pool = SentinelConnectionPool(url.master, sentinels, **asked)  # type: ignore[no-untyped-call] # the library's
+    pool = _MasterPool(url.master, sentinels, **asked)
     client = SentinelRedis(connection_pool=pool)
     client.auto_close_connection_pool = True
     client.sentinels = sentinels

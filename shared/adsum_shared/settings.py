@@ -35,6 +35,8 @@ KNOWN = frozenset(
         "sign_in",
         "machine_redis_url",
         "machine_shared_url",
+        "machine_sessions",
+        "machine_room_mb",
         "demo",
         "price_file",
         "budgets",
@@ -46,7 +48,6 @@ KNOWN = frozenset(
         "push_contact",
         "push_key_file",
         "push_allow_private",
-        "otlp_endpoint",
         # the collector
         "collector_port",
         "host_label",

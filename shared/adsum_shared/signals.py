@@ -18,6 +18,8 @@ MESSAGE = "message"
 COMMAND = "command"
 #: `ChildFinished.child_id` that means all of them.
 ALL_CHILDREN = "*"
+#: Claude Code's have 36 characters.
+SESSION_ID_MAX = 200
 
 RequestKind = Literal["permission", "question", "plan", "dialog"]
 ChildKind = Literal["agent", "shell", "monitor", "workflow", "cron"]
@@ -367,6 +369,11 @@ class _Header(msgspec.Struct):
 
 
 _header: msgspec.json.Decoder[_Header] = msgspec.json.Decoder(_Header)
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a hub takes it for one: session ids become Redis fields and parts of URLs."""
+    return 0 < len(text) <= SESSION_ID_MAX and text.isprintable()
 
 
 def encode_signal(signal: AnySignal) -> bytes:

@@ -63,7 +63,7 @@ LEAST_URGENT = 8
 OVER = frozenset({"session_ended", "suspended", "archived"})
 
 
-class AgentState(msgspec.Struct, frozen=True, omit_defaults=True):
+class AgentState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a session is doing, and why we believe it.
 
     confidence is 0..1, source the witness that decided, since milliseconds of host wall clock in
@@ -79,7 +79,7 @@ class AgentState(msgspec.Struct, frozen=True, omit_defaults=True):
     context: dict[str, Any] | None = None
 
 
-class RequestView(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     id: str
     kind: str
     opened_at: int
@@ -98,7 +98,7 @@ class ActivityEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     agent_id: str | None = None
 
 
-class WitnessView(msgspec.Struct, frozen=True, omit_defaults=True):
+class WitnessView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One witness of one session. heard_at: its latest word. problem: `missing`, `doubled`."""
 
     name: WitnessName
@@ -121,7 +121,7 @@ class HostWitness(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str | None = None
 
 
-class ChildView(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChildView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     id: str
     kind: str
     status: str
@@ -131,10 +131,11 @@ class ChildView(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str | None = None
 
 
-class SessionView(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One session as every client sees it. All times: milliseconds of the *hub's* clock.
 
-    id is `host_id:session_id`. urgency is None outside needs_you.
+    id is `host_id:session_id`. urgency is None outside needs_you. rank is the session's place in the
+    one order that every client shows: ascending, ties by id.
     """
 
     id: str
@@ -145,6 +146,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True):
     state: AgentState
     reachability: Reachability
     updated_at: int
+    rank: int
     started_at: int | None = None
     urgency: int | None = None
     unread: bool = False

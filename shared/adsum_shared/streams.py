@@ -12,7 +12,8 @@ ALL = "adsum:*"
 #: What those of hosts begin with.
 OF_HOSTS = "adsum:{"
 
-#: set of host ids; a host leaves it when it is forgotten
+#: set of host ids; a host leaves it when it is forgotten. Hubs enter the machines that have joined,
+#: all others themselves
 HOSTS = "adsum:hosts"
 
 
@@ -44,6 +45,11 @@ def want(host_id: str) -> str:
 def joining(host_id: str) -> str:
     """String: whoever has it is letting the host in just now; expires after JOINING_MS."""
     return f"adsum:{{{host_id}}}:joining"
+
+
+def paused(host_id: str) -> str:
+    """String: it filled Redis, so its user is gone; expires after PAUSED_MS."""
+    return f"adsum:{{{host_id}}}:paused"
 
 
 def commands(host_id: str) -> str:
@@ -111,6 +117,11 @@ def join_token(digest: str) -> str:
 JOIN_TOKENS = "adsum:{auth}:joins"
 
 
+def rules_channel(digest: str) -> str:
+    """A channel that nobody uses: in the rights of a machine's user it says by which rules that was made."""
+    return f"adsum:rules:{digest}"
+
+
 def host_of(inbox_key: str) -> str:
     """The inverse of `inbox`."""
     return inbox_key[len("adsum:{") : -len("}:in")]
@@ -121,6 +132,8 @@ BEAT_TTL_MS = 10_000
 WANT_TTL_MS = 2_000
 #: Longer than letting a machine in takes.
 JOINING_MS = 10_000
+#: Whoever fills Redis in a second is kept from it for six hundred.
+PAUSED_MS = 600_000
 #: Longer than it takes to tell of a case; and than anything that stands so long is told of.
 NOTIFY_CLAIM_MS = 60_000
 NOTIFY_KEEP_MS = 8 * 24 * 3_600_000

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from adsum_hub.order import rank
 from adsum_shared.state import (
     GROUP_OF,
     UNKNOWN_URGENCY,
@@ -36,17 +37,19 @@ def session(
     reachability: Reachability = more.pop("reachability", "live")
     group = more.pop("group", None) or GROUP_OF[state]
     urgency = URGENCY.get(state, UNKNOWN_URGENCY) if group is Group.NEEDS_YOU else None
+    agent_state = AgentState(
+        group=group, state=state, label=label, confidence=0.95, source="hook", since=now - age
+    )
     return SessionView(
         id=f"{host}:{name}",
         host_id=host,
         host=host,
         session_id=name,
         agent="claude_code",
-        state=AgentState(
-            group=group, state=state, label=label, confidence=0.95, source="hook", since=now - age
-        ),
+        state=agent_state,
         reachability=reachability,
         updated_at=now - min(age, 4 * MINUTE),
+        rank=rank(agent_state, reachability, urgency, now - age),
         urgency=urgency,
         **{"project": name.split("-", maxsplit=1)[0], "witnesses": witnesses(now), **more},
     )
@@ -517,6 +520,7 @@ def hostile(now: int) -> Fleet:
             state=state,
             reachability="live",
             updated_at=now,
+            rank=n,
             title=text,
             project=text,
             cwd=text,

@@ -11,9 +11,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adsum_hub import app as hub_app
-from adsum_hub.doors import known_hosts
 from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
 from adsum_hub.serving import server_config
 from adsum_hub.snapshots.snapshots import Snapshot

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +18,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from adsum_hub.app import WEB
+from adsum_hub.assets import Assets
+from adsum_hub.request_guard import CONTENT_POLICY
 from adsum_hub.rest.join_answers import JoinToken, JoinTokenAsked, JoinTokenMade, JoinTokens
 from adsum_shared.state import (
     ActivityEntry,
@@ -31,25 +33,6 @@ from adsum_shared.state import (
 )
 from adsum_shared.usage import Budgets, BudgetView, UsageReport
 
-#: Addresses of the page's views.
-PAGES = (
-    "/",
-    "/list",
-    "/by/host",
-    "/by/project",
-    "/hosts",
-    "/usage",
-    "/history",
-    "/settings",
-    "/sessions/{id:path}",
-)
-WEB = Path(__file__).parents[2] / "hub" / "adsum_hub" / "web"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
-
 
 def under_policy(app: ASGIApp) -> ASGIApp:
     """Every answer with the policy; files are cached, since none changes during a run."""
@@ -58,7 +41,7 @@ def under_policy(app: ASGIApp) -> ASGIApp:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["Content-Security-Policy"] = POLICY
+                headers["Content-Security-Policy"] = CONTENT_POLICY
                 headers.setdefault("Cache-Control", "max-age=600")
             await send(message)
 
@@ -288,7 +271,7 @@ class StandIn:
             return FileResponse(WEB / "index.html")
 
         routes = [
-            *[Route(path, index) for path in PAGES],
+            *Assets(WEB).page_routes(index),
             # One that does nothing: what the real one keeps would reach from test to test.
             Route("/sw.js", lambda _: Response("", media_type="text/javascript")),
             Route("/api/v1/sessions/{id:path}/activity", self.tell_activity),

@@ -30,8 +30,8 @@ async def adding(open_page: OpenPage, hub: StandIn, role: str = "admin", **optio
 
 async def test_a_line_is_made_and_the_machine_comes(open_page: OpenPage, hub: StandIn) -> None:
     page = await adding(open_page, hub)
-    await page.get_by_label("Name, if not its own").fill("mini-3")
-    await page.get_by_role("button", name="Make the line").click()
+    await page.get_by_label("Name (optional)").fill("mini-3")
+    await page.get_by_role("button", name="Create the command").click()
 
     line = page.locator(f"{SHEET} .adding-line > .command code")
     await expect(line).to_contain_text("adsum join https://hub.example.net --token adsum_join_t0")
@@ -44,7 +44,7 @@ async def test_a_line_is_made_and_the_machine_comes(open_page: OpenPage, hub: St
 
     await hub.change(hosts=(fleets.host("mini-3", wall_ms()),))
 
-    await expect(come).to_contain_text("mini-3 is here")
+    await expect(come).to_contain_text("mini-3 is connected")
     await come.get_by_role("link", name="Show it").click()
     await expect(page.locator(SHEET)).to_have_count(0)
     await expect(page.locator("[data-machine=mini-3][data-open=true]")).to_be_visible()
@@ -52,16 +52,16 @@ async def test_a_line_is_made_and_the_machine_comes(open_page: OpenPage, hub: St
 
 async def test_a_machine_that_comes_back_is_here_too(open_page: OpenPage, hub: StandIn) -> None:
     page = await adding(open_page, hub)
-    await page.get_by_role("button", name="Make the line").click()
+    await page.get_by_role("button", name="Create the command").click()
     await page.wait_for_selector(".adding-come")
     await hub.change(hosts=(fleets.host("beta", wall_ms()),))
 
-    await expect(page.locator(".adding-come")).to_contain_text("beta is here")
+    await expect(page.locator(".adding-come")).to_contain_text("beta is connected")
 
 
 async def test_the_token_need_not_stand_in_a_history(open_page: OpenPage, hub: StandIn) -> None:
     page = await adding(open_page, hub)
-    await page.get_by_role("button", name="Make the line").click()
+    await page.get_by_role("button", name="Create the command").click()
     await page.get_by_text("out of the shell").click()
 
     quiet = page.locator(".adding-quiet")
@@ -73,9 +73,9 @@ async def test_the_token_need_not_stand_in_a_history(open_page: OpenPage, hub: S
 
 async def test_lines_are_listed_and_revoked(open_page: OpenPage, hub: StandIn) -> None:
     page = await adding(open_page, hub)
-    await page.get_by_label("The line lets in").select_option("many")
-    await page.get_by_label("It is good for").select_option("a week")
-    await page.get_by_role("button", name="Make the line").click()
+    await page.get_by_label("The command is valid for").select_option("many")
+    await page.get_by_label("It expires after").select_option("a week")
+    await page.get_by_role("button", name="Create the command").click()
     row = page.locator(".adding-list li")
     await expect(row).to_contain_text("not used yet")
     assert hub.tokens["t0"].until - hub.tokens["t0"].since == 7 * 24 * 3_600_000
@@ -107,7 +107,7 @@ async def test_a_refusal_says_why(
     hub.refuses_tokens = (
         {"error": "Redis refuses: no permission.", "next": "Give the hub +acl."}, 409,
     )  # fmt: skip
-    await page.get_by_role("button", name="Make the line").click()
+    await page.get_by_role("button", name="Create the command").click()
 
     await expect(page.get_by_role("alert")).to_contain_text("Give the hub +acl.")
 
@@ -118,13 +118,13 @@ async def test_a_hub_without_sign_in_says_that_it_is_alone(
     hub.load(*fleets.full(wall_ms()))
     page = await open_page(path="/hosts#add", ready=f"{SHEET} .adding-note")
 
-    await expect(page.locator(".adding-note")).to_contain_text("answers on its own machine alone")
+    await expect(page.locator(".adding-note")).to_contain_text("answers on its own machine only")
 
 
 async def test_a_warning_of_the_hub_stands_with_the_line(open_page: OpenPage, hub: StandIn) -> None:
     page = await adding(open_page, hub)
     hub.note = "The hub is at a loopback address."
-    await page.get_by_role("button", name="Make the line").click()
+    await page.get_by_role("button", name="Create the command").click()
 
     await expect(page.locator(".adding-note")).to_contain_text("loopback")
 
@@ -137,7 +137,7 @@ async def test_it_is_shown_accessibly(
     page = await adding(open_page, hub, viewport=SIZES[size], scheme=scheme)
     assert await violations(page) == []
     # By keys alone, from the button on.
-    await page.get_by_role("button", name="Make the line").press("Enter")
+    await page.get_by_role("button", name="Create the command").press("Enter")
     await expect(page.locator("#adding-line")).to_be_focused()
     await page.get_by_text("out of the shell").press("Enter")
     await expect(page.locator(".adding-list li")).to_have_count(1)

@@ -40,7 +40,7 @@ window.AudioContext = class {
 LISTENS = """new Promise((tell) => {
   const fetched = ({ name }) => name.endsWith("/alerts.js");
   const look = () => performance.getEntriesByType("resource").some(fetched)
-    ? import("/static/alerts.js").then(() => setTimeout(tell)) : setTimeout(look, 20);
+    ? import("/static/notifications/alerts.js").then(() => setTimeout(tell)) : setTimeout(look, 20);
   look();
 })"""
 SHOWN = """navigator.serviceWorker.ready.then((registration) => registration.getNotifications())
@@ -158,7 +158,7 @@ async def test_off_is_off(hub: OwnHub, watched: Watched) -> None:
     hub.ask("b")
     # Whether it has looked at b by then: c comes later, and is told of.
     await page.evaluate(
-        "import('/static/alerts.js').then(({ sound }) => { window.sound = sound; })"
+        "import('/static/notifications/alerts.js').then(({ sound }) => { window.sound = sound; })"
     )
     await wait_until(lambda: page.evaluate("document.title.startsWith('(2)')"))
     await page.evaluate("new Promise((resolve) => setTimeout(resolve, 2500))")
@@ -176,7 +176,7 @@ async def test_a_page_that_is_looked_at_is_quiet_unless_always(
     hub.ask("b")
     await heard(page, 1)
     await page.evaluate(
-        "import('/static/alerts.js').then(({ sound }) => { sound.value = 'hidden'; })"
+        "import('/static/notifications/alerts.js').then(({ sound }) => { sound.value = 'hidden'; })"
     )
     hub.ask("c")
     await wait_until(lambda: page.evaluate("document.title.startsWith('(3)')"))
@@ -223,7 +223,7 @@ async def test_what_was_chosen_is_kept_and_nonsense_counts_as_nothing(
     hub: OwnHub, watched: Watched
 ) -> None:
     page = await watched(desktop=True, sound="hidden")
-    kept = "import('/static/alerts.js').then(({ desktop, sound }) => [desktop.value, sound.value])"
+    kept = "import('/static/notifications/alerts.js').then(({ desktop, sound }) => [desktop.value, sound.value])"
     assert await page.evaluate(kept) == [True, "hidden"]
 
     await page.evaluate("localStorage.setItem('adsum.desktop', '7')")

@@ -207,7 +207,7 @@ async def test_markup_in_a_name_is_text(open_page: OpenPage, hub: StandIn, text:
 async def test_what_has_no_price_is_said_and_not_drawn(open_page: OpenPage, hub: StandIn) -> None:
     split(hub, UsageSeries("odd", "odd", [UsagePoint("2026-11-21", 5)]))
     page = await open_page(path="/usage", ready=".chart-room .nobody")
-    await expect(page.locator(".chart-room")).to_have_text("Nothing of it has a price.")
+    await expect(page.locator(".chart-room")).to_have_text("No price is known.")
     await page.get_by_role("radio", name="Tokens").click()
     await page.wait_for_selector(".uplot")
 

@@ -13,6 +13,8 @@ import pytest
 from scripts.wire import FILE, declarations
 from tests.browser.standin import WEB
 
+pytestmark = [pytest.mark.browser_pass]
+
 VENDOR = Path(__file__).parents[2] / "scripts" / "vendor.py"
 
 
@@ -63,7 +65,7 @@ def test_every_icon_that_is_named_is_in_the_sprite() -> None:
     source = "\n".join(
         path.read_text() for path in WEB.glob("**/*.js") if "vendor" not in str(path)
     )
-    named = set(re.findall(r'icon: "([a-z-]+)"|Icon\} name="([a-z-]+)"', source))
+    named = set(re.findall(r'icon: "([a-z-]+)"|Icon\}\s+name="([a-z-]+)"', source))
     states = re.search(r"STATE_ICON = \{(.*?)\}", source, re.DOTALL)
     assert states is not None
     icons = {a or b for a, b in named} | set(re.findall(r': "([a-z-]+)"', states[1]))

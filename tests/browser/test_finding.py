@@ -32,7 +32,7 @@ async def cards(page: Page) -> list[str]:
 
 
 async def open_facet(page: Page, name: str) -> None:
-    await page.get_by_role("group", name="Narrow by").get_by_role("button", name=name).click()
+    await page.get_by_role("group", name="Filter by").get_by_role("button", name=name).click()
     await page.wait_for_selector(".popover:popover-open .value")
 
 
@@ -294,7 +294,7 @@ async def test_a_saved_view_brings_view_and_filters_back(open_page: OpenPage) ->
     await page.wait_for_selector(FACETS)
     await page.click(".pick-saved")
     await expect(page.locator(".popover:popover-open")).to_contain_text(
-        "Kept in this browser only."
+        "Stored in this browser only."
     )
     await page.get_by_role("link", name="Beta alone").click()
 
@@ -463,9 +463,9 @@ async def test_five_thousand_are_counted_under_several_filters(open_page: OpenPa
     page = await open_page(fleets.crowd(wall_ms(), 5000), ready=FACETS, narrowing=True)
     left = await page.evaluate(
         """async () => {
-          const { tally } = await import("/static/facets.js");
-          const { allSessions } = await import("/static/roster.js");
-          const { filtersIn } = await import("/static/filters.js");
+          const { tally } = await import("/static/filter/state.js");
+          const { allSessions } = await import("/static/core/roster.js");
+          const { filtersIn } = await import("/static/core/filters.js");
           const wanted = filtersIn("?host=host-1&host=host-2&project=project-3&q=number");
           return tally(allSessions(), wanted).left;
         }"""
@@ -480,7 +480,7 @@ async def test_theme_and_density_are_kept(open_page: OpenPage, size: str) -> Non
     light = await page.evaluate(background)
     high = await page.locator(".card").nth(3).evaluate("(e) => e.offsetHeight")
     await page.evaluate(
-        """import("/static/look.js").then((look) => (look.setTheme("dark"), look.setDensity("compact")))"""
+        """import("/static/core/preferences.js").then((look) => (look.setTheme("dark"), look.setDensity("compact")))"""
     )
     dark = await page.evaluate(background)
     assert dark != light

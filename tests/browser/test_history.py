@@ -90,7 +90,7 @@ async def test_a_search_without_a_match_says_so(open_page: OpenPage, hub: StandI
 async def test_a_hub_without_a_past_says_so(open_page: OpenPage, hub: StandIn) -> None:
     remembered(hub, 0)
     page = await open_page(path="/history", ready=".nobody")
-    assert "No session is over yet" in await page.inner_text(".nobody")
+    assert "No session has ended yet" in await page.inner_text(".nobody")
     assert await violations(page) == []
 
 
@@ -127,7 +127,7 @@ async def test_a_search_that_fails_is_owned_up_to_and_asked_for_again(
     await expect(page.locator(".result")).to_have_count(7)
     hub.fails_with = 200
     await page.fill(BOX, "day 2")
-    await expect(page.locator(".log-failed")).to_contain_text("could not be read. Below is what")
+    await expect(page.locator(".log-failed")).to_contain_text("could not be read. Below are the")
     await expect(page.locator(".result")).to_have_count(7)
 
     hub.fails_with = None
@@ -230,7 +230,7 @@ async def test_a_link_into_the_past_opens_it_and_survives_a_reload(
     await page.reload()
     await expect(page.locator("#view-title")).to_have_text("Work of day 2")
     await expect(page.locator(".standing")).to_contain_text("Session closed")
-    await expect(page.locator(".sheet-state")).to_contain_text("It is over since")
+    await expect(page.locator(".sheet-state")).to_contain_text("It ended on")
     await expect(page.locator("[data-part=about]")).to_contain_text("duration")
 
     await page.get_by_role("link", name="Board").first.click()

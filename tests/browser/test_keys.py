@@ -62,10 +62,10 @@ async def test_what_j_reaches_can_be_seen(open_page: OpenPage, size: str) -> Non
     await focused(page, await shown[0].get_attribute("data-id"))
     hidden = await page.evaluate(
         """async (count) => {
-          const { move } = await import("/static/moves.js");
+          const { runKey } = await import("/static/keyboard/actions.js");
           const found = [];
           for (let n = 1; n < 2 * count; n++) {
-            move(n < count ? "j" : "k");
+            runKey(n < count ? "j" : "k");
             await new Promise(requestAnimationFrame);
             const item = document.activeElement.closest("[data-id]");
             const { x, width, top, bottom } = item.getBoundingClientRect();
@@ -235,8 +235,8 @@ async def test_the_list_of_keys_is_accessible_and_gives_the_focus_back(
 
 async def test_u_marks_as_read_and_as_unread(open_page: OpenPage) -> None:
     page = await open_page(fleets.full(wall_ms()))
-    seen = """import("/static/seen.js").then(({ isSeen }) =>
-      import("/static/roster.js").then(({ entryOf }) => isSeen(entryOf("beta:payments-1").view.peek())))"""
+    seen = """import("/static/core/attention.js").then(({ isSeen }) =>
+      import("/static/core/roster.js").then(({ entryOf }) => isSeen(entryOf("beta:payments-1").view.peek())))"""
     await page.keyboard.press("j")
     await focused(page, "beta:payments-1")
     before = await page.evaluate(seen)
@@ -256,13 +256,13 @@ async def test_a_list_of_thousands_is_walked_row_by_row(open_page: OpenPage) -> 
     # By script, each step once the rows have been drawn: more than are drawn at first.
     walked = await page.evaluate(
         """async () => {
-          const { move } = await import("/static/moves.js");
+          const { runKey } = await import("/static/keyboard/actions.js");
           const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
           const at = () => document.activeElement.closest("[data-id]")?.dataset.id;
           const walk = async (key) => {
             const met = [];
             for (let n = 0; n < 80; n++) {
-              move(key);
+              runKey(key);
               await frame();
               await frame();
               met.push(at());

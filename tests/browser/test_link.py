@@ -22,6 +22,7 @@ async def test_the_first_hello_asks_for_everything(open_page: OpenPage, hub: Sta
     await expect(page.locator(".pill")).to_have_text("Live")
 
 
+@pytest.mark.browser_pass
 async def test_a_cut_connection_resumes_where_it_was(open_page: OpenPage, hub: StandIn) -> None:
     now = wall_ms()
     page = await open_page(([fleets.session("a", "thinking", "…", now=now)], []))
@@ -107,13 +108,14 @@ async def test_a_frozen_hub_is_owned_up_to_after_two_missed_ticks(
     await page.clock.run_for(3_000)
     await expect(page.locator(".pill")).to_contain_text("Reconnecting since")
     await page.clock.run_for(45_000)
-    await expect(page.locator(".banner")).to_contain_text("This is how things stood at")
+    await expect(page.locator(".banner")).to_contain_text("Last updated at")
 
     hub.may_greet.set()
     await page.clock.run_for(10_000)
     await expect(page.locator(".pill")).to_have_text("Live")
 
 
+@pytest.mark.browser_pass
 async def test_a_lost_hub_is_owned_up_to_and_the_page_recovers(
     open_page: OpenPage, hub: StandIn, expected_faults: list[str]
 ) -> None:
@@ -124,7 +126,7 @@ async def test_a_lost_hub_is_owned_up_to_and_the_page_recovers(
     await hub.cut()
     await expect(page.locator(".pill")).to_contain_text("Reconnecting since")
     await expect(page.locator(".pill")).to_contain_text("Offline since", timeout=15_000)
-    await expect(page.locator(".banner")).to_contain_text("This is how things stood at")
+    await expect(page.locator(".banner")).to_contain_text("Last updated at")
     await expect(page).to_have_title("Offline · (1) Adsum")
 
     hub.down = False

@@ -91,6 +91,7 @@ async def role_of(page: Page) -> str:
     return role
 
 
+@pytest.mark.browser_pass
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 async def test_a_link_signs_in_and_leaves_no_code_behind(
     visit: Visit, guarded: HubProcess, viewport: ViewportSize
@@ -143,7 +144,7 @@ async def test_a_used_link_in_a_browser_that_is_signed_in_goes_on(
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [("x" * 32, "No login link has this code"), ("half", "a part of it is missing")],
+    [("x" * 32, "No login link has this code"), ("half", "part of it is missing")],
 )
 async def test_a_wrong_code_says_what_is_wrong_with_it(visit: Visit, code: str, said: str) -> None:
     page = await visit(f"/login#{code}")
@@ -233,12 +234,12 @@ async def test_whoever_is_signed_out_elsewhere_is_led_to_the_way_in_and_back(
         headers = {"x-csrf-token": client.get("/api/v1/me").json()["csrf"]}
         client.post("/api/v1/logout", headers=headers)
     # Nothing is awaited in the page: it leaves.
-    asked = "void import('/static/fetching.js').then(({ askHub }) => askHub('/api/v1/hosts', new AbortController().signal))"
+    asked = "void import('/static/core/api.js').then(({ askHub }) => askHub('/api/v1/hosts', new AbortController().signal))"
     await page.evaluate(asked)
     await page.wait_for_url(lambda url: "/login?" in url)
 
     await expect(page).to_have_url(ending("/login?over&next=%2Fhistory%3Fq%3Dx"))
-    said = "This sign-in is over: it has expired or was revoked."
+    said = "This sign-in has expired or was revoked."
     await expect(page.get_by_role("status")).to_have_text(said)
     # By then a worker stands between the page and the hub.
     await page.goto(guarded.url + "/list")
@@ -287,6 +288,6 @@ async def test_what_the_page_tells_the_hub_bears_the_proof_of_its_sign_in(
 ) -> None:
     page = await visit(await new_link(guarded, "admin"))
     await page.wait_for_url(guarded.url + "/")
-    told = """import('/static/fetching.js').then(({ tellHub, me }) =>
-      tellHub('POST', '/api/v1/notify/test', {}).then(({ status }) => [status, me.value.role]))"""
+    told = """import('/static/core/api.js').then(({ sendToHub, me }) =>
+      sendToHub('POST', '/api/v1/notify/test', {}).then(({ status }) => [status, me.value.role]))"""
     assert await page.evaluate(told) == [200, "admin"]

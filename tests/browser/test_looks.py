@@ -223,7 +223,7 @@ async def test_an_empty_hub_says_what_to_do_next(open_page: OpenPage) -> None:
 
     assert "adsum hooks install" in text
     assert "claude" in text
-    assert "Add a machine" in text
+    assert "Add more machines" in text
 
 
 async def test_a_command_is_copied(open_page: OpenPage) -> None:

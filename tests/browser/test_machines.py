@@ -142,7 +142,7 @@ async def test_a_machine_has_an_address_of_its_own(open_page: OpenPage) -> None:
 async def test_an_address_of_nobody_says_so(open_page: OpenPage) -> None:
     page = await machines(open_page, fleets.full(wall_ms()), path="/hosts#gone%20away")
     await expect(page.locator(".machine-stranger")).to_have_text(
-        "There is no host gone away any more."
+        "There is no host gone away (any more)."
     )
     await page.goto(f"{page.url.split('#')[0]}#%E0%A4%A")
     await expect(page.locator(".machine")).to_have_count(2)
@@ -154,7 +154,7 @@ async def test_hundreds_of_hosts_are_found_by_name(open_page: OpenPage) -> None:
     await page.get_by_role("searchbox", name="Find a host").fill("299")
     await expect(page.locator(".machine")).to_have_count(1)
     await page.get_by_role("searchbox", name="Find a host").fill("nobody")
-    await expect(page.locator("main")).to_contain_text("No host is called that.")
+    await expect(page.locator("main")).to_contain_text("No host matches.")
     await page.get_by_role("searchbox", name="Find a host").fill("")
     await page.get_by_role("button", name="Show more").click()
     await expect(page.locator("[data-name=well] .machine")).to_have_count(270)

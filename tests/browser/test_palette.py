@@ -181,7 +181,7 @@ async def test_a_filter_chosen_elsewhere_leads_to_the_board(open_page: OpenPage)
 async def test_saved_views_are_in_it(open_page: OpenPage) -> None:
     page = await open_page(fleets.full(wall_ms()))
     await page.evaluate(
-        """import("/static/saved.js").then(({ saveView }) => saveView("Mornings", "/list", "?host=beta"))"""
+        """import("/static/filter/state.js").then(({ saveView }) => saveView("Mornings", "/list", "?host=beta"))"""
     )
     box = await open_palette(page)
     assert await rows(page, "Saved views") == ["Mornings"]
@@ -334,7 +334,7 @@ async def test_who_signed_in_can_sign_out(
 async def test_words_rank_by_where_they_stand(open_page: OpenPage) -> None:
     page = await open_page(fleets.full(wall_ms()))
     ranked = await page.evaluate(
-        """import("/static/rank.js").then(({ field, fit, wordsOf }) => {
+        """import("/static/palette/state.js").then(({ field, fit, wordsOf }) => {
           const best = (sought, texts) => texts
             .map((text) => [text, fit(wordsOf(sought), [field(text, 1)])])
             .filter(([, score]) => score > 0).sort((a, b) => b[1] - a[1]).map(([text]) => text);

@@ -65,7 +65,7 @@ async def test_whoever_came_before_it_broke_off_is_not_counted_twice(
     more = {group.value: groups.count(group) for group in Group}
     part = whole | {"sessions": whole["sessions"][:20], "more": more}
     await page.evaluate(
-        "async (part) => (await import('/static/roster.js')).applySnapshot(part)",
+        "async (part) => (await import('/static/core/roster.js')).applySnapshot(part)",
         msgspec.to_builtins(part),
     )
 

@@ -131,16 +131,16 @@ ELSEWHERE = """(subscription) => {
   };
 }"""
 SHOW = """async () => {
-  const [{ NotifySettings }, { h, render }] = await Promise.all([import("/static/views/settings_notify.js"), import("/static/vendor/preact.js")]);
-  for (const name of ["install", "settings_notify"]) {
+  const [{ View }, { h, render }] = await Promise.all([import("/static/notifications/view.js"), import("/static/vendor/preact.js")]);
+  for (const name of ["ui/panel", "notifications/notifications"]) {
     const link = document.head.appendChild(document.createElement("link"));
-    Object.assign(link, { rel: "stylesheet", href: `/static/css/${name}.css` });
+    Object.assign(link, { rel: "stylesheet", href: `/static/${name}.css` });
     await new Promise((resolve) => link.addEventListener("load", resolve));
   }
   const place = document.body.appendChild(document.createElement("main"));
   place.id = "alone";
   document.getElementById("app").remove();
-  render(h(NotifySettings, {}), place);
+  render(h(View, {}), place);
 }"""
 
 
@@ -250,9 +250,9 @@ async def test_a_need_on_a_machine_is_shown_by_the_worker_and_leads_to_its_sessi
 ) -> None:
     phone = Browser(box)
     page = await settings(phone)
-    push = page.get_by_role("region", name="Pushes to this browser")
+    push = page.get_by_role("region", name="Push notifications")
     await push.get_by_role("button", name="Turn on").click()
-    await expect(push).to_contain_text("1 browser takes pushes from this hub.")
+    await expect(push).to_contain_text("1 browser receives push notifications from this hub.")
     await expect(push.locator("[data-push=on]")).to_be_visible()
     await page.evaluate(HIDE)
 
@@ -342,7 +342,7 @@ async def test_the_test_button_says_how_it_went(
     await channels.get_by_role("button", name="Send a test: push").click()
     await expect(channels).to_contain_text("Not sent: No browser has subscribed yet.")
 
-    push = page.get_by_role("region", name="Pushes to this browser")
+    push = page.get_by_role("region", name="Push notifications")
     await push.get_by_role("button", name="Turn on").click()
     button = push.get_by_role("button", name="Send a test")
     await expect(button).to_be_visible()
@@ -364,11 +364,11 @@ async def test_off_means_that_hub_and_browser_forget_it(
     hub: HubProcess, box: PostBox, settings: Settings
 ) -> None:
     page = await settings(Browser(box))
-    push = page.get_by_role("region", name="Pushes to this browser")
+    push = page.get_by_role("region", name="Push notifications")
     await push.get_by_role("button", name="Turn on").click()
     await push.get_by_role("button", name="Turn off").click()
     await expect(push.locator("[data-push=off]")).to_be_visible()
-    await expect(push).to_contain_text("0 browsers take pushes from this hub.")
+    await expect(push).to_contain_text("0 browsers receive push notifications from this hub.")
 
     assert hub.get("/api/v1/notify")["subscriptions"] == 0
     assert await page.evaluate("window.unsubscribed") is not None
@@ -448,12 +448,12 @@ async def test_a_refusal_is_told_with_the_way_back(
     hub: HubProcess, box: PostBox, context: BrowserContext, settings: Settings
 ) -> None:
     page = await settings(Browser(box), allowed=False)
-    push = page.get_by_role("region", name="Pushes to this browser")
+    push = page.get_by_role("region", name="Push notifications")
     await expect(push).to_contain_text("Notifications are blocked for this address")
     await expect(push).to_contain_text("In Chrome: press the icon left of the address")
     await expect(push.get_by_role("button")).to_have_count(0)
 
-    box_ = page.get_by_role("checkbox", name="Notify me on the desktop")
+    box_ = page.get_by_role("checkbox", name="Show desktop notifications")
     await box_.click()
     await expect(page.get_by_role("alert")).to_contain_text("Not allowed for this address.")
     await expect(box_).not_to_be_checked()
@@ -474,7 +474,7 @@ async def test_rules_channels_and_their_failures_are_told_in_words(
 ) -> None:
     box.statuses["/T0kenPath"] = 403
     page = await settings(Browser(box))
-    rules = page.get_by_role("region", name="What the hub tells").get_by_role("listitem")
+    rules = page.get_by_role("region", name="Notifications", exact=True).get_by_role("listitem")
     await expect(rules).to_have_count(3)
     await expect(rules.nth(0)).to_have_text("Needs you to push, at once")
     for words in ("A machine is offline", "after 5m", "machine ci-*", "each 15m", "22:00-07:00"):

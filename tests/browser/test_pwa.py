@@ -92,6 +92,7 @@ async def transferred(context: BrowserContext, url: str) -> tuple[dict[str, int]
     return sizes, sum(heads.values())
 
 
+@pytest.mark.browser_pass
 async def test_the_first_load_is_small(browser: Browser, hub: OwnHub) -> None:
     context = await browser.new_context(service_workers="block")
     sizes, heads = await transferred(context, hub.url)
@@ -138,6 +139,7 @@ async def test_chromium_finds_nothing_amiss_with_it(hub: OwnHub, context: Browse
     assert [each["errorId"] for each in reasons if each["errorId"] != "in-incognito"] == []
 
 
+@pytest.mark.browser_pass
 async def test_the_worker_registers_under_the_policy(hub: OwnHub, context: BrowserContext) -> None:
     page = await opened(context, hub)
     scope = "navigator.serviceWorker.ready.then((registration) => registration.scope)"
@@ -176,7 +178,7 @@ async def test_without_its_hub_the_page_is_there_and_says_since_when(
     notice = page.locator(".notice")
     await expect(notice).to_contain_text("No answer from the hub", timeout=15_000)
     said = notice.locator(".last-live")
-    await expect(said).to_contain_text("This browser last saw it live at")
+    await expect(said).to_contain_text("This page was last live at")
     await expect(said).to_contain_text("Then 1 needed you, 1 worked.")
     shown = await said.locator("time").get_attribute("datetime")
     assert shown is not None
@@ -213,7 +215,7 @@ async def test_a_page_that_was_never_live_names_no_moment_but_that_of_those_befo
         pill = shown.locator('.pill[data-phase="offline"]')
         await expect(pill).to_contain_text("Offline since Jan 2, 2026, 3:04:05", timeout=15_000)
         await expect(shown.locator(".last-live time")).to_contain_text("Jan 2, 2026, 3:04:05")
-        assert "how things stood" not in await shown.inner_text("#app")
+        assert "Last updated" not in await shown.inner_text("#app")
         assert await shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
     await page.evaluate(LONG_AGO)
@@ -232,7 +234,7 @@ async def test_an_address_of_nothing_is_a_page_that_says_so(
     assert answer is not None
     assert answer.status == 404
     assert "script-src 'self'" in answer.headers["content-security-policy"]
-    await expect(page.locator("main")).to_contain_text("There is no such page")
+    await expect(page.locator("main")).to_contain_text("Page not found")
     await page.get_by_role("link", name="Go to the board").click()
     await expect(page.locator(".card")).to_have_count(2)
     program = await page.evaluate("fetch('/hostz').then((answer) => answer.text())")
@@ -277,7 +279,7 @@ def newer(tmp_path: Path) -> Path:
     web = Path(shutil.copytree(WEB, tmp_path / "web"))
     page = web / "index.html"
     page.write_text(page.read_text().replace("<title>Adsum", "<title>Adsum II"))
-    script = web / "views" / "page.js"
+    script = web / "frame" / "page.js"
     script.write_text(script.read_text() + "\ndocument.documentElement.dataset.second = 'yes';\n")
     return web
 
@@ -323,7 +325,7 @@ async def test_a_page_that_stays_open_learns_of_the_new_version(
     await expect(banner).to_be_visible(timeout=15_000)
     assert await page.evaluate(SECOND) is None
 
-    await banner.get_by_role("button", name="Load the new one").click()
+    await banner.get_by_role("button", name="Load the new version").click()
     await wait_until(lambda: _in_new(page), timeout=10)
     await expect(banner).to_have_count(0)
 
@@ -373,23 +375,24 @@ async def test_the_hint_to_install_is_shown_once(hub: OwnHub, context: BrowserCo
     await page.reload()
     await expect(page.locator(".card")).to_have_count(2)
     await page.wait_for_function("document.documentElement.dataset.version")
-    await page.evaluate("import('/static/install.js')")
+    await page.evaluate("import('/static/install/state.js')")
     await page.evaluate(ask)
     await expect(hint).to_have_count(0)
-    await page.evaluate(SHOW.replace("PART", "InstallSettings").replace("FILE", "install"))
+    await page.evaluate(SHOW)
     await page.get_by_role("button", name="Install").click()
     assert await page.evaluate("window.asked")
 
 
 #: A component that the settings show, drawn by itself.
 SHOW = """async () => {
-  const [{ PART }, { h, render }] = await Promise.all([import("/static/views/FILE.js"), import("/static/vendor/preact.js")]);
+  const [{ InstallSettings }, { h, render }] = await Promise.all([import("/static/install/view.js"), import("/static/vendor/preact.js")]);
   const place = document.body.appendChild(document.createElement("div"));
   place.id = "alone";
-  render(h(PART, {}), place);
+  render(h(InstallSettings, {}), place);
 }"""
 
 
+@pytest.mark.browser_pass
 async def test_every_script_is_one_as_it_is_sent(browser: Browser) -> None:
     """Comments are left out of them: none may lose more than these."""
     page = await browser.new_page()

@@ -12,9 +12,9 @@ import uvicorn
 from playwright.async_api import BrowserContext, Page, expect
 
 from adsum_hub.app import build_app, listen
-from adsum_hub.doors import known_hosts
 from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
 from adsum_hub.serving import server_config
 from adsum_hub.snapshots.snapshots import Snapshot
@@ -27,7 +27,11 @@ from adsum_shared.usage import ScanProgress
 from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.browser_pass,
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 
 class RealHub:
@@ -164,10 +168,12 @@ async def test_the_hubs_trouble_is_shown_while_it_lasts(real: RealHub, page: Pag
     real.hear()
     await page.goto(real.url)
     await expect(page.locator(".pill")).to_have_text("Live")
-    real.broadcast.own_up(HubTrouble("Redis is gone. Start it.", wall_ms() - 60_000, blind=True))
+    real.broadcast.set_trouble(
+        HubTrouble("Redis is gone. Start it.", wall_ms() - 60_000, blind=True)
+    )
     await expect(page.locator(".pill")).to_contain_text("Stale since")
     await expect(page.locator(".banner")).to_contain_text("Redis is gone. Start it.")
-    real.broadcast.own_up(None)
+    real.broadcast.set_trouble(None)
     await expect(page.locator(".banner")).to_have_count(0)
     await expect(page.locator(".pill")).to_have_text("Live")
 
@@ -232,7 +238,9 @@ async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, pa
     sheet = page.get_by_role("dialog", name="Long over")
     await expect(sheet.locator("[data-part=usage]")).to_contain_text("9,000")
     await expect(sheet.locator("[data-part=words]")).to_contain_text("Once upon a time")
-    await expect(sheet.locator("[data-part=activity]")).to_contain_text("Nothing of what it did")
+    await expect(sheet.locator("[data-part=activity]")).to_contain_text(
+        "Its activity is no longer stored"
+    )
     await page.keyboard.press("Escape")
     await page.keyboard.press("Escape")
 

@@ -103,7 +103,7 @@ async def test_a_delta_moves_a_card_to_another_section(open_page: OpenPage, hub:
     await expect(page.locator(f"{section('delivered')} .card")).to_have_count(1)
 
     await hub.change(gone=(asking.id,))
-    await expect(page.locator(".notice")).to_contain_text("Nobody has answered")
+    await expect(page.locator(".notice")).to_contain_text("No sessions yet")
 
 
 async def test_a_delta_redraws_its_own_card_only(open_page: OpenPage, hub: StandIn) -> None:

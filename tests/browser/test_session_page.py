@@ -173,14 +173,14 @@ async def test_one_that_is_over_says_how_to_take_it_up_again(
     page = await at_page(open_page, hub, view, 0)
     todo = page.locator("[data-part=todo]")
     await expect(todo.locator(".command code")).to_have_text([command] if command else [])
-    await expect(todo).to_contain_text("It is over.")
+    await expect(todo).to_contain_text("It has ended.")
 
 
 async def test_one_at_work_gets_no_command_to_run_it_twice(
     open_page: OpenPage, hub: StandIn
 ) -> None:
     page = await at_page(open_page, hub, whole(wall_ms()))
-    await expect(page.locator("[data-part=todo]")).to_contain_text("Nothing: it is at work.")
+    await expect(page.locator("[data-part=todo]")).to_contain_text("Nothing: it is working.")
     await expect(page.locator("[data-part=todo] .command")).to_have_count(0)
 
 
@@ -210,7 +210,7 @@ async def test_prompts_and_requests_alone_by_the_keyboard(
     open_page: OpenPage, hub: StandIn
 ) -> None:
     page = await at_page(open_page, hub, whole(wall_ms()), 100)
-    await expect(page.locator(".log-end")).to_contain_text("The last 100 are kept")
+    await expect(page.locator(".log-end")).to_contain_text("The last 100 entries are stored")
     await page.get_by_role("button", name="Only prompts and requests").focus()
     await page.keyboard.press("Space")
     await expect(page.locator(".line[data-kind='tool.started']")).to_have_count(0)
@@ -295,7 +295,7 @@ async def test_one_of_the_past_that_is_slow_to_come_or_fails_says_so(
 
     await page.route("**/api/v1/sessions/*", hold)
     await page.goto(hub.url + "/sessions/alpha:past-1")
-    await expect(page.locator(TITLE)).to_have_text("One moment")
+    await expect(page.locator(TITLE)).to_have_text("Loading")
     await expect(page.locator(".session .ghosts")).to_be_visible()
     held.set()
     await expect(page.locator(TITLE)).to_have_text("No answer")

@@ -108,9 +108,9 @@ async def test_a_hub_that_could_not_read_yet_does_not_say_that_nobody_is_there(
     hub.trouble = blind(wall_ms())
     page = await open_page(ready=".banner")
 
-    assert "will be known when Redis can be read" in await page.inner_text("main")
+    assert "once the hub can read Redis" in await page.inner_text("main")
     await hub.own_up(None)
-    await expect(page.locator("main")).to_contain_text("Nobody has answered the roll call yet")
+    await expect(page.locator("main")).to_contain_text("No sessions yet")
 
 
 async def test_trouble_that_ended_while_the_page_was_away_is_gone_when_it_is_back(
@@ -131,7 +131,7 @@ async def test_open_details_do_not_look_live_either(open_page: OpenPage, hub: St
     )
     await expect(page.locator(".sheet-stale")).to_have_count(0)
     await hub.own_up(blind(wall_ms()))
-    await expect(page.locator(".sheet-stale")).to_contain_text("This is how things stood at")
+    await expect(page.locator(".sheet-stale")).to_contain_text("Last updated at")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -216,7 +216,7 @@ async def test_a_session_whose_hosts_gaps_are_unknown_still_says_that_something_
     view = fleets.session("a", "thinking", "\u2026", now=wall_ms(), incomplete=True)
     page = await open_page(([view], []))
     told = await page.locator(".meta .late").get_attribute("title")
-    assert told == "Something of what it did is missing."
+    assert told == "Part of its activity is missing."
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE])

@@ -151,7 +151,9 @@ async def test_a_later_call_is_unread_again(open_page: OpenPage, hub: StandIn) -
     now = wall_ms()
     hub.load([asking(now)], [])
     page = await open_page(clock=True)
-    await page.evaluate("import('/static/seen.js').then((seen) => seen.markSeen('alpha:a'))")
+    await page.evaluate(
+        "import('/static/core/attention.js').then((seen) => seen.markSeen('alpha:a'))"
+    )
     await expect(page.locator(MARK)).to_have_count(0)
     await page.evaluate(ELSEWHERE % "false")
     await hub.change(asking(now, age=-60_000))

@@ -284,7 +284,7 @@ async def test_a_limit_that_has_begun_anew_no_longer_alarms(open_page: OpenPage)
     await page.click(".host-head")
     await expect(page.locator(".limits li")).to_have_count(2)
     rows = [await words(row) for row in await page.locator(".limits li").all()]
-    assert rows == ["5-hour limit has been reset; not told anew yet", "odd one limit 13 %"]
+    assert rows == ["5-hour limit has been reset; not reported since", "odd one limit 13 %"]
 
 
 async def test_reading_history_shows_its_progress_and_goes_when_done(
@@ -473,7 +473,7 @@ async def test_the_report_is_saved_as_csv(open_page: OpenPage, hub: StandIn) -> 
 
 @pytest.mark.parametrize(
     ("search", "said"),
-    [("", "Nothing was used up: 2026-11-22."), ("?days=1", "Nothing yet today.")],
+    [("", "No usage: 2026-11-22."), ("?days=1", "No usage yet today.")],
 )
 async def test_a_report_without_rows_says_so(
     open_page: OpenPage, hub: StandIn, search: str, said: str
@@ -495,7 +495,7 @@ async def test_budgets_tell_how_much_of_each_is_used(open_page: OpenPage, hub: S
         r"billing \$8\.60 of \$10\.00, 86 % web \$0\.31 of \$10\.00, 3 % and 3 others with less\.",
         found[0],
     )
-    assert found[1] == "Sessions web* $5.00 each Nothing of it is used yet."
+    assert found[1] == "Sessions web* $5.00 each Nothing used yet."
     assert found[2] == "The team $500.00 in 30 days Everybody $217.00 of $500.00, 43 %"
 
 
@@ -513,7 +513,7 @@ async def test_a_report_that_fails_is_owned_up_to_and_asked_for_again(
     hub.fails_with = 500
     hub.may_answer.clear()
     page = await open_page(path="/usage", ready="main .log-ghost")
-    await expect(page.locator("main").get_by_role("status")).to_have_text("Fetching the report")
+    await expect(page.locator("main").get_by_role("status")).to_have_text("Loading the report")
     assert await violations(page) == []
     hub.may_answer.set()
     await expect(page.locator(".log-failed")).to_contain_text("answered with status 500")

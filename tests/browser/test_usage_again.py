@@ -40,9 +40,9 @@ async def test_days_without_usage_lead_to_those_that_have_some(
     hub.reports |= {"day": EMPTY, "day 400": spending.report("day")}
     page = await open_page(path="/usage", ready=".report-older")
     said = await words(page.locator("main"))
-    assert "Nothing was used up: 2026-11-16 to 2026-11-22." in said
+    assert "No usage: 2026-11-16 to 2026-11-22." in said
     assert "One note." in said
-    assert "beta still reads its history: 37 % so far. What it finds comes in here" in said
+    assert "beta still reads its history: 37 % so far. What it finds is added here" in said
     assert await violations(page) == []
 
     await page.get_by_role("button", name="Show all").click()
@@ -131,7 +131,7 @@ COSTS = [
 
 async def test_amounts_are_written_as_the_command_line_writes_them(open_page: OpenPage) -> None:
     page = await open_page(fleets.full(wall_ms()))
-    load = "import('/static/figures.js')"
+    load = "import('/static/core/format.js')"
     shown = await page.evaluate(f"(all) => {load}.then((f) => all.map(f.short))", NUMBERS)
     assert shown == [short(number) for number in NUMBERS]
     views = [
@@ -152,7 +152,7 @@ async def test_an_empty_roll_with_a_past_leads_to_it(
     hub.past = [spending.over(wall_ms(), n) for n in range(7)] * 142
     page = await open_page(ready=".ways", viewport=SIZES[size])
     said = await words(page.locator(".notice"))
-    assert "Nobody is at work 994 sessions are in the history." in said
+    assert "No session is active 994 sessions are in the history." in said
     assert "no agent has run there" not in said
     assert await violations(page) == []
     assert await overflow(page) == 0
@@ -171,7 +171,7 @@ async def test_an_empty_roll_without_a_past_says_what_to_do(
 ) -> None:
     page = await open_page(([], [fleets.host("alpha", wall_ms())]), ready=".notice")
     await wait_until(lambda: hub.counted == 1)
-    assert "no agent has run there so far. Three steps" in await words(page.locator(".notice"))
+    assert "no agent has run there yet. Three steps" in await words(page.locator(".notice"))
     await expect(page.locator(".ways")).to_have_count(0)
 
 

@@ -109,7 +109,7 @@ async def test_the_details_name_every_witness_with_its_age(open_page: OpenPage) 
 async def test_a_session_without_witnesses_says_so(open_page: OpenPage) -> None:
     view = fleets.session("a", "thinking", "…", now=wall_ms(), witnesses=())
     page = await open_page(([view], []), path="/sessions/alpha:a", ready=".session-body")
-    await expect(page.locator(".session")).to_contain_text("Nothing is known of its witnesses.")
+    await expect(page.locator(".session")).to_contain_text("No witness is known.")
 
 
 async def test_a_host_says_unasked_what_is_wrong_and_what_to_do(open_page: OpenPage) -> None:

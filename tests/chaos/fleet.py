@@ -14,10 +14,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from adsum_collector.identity import load_identity
-from adsum_hub.auth.secret import digest_of
+from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.machines import Machine as JoinedMachine
 from adsum_hub.join.machines import Machines
-from adsum_hub.join.secret import make_machine_secret
+from adsum_hub.join.tokens import make_machine_secret
 from adsum_shared.connect import open_redis
 from tests.brokers import Broker
 from tests.chaos.clock import set_clock

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.redis
 
 SECONDS = 8.0
 SEEDS = (224, 237, 379, 389, 430, 543, 796, 1049, 1104)
+#: For each change; all of them where everything is tried.
+QUICK = SEEDS[:2]
 
 
 def test_the_seeds_of_the_sweep_draw_every_fault() -> None:
@@ -25,7 +27,10 @@ def test_the_seeds_of_the_sweep_draw_every_fault() -> None:
 
 # Beyond the usual: a run that is not as promised waits for it to become so.
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed",
+    [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in SEEDS],
+)
 def test_what_was_accepted_is_shown_once_and_in_order_whatever_happened(seed: int) -> None:
     words = ["--seeds", "1", "--first", str(seed), "--seconds", str(SECONDS)]
     run = subprocess.run(

@@ -16,7 +16,7 @@ Views = tuple[dict[str, View], dict[str, View]]
 #: Of a session: times, and what is derived from them with each hub's own clock.
 OWN_SESSION = (
     *("updated_at", "started_at", "ended_at"),
-    *("state", "requests", "children", "witnesses", "host"),
+    *("state", "requests", "children", "witnesses", "host", "rank"),
 )
 #: Of a host: times, and what each hub has met in its own run.
 OWN_HOST = (

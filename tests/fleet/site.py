@@ -165,7 +165,8 @@ class Site:
 
         def add() -> None:
             with redis.Redis.from_url(machine.kept["redis_url"], socket_timeout=5) as client:
-                client.sadd(streams.HOSTS, machine.host_id)
+                key = streams.beat(machine.host_id)
+                client.set(key, client.get(key) or b"", px=streams.BEAT_TTL_MS)
 
         self.run(name, add)
 

@@ -21,7 +21,7 @@ from tests.brokers import Broker, running_broker
 from tests.hub_processes import AgentCollector, HubProcess
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(90), pytest.mark.slow]
 
 HOST = "0b5e1f6a-7f0e-4a6e-9d3b-2f7a0c1d4e5f"
 ODD = bytes(range(256))

@@ -16,7 +16,7 @@ from tests.integration.conftest import Run
 from tests.integration.test_cli_up import PROMPT, Machine
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(90), pytest.mark.slow]
 
 #: Answers as the CLI does, from two files that a test writes.
 CLAUDE = """#!/bin/sh

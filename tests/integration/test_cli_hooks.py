@@ -96,17 +96,40 @@ def test_status_says_what_is_wrong_and_what_to_do(
     assert run("hooks", "status")[0] == 0
 
 
-def test_a_settings_file_that_others_can_read_is_a_note_and_no_fault(home: Path, run: Run) -> None:
+def test_a_settings_file_that_others_can_read_is_closed_for_the_token_and_opened_again(
+    home: Path, run: Run
+) -> None:
     settings_of(home).parent.mkdir()
     settings_of(home).write_text("{}")
     settings_of(home).chmod(0o644)
-    for command in ("install", "status"):
-        code, _, err = run("hooks", command)
-        assert code == 0
-        [note] = [line for line in err.splitlines() if line.startswith("Note:")]
-        assert f"chmod 600 {settings_of(home)}" in note
-    settings_of(home).chmod(0o600)
-    assert "Note:" not in run("hooks", "status")[2]
+    _, out, err = run("hooks", "install")
+    assert "Sent: they post to port" in out
+    assert "nobody else has an account here" in out
+    assert f"Others can no longer read {settings_of(home)}" in err
+    assert settings_of(home).stat().st_mode & 0o777 == 0o600
+    settings_of(home).chmod(0o644)
+    code, _, err = run("hooks", "status")
+    assert code == 0
+    assert "To close it: adsum hooks install" in err
+    run("hooks", "install")
+    run("hooks", "remove")
+    assert settings_of(home).stat().st_mode & 0o777 == 0o644
+
+
+def test_where_others_have_an_account_the_shim_is_chosen_and_said(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adsum.hooks.others_here", lambda: ["ann", "bob", "eve", "mallory"])
+    _, out, err = run("hooks", "install")
+    assert "others have an account here: ann, bob, eve and others" in out
+    assert "red line" not in err
+    assert "http" not in settings_of(home).read_text()
+    told = json.loads(run("hooks", "status", "--json")[1])
+    assert (told["transport"], told["faults"]) == ("shim", [])
+    assert run("hooks", "install", "--transport", "http")[0] == 0
+    told = json.loads(run("hooks", "status", "--json")[1])
+    assert (told["transport"], told["why"]) == ("http", "chosen by --transport")
+    assert run("hooks", "install", "--transport", "pigeon")[0] == 2
 
 
 def test_status_says_that_nobody_answers_and_what_will_be_seen(home: Path, run: Run) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.brokers import free_port
 from tests.support import wait_until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 Env = dict[str, str]
 Ended = subprocess.CompletedProcess[str]

@@ -17,9 +17,8 @@ import pytest
 
 from adsum.outcome import CommandError
 from adsum.parts import supervise
-from adsum.parts.log import trim_log
 from adsum.parts.parts import python_part
-from adsum.parts.supervise import Part, Supervisor, launcher
+from adsum.parts.supervise import Part, Supervisor, launcher, trim_log
 from tests.support import wait_until
 
 SERVES = "import time; time.sleep(60)"

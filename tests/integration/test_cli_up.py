@@ -23,7 +23,7 @@ import pytest
 from tests.brokers import Broker, free_port, require_binary
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(90), pytest.mark.slow]
 
 
 class Machine:
@@ -224,7 +224,7 @@ async def test_with_a_terminal_it_asks_and_installs(machine: Machine) -> None:
     printed = "".join(iter(up.stdout.readline, "  Ctrl-C stops it.\n"))
     assert f"installed in {machine.home}/.claude/settings.json" in printed
     settings = json.loads((machine.home / ".claude/settings.json").read_text())
-    assert f":{machine.collector_port}/" in settings["hooks"]["PreToolUse"][0]["hooks"][0]["url"]
+    assert "PreToolUse" in settings["hooks"]
     await wait_until(lambda: machine.adsum("hooks", "verify").returncode == 0, timeout=15)
     os.close(terminal)
 
@@ -234,7 +234,7 @@ async def test_hooks_are_in_the_settings_only_while_it_runs(machine: Machine) ->
     settings.parent.mkdir()
     settings.write_text('{"model": "opus"}')
     up, _ = machine.up("--yes")
-    assert "/api/live/hook" in settings.read_text()
+    assert "adsum_collector/shim.py" in settings.read_text()
 
     up.terminate()
     up.wait(20)
@@ -242,7 +242,7 @@ async def test_hooks_are_in_the_settings_only_while_it_runs(machine: Machine) ->
     assert settings.read_text() == '{"model": "opus"}'
     assert "puts them back" in machine.said
     machine.up()
-    assert "/api/live/hook" in settings.read_text()
+    assert "adsum_collector/shim.py" in settings.read_text()
 
 
 async def test_while_it_is_stopped_the_status_says_that_hooks_are_out_on_purpose(
@@ -262,6 +262,8 @@ async def test_the_port_of_the_running_collector_counts_whatever_this_shell_beli
     machine: Machine,
 ) -> None:
     machine.up("--yes")
+    # Posted, whoever else has an account on the machine that runs this.
+    machine.adsum("hooks", "install", "--transport", "http")
 
     status = machine.adsum("hooks", "status", ADSUM_COLLECTOR_PORT="47892")
 
@@ -272,7 +274,7 @@ async def test_the_port_of_the_running_collector_counts_whatever_this_shell_beli
 async def test_installing_while_no_collector_runs_says_what_that_looks_like(
     machine: Machine,
 ) -> None:
-    installed = machine.adsum("hooks", "install")
+    installed = machine.adsum("hooks", "install", "--transport", "http")
 
     assert installed.returncode == 0
     assert "red line" in installed.stderr
@@ -319,7 +321,7 @@ async def test_left_alone_means_hooks_stay_where_they_are(machine: Machine) -> N
     up.terminate()
     up.wait(20)
 
-    assert "/api/live/hook" in (machine.home / ".claude/settings.json").read_text()
+    assert "adsum_collector/shim.py" in (machine.home / ".claude/settings.json").read_text()
 
 
 async def test_a_redis_of_the_users_own_is_used_and_never_touched(

@@ -17,7 +17,7 @@ from tests.hub_processes import HubProcess
 from tests.integration.conftest import Run
 from tests.support import wait_until
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 SESSION = "0a1b2c3d-0000-4000-8000-000000000001"
 HOUR = 3_600_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -190,3 +191,31 @@ def test_a_shim_whose_python_is_gone_is_found(home: Path, run: Run) -> None:
     code, _, err = run("hooks", "verify")
     assert code == 1
     assert "/gone/python fails: No such file or directory. Next: adsum hooks install" in err
+
+
+@pytest.mark.usefixtures("hub", "door")
+def test_by_the_shim_the_probe_goes_over_the_socket_and_no_token_to_the_port(
+    home: Path, door: type[Door], run: Run
+) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(home / "state" / "collector.sock"))
+    listener.listen()
+    heard: list[dict[str, Any]] = []
+
+    def answer() -> None:
+        for _ in range(2):  # the probe, and the shim's own
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                heard.append(json.loads(lines.readline())["body"])
+                connection.sendall(b'{"ok":true,"seq":41}\n')
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    run("hooks", "install", "--transport", "shim")
+    code, out, err = run("hooks", "verify")
+    thread.join()
+    listener.close()
+    assert (code, err) == (0, "")
+    assert out.startswith("collector  took the probe as number 41: ")
+    assert [each["hook_event_name"] for each in heard] == ["AdsumProbe"] * 2
+    assert door.heard == []

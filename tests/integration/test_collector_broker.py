@@ -14,7 +14,7 @@ import pytest
 import redis.asyncio
 
 from adsum_collector.delivery.inbox import Inbox
-from adsum_collector.delivery.resume import EntryId, Head, Stored
+from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.delivery.transport import RedisLine
 from adsum_collector.errors import StreamMovedError
 from adsum_shared import streams
@@ -277,6 +277,7 @@ async def test_a_copy_of_a_machine_is_told_and_both_go_on(
         twin.kill()
 
 
+@pytest.mark.slow
 async def test_under_concurrent_hooks_a_killed_collector_keeps_every_number_it_told(
     collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis
 ) -> None:
@@ -345,20 +346,20 @@ async def test_a_stream_tells_its_last_id_also_without_its_entries(
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, Stored()),
+        ({}, HubProgress()),
         (
             {"cur": "4-7", "applied": '{"sp":7,"old":9}', "runs": '{"sp":{"b":5,"a":7}}'},
-            Stored(EntryId(4, 7), 7, {"b": 5, "a": 7}),
+            HubProgress(EntryId(4, 7), 7, {"b": 5, "a": 7}),
         ),
-        ({"cur": "4-7", "applied": '{"sp":7}'}, Stored(EntryId(4, 7), 7, None)),
-        ({"cur": "4-7", "applied": "{}", "runs": "{}"}, Stored(EntryId(4, 7), 0, {})),
-        ({"cur": "x", "applied": '{"sp":-5}', "runs": '{"sp":7}'}, Stored()),
-        ({"cur": "1", "applied": "[", "runs": "\udcff"}, Stored()),
+        ({"cur": "4-7", "applied": '{"sp":7}'}, HubProgress(EntryId(4, 7), 7, None)),
+        ({"cur": "4-7", "applied": "{}", "runs": "{}"}, HubProgress(EntryId(4, 7), 0, {})),
+        ({"cur": "x", "applied": '{"sp":-5}', "runs": '{"sp":7}'}, HubProgress()),
+        ({"cur": "1", "applied": "[", "runs": "\udcff"}, HubProgress()),
     ],
     ids=["nothing", "all", "an older hub's", "of other spools", "odd values", "no JSON"],
 )
 async def test_what_hubs_have_stored_is_read_whatever_lies_there(
-    client: redis.asyncio.Redis, fields: dict[str, str], expected: Stored
+    client: redis.asyncio.Redis, fields: dict[str, str], expected: HubProgress
 ) -> None:
     for name, value in fields.items():
         raw = value.encode(errors="surrogateescape")

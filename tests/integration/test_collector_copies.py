@@ -15,7 +15,7 @@ import redis.asyncio
 
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transport import RedisTransport
-from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
@@ -26,7 +26,7 @@ from tests.collectors import CollectorProcess, batches
 from tests.half_hubs import HOST, Hub
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(60), pytest.mark.slow]
 
 
 class Life:
@@ -43,7 +43,7 @@ class Life:
     @classmethod
     async def begin(cls, directory: Path, url: str, nonce: str) -> Life:
         """Takes signals, and does not send them yet."""
-        life = cls(await Spool.open(directory, Limits(min_free_bytes=0)), url, nonce)
+        life = cls(await Spool.open(directory, SpoolLimits(min_free_bytes=0)), url, nonce)
         await life.publisher.join()
         return life
 

@@ -22,7 +22,7 @@ from tests.collectors import CollectorProcess, batches
 from tests.support import wait_until
 from tests.transcripts import append
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 SECRET = "ghp_AbCdEf0123456789AbCdEf0123456789AbCd"
 TITLE = "Merger with the Zebra company"

@@ -20,7 +20,7 @@ from tests.collectors import CollectorProcess, applied_notes, batches
 from tests.proxies import Proxy, Spoiled, proxy_to
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(60), pytest.mark.slow]
 
 #: The client's socket time-out, a connection attempt's, the longest pause, and some time to work.
 NOTICED_S = 5.0 + 3.0 + 5.0 + 2.0

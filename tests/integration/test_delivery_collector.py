@@ -16,13 +16,13 @@ import redis.asyncio
 import adsum_collector.spool.spool as spool_module
 import adsum_collector.transcripts.tailer as tailer_module
 from adsum_collector.delivery.publisher import Publisher
-from adsum_collector.delivery.runs import read_runs
+from adsum_collector.delivery.resume import read_runs
 from adsum_collector.delivery.transport import RedisTransport
 from adsum_collector.intake import Intake
 from adsum_collector.receiver import PATH, Receiver
-from adsum_collector.spool.file import Append
-from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_file import Append
 from adsum_shared import streams
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.redis
 
 HOST = "00000000-aaaa-4000-8000-000000000001"
 #: Full files after a few signals, and gone as soon as they may be.
-TIGHT = Limits(min_free_bytes=0, rotate_bytes=4096, retention_s=-1.0)
+TIGHT = SpoolLimits(min_free_bytes=0, rotate_bytes=4096, retention_s=-1.0)
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ async def test_each_run_has_its_own_numbers_though_it_never_met_a_broker(tmp_pat
             await collector.post(http, note)
             await asyncio.to_thread(collector.kill)
 
-    spool = await Spool.open(collector.state_dir / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(collector.state_dir / "spool", SpoolLimits(min_free_bytes=0))
     runs = read_runs(spool.state, spool.spool_id)
     (first, end), (second, _) = runs.author(1), runs.author(2)
     await spool.close()

@@ -18,14 +18,14 @@ import httpx
 import psutil
 import pytest
 
-from adsum.demo.cast import MACHINES, ROLES
 from adsum.demo.player import play, story_clock
+from adsum.demo.story import MACHINES, ROLES, SCRIPT
 from adsum_shared.state import GROUP_OF
 from tests.brokers import Broker, require_binary
 from tests.hub_processes import HubProcess
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(150), pytest.mark.slow]
 
 SPEED = 20.0
 #: What no hub shows: who is listed has a state.
@@ -34,10 +34,10 @@ NEVER = {"unknown"}
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubProcess]:
-    from adsum.demo.fleet import budgets
-
     broker = Broker(tmp_path / "broker", unix=True).start()
-    hub = HubProcess(tmp_path / "hub", broker.url, budgets=json.dumps(budgets()), demo="on").start()
+    hub = HubProcess(
+        tmp_path / "hub", broker.url, budgets=json.dumps(SCRIPT["budgets"]), demo="on"
+    ).start()
     yield hub
     hub.stop()
     broker.kill()

@@ -21,7 +21,7 @@ from tests.hub_processes import HubProcess
 from tests.rosters import beat, publish
 from tests.support import wait_until
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "example_plugin" / "adsum_example_kitchen.py"
 ALL = json.dumps([{"project": "*", "use": ["kitchen", "sdlc"]}])

@@ -21,7 +21,7 @@ from tests.spools import SmallDisk
 from tests.support import wait_until
 from tests.transcripts import append, line
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.hub_processes import HubProcess, started
 from tests.integration.test_delivery_hub import before_each_command
 from tests.support import wait_until
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
 async def freeze(hub: Hub) -> None:

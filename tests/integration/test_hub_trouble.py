@@ -19,7 +19,7 @@ from tests.brokers import Broker
 from tests.hub_processes import HubProcess, started
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(90), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -133,6 +133,7 @@ async def test_a_broken_price_file_is_told_of_and_stops_nothing(
     assert hub.get("/api/v1/usage")["total"]["unpriced_tokens"] == 2_500_000
 
 
+@pytest.mark.slow
 async def test_all_hubs_agree_on_who_is_over_a_budget_and_since_when(
     start: Start, machine: Machine
 ):
@@ -197,6 +198,7 @@ async def test_absurd_numbers_are_set_aside_counted_and_shown(start: Start, mach
     assert "4 signals could not be used" in host["problem"]
 
 
+@pytest.mark.slow
 async def test_history_is_searched_and_outlives_a_restart(start: Start, machine: Machine):
     hub = start()
     await machine.tell(*past("one", "Fix the login"), used(10, "one"), *past("two", "Other"))

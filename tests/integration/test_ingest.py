@@ -17,7 +17,7 @@ from adsum.joined import Joined, joined, keep
 from adsum_collector.delivery.hub_transport import HubPlace, HubTransport
 from adsum_collector.errors import HubError
 from adsum_collector.identity import load_identity, make_private
-from adsum_hub.auth.tries import MOST_OF_ONE
+from adsum_hub.auth.store import MOST_OF_ONE
 from adsum_shared import streams
 from adsum_shared.host_keys import Asked, NewEntry
 from adsum_shared.ingest import KIND, PATH, encode
@@ -51,6 +51,7 @@ def hub_on(broker: Broker, state_dir: Path, *names: str) -> HubProcess:
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[HubProcess]:
     hub = hub_on(broker, tmp_path_factory.mktemp("hub") / "one")
+    hub.env["FORWARDED_ALLOW_IPS"] = "127.0.0.1"  # one test is a proxy of many addresses
     with started(hub):
         yield hub
 
@@ -133,6 +134,7 @@ async def test_signals_come_through_the_hub_and_it_says_so(
     assert "adsum_machine_" not in machine.log.read_text() + hub.log.read_text()
 
 
+@pytest.mark.slow
 def test_who_joins_and_does_not_reach_redis_goes_through_the_hub(
     hub: HubProcess, broker: Broker
 ) -> None:
@@ -177,6 +179,7 @@ def _through(machine: AgentCollector, url: str, ca: str | None = None) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_or_doubled_when_hub_and_redis_go_down_and_lose_everything(
     tmp_path: Path, http: httpx.AsyncClient
 ) -> None:
@@ -365,6 +368,7 @@ async def test_another_redis_behind_the_hub_is_noticed_before_anything_is_writte
             assert entries(broker, host_id) == []
 
 
+@pytest.mark.slow
 async def test_a_certificate_of_ones_own_authority_is_taken_and_no_other(
     hub: HubProcess, tmp_path: Path, http: httpx.AsyncClient
 ) -> None:
@@ -386,6 +390,7 @@ async def test_a_certificate_of_ones_own_authority_is_taken_and_no_other(
             machine.kill()
 
 
+@pytest.mark.slow
 async def test_from_hook_to_hub_it_is_nearly_as_quick_as_redis(
     hub: HubProcess,
     machine: AgentCollector,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from adsum_hub.auth.secret import digest_of
+from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.rights import Rights, user_of
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
@@ -22,7 +22,7 @@ from tests.joining import Machine, cards, hosts, join_token, machines
 from tests.signing_in import asking, make_token
 from tests.support import wait_until
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +222,13 @@ async def test_a_machines_user_reaches_its_own_keys_alone(tmp_path: Path, binary
         machine.set(beat, "x", px=1000)
         machine.get(streams.want(ours))
         machine.hmget(streams.snapshot(ours), ["cur"])
-        machine.sadd(streams.HOSTS, ours)
         for forbidden in (
+            ("SADD", streams.HOSTS, ours),
+            ("SELECT", "1"),
+            ("APPEND", beat, "x"),
+            ("SETRANGE", beat, "1", "x"),
+            ("PERSIST", beat),
+            ("MULTI",),
             ("XADD", streams.inbox(other), "1-1", "a", "b"),
             ("XADD", streams.commands(ours), "1-1", "a", "b"),
             ("SET", streams.HOSTS, "x"),

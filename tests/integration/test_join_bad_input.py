@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from adsum_hub.auth.secret import digest_of
+from adsum_hub.auth.credentials import digest_of
 from adsum_shared import streams
 from tests.brokers import Broker, free_port, running_broker
 from tests.hub_processes import HubProcess, started
@@ -25,7 +25,7 @@ from tests.joining import Machine, hosts, join_token, machines
 from tests.support import wait_until
 from tests.tls import tls_before
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 TLS_PORT = free_port()
 
 

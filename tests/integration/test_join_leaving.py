@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from adsum_hub.auth.secret import digest_of
-from adsum_hub.join.hosts import JoinedHosts
-from adsum_hub.join.leaving import Leaving
+from adsum_hub.auth.credentials import digest_of
+from adsum_hub.join.leaving import JoinedHosts, Leaving
 from adsum_hub.join.machines import Machine, Machines
 from adsum_hub.join.rights import NoRightsError, Rights, user_of
-from adsum_hub.join.tokens import Held, JoinTokenStore
+from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
 from adsum_hub.rest.bodies import BadRequestError
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
 from tests.brokers import Broker, running_broker
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 HOST = "11111111-1111-4111-8111-111111111111"
 TOKEN = "d" * 64
 MACHINE = Machine(HOST, "oak", digest_of("one"), 0, "acl", TOKEN[:12], fresh=True)
@@ -57,7 +56,7 @@ async def asked(client: Redis) -> Leaving:
         SimpleNamespace(look=look),  # type: ignore[arg-type] # as far as it is asked
         lambda: 1,
     )
-    await made.tokens.put(TOKEN, Held(TOKEN[:12], 0, 9, False, "", 1, HOST), 1)
+    await made.tokens.put(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, False, "", 1, HOST), 1)
     await made.machines.enter(MACHINE, "")
     await made.rights.grant(HOST, MACHINE.digest)
     await client.xadd(streams.inbox(HOST), {"a": "b"})
@@ -107,7 +106,7 @@ async def test_what_redis_did_not_finish_can_be_asked_for_again(
     assert not await asked.machines.is_listed(HOST)
     assert not await client.exists(streams.inbox(HOST), streams.joining(HOST))
     assert await asked.rights.there() == set()
-    assert isinstance(await asked.tokens.look(TOKEN, 1), Held) == undo
+    assert isinstance(await asked.tokens.look(TOKEN, 1), StoredJoinToken) == undo
 
 
 @pytest.mark.parametrize("for_good", [False, True])
@@ -174,7 +173,7 @@ async def test_a_login_that_redis_lets_nobody_give_back_keeps_an_undo_from_nothi
     before = Machine(HOST, "oak", digest_of("old"), 0, "acl", "")
     found = Machine(HOST, "oak", MACHINE.digest, 0, "ingest", TOKEN[:12], before=before)
     await asked.machines.put(found)
-    await asked.tokens.put(TOKEN, Held(TOKEN[:12], 0, 9, True, "", 3), 1)
+    await asked.tokens.put(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, True, "", 3), 1)
     monkeypatch.setattr(asked.watch, "look", look)
     monkeypatch.setattr(asked.rights, "grant", refuses)
 
@@ -188,7 +187,7 @@ async def test_a_login_that_redis_lets_nobody_give_back_keeps_an_undo_from_nothi
 async def test_an_undone_joining_by_a_reusable_token_counts_no_more_and_once(
     asked: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = Held(TOKEN[:12], 0, 9, True, "", 3)
+    held = StoredJoinToken(TOKEN[:12], 0, 9, True, "", 3)
     await asked.tokens.put(TOKEN, held, 1)
     monkeypatch.setattr(asked.machines, "forget", once(asked.machines.forget, done=True))
     with pytest.raises(RedisConnectionError):

@@ -14,6 +14,8 @@ import pytest
 from adsum_shared.envelope import VERSION
 from tests.joining import machines
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "adsum_join_" + "x" * 43
 
 

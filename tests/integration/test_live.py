@@ -16,13 +16,14 @@ from websockets.exceptions import ConnectionClosed
 
 from adsum_hub.app import PortTakenError, build_app, listen
 from adsum_hub.consumer.consumer import Link
-from adsum_hub.doors import known_hosts
+from adsum_hub.live import broadcast as broadcast_module
 from adsum_hub.live import live as live_module
-from adsum_hub.live import ring
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
 from adsum_hub.serving import server_config
 from adsum_hub.snapshots.snapshots import Snapshot
+from adsum_shared import bounded_http
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import PromptSubmitted
 from tests.support import wait_until
@@ -67,6 +68,18 @@ async def hub() -> AsyncIterator[Running]:
     running.server.should_exit = True
     await task
     running.bound.close()
+
+
+async def test_a_page_that_is_connected_is_no_request_that_has_to_end(
+    hub: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "HEAD_S", 0.05)
+    monkeypatch.setattr(bounded_http, "GRACE_S", 0.01)
+    async with hub.socket() as socket:
+        await asyncio.sleep(0.3)
+        assert (await say(socket, "{}"))["type"] == "snapshot"
+        (connection,) = hub.server.server_state.connections
+        assert not isinstance(connection, bounded_http.BoundedHttp)
 
 
 async def say(socket: ClientConnection, message: str) -> dict:
@@ -279,7 +292,7 @@ async def test_a_frame_more_is_ignored(hub: Running):
 
 async def test_a_client_that_never_reads_is_let_go_and_delays_nobody(hub: Running, monkeypatch):
     monkeypatch.setattr(live_module, "SEND_S", 0.3)
-    monkeypatch.setattr(ring, "RING_MESSAGES", 8)
+    monkeypatch.setattr(broadcast_module, "RING_MESSAGES", 8)
     stuck = await connect(
         f"ws://127.0.0.1:{hub.port}/ws", max_queue=1, compression=None, ping_interval=None
     )

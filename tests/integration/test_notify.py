@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum_hub.notify.pace import BURST, EVERY_MS
+from adsum_hub.notify.rules import BURST, EVERY_MS
 from adsum_shared import streams
 from tests.brokers import Broker
 from tests.hubs import host
@@ -58,7 +58,7 @@ def utc(text: str) -> int:
 
 
 def channel(hub: NotifyingHub, name: str = "push") -> Any:
-    return hub.notifier.speakers[name].health
+    return hub.notifier.senders[name].health
 
 
 # --- one need, one message
@@ -275,7 +275,7 @@ async def test_a_dead_hubs_claim_does_not_swallow_a_need(
     fleet.need()
     await hub.run(1)
     (standing,) = hub.notifier.pending.standing.values()
-    key = streams.notify_mark(standing.case.mark(str(await hub.notifier.speakers["push"].name())))
+    key = streams.notify_mark(standing.case.mark(str(await hub.notifier.senders["push"].name())))
     await hub.redis.set(key, b"a hub that is no more", px=streams.NOTIFY_CLAIM_MS)
     await hub.run(61)
     assert phone.arrived() == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adsum_hub.notify.vapid import PushKeyError
+from adsum_hub.notify.push import PushKeyError
 from tests.notifying import Fleet, NotifyingHub, Start, starting
 from tests.post_boxes import Browser, PostBox, post_box
 from tests.support import wait_until
@@ -49,7 +49,7 @@ async def start(fleet: Fleet, redis_url: str, tmp_path: Path) -> AsyncIterator[S
 
 
 def channel(hub: NotifyingHub, name: str = "push") -> Any:
-    return hub.notifier.speakers[name].health
+    return hub.notifier.senders[name].health
 
 
 # --- push services that do not do as they should
@@ -103,7 +103,7 @@ async def test_a_channel_that_keeps_failing_is_one_line_and_one_when_it_gets_thr
     fleet.need("b")
     await hub.run(61)
 
-    told = [each for each in caplog.records if each.name == "adsum_hub.notify.speaking"]
+    told = [each for each in caplog.records if each.name == "adsum_hub.notify.channels"]
     assert [(each.levelname, each.getMessage()) for each in told] == [
         (
             "WARNING",
@@ -311,7 +311,7 @@ async def test_browsers_that_fail_at_once_are_one_failure(start: Start, fleet: F
 async def test_a_slow_channel_holds_up_no_other(
     start: Start, fleet: Fleet, phone: Browser, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("adsum_hub.notify.services.WAIT_S", 0.2)
+    monkeypatch.setattr("adsum_hub.notify.channels.WAIT_S", 0.2)
     rules = [{"channels": ["push", "slow"], "after": 60}]
     with post_box() as slow:
         slow.slow_s = 1.5
@@ -323,7 +323,7 @@ async def test_a_slow_channel_holds_up_no_other(
         assert len(phone.arrived()) == 2
         assert channel(hub, "slow").sent == 0
         assert channel(hub, "slow").failed == 2
-        await wait_until(lambda: not hub.notifier.speakers["slow"]._busy)
+        await wait_until(lambda: not hub.notifier.senders["slow"]._busy)
 
 
 async def test_what_apprise_does_not_know_is_said_before_the_first_message(

@@ -8,11 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adsum_hub.auth.entry import Pass
-from adsum_hub.auth.passes import Passes
-from adsum_hub.auth.secret import digest_of, make_cookie
-from adsum_hub.notify.owners import Owner
-from adsum_hub.notify.subscriptions import MOST_OF_ONE
+from adsum_hub.auth.credentials import Credential, digest_of, make_cookie
+from adsum_hub.auth.store import CredentialStore
+from adsum_hub.notify.push import MOST_OF_ONE, SubscriptionOwner
 from adsum_hub.rest.notify_answers import PushSubscription
 from adsum_shared import streams
 from tests.brokers import Broker
@@ -51,14 +49,14 @@ async def hub(start: Start) -> NotifyingHub:
     return hub
 
 
-async def signed_in(hub: NotifyingHub) -> Owner:
+async def signed_in(hub: NotifyingHub) -> SubscriptionOwner:
     digest, now = digest_of(make_cookie()), hub.fleet.now
-    held = Pass(digest[:12], "Ann", "viewer", now, now + 3_600_000, now)
-    await Passes(hub.redis, "sign-in").issue(digest, held, now)
-    return Owner("sign-in", digest)
+    held = Credential(digest[:12], "Ann", "viewer", now, now + 3_600_000, now)
+    await CredentialStore(hub.redis, "sign-in").issue(digest, held, now)
+    return SubscriptionOwner("sign-in", digest)
 
 
-async def subscribe(hub: NotifyingHub, browser: Browser, owner: Owner | None) -> int:
+async def subscribe(hub: NotifyingHub, browser: Browser, owner: SubscriptionOwner | None) -> int:
     asked = msgspec.convert(browser.subscription, PushSubscription)
     return await hub.notifications.subscribe(asked, owner)
 
@@ -70,7 +68,7 @@ async def test_a_browser_whose_sign_in_was_revoked_is_told_nothing_more(
     ann = await signed_in(hub)
     await subscribe(hub, left, ann)
     await subscribe(hub, stays, await signed_in(hub))
-    await Passes(hub.redis, "sign-in").remove(ann.digest)
+    await CredentialStore(hub.redis, "sign-in").remove(ann.digest)
     fleet.need()
     await hub.run(2)
 
@@ -91,7 +89,7 @@ async def test_what_waited_for_a_slow_service_is_not_told_after_the_sign_in_is_o
     await hub.run(2)
     tried = len(slow.arrived())
     assert tried == 1
-    await Passes(hub.redis, "sign-in").remove(ann.digest)
+    await CredentialStore(hub.redis, "sign-in").remove(ann.digest)
     del box.statuses[slow.path]
     await hub.run(120)
 

@@ -20,6 +20,8 @@ from adsum_collector.lock import hold_lock
 from tests import service_managers
 from tests.service_managers import SYSTEMCTL, Fake
 
+pytestmark = pytest.mark.slow
+
 LOGINCTL = "#!/bin/sh\necho ${LINGER:-no}\n"
 JOURNALCTL = '#!/bin/sh\necho "$*"\nexit ${JOURNAL:-0}\n'
 UNITS = ["adsum-collector.service", "adsum-collector.socket"]

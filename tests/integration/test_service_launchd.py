@@ -14,6 +14,8 @@ from adsum.service.service import install_service, remove_service
 from tests import service_managers
 from tests.service_managers import LAUNCHCTL, Fake
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:

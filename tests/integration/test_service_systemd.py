@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.readyz import SilentError, readiness
+from adsum.client import SilentError, readiness
 from adsum.service.service import install_service
 from adsum.service.units import env_values
 from tests import service_managers
@@ -26,7 +26,7 @@ from tests.brokers import free_port
 from tests.service_managers import Fake
 from tests.support import wait_until
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.slow]
 
 
 def require(program: str) -> str:

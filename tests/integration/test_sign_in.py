@@ -14,14 +14,17 @@ from redis.asyncio import Redis
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from adsum_hub.auth.codes import Code, Codes
-from adsum_hub.auth.entry import SIGN_IN_IDLE_MS, SIGN_IN_MOST_MS, Pass
-from adsum_hub.auth.passes import Passes
-from adsum_hub.auth.secret import digest_of, id_of
-from adsum_hub.auth.secret import make_code as some_code
-from adsum_hub.auth.secret import make_cookie as some_cookie
-from adsum_hub.auth.secret import make_token as some_token
-from adsum_hub.auth.tries import MOST_OF_ONE
+from adsum_hub.auth.credentials import (
+    SIGN_IN_IDLE_MS,
+    SIGN_IN_MOST_MS,
+    Credential,
+    digest_of,
+    id_of,
+)
+from adsum_hub.auth.credentials import make_code as some_code
+from adsum_hub.auth.credentials import make_cookie as some_cookie
+from adsum_hub.auth.credentials import make_token as some_token
+from adsum_hub.auth.store import MOST_OF_ONE, CredentialStore, LoginCode, LoginCodes
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from tests.brokers import Broker, running_broker
@@ -159,7 +162,7 @@ def test_behind_tls_it_is_for_tls_alone(tmp_path: Path, redis_url: str) -> None:
 
 async def test_a_link_that_has_expired_says_so_each_time(hub: HubProcess, redis: Redis) -> None:
     code = some_code()
-    await Codes(redis).put(digest_of(code), Code("Ann", "admin", wall_ms() - 1))
+    await LoginCodes(redis).put(digest_of(code), LoginCode("Ann", "admin", wall_ms() - 1))
 
     for _ in range(2):
         answer = log_in(hub, code)
@@ -331,8 +334,8 @@ async def test_a_socket_is_closed_within_seconds_when_its_sign_in_is_revoked_at_
 async def test_a_socket_is_closed_when_its_token_expires(hub: HubProcess, redis: Redis) -> None:
     token, now = some_token(), wall_ms()
     digest = digest_of(token)
-    held = Pass(id_of(digest), "ci", "viewer", now, now + 1_500, 0)
-    await Passes(redis, "token").issue(digest, held, now)
+    held = Credential(id_of(digest), "ci", "viewer", now, now + 1_500, 0)
+    await CredentialStore(redis, "token").issue(digest, held, now)
     async with watching(hub, Authorization=f"Bearer {token}") as socket:
         await first_message(socket)
         assert (await ending(socket))[0] == 4401
@@ -446,11 +449,11 @@ def test_the_machines_token_is_for_its_user_alone_and_goes_with_the_hub(
 async def test_use_puts_the_end_of_a_sign_in_off_and_brings_no_revoked_one_back(
     hub: HubProcess, redis: Redis
 ) -> None:
-    passes, now = Passes(redis, "sign-in"), wall_ms()
+    passes, now = CredentialStore(redis, "sign-in"), wall_ms()
     cookie = some_cookie()
     digest, long_ago = digest_of(cookie), now - SIGN_IN_IDLE_MS + 60_000
     until = long_ago + SIGN_IN_MOST_MS
-    held = Pass(id_of(digest), "Ann", "viewer", long_ago, until, long_ago, SIGN_IN_IDLE_MS)
+    held = Credential(id_of(digest), "Ann", "viewer", long_ago, until, long_ago, SIGN_IN_IDLE_MS)
     await passes.issue(digest, held, now)
     assert 0 < await redis.pttl(streams.entry_pass("sign-in", digest)) <= 60_000
     with asking(hub, cookie=cookie) as client:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adsum_hub.auth.secret import make_code
+from adsum_hub.auth.credentials import make_code
 from tests.brokers import Broker, running_broker
 from tests.hub_processes import HubProcess
 from tests.signing_in import asking, cookie_name, link, make_token, sign_in
@@ -53,11 +53,11 @@ def test_absurd_cookies_and_tokens_are_refused_in_words(hub: HubProcess) -> None
     name = cookie_name(hub).encode()
     sent = {
         b"Cookie: " + name + b"=" + b"x" * 1_000_000: b" 431 ",
-        b"Cookie: " + b"a=b; " * 10_000: b" 401 ",
+        b"Cookie: " + b"a=b; " * 5_000: b" 401 ",
         b"Cookie: " + name + b"=\xff\xfe\xc3\xbc" + b"y" * 39: b" 401 ",
         b"Cookie: " + name + b"=\0" + b"y" * 42: b" 400 ",
         b"Authorization: Bearer \xf0\x9f\x92\xa9": b" 401 ",
-        b"Authorization: Bearer " + b"z" * 60_000: b" 401 ",
+        b"Authorization: Bearer " + b"z" * 30_000: b" 401 ",
         b"Authorization: Bearer": b" 401 ",
         b"Authorization: ": b" 401 ",
         b"Authorization: Negotiate abc": b" 401 ",

@@ -24,7 +24,7 @@ from tests.hub_processes import HubProcess, started
 from tests.signing_in import admin, asking, cookie_name, log_in, machine_token, make_token
 from tests.support import wait_until
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 Adsum = Callable[..., subprocess.CompletedProcess[str]]
 LINK = re.compile(r"(\S+)/login#([\w-]{32})")

@@ -86,6 +86,7 @@ async def test_a_projects_directory_that_comes_after_the_start_is_read(rig: Rig)
     await rig.wait_for("one")
 
 
+@pytest.mark.slow
 async def test_each_line_is_told_once_across_kills(rig: Rig) -> None:
     await rig.start()
     written: list[str] = []
@@ -131,6 +132,7 @@ async def test_a_stop_in_the_middle_of_reading_is_clean(rig: Rig) -> None:
     assert "Traceback" not in rig.collector.log.read_text()
 
 
+@pytest.mark.slow
 async def test_watching_thousands_of_files_costs_next_to_nothing(rig: Rig) -> None:
     """A tenth of a second of work in three: far above what it costs, far below what polling does."""
     for project in range(50):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adsum.doctor.redis import check_redis
-from adsum.join.way import reach_redis
+from adsum.join.join import reach_redis
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.connect import UNAVAILABLE, open_redis
 from adsum_shared.redis_errors import is_untrusted
@@ -19,7 +19,7 @@ from tests.authorities import Authority
 from tests.brokers import Broker, free_port, require_binary, running_broker
 from tests.clusters import asked, until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(60), pytest.mark.slow]
 TLS_PORT = free_port()
 
 

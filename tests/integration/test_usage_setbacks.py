@@ -33,7 +33,7 @@ from tests.ledgers import AGENT, UsageRig, begin, open_usage, said
 from tests.spools import SmallDisk
 from tests.support import wait_until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 
 @pytest.fixture
@@ -391,3 +391,15 @@ async def test_a_restart_tells_nothing_again_and_a_lost_stream_everything(
     collector.start()
 
     await wait_until(is_true, 15)
+
+
+async def test_a_file_of_absurd_size_is_not_read_for_its_usage(rig: UsageRig) -> None:
+    rig.write(rig.main("whole"), begin(), said("one"))
+    rig.write(rig.main("hole"), begin(), said("two"))
+    os.truncate(rig.main("hole"), 1 << 40)
+    rig.start()
+
+    await rig.settled()
+
+    assert set(rig.outputs()) == {"s", "whole"}
+    assert not rig.witness.faults

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.plain_file import open_plain
+from adsum_collector.plain_file import open_transcript
 from adsum_collector.usage import opened as usage_opened
 from adsum_collector.usage import stale as usage_stale
 from adsum_shared.signals import MetaChanged, SessionEnded, UsageTotalled
@@ -415,9 +415,9 @@ async def test_a_file_that_cannot_be_read_harms_no_other(
     def refused(path: str) -> int:  # by the mode root would not be
         if "locked" in path:
             raise PermissionError(13, "Permission denied", path)
-        return open_plain(path)
+        return open_transcript(path)
 
-    monkeypatch.setattr(usage_opened, "open_plain", refused)
+    monkeypatch.setattr(usage_opened, "open_transcript", refused)
     rig.start()
 
     await rig.settled()

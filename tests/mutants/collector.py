@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from tests.mutants.runner import Edit, Mutant
 
-_ANEW = "collector/adsum_collector/spool/anew.py"
 _APP = "collector/adsum_collector/app.py"
 _CONNECT = "shared/adsum_shared/connect.py"
-_CONNECTION = "collector/adsum_collector/spool/connection.py"
-_DOUBT = "collector/adsum_collector/spool/doubt.py"
-_FILE = "collector/adsum_collector/spool/file.py"
-_FILES = "collector/adsum_collector/spool/files.py"
+_FILE = "collector/adsum_collector/spool/spool_file.py"
 _LOCK = "collector/adsum_collector/lock.py"
 _KEYS = "shared/adsum_shared/host_keys.py"
+_SHIM = "collector/adsum_collector/shim.py"
+_EVENTS = "collector/adsum_collector/hooks/events.py"
+_OPENING = "collector/adsum_collector/opening.py"
+_PRIVATE = "shared/adsum_shared/private_files.py"
 _PUBLISHER = "collector/adsum_collector/delivery/publisher.py"
 _READER = "collector/adsum_collector/transcripts/reader.py"
 _RECEIVER = "collector/adsum_collector/receiver.py"
+_PLAIN_FILE = "collector/adsum_collector/plain_file.py"
+_SAYING = "cli/adsum/text/saying.py"
 _PLACE = "collector/adsum_collector/delivery/place.py"
-_REPAIR = "collector/adsum_collector/spool/repair.py"
-_REWRITE = "collector/adsum_collector/spool/rewrite.py"
-_RUNS = "collector/adsum_collector/delivery/runs.py"
 _RESUME = "collector/adsum_collector/delivery/resume.py"
-_SEALED = "collector/adsum_collector/spool/sealed.py"
 _MATCH = "collector/adsum_collector/transcripts/match.py"
 _TRANSCRIPTS = "collector/adsum_collector/transcripts/files.py"
+_BODIES = "collector/adsum_collector/agents/claude_code/bodies.py"
+_BOUNDED = "shared/adsum_shared/bounded_http.py"
+_INTAKE = "collector/adsum_collector/intake.py"
 _SPOOL = "collector/adsum_collector/spool/spool.py"
+_DIRECTORY = "collector/adsum_collector/spool/spool_directory.py"
 
 _BROKER = "tests/integration/test_collector_broker.py"
 _CAP = "tests/unit/collector/test_spool_cap.py"
@@ -32,12 +34,94 @@ _DELIVERY = "tests/integration/test_delivery_collector.py"
 _PROCESS = "tests/integration/test_collector_process.py"
 _TAILING = "tests/unit/collector/test_tailer_files.py"
 _LIVES = "tests/unit/collector/test_place.py"
-_SPOOL_FILES = "tests/unit/collector/test_spool_files.py"
+_BY_SHIM = "tests/unit/collector/test_shim.py"
+_INSTALL_EVENTS = "tests/unit/collector/test_install_events.py"
+_PEERS = "tests/unit/collector/test_peer.py"
+_PRIVATE_FILES = "tests/unit/shared/test_private_files.py"
+_CONNECTIONS = "tests/unit/shared/test_bounded_http.py"
+_DOOR = "tests/unit/collector/test_receiver.py"
+_LARGE = "tests/unit/collector/test_large_hooks.py"
+_SPOOL_FILES = "tests/unit/collector/test_spool_directory.py"
 
 _ACCEPT = "await self._intake.accept(signals, state={key_of(file.path): encode_cursor(cursor)})"
 _STATE = "{key_of(file.path): encode_cursor(cursor)}"
 
 MUTANTS = (
+    Mutant(
+        "posts what is answered for a human",
+        "whoever listens while no collector does allows the command, or puts another in its place",
+        (Edit(_EVENTS, " and event not in BY_SHIM", ""),),
+        (f"{_INSTALL_EVENTS}::test_what_is_answered_for_a_human_is_never_posted",),
+    ),
+    Mutant(
+        "tells whoever listens on the shim's socket",
+        "a prompt goes to another user",
+        (
+            Edit(
+                _SHIM,
+                "        if peer_uid(connection, _socket) not in friends:\n            return True\n",
+                "",
+            ),
+        ),
+        (f"{_BY_SHIM}::test_a_socket_that_was_given_our_name_by_another_listener_is_told_nothing",),
+    ),
+    Mutant(
+        "follows a link in the place of the shim's socket",
+        "who placed it there chooses who hears",
+        (
+            Edit(
+                _SHIM,
+                "    if os.lstat(path).st_uid not in friends:\n        return True\n",
+                "",
+            ),
+        ),
+        (f"{_BY_SHIM}::test_a_link_that_another_user_has_placed_is_not_followed",),
+    ),
+    Mutant(
+        "stamps a hook when Python has started",
+        "on a busy machine hooks that nobody waits for change their order",
+        (Edit(_SHIM, "        fired_at(),\n", "        time.time() * 1000,\n"),),
+        (f"{_BY_SHIM}::test_hooks_are_stamped_in_the_order_in_which_they_fired",),
+    ),
+    Mutant(
+        "keeps the token that a stranger on the port was shown",
+        "who listened in the collector's place reports sessions of this machine",
+        (Edit(_OPENING, "        renew_token(settings.state_dir)\n", ""),),
+        (f"{_PEERS}::test_a_collector_whose_port_another_user_holds_renews_the_hooks_token",),
+    ),
+    Mutant(
+        "leaves a settings file open that it writes a token into",
+        "others on the machine read it, and report sessions",
+        (
+            Edit(
+                "collector/adsum_collector/hooks/install.py",
+                "        return now & ~OTHERS, now\n",
+                "        return None, now\n",
+            ),
+        ),
+        (
+            "tests/unit/collector/test_install.py"
+            "::test_a_file_that_is_given_a_token_is_closed_and_opened_again_without_it",
+        ),
+    ),
+    Mutant(
+        "follows a link in the place of a file of its own",
+        "a collector of root writes where the owner of its folder wants it to",
+        (Edit(_PRIVATE, "flags | os.O_NOFOLLOW | os.O_NONBLOCK", "flags | os.O_NONBLOCK"),),
+        (f"{_PRIVATE_FILES}::test_the_collectors_lock_follows_no_link",),
+    ),
+    Mutant(
+        "takes the state directory of another user for its own",
+        "root's collector leaves files there that the owner cannot use, or steers",
+        (
+            Edit(
+                "collector/adsum_collector/identity.py",
+                "        require_own_folder(directory)\n",
+                "",
+            ),
+        ),
+        (f"{_PRIVATE_FILES}::test_root_keeps_out_of_the_state_directory_of_another_user",),
+    ),
     Mutant(
         "answers a hook before its commit",
         "a crash takes signals along whose senders were told that they are safe",
@@ -66,7 +150,7 @@ MUTANTS = (
     Mutant(
         "leaves what it commits to the page cache",
         "a power cut takes the last signals along",
-        (Edit(_CONNECTION, "synchronous = FULL", "synchronous = OFF"),),
+        (Edit(_FILE, "synchronous = FULL", "synchronous = OFF"),),
         (f"{_SPOOL_FILES}::test_every_commit_is_synced_to_the_disk",),
     ),
     Mutant(
@@ -108,6 +192,39 @@ MUTANTS = (
         (f"{_TAILING}::test_half_a_line_waits_for_its_newline",),
     ),
     Mutant(
+        "reads a transcript of any size",
+        "a terabyte of holes takes a core for minutes, and the other sessions wait",
+        (
+            Edit(
+                _PLAIN_FILE,
+                "if os.fstat(descriptor).st_size > MOST_TRANSCRIPT_BYTES:",
+                "if False:",
+            ),
+        ),
+        (f"{_TAILING}::test_a_file_of_absurd_size_is_not_opened",),
+    ),
+    Mutant(
+        "seeks the end of a line at one go",
+        "while it reads through one long line, no other session's are read",
+        (
+            Edit(
+                _TRANSCRIPTS,
+                "range(start, start + SEARCH_BYTES, STEP_BYTES)",
+                "range(start, start + (1 << 30), STEP_BYTES)",
+            ),
+        ),
+        (f"{_TAILING}::test_the_end_of_a_line_is_searched_in_turns",),
+    ),
+    Mutant(
+        "prints data as it comes",
+        "a label called after an escape code takes over the terminal of whoever asks for usage",
+        (Edit(_SAYING, "print(safe(text), end=end", "print(text, end=end"),),
+        (
+            "tests/integration/test_cli_hostile.py::"
+            "test_no_name_reaches_a_terminal_as_more_than_a_name[usage --by host --csv]",
+        ),
+    ),
+    Mutant(
         "knows a transcript by its name alone",
         "a file that was written anew is read from where the old one ended",
         (Edit(_MATCH, "if not _is_of(cursor, descriptor, stamp):", "if False:"),),
@@ -137,13 +254,13 @@ MUTANTS = (
     Mutant(
         "deletes what hubs have at once",
         "a Redis that is set back by an hour cannot be filled again",
-        (Edit(_SEALED, " and self._files[0].sealed_at < oldest", ""),),
+        (Edit(_DIRECTORY, " and self.sealed[0].at < before", ""),),
         (f"{_SPOOL_FILES}::test_an_acknowledged_file_goes_when_it_is_old_enough",),
     ),
     Mutant(
         "drops at the cap without a word",
         "hubs wait for numbers that nobody has, or take what is left for all",
-        (Edit(_FILES, "            if file.last > acked:\n", "            if False:\n"),),
+        (Edit(_DIRECTORY, "            if file.last > acked:\n", "            if False:\n"),),
         (f"{_SPOOL_FILES}::test_beyond_the_cap_the_oldest_goes_and_leaves_a_gap",),
     ),
     Mutant(
@@ -151,46 +268,32 @@ MUTANTS = (
         "a crash between the two leaves a hole that looks like damage",
         (
             Edit(
-                _FILES,
-                "        self._current = SpoolFile.create(\n"
-                "            path_of(self._directory, number_of(old.path) + 1),",
-                "        for _ in going:\n"
-                "            self._sealed.drop_oldest()\n"
-                "        self._current = SpoolFile.create(\n"
-                "            path_of(self._directory, number_of(old.path) + 1),",
+                _DIRECTORY,
+                "        # With the gaps in it, before anything goes:",
+                "        for _ in evicted:\n"
+                "            self._drop_oldest()\n"
+                "        # With the gaps in it, before anything goes:",
             ),
             Edit(
-                _FILES,
-                "        for _ in going:\n"
-                "            self._sealed.drop_oldest()\n"
-                "        if old.is_empty:",
-                "        if old.is_empty:",
+                _DIRECTORY,
+                "        for _ in evicted:\n"
+                "            self._drop_oldest()\n"
+                "        if old.last == old.meta.base:",
+                "        if old.last == old.meta.base:",
             ),
         ),
-        (f"{_CAP}::test_killed_at_any_moment_of_a_drop_there_is_a_gap_or_there_are_the_rows",),
-    ),
-    Mutant(
-        "thins without a gap record",
-        "what was left out to save room passes for damage",
-        (
-            Edit(
-                _REWRITE,
-                "return with_gap(gaps, whole) if self.absent else gaps",
-                "return gaps",
-            ),
-        ),
-        (f"{_CAP}::test_signs_of_life_go_before_any_prompt",),
-    ),
-    Mutant(
-        "thins without looking at what a signal is worth",
-        "prompts and questions go while signs of life stay",
-        (Edit(_REWRITE, "yield None if worth.is_spare(seq) else", "yield None if seq % 5 else"),),
-        (f"{_CAP}::test_signs_of_life_go_before_any_prompt",),
+        (f"{_CAP}::test_killed_at_any_moment_of_an_eviction_there_is_a_gap_or_there_are_the_rows",),
     ),
     Mutant(
         "gives a damaged file up whole",
         "one bad page costs a day of signals instead of a few",
-        (Edit(_REWRITE, "return readable(db, source.first - 1, source.last)", "return iter(())"),),
+        (
+            Edit(
+                _DIRECTORY,
+                "islice(self._reader.readable(after, file.last), limit)",
+                "islice([None] * (file.last - after), limit)",
+            ),
+        ),
         (f"{_SPOOL_FILES}::test_damage_inside_a_full_file_costs_what_cannot_be_read_and_no_more",),
     ),
     Mutant(
@@ -198,9 +301,9 @@ MUTANTS = (
         "what no hub has yet is lost although it can be read",
         (
             Edit(
-                _REPAIR,
-                "itertools.chain.from_iterable(each.bodies(acked) for each in remains.values()),",
-                "(),",
+                _DIRECTORY,
+                "rows=enumerate(_salvaged(ours, acked, unreadable), 2),",
+                "rows=(),",
             ),
         ),
         (f"{_SPOOL_FILES}::test_what_a_damaged_file_still_gives_up_is_kept",),
@@ -208,24 +311,46 @@ MUTANTS = (
     Mutant(
         "goes on after an error of the disk as if it had kept everything",
         "signals are promised on top of a hole that only memory hides",
-        (Edit(_DOUBT, "self._suspect |= not is_full(error)", "pass"),),
+        (Edit(_DIRECTORY, "self._suspect |= not is_full(error)", "pass"),),
         (
             "tests/unit/collector/test_spool_disk.py"
             "::test_after_an_input_output_error_the_file_is_checked_and_another_one_begun",
         ),
     ),
     Mutant(
+        "trusts that every file it had is still there",
+        "numbers of a file that is gone or unreadable are waited for as if they would come",
+        (Edit(_DIRECTORY, "            if first > after + 1:", "            if False:"),),
+        (
+            "tests/unit/collector/test_spool_repair.py"
+            "::test_in_the_middle_it_costs_only_what_cannot_be_read",
+        ),
+    ),
+    Mutant(
+        "forgets what a full disk had no room for",
+        "the run that gives the next numbers is not on disk, and hubs take them for another's",
+        (Edit(_FILE, "            self.unwritten |= state or {}", "            pass"),),
+        (
+            "tests/unit/collector/test_spool_disk.py"
+            "::test_a_note_without_a_signal_is_taken_even_by_a_full_disk_and_written_once_there_is_room",
+        ),
+    ),
+    Mutant(
         "names every spool alike",
         "after damage numbers are given out again, and hubs drop the new signals as known",
         (
-            Edit(_REPAIR, "Meta(secrets.token_hex(8), 0, 0, 0)", 'Meta("again", 0, 0, 0)'),
             Edit(
-                _REPAIR,
-                "meta = Meta(secrets.token_hex(8), incarnation, 0, 0)",
-                'meta = Meta("again", incarnation, 0, 0)',
+                _DIRECTORY,
+                "path_of(self.directory, 1), Meta(secrets.token_hex(8), 0, 0, 0)",
+                'path_of(self.directory, 1), Meta("again", 0, 0, 0)',
+            ),
+            Edit(
+                _DIRECTORY,
+                "                Meta(secrets.token_hex(8), 0, 0, 0),\n",
+                '                Meta("again", 0, 0, 0),\n',
             ),
         ),
-        (f"{_SPOOL_FILES}::test_a_damaged_newest_file_is_set_aside_and_a_new_spool_begins",),
+        (f"{_SPOOL_FILES}::test_a_damaged_newest_file_is_quarantined_and_a_new_spool_begins",),
     ),
     Mutant(
         "lets Redis choose the ids, and the client try again",
@@ -243,7 +368,7 @@ MUTANTS = (
             Edit(
                 _PUBLISHER,
                 "        await self._place.send(inbox, last, fields)",
-                "        if isinstance(found, Missing):\n"
+                "        if isinstance(found, SpoolGap):\n"
                 "            self._place.sent = last\n"
                 "        else:\n"
                 "            await self._place.send(inbox, last, fields)",
@@ -302,8 +427,8 @@ MUTANTS = (
         (
             Edit(
                 _RESUME,
-                "    if head is None:\n        return Resume(applied, incarnation + 1)",
-                "    if head is None:\n        return Resume(max(sent, applied), incarnation)",
+                "    if head is None:\n        return ResumePoint(applied, incarnation + 1)",
+                "    if head is None:\n        return ResumePoint(max(sent, applied), incarnation)",
             ),
         ),
         (
@@ -316,7 +441,7 @@ MUTANTS = (
         "what it says under a number that hubs have from another life is dropped as known",
         (
             Edit(
-                _RUNS,
+                _RESUME,
                 "        heard = dict(stored.runs or {})\n",
                 "        return None\n        heard = dict(stored.runs or {})\n",
             ),
@@ -329,7 +454,7 @@ MUTANTS = (
     Mutant(
         "leaves the run of its predecessor open",
         "what is taken after a restart bears a dead run's name, and hubs leave it out",
-        (Edit(_RUNS, "kept.append(Run(old, end))", "kept.append(Run(old))"),),
+        (Edit(_RESUME, "kept.append(CollectorRun(old, end))", "kept.append(CollectorRun(old))"),),
         (f"{_LIVES}::test_a_signal_bears_the_run_that_took_it_whoever_sends_it",),
     ),
     Mutant(
@@ -341,7 +466,7 @@ MUTANTS = (
     Mutant(
         "sends every number as the run that sends it",
         "nobody can tell any more which life of a copied disk took a signal",
-        (Edit(_RUNS, "if run.end is None or run.end >= seq", "if run.end is None"),),
+        (Edit(_RESUME, "if run.end is None or run.end >= seq", "if run.end is None"),),
         (
             f"{_LIVES}::test_a_signal_bears_the_run_that_took_it_whoever_sends_it",
             f"{_LIVES}::test_two_lives_of_one_disk_may_send_the_same_backlog",
@@ -358,9 +483,9 @@ MUTANTS = (
         "all that was not yet acknowledged comes twice",
         (
             Edit(
-                _ANEW,
-                'bodies=_unconfirmed(current, sealed, more.get("without", ())),',
-                "bodies=_unconfirmed(current, sealed, ()),",
+                _DIRECTORY,
+                "rows=enumerate(self._unconfirmed(without), 2),",
+                "rows=enumerate(self._unconfirmed(()), 2),",
             ),
         ),
         (
@@ -371,13 +496,7 @@ MUTANTS = (
     Mutant(
         "begins anew with nothing but what comes from now on",
         "what no hub has is lost with the old spool",
-        (
-            Edit(
-                _ANEW,
-                'bodies=_unconfirmed(current, sealed, more.get("without", ())),',
-                "",
-            ),
-        ),
+        (Edit(_DIRECTORY, "rows=enumerate(self._unconfirmed(without), 2),", ""),),
         (f"{_SPOOL_FILES}::test_a_new_beginning_keeps_what_no_hub_has",),
     ),
     Mutant(
@@ -391,5 +510,77 @@ MUTANTS = (
             ),
         ),
         (f"{_LIVES}::test_a_spool_is_left_only_once_a_hub_has_spoken_on_what_lies_in_the_stream",),
+    ),
+    Mutant(
+        "lets a head grow without end",
+        "one connection that sends a header for ever takes the whole loop",
+        (
+            Edit(
+                _BOUNDED,
+                "self._overhead = 0 if self._progressed else self._overhead + len(piece)",
+                "self._overhead = 0",
+            ),
+        ),
+        (f"{_CONNECTIONS}::test_what_is_no_body_is_bounded[4096-header]",),
+    ),
+    Mutant(
+        "waits for ever for a head",
+        "connections that dribble hold descriptors for as long as they like",
+        (Edit(_BOUNDED, "self.loop.call_later(HEAD_S, self._head_is_due)", "None"),),
+        (f"{_CONNECTIONS}::test_a_head_that_dribbles_is_given_up[first]",),
+    ),
+    Mutant(
+        "drops nobody when full",
+        "half requests keep everybody else out",
+        (Edit(_BOUNDED, "        victim.drop()", "        pass"),),
+        (
+            f"{_CONNECTIONS}::test_when_full_the_oldest_that_has_asked_nothing_gives_way_then_the_longest_idle",
+        ),
+    ),
+    Mutant(
+        "gives loopback a share",
+        "one local user shuts out the hooks and the page of another",
+        (Edit(_BOUNDED, " and not _is_shared(address)", ""),),
+        (
+            f"{_CONNECTIONS}::test_an_address_beyond_its_share_closes_its_own_and_loopback_has_no_share",
+        ),
+    ),
+    Mutant(
+        "waits for ever for a body",
+        "a body that dribbles holds its slot for as long as it likes",
+        (Edit(_BOUNDED, 'self._stall("its body came too slowly")', "self._await_body()"),),
+        (f"{_CONNECTIONS}::test_a_body_that_dribbles_is_given_up_and_one_that_comes_is_not",),
+    ),
+    Mutant(
+        "keeps signals of ids that no hub takes",
+        "hubs drop them, and call the machine incomplete",
+        (Edit(_INTAKE, "            signals = self._usable(signals)", "            pass"),),
+        (
+            "tests/unit/collector/test_intake.py::test_a_session_whose_id_no_hub_takes_is_left_out_counted_and_said_once",
+        ),
+    ),
+    Mutant(
+        "tells other users how it fares",
+        "they read the host, its label and its counts",
+        (Edit(_RECEIVER, '            facts = {"ready": ready}', "            pass"),),
+        (f"{_DOOR}::test_other_users_without_the_token_learn_only_whether_it_is_ready",),
+    ),
+    Mutant(
+        "understands large bodies on the loop",
+        "one large hook holds up those of all other sessions",
+        (Edit(_RECEIVER, "        if len(body) > MOST_BYTES_ON_LOOP:", "        if False:"),),
+        (f"{_DOOR}::test_a_large_body_is_understood_while_others_are_answered",),
+    ),
+    Mutant(
+        "reads all of a large tool input",
+        "a million keys hold the interpreter for seconds",
+        (
+            Edit(
+                _BODIES,
+                "    if len(raw) <= LARGE:\n        return lenient",
+                "    if True:\n        return lenient",
+            ),
+        ),
+        (f"{_LARGE}::test_a_tool_input_of_countless_parts_is_passed_over",),
     ),
 )

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.runner import Edit, Mutant
 
+_AUTH = "tests/unit/hub/auth/test_authenticator.py"
 _CONSUMER = "hub/adsum_hub/consumer/consumer.py"
+_GATE = "hub/adsum_hub/auth/gate.py"
+_LIMIT = "hub/adsum_hub/auth/store.py"
+_SERVING = "hub/adsum_hub/serving.py"
 _ENVELOPE = "shared/adsum_shared/envelope.py"
 _HEARTBEATS = "hub/adsum_hub/consumer/heartbeats.py"
+_ENTRIES = "hub/adsum_hub/inbox/entries.py"
 _INGEST = "hub/adsum_hub/ingest/ingest.py"
 _HOLES = "hub/adsum_hub/consumer/holes.py"
 _HOST = "hub/adsum_hub/host.py"
+_MACHINES = "hub/adsum_hub/join/machines.py"
+_RIGHTS = "hub/adsum_hub/join/rights.py"
 _REPLAYS = "hub/adsum_hub/consumer/replays.py"
 _PLACES = "hub/adsum_hub/consumer/places.py"
 _SAVE = "hub/adsum_hub/snapshots/save.lua"
@@ -17,11 +24,18 @@ _SAVED = "hub/adsum_hub/snapshots/saved.py"
 _SAVER = "hub/adsum_hub/saver.py"
 _SEQUENCE = "hub/adsum_hub/inbox/sequence.py"
 _SNAPSHOTS = "hub/adsum_hub/snapshots/snapshots.py"
+_GROUND = "hub/adsum_hub/verdict/ground.py"
+_READING = "hub/adsum_hub/verdict/reading.py"
+_RULES = "hub/adsum_hub/verdict/rules.py"
+_TIMERS = "hub/adsum_hub/timers.py"
 
 _BAD = "tests/integration/test_hub_bad_entries.py"
 _DELIVERY = "tests/integration/test_delivery_hub.py"
 _HUB = "tests/integration/test_hub.py"
+_ROOM = "tests/integration/test_machine_room.py"
 _STORED = "tests/integration/test_hub_snapshots.py"
+_UNTIL = "tests/unit/hub/verdict/test_until.py"
+_VIEWS = "tests/unit/hub/test_views.py"
 _STRANGER = f"{_DELIVERY}::test_an_older_run_that_comes_after_a_later_one_is_left_out_and_told"
 
 MUTANTS = (
@@ -313,5 +327,210 @@ MUTANTS = (
             "tests/unit/hub/test_ingest.py"
             "::test_of_another_redis_than_the_machine_knows_nothing_is_done",
         ),
+    ),
+    Mutant(
+        "lets machines write into the set of hosts",
+        "one of ill will fills Redis with names of 16 MB, which stay when it is forgotten",
+        (
+            Edit(
+                _RIGHTS,
+                '        f"(+hget +hmget %R~{snap})",',
+                '        f"(+hget +hmget %R~{snap})",\n        f"(+sadd %W~{streams.HOSTS})",',
+            ),
+        ),
+        ("tests/integration/test_join.py::test_a_machines_user_reaches_its_own_keys_alone",),
+    ),
+    Mutant(
+        "lets machines go to every database",
+        "what one writes there no hub looks after",
+        (
+            Edit(
+                _RIGHTS,
+                '*([f"+select|{db}"] if db else []),',
+                '"+select",',
+            ),
+        ),
+        (f"{_ROOM}::test_a_machine_gets_to_the_database_of_its_url_alone",),
+    ),
+    Mutant(
+        "leaves users as an earlier version made them",
+        "the rights that were taken away stay with every machine that had joined before",
+        (
+            Edit(
+                _RIGHTS,
+                'if single and told.get(b"channels") == mark.encode():',
+                "if single:",
+            ),
+        ),
+        (f"{_ROOM}::test_a_user_by_earlier_rules_is_made_anew",),
+    ),
+    Mutant(
+        "reads a heartbeat however long it is",
+        "a machine of ill will has every hub read 170 MB a second, and Redis is full of it",
+        (Edit(_HEARTBEATS, "    return len(raw) > MOST_BYTES or", "    return"),),
+        (f"{_ROOM}::test_of_a_giant_heartbeat_a_hub_reads_no_more_than_shows_its_length",),
+    ),
+    Mutant(
+        "takes a heartbeat that never expires",
+        "it stays in Redis for ever, and its machine is late for ever",
+        (
+            Edit(
+                _HEARTBEATS,
+                "or ttl == _STAYS or ttl > streams.BEAT_TTL_MS",
+                "",
+            ),
+        ),
+        (f"{_ROOM}::test_a_heartbeat_that_stays_makes_nobody_live",),
+    ),
+    Mutant(
+        "gives back the login of a machine that filled Redis",
+        "it fills it again at once, and again",
+        (Edit(_MACHINES, "if forgotten or paused:", "if forgotten:"),),
+        (f"{_ROOM}::test_a_giant_heartbeat_is_deleted_and_its_machine_kept_out_for_a_while",),
+    ),
+    Mutant(
+        "counts a stream by its first parts alone",
+        "whoever begins with small entries fills Redis with big ones unseen",
+        (
+            Edit(
+                "hub/adsum_hub/room.py",
+                "streams.inbox(host.id), samples=0)",
+                "streams.inbox(host.id))",
+            ),
+        ),
+        (
+            f"{_ROOM}::test_a_stream_beyond_its_room_is_deleted_and_the_second_time_its_machine_kept_out",
+        ),
+    ),
+    Mutant(
+        "lists every session that a machine makes",
+        "one of ill will makes 30,000 in eight seconds, and no list can be used any more",
+        (
+            Edit(
+                _HOST,
+                "if before is None and self.is_full and not after.past:",
+                "if False:",
+            ),
+        ),
+        (
+            "tests/unit/hub/test_roster_full.py::test_sessions_beyond_the_most_are_left_out_and_told",
+        ),
+    ),
+    Mutant(
+        "believes a signal from a thousand years ahead",
+        "its state stands for ever, whatever comes after it",
+        (
+            Edit(
+                _ENTRIES,
+                "signal, at=min(signal.at, latest), seen=min(signal.seen, latest)",
+                "signal, at=signal.at, seen=signal.seen",
+            ),
+        ),
+        (
+            "tests/unit/hub/test_clock_ahead.py"
+            "::test_a_signal_from_a_thousand_years_ahead_does_not_stand_for_ever",
+        ),
+    ),
+    Mutant(
+        "takes a hub with too much to do for a Redis that is away",
+        "strangers who flood it keep a revoked token good for a quarter of an hour",
+        (
+            Edit(
+                _GATE,
+                "        except ExhaustedError as error:",
+                "        except ZeroDivisionError as error:",
+            ),
+        ),
+        (f"{_AUTH}::test_where_the_hub_itself_has_too_much_to_do_nothing_remembered_is_believed",),
+    ),
+    Mutant(
+        "lets whoever is remembered administer while Redis is away",
+        "an admin who was shut out makes tokens of their own",
+        (Edit(_GATE, "        if not only_looks:", "        if False:"),),
+        (f"{_AUTH}::test_without_redis_they_look_and_do_no_more",),
+    ),
+    Mutant(
+        "lets strangers' credentials take the turns of those who are known",
+        "whoever is signed in waits for a flood of tokens that nobody has given out",
+        (
+            Edit(
+                _GATE,
+                "self._known if is_known else self._unknown",
+                "self._unknown",
+            ),
+        ),
+        (f"{_AUTH}::test_strangers_take_no_turn_of_those_who_are_known",),
+    ),
+    Mutant(
+        "counts time in which its own loop was held up as Redis's silence",
+        "a hub that has too much to do takes itself for cut off",
+        (
+            Edit(
+                _GATE,
+                "await answered_within(looking, ANSWER_S)",
+                "await asyncio.wait_for(looking, ANSWER_S)",
+            ),
+        ),
+        (f"{_AUTH}::test_a_loop_that_was_held_up_is_no_redis_that_is_away",),
+    ),
+    Mutant(
+        "counts what an address tries beyond its own limit towards that of all",
+        "whoever has one address locks everybody out",
+        (
+            Edit(
+                _LIMIT,
+                "return wait or await self._counted(ALL, MOST_OF_ALL)",
+                "return await self._counted(ALL, MOST_OF_ALL) or wait",
+            ),
+        ),
+        (
+            "tests/integration/test_rate_limit.py"
+            "::test_what_an_address_tries_beyond_its_limit_locks_out_no_other",
+        ),
+    ),
+    Mutant(
+        "believes any user of its machine about who asks",
+        "logins are tried under a new address each time, and no limit holds",
+        (
+            Edit(
+                _SERVING,
+                'if (public_url or "").startswith("https://") else ""',
+                "if True else None",
+            ),
+        ),
+        ("tests/unit/hub/test_serving.py::test_a_proxy_is_believed_where_one_is_configured",),
+    ),
+    Mutant(
+        "forgets the instants that rules have asked for",
+        "no state changes by itself: a silent session is never stuck, a failed tool no error",
+        (Edit(_READING, "            self.until = at\n", "            pass\n"),),
+        (f"{_UNTIL}::test_nothing_changes_before_until",),
+    ),
+    Mutant(
+        "remembers the latest instant that a rule has asked for",
+        "the page shows what was until the last of the time limits has passed",
+        (Edit(_READING, "or at < self.until", "or at > self.until"),),
+        (f"{_UNTIL}::test_nothing_changes_before_until",),
+    ),
+    Mutant(
+        "takes over the calls of the verdict before",
+        "a call that begins or ends changes nothing",
+        (Edit(_GROUND, "if calls.by_id is not facts.tools:", "if not calls.by_id:"),),
+        (f"{_VIEWS}::test_what_is_taken_over_says_the_same_as_what_is_found_anew",),
+    ),
+    Mutant(
+        "calls silence what is an error",
+        "after two minutes nobody is told why a session waits, and it sinks in the list",
+        (Edit(_RULES, 'return found if found.state == "error" else still', "return still"),),
+        (
+            "tests/unit/hub/verdict/test_silence.py"
+            "::test_an_error_outlives_silence_with_its_cause_its_urgency_and_its_mark",
+        ),
+    ),
+    Mutant(
+        "drops an alarm that was moved to later",
+        "a session that fell silent after a signal is never called stuck",
+        (Edit(_TIMERS, "                if due is not None:\n", "                if False:\n"),),
+        ("tests/unit/hub/test_timers.py::test_an_alarm_set_to_later_does_not_ring_sooner",),
     ),
 )

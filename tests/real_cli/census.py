@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import adsum_collector
-from adsum_collector.hooks.events import Target
+from adsum_collector.hooks.events import Target, Transport
 from adsum_collector.hooks.install import install_hooks
 from tests.real_cli.cli_rig import VERSION, Home
 
@@ -34,7 +34,7 @@ def census(home: Home) -> Counter[Kind]:
     return counts
 
 
-def subscribe(home: Home, url: str) -> None:
+def subscribe(home: Home, url: str, transport: Transport = "http") -> None:
     """Install in this HOME what `adsum hooks install` installs, reporting to the url's port."""
     port = urlsplit(url).port
     assert port is not None
@@ -45,6 +45,7 @@ def subscribe(home: Home, url: str) -> None:
         python=sys.executable,
         shim=Path(adsum_collector.__path__[0]) / "shim.py",
         socket=state_dir / "collector.sock",
+        transport=transport,
     )
     version = tuple(int(part) for part in VERSION.split("."))
     install_hooks(home.settings, state_dir, target, version)

@@ -91,9 +91,10 @@ class Machine:
         host: dict[str, str] = json.loads((self.home.path / "adsum" / "host.json").read_text())
         return host["host_id"]
 
-    def install_hooks(self) -> None:
-        """By the command a user types."""
-        command = adsum("hooks", "install", "--claude", str(claude_binary()))
+    def install_hooks(self, transport: str = "http") -> None:
+        """By the command a user types. transport: whatever accounts the machine of the tests has."""
+        words = ("--claude", str(claude_binary()), "--transport", transport)
+        command = adsum("hooks", "install", *words)
         subprocess.run(command, env=self.env, check=True, capture_output=True)
 
 

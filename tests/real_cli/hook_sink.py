@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
 class _Endpoint(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     heard: list[dict[str, Any]]
+    answers: dict[str, bytes]
 
     def log_message(self, *_args: object) -> None:
         """Hooks are counted, not printed."""
@@ -21,9 +25,12 @@ class _Endpoint(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.heard.append({**body, "_arrived": time.monotonic()})
+        answer = self.answers.get(body["hook_event_name"], b"")
         self.send_response(200)
-        self.send_header("content-length", "0")
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
         self.end_headers()
+        self.wfile.write(answer)
 
 
 class _Listener(ThreadingHTTPServer):
@@ -35,15 +42,16 @@ class _Listener(ThreadingHTTPServer):
 class HookSink:
     """Listens from its birth on, answers from `start` or `with` on: until then, connections wait.
 
-    heard: every payload, by arrival.
+    heard: every payload, by arrival. answers: by event, what is posted is answered with.
     """
 
     heard: list[dict[str, Any]] = field(default_factory=list)
+    answers: dict[str, bytes] = field(default_factory=dict)
     _server: _Listener = field(init=False)
     _answering: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        endpoint = type("Endpoint", (_Endpoint,), {"heard": self.heard})
+        endpoint = type("Endpoint", (_Endpoint,), {"heard": self.heard, "answers": self.answers})
         self._server = _Listener(("127.0.0.1", 0), endpoint)
 
     @property
@@ -57,6 +65,26 @@ class HookSink:
     def start(self) -> None:
         self._answering.set()
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def hear_shims(self, path: Path) -> None:
+        """On the collector's socket, too; answers as it does."""
+        listener = socket.socket(socket.AF_UNIX)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        listener.bind(str(path))
+        listener.listen(128)
+
+        def take(connection: socket.socket) -> None:
+            with connection, connection.makefile("rb") as lines:
+                body = json.loads(lines.readline())["body"]
+                self.heard.append({**body, "_arrived": time.monotonic()})
+                connection.sendall(b'{"ok":true,"seq":1}\n')
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # closed
+                while True:
+                    threading.Thread(target=take, args=listener.accept()[:1], daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
 
     def start_when_called(self, startup_s: float) -> None:
         """As a service manager that keeps the socket: the first connection starts the program."""

@@ -6,9 +6,11 @@ import dataclasses
 
 import pytest
 
+from adsum_collector.hooks.events import Transport
 from tests.real_cli.census import census, subscribe
 from tests.real_cli.cli_rig import Terminal
 from tests.real_cli.conftest import NewHome
+from tests.real_cli.fleet import until
 from tests.real_cli.hook_sink import HookSink, http_hooks
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(120)]
@@ -29,27 +31,35 @@ TASK_TOOLS = {"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
 BYPASS = ("--permission-mode", "bypassPermissions")
 
 
+TRANSPORTS: tuple[Transport, ...] = ("http", "shim")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_headless_run_writes_no_line_more_with_our_hooks(
-    script: str, new_home: NewHome, sink: HookSink
+    script: str, transport: Transport, new_home: NewHome, sink: HookSink
 ) -> None:
     plain, hooked = (
         dataclasses.replace(new_home(name), extra=TASK_TOOLS) for name in ("plain", "hooked")
     )
-    subscribe(hooked, sink.url)
+    subscribe(hooked, sink.url, transport)
+    sink.hear_shims(hooked.path / "adsum" / "collector.sock")
 
     for home in (plain, hooked):
         home.run(f"do play:{script}", *BYPASS, fails=script == "error")
 
     assert census(hooked) == census(plain)
-    assert sink.events >= SCRIPTS[script]
+    late = "the hooks that nobody waits for"
+    until(lambda: sink.events >= SCRIPTS[script], late, more=lambda: str(sink.events))
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_terminal_session_writes_no_line_more_with_our_hooks(
-    new_home: NewHome, sink: HookSink
+    transport: Transport, new_home: NewHome, sink: HookSink
 ) -> None:
     plain, hooked = new_home("plain"), new_home("hooked")
-    subscribe(hooked, sink.url)
+    subscribe(hooked, sink.url, transport)
+    sink.hear_shims(hooked.path / "adsum" / "collector.sock")
 
     for home in (plain, hooked):
         with Terminal(home) as terminal:
@@ -57,10 +67,13 @@ def test_a_terminal_session_writes_no_line_more_with_our_hooks(
             terminal.wait_for("Do you want to proceed?")
             terminal.press_until_gone("Enter", "Do you want to proceed?")
             terminal.wait_for("The folder stands.")
+            screen = terminal.screen()
             terminal.leave()
+        assert " hook" not in screen
 
     assert census(hooked) == census(plain)
-    assert sink.events >= TOOL | {"PermissionRequest"}
+    asked = TOOL | {"PermissionRequest"}
+    until(lambda: sink.events >= asked, "the hooks that nobody waits for")
 
 
 def test_a_stop_hook_would_leave_a_line(new_home: NewHome, sink: HookSink) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from adsum.demo.fleet import budgets
+from adsum.demo.story import SCRIPT
 from adsum.outcome import CommandError
 from adsum.parts.broker import place_of, prepare
 from adsum.parts.engine import find_engine
@@ -99,7 +99,7 @@ def _env(folder: Path, url: str, port: int) -> dict[str, str]:
         "ADSUM_HUB_PORT": str(port),
         "ADSUM_SIGN_IN": "off",
         "ADSUM_DEMO": "on",
-        "ADSUM_BUDGETS": json.dumps(budgets()),
+        "ADSUM_BUDGETS": json.dumps(SCRIPT["budgets"]),
         "ADSUM_LOG_LEVEL": "warning",
     }
 
@@ -109,7 +109,7 @@ def _fleet_part(folder: Path, env: Mapping[str, str]) -> Part:
 
     async def launch() -> Process:
         ready.unlink(missing_ok=True)
-        return await start_python(("adsum.demo",), log, env)
+        return await start_python(("adsum.demo.player",), log, env)
 
     async def is_ready() -> bool:
         return ready.exists()

@@ -16,12 +16,11 @@ from typing import Any
 
 from platformdirs import user_state_path
 
-from adsum.client import DEFAULT_URL, fetch, home_of, hub_url
+from adsum.client import DEFAULT_URL, SilentError, fetch, home_of, hub_url, readiness
 from adsum.config_show import config_file, every_setting, read_file
 from adsum.doctor.finding import Finding
 from adsum.logs import PARTS, Tail
 from adsum.outcome import CommandError, Exit
-from adsum.readyz import SilentError, readiness
 from adsum.text.saying import say
 from adsum_collector.lock import running_port
 from adsum_shared import __version__

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from adsum.client import fetch
+from adsum.client import SilentError, fetch, readiness
 from adsum.credentials import running_here
 from adsum.doctor.finding import Finding, from_text
 from adsum.outcome import CommandError
-from adsum.readyz import SilentError, readiness
 from adsum.text.causes import sentence
 from adsum.text.plain import age, clean
 from adsum.text.words import gap_sentence
@@ -91,6 +90,9 @@ def check_collector(state_dir: Path, start: str = START) -> Finding:
         return from_text("collector", "fail", clean(str(facts["problem"])))
     if not facts["ready"]:
         return Finding("collector", "fail", "The collector is not ready to take hooks.", log)
+    if "hooks" not in facts:
+        what = f"The collector takes hooks on port {port}; it tells more to its own user."
+        return Finding("collector", "ok", what)
     taken = facts.get("hooks", {}).get("accepted", 0)
     waiting = facts.get("stream", {}).get("backlog", 0)
     what = f"The collector takes hooks on port {port}: {taken} taken, {waiting} waiting to be sent."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,7 +11,6 @@ from rich.text import Text
 
 from adsum.client import hub_url
 from adsum.config import read_settings
-from adsum.doctor.agents import check_agents
 from adsum.doctor.checks import (
     IDLE,
     START,
@@ -28,6 +26,7 @@ from adsum.doctor.checks import (
     no_collector_wanted,
     nothing_runs,
 )
+from adsum.doctor.claude_agents import check_agents
 from adsum.doctor.finding import DOCS, Finding, Result
 from adsum.doctor.hooks import check_hooks, settings_files
 from adsum.doctor.ingest import check_way
@@ -40,6 +39,7 @@ from adsum.hooks import setup_for
 from adsum.joined import joined
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
+from adsum.text.saying import put_json
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
@@ -68,7 +68,7 @@ def run_doctor(
     findings = examine(hub, state_dir, claude)
     if as_json:
         told = {"schema": SCHEMA, "checks": [each.as_json() for each in findings]}
-        print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(told)
     else:
         console = open_console()
         show(console, table(findings, console), summary(findings))

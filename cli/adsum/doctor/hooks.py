@@ -111,7 +111,8 @@ def _installed(
         scope = "" if report.path == setup.path else " --scope project"
         astray = gone or not _arrives(setup, report)
         return Finding("hooks", "fail" if astray else "warn", what, f"adsum hooks install{scope}")
-    if (idle or alone) and (silence := unanswered(setup.port, len(report.counts))):
+    hooks = len(report.counts), len(report.posted)
+    if (idle or alone) and (silence := unanswered(setup.port, *hooks)):
         return from_text("hooks", "warn", silence)
     return _complete(setup, report, reporting)
 
@@ -129,21 +130,26 @@ def _complete(setup: Setup, report: Report, reporting: str | None) -> Finding:
         return Finding("hooks", "ok", what)
     known = ".".join(map(str, setup.version))
     whose = f"Claude Code {known}" if setup.found[0] else f"{known}, as Claude Code was not found"
-    what = f"{len(report.counts)} hooks stand in {report.path}, all that are for {whose}."
+    what = f"{len(report.counts)} hooks stand in {report.path}, all that are for {whose}; {setup.sends(report)}."
     return Finding("hooks", "ok", what)
 
 
 def _gone(path: Path) -> list[str]:
     command = shim_hook.installed_command(path)
     missing = shim_hook.absent(command) if command else []
-    return [f"SessionStart runs {file}, which is not there" for file in missing]
+    return [f"they run {file}, which is not there" for file in missing]
 
 
 def _arrives(setup: Setup, report: Report) -> bool:
     """Whether what is posted reaches this collector and is let in, complete or not."""
-    return report.ports <= {setup.port} and report.tokens <= {
-        f"Bearer {held_token(setup.state_dir)}"
-    }
+    if report.posted and setup.stranger:
+        return False
+    token = f"Bearer {held_token(setup.state_dir)}"
+    return (
+        report.ports <= {setup.port}
+        and report.tokens <= {token}
+        and report.sockets <= {str(setup.socket)}
+    )
 
 
 def _doubled(setup: Setup, ours: list[Report], plugin: Plugin | None) -> Finding:

@@ -16,7 +16,7 @@ from adsum.text.plain import clean
 from adsum_hub.link import KEPT
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
-from adsum_shared.outage import describe
+from adsum_shared.redis_errors import describe
 
 PATIENCE_S = 5.0
 #: Redis tells nobody which of them.

@@ -27,7 +27,7 @@ from adsum_shared.connect import (
     open_redis,
     require_recent,
 )
-from adsum_shared.outage import describe
+from adsum_shared.redis_errors import describe
 from adsum_shared.redis_url import kind_of
 
 #: Of its memory; beyond it a busy hour may fill it.

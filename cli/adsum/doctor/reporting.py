@@ -8,25 +8,24 @@ from pathlib import Path
 import msgspec
 
 from adsum.agents import fetch_sessions
-from adsum.client import hub_url
+from adsum.client import SilentError, hub_url, readiness
 from adsum.doctor.checks import host_id_of
 from adsum.outcome import CommandError
-from adsum.readyz import SilentError, readiness
 from adsum.text.plain import clean
 from adsum_shared.state import SessionView
 
 _OVER = ("session_ended", "suspended", "archived")
 
 
-def unanswered(port: int, hooks: int) -> str | None:
-    """What Claude Code shows meanwhile, and the next step; None while a collector answers."""
+def unanswered(port: int, hooks: int, posted: int) -> str | None:
+    """What comes of it, and the next step; None while a collector answers. posted: of the hooks."""
     try:
         readiness(f"http://127.0.0.1:{port}")
     except SilentError as error:
+        red = " and Claude Code prints a red line for every one that is posted" if posted else ""
         return (
-            f"Nobody answers at port {port} ({error}), so all {hooks} hooks post in vain, and "
-            "Claude Code prints a red line for every one of them. Start Adsum with `adsum up`, or "
-            "take the hooks out with `adsum hooks remove`."
+            f"Nobody answers at port {port} ({error}), so all {hooks} hooks tell in vain{red}. "
+            "Start Adsum with `adsum up`, or take the hooks out with `adsum hooks remove`."
         )
     return None
 

@@ -10,9 +10,9 @@ from adsum.outcome import CommandError
 from adsum.spool import ask
 from adsum.text.plain import age, clean
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool.aside import TOLD_S
 from adsum_collector.spool.limits import shown_bytes
-from adsum_collector.spool.status import AsideStatus, SpoolStatus
+from adsum_collector.spool.quarantine import NOTICE_S, Quarantined
+from adsum_collector.spool.status import SpoolStatus
 
 #: Of its allowance; beyond it a while without Redis may cost the oldest.
 FULL = 0.8
@@ -37,7 +37,7 @@ def check_spool(settings: CollectorSettings) -> Finding:
 
 def judge(status: SpoolStatus, now: int) -> Finding:
     """now: ms."""
-    details = tuple(_aside(each, now) for each in status.set_aside)
+    details = tuple(_quarantined(each, now) for each in status.quarantined)
     what, fix = next(_full(status), (None, None))
     if what is not None:
         result: Result = "fail" if status.free < status.reserve else "warn"
@@ -45,8 +45,8 @@ def judge(status: SpoolStatus, now: int) -> Finding:
     if status.problem:
         told = from_text("spool", "warn", clean(status.problem))
         return Finding("spool", "warn", told.what, told.fix, details)
-    if any(now - each.at < TOLD_S * 1000 for each in status.set_aside):
-        what = "A spool file was damaged in the last day and set aside."
+    if any(now - each.at < NOTICE_S * 1000 for each in status.quarantined):
+        what = "A spool file was damaged in the last day and quarantined."
         return Finding("spool", "warn", what, f"Look at that disk. {STATUS}", details)
     waiting = _waiting(status)
     if status.waiting > MANY or (status.oldest_waiting_ms or 0) > OLD_MS:
@@ -81,8 +81,5 @@ def _used(status: SpoolStatus) -> str:
     return f"{shown_bytes(status.bytes)} of {shown_bytes(status.cap)}"
 
 
-def _aside(file: AsideStatus, now: int) -> str:
-    lost = "signals may be missing"
-    if file.missing is not None:
-        lost = f"{file.missing:,} signals are missing" if file.missing else "nothing is missing"
-    return f"{age(now - file.at)} ago: {file.name} ({clean(file.cause)}); {lost}"
+def _quarantined(file: Quarantined, now: int) -> str:
+    return f"{age(now - file.at)} ago: {file.name} ({clean(file.cause)}); {file.loss}"

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from adsum.hooks import Setup, note_shared
+from adsum.hooks import Setup, note_closed
 from adsum.join.undo import Undo, uninterrupted, without_backups
 from adsum.join_hub import Hub
 from adsum.offer import asks
 from adsum.outcome import CommandError
+from adsum.text.saying import say
 from adsum.verify import Taken, send_probe
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hooks.events import HOOK_PATH
@@ -91,10 +92,9 @@ def agree(setup: Setup, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         return False
-    print(  # noqa: T201 - for people
+    say(
         f"Claude Code reports to Adsum through hooks in {setup.path}.\n"
-        "Your own hooks stay; `adsum leave` restores the file.",
-        file=sys.stderr,
+        "Your own hooks stay; `adsum leave` restores the file."
     )
     return asks("Install them? [Y/n] ")
 
@@ -183,14 +183,14 @@ def put_hooks(setup: Setup, port: int, undo: Undo) -> str:
                 take_away()
 
         undo.add("take out the hooks: adsum hooks remove", remove)
-    note_shared(inspect_hooks(setup.path))
+    note_closed(change)
     return f"in {setup.path}" if change.needed else f"in {setup.path} already"
 
 
 def first_signal(hub: Hub, setup: Setup, port: int) -> str:
     """A probe goes the way of every hook; how long until the hub had it. Raises CommandError."""
     here = Setup(setup.path, setup.state_dir, port, setup.claude, setup.slot)
-    taken: Taken = send_probe(here.target.url, here.target.token)
+    taken: Taken = send_probe(here.target.url, token_of(here.state_dir))
     while True:
         seen = hub.ask("/api/v1/machine")
         took_s = time.perf_counter() - taken.sent

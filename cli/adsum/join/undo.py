@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from adsum_collector.local_socket import FILE as SOCKET
 from adsum_collector.lock import FILE as LOCK
 from adsum_collector.lock import holder_of
 from adsum_collector.usage.file import NAME as LEDGER
+from adsum_shared.private_files import write_private
 
 #: What joining rewrites.
 _KEPT = (IDENTITY, JOINED, "token")
@@ -113,8 +113,7 @@ class Folder:
         running = self.in_use or holder_of(self._path) is not None
         names = self._new & {JOINED} if running else self._new
         wrong = [f"a collector may still run, so its files stay in {self._path}"] if running else []
-        drafts = [self._path / f".{name}.{os.getpid()}" for name in _KEPT]
-        for each in (*(self._path / name for name in sorted(names)), *drafts, *self._locks()):
+        for each in (*(self._path / name for name in sorted(names)), *self._locks()):
             try:
                 _remove(each)
             except OSError as error:
@@ -122,7 +121,7 @@ class Folder:
         for file, content in self._held.items():
             try:
                 if not file.exists() or file.read_bytes() != content:
-                    file.write_bytes(content)
+                    write_private(file, content)
             except OSError as error:
                 wrong.append(str(error))
         for each in self._missing:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from adsum.outcome import CommandError
 from adsum.parts.engine import Engine
+from adsum_shared.private_files import write_private
 
 #: sun_path holds 104 bytes on macOS and 108 on Linux, with the final zero.
 SOCKET_PATH_MOST = 100
@@ -68,7 +69,7 @@ def prepare(state_dir: Path, runtime_dir: Path | None = None) -> Place:
     if len(os.fsencode(state_dir / "broker" / "broker.sock")) <= SOCKET_PATH_MOST:
         record.unlink(missing_ok=True)
     else:
-        record.write_text(str(_short_folder(state_dir, runtime_dir) / "broker.sock"))
+        write_private(record, os.fsencode(_short_folder(state_dir, runtime_dir) / "broker.sock"))
     return place_of(state_dir)
 
 
@@ -101,7 +102,7 @@ def settle_files(place: Place, engine: Engine, say: Callable[[str], None]) -> No
     if kept and not _readable(place, engine):
         move_aside(place, f"written by {_writer(place)}, which {engine.label} cannot read", say)
     stamp = {"engine": engine.name, "version": list(engine.version)}
-    place.stamp.write_text(json.dumps(stamp), encoding="utf-8")
+    write_private(place.stamp, json.dumps(stamp).encode())
 
 
 def move_aside(place: Place, why: str, say: Callable[[str], None]) -> Path:

@@ -20,6 +20,7 @@ from adsum.parts.broker import (
 )
 from adsum.parts.engine import Engine
 from adsum.parts.supervise import Part, Say, launcher
+from adsum_shared.private_files import open_private
 
 #: Set for supervised parts: their standard input is a pipe that closes when the supervisor is gone.
 SUPERVISED = "ADSUM_SUPERVISED"
@@ -75,7 +76,7 @@ def python_part(name: str, address: tuple[str, int], log: Path, env: Mapping[str
 
 async def start_python(module: Sequence[str], log: Path, env: Mapping[str, str]) -> Process:
     """`python -m` with these words; it ends when its standard input, a pipe of ours, closes."""
-    with log.open("ab") as output:
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
         # -P: a folder named like one of our packages in the current directory must not win.
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", *module),

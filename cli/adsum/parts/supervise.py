@@ -1,9 +1,11 @@
-"""Keeps parts running as child processes: starts in stages, restarts, stops in reverse order."""
+"""Keeps parts running as child processes: starts in stages, restarts, stops in reverse, quotes their logs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import signal
 import sys
 import time
@@ -13,7 +15,47 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.outcome import CommandError
-from adsum.parts.log import tail_of, trim_log
+from adsum_shared.plain_text import clean
+from adsum_shared.private_files import write_private
+
+LOG_MOST = 10 * 1024 * 1024
+
+
+def trim_log(log: Path, most: int = LOG_MOST) -> None:
+    if log.exists() and log.stat().st_size > most:
+        write_private(log.with_suffix(".old.log"), log.read_bytes(), durable=False)
+        os.truncate(log, 0)
+
+
+def tail_of(log: Path, start: int, lines: int = 8) -> str:
+    """The last lines written since `start`, indented."""
+    if not log.exists():
+        return "  (it wrote nothing)"
+    with log.open("rb") as file:
+        size = log.stat().st_size
+        file.seek(max(start if start <= size else 0, size - 8192))
+        text = file.read().decode("utf-8", "replace")
+    told = [line for each in text.split("\n") for line in for_people(each).split("\n")]
+    told = told[:-1] if told[-1:] == [""] else told
+    return "\n".join(f"  {line}" for line in told[-lines:]) or "  (it wrote nothing)"
+
+
+def for_people(line: str) -> str:
+    """A part logs JSON to a file; who reads its end at a terminal is a person."""
+    try:
+        entry = json.loads(line) if line.startswith("{") else None
+        return (
+            "\n".join([f"{entry['level']}: {clean(entry['event'])}", *_trace(entry)])
+            if entry
+            else line
+        )
+    except (ValueError, KeyError, TypeError):
+        return line  # the first line is cut where the file is long
+
+
+def _trace(entry: dict[str, str]) -> list[str]:
+    return [entry["exception"]] if "exception" in entry else []
+
 
 Say = Callable[[str], None]
 

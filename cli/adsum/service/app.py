@@ -1,6 +1,6 @@
 """`adsum service`: collector and hub started by the machine itself. What it needs is imported when it runs."""
 
-# ruff: noqa: FBT002, T201 - typer reads the options; it speaks here
+# ruff: noqa: FBT002 - typer reads the options
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adsum.options import RedisUrl, StateDir
-from adsum.text.saying import say
+from adsum.text.saying import put, say
 
 service_app = typer.Typer(
     help="Have systemd or launchd run the collector, and a hub.", no_args_is_help=True
@@ -44,17 +44,15 @@ def install(
     if dry_run:
         for file in done.files:
             secret = file.mode == 0o600
-            print(f"# {file.path} ({file.mode:o})\n{_hidden(file.text) if secret else file.text}")
+            put(f"# {file.path} ({file.mode:o})\n{_hidden(file.text) if secret else file.text}")
         return
     for path in done.changed:
-        print(f"wrote {path}")
+        put(f"wrote {path}")
     for note in done.notes:
         say(note)
     if not until_up(system=system, hub=hub):
         raise CommandError("It is installed but does not run yet. Next: adsum service status")
-    print(
-        "It runs, and starts with the machine." if done.changed else "It runs; nothing to change."
-    )
+    put("It runs, and starts with the machine." if done.changed else "It runs; nothing to change.")
 
 
 @service_app.command("remove")
@@ -73,9 +71,9 @@ def remove(
     else:
         gone = remove_service(system=system, only_hub=hub)
     for path in gone:
-        print(f"{'would remove' if dry_run else 'removed'} {path}")
+        put(f"{'would remove' if dry_run else 'removed'} {path}")
     if not gone:
-        print("There was nothing to remove.")
+        put("There was nothing to remove.")
 
 
 @service_app.command("status")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import stat
 import subprocess
@@ -13,15 +12,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from adsum.client import SilentError, readiness
 from adsum.doctor.checks import check_collector
 from adsum.outcome import CommandError, Exit
-from adsum.readyz import SilentError, readiness
 from adsum.service.init import Init, View
 from adsum.service.job import kept_values, owner_of
 from adsum.service.service import BOTH, find_init
 from adsum.service.units import PartName
 from adsum.text.plain import age, clean
-from adsum.text.saying import say
+from adsum.text.saying import put_json, say
 from adsum_collector.lock import running_port
 
 #: A part that starts is up long before.
@@ -38,7 +37,7 @@ def show_status(*, system: bool, only_hub: bool, as_json: bool = False) -> Exit:
     init.require()
     if as_json:
         told = as_data(init, parts)
-        print(json.dumps(told, ensure_ascii=False, indent=2))  # noqa: T201 - data
+        put_json(told)
         return Exit.ERROR if told["wrong"] or not parts else Exit.OK
     if not parts:
         what = "The hub is" if only_hub else "Adsum is"

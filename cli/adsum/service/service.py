@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from adsum.service.job import (
 from adsum.service.units import MARK, PartName
 from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
+from adsum_shared.private_files import write_private
 
 BOTH: tuple[PartName, ...] = ("collector", "hub")
 #: Where `uvx` keeps what it runs, and throws it away.
@@ -188,11 +188,7 @@ def _held(path: Path) -> tuple[str, int] | None:
 def _write(file: File) -> None:
     """All of it or nothing, and never readable by others for a moment."""
     file.path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=file.path.parent, prefix=".adsum-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        opened.write(file.text)
-        os.fchmod(descriptor, file.mode)
-    Path(name).replace(file.path)
+    write_private(file.path, file.text.encode(), mode=file.mode)
 
 
 def _undo(

@@ -20,15 +20,15 @@ UNBOUND = 10_000
 
 
 def open_console() -> Console:
-    """Standard output. Nobody watches a pipe, so nothing is cut there unless COLUMNS asks for it.
+    """Standard output, without what a terminal would obey in any text. Nobody watches a pipe, so nothing is cut there unless COLUMNS asks for it.
 
     What a terminal without Unicode cannot show it shows as `?`.
     """
-    from rich.console import Console
+    from adsum.text.safe_console import SafeConsole
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    return Console(
+    return SafeConsole(
         highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _piped()
     )
 
@@ -38,7 +38,8 @@ def show(console: Console, *drawn: RenderableType) -> None:
     with console.capture() as captured:
         for each in drawn:
             console.print(each)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))  # noqa: T201 - data
+    drawn_lines = captured.get().removesuffix("\n").split("\n")
+    print("\n".join(line.rstrip() for line in drawn_lines))  # noqa: T201 - drawn by a SafeConsole
 
 
 def _piped() -> int:

@@ -42,7 +42,7 @@ def facts_table(view: SessionView, now: int, icon: str, gaps: Sequence[GapView] 
     table.add_column(overflow="fold")
     for name, value in _lines(view, now, icon, gaps):
         if value:
-            table.add_row(name, Text(value))
+            table.add_row(name, Text(clean(value)))  # `adsum top` draws it past our console
     return table
 
 

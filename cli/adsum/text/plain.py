@@ -1,15 +1,10 @@
-"""Text that is safe to print, and how long something takes, in four characters."""
+"""How long something takes, in four characters; and text that is safe to show."""
 
 from __future__ import annotations
 
-import re
+from adsum_shared.plain_text import clean
 
-# Titles and labels come from agents: control characters could move the cursor or worse.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
-
-
-def clean(text: str | None) -> str:
-    return _CONTROL.sub(" ", text or "").strip()
+__all__ = ["age", "clean"]
 
 
 def age(ms: int) -> str:

@@ -1,4 +1,7 @@
-"""What is said to people, broken between words at the width of their terminal."""
+"""The one way out of the command line: data on standard output, words for people beside it.
+
+Nothing leaves it that a terminal would obey (`adsum_shared.plain_text`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import os
 import re
 import sys
 import textwrap
-from typing import TextIO
+from typing import Any, TextIO
+
+from adsum_shared.plain_text import safe, to_json
 
 #: A command stays whole: pasted from two lines it would be two.
 _COMMAND = re.compile(r"`[^`\n]+`")
@@ -18,8 +23,22 @@ _BEFORE = re.compile(r" *(?:[-!] |[^ ]+(?: [^ ]+)? {2,})?")
 def say(text: str, to: TextIO | None = None) -> None:
     """to: standard error unless given. Where no terminal is, each line stays one: grep finds it whole."""
     stream = to or sys.stderr
-    columns = columns_of(stream)
+    columns, text = columns_of(stream), safe(text)
     print(broken(text, columns) if columns else text, file=stream, flush=True)
+
+
+def ask(question: str) -> None:
+    """It is answered on the same line."""
+    print(safe(question), end="", file=sys.stderr, flush=True)  # noqa: T201 - the way out
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Data, and what is laid out already: no line of it is broken."""
+    print(safe(text), end=end, flush=True)  # noqa: T201 - the way out
+
+
+def put_json(value: Any, indent: int | None = 2) -> None:
+    print(to_json(value, indent), flush=True)  # noqa: T201 - the way out
 
 
 def columns_of(stream: TextIO) -> int | None:

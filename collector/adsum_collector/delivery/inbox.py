@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adsum_collector.delivery.resume import EntryId, Head, Stored
+from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.delivery.transport import Line
 from adsum_collector.errors import StreamMovedError, StreamUnusableError
 from adsum_shared import host_keys, streams
@@ -20,11 +20,11 @@ _runs = msgspec.json.Decoder(dict[str, dict[str, int]])
 _CURSOR = re.compile(rb"\d{1,20}-\d{1,20}")
 
 
-class Look(NamedTuple):
+class StreamLook(NamedTuple):
     """other: the first entry beyond one of ours. want: a hub's request to replay, if there is one."""
 
     other: Head | None
-    stored: Stored
+    stored: HubProgress
     want: bytes | None
 
 
@@ -41,15 +41,17 @@ class Inbox:
         """None if there is no stream."""
         return self._head((await self._ask(Asked(head=True))).head)
 
-    async def stored(self, spool_id: str) -> Stored:
+    async def stored(self, spool_id: str) -> HubProgress:
         """Foreign values in it count as if no hub had stored anything."""
         return _stored((await self._ask(Asked(stored=True))).stored, spool_id)
 
-    async def look(self, spool_id: str, after: EntryId | None, *, others: bool = True) -> Look:
+    async def look(
+        self, spool_id: str, after: EntryId | None, *, others: bool = True
+    ) -> StreamLook:
         """others: whether entries beyond `after` matter: somebody else's, or of an earlier try."""
         beyond = None if not others else str(after) if after else ""
         told = await self._ask(Asked(after=beyond, stored=True, want=True))
-        return Look(self._head(told.beyond), _stored(told.stored, spool_id), told.want)
+        return StreamLook(self._head(told.beyond), _stored(told.stored, spool_id), told.want)
 
     async def add(self, entry: EntryId, fields: Mapping[bytes, bytes]) -> None:
         """Raises StreamMovedError, StreamUnusableError."""
@@ -97,9 +99,9 @@ class Inbox:
         return Head(entry, spool_id.decode(errors="replace"), nonce.decode(errors="replace"))
 
 
-def _stored(raw: host_keys.Stored, spool_id: str) -> Stored:
+def _stored(raw: host_keys.Stored, spool_id: str) -> HubProgress:
     found = _decoded(_runs, raw.runs)
-    return Stored(
+    return HubProgress(
         EntryId.parse(raw.cursor)
         if raw.cursor and _CURSOR.fullmatch(raw.cursor)
         else EntryId(0, 0),

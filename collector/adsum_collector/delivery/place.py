@@ -9,9 +9,18 @@ from collections.abc import Callable
 import msgspec
 
 from adsum_collector.delivery.inbox import Inbox
-from adsum_collector.delivery.problems import HUBS_FIRST, LEFT, Problem
-from adsum_collector.delivery.resume import EntryId, Head, Stored, wanted_after, where_to_resume
-from adsum_collector.delivery.runs import Run, Runs, read_runs, written
+from adsum_collector.delivery.problems import HUBS_FIRST, LEFT, DeliveryProblem
+from adsum_collector.delivery.resume import (
+    CollectorRun,
+    EntryId,
+    Head,
+    HubProgress,
+    Runs,
+    read_runs,
+    wanted_after,
+    where_to_resume,
+    written,
+)
 from adsum_collector.errors import StreamMovedError, StreamUnusableError
 from adsum_collector.spool.spool import Spool
 from adsum_shared.envelope import encode_gap
@@ -38,7 +47,7 @@ class Place:
     """
 
     def __init__(
-        self, spool: Spool, nonce: str, problem: Problem, now: Callable[[], float]
+        self, spool: Spool, nonce: str, problem: DeliveryProblem, now: Callable[[], float]
     ) -> None:
         self._spool = spool
         self._nonce = nonce
@@ -86,7 +95,7 @@ class Place:
         else:
             await self._go_on(head, stored)
 
-    async def _go_on(self, head: Head | None, stored: Stored) -> None:
+    async def _go_on(self, head: Head | None, stored: HubProgress) -> None:
         self._leaving = None
         place = where_to_resume(
             incarnation=self._spool.incarnation,
@@ -156,11 +165,13 @@ class Place:
         await self._spool.set_incarnation(self.incarnation)
         self.sent = after
 
-    def _why_to_leave(self, head: Head | None, stored: Stored) -> str | None:
+    def _why_to_leave(self, head: Head | None, stored: HubProgress) -> str | None:
         ours = head if head and head.spool_id == self.spool_id else None
         return self._runs.why_to_leave(ours, stored, self._spool.last_seq)
 
-    async def _leave(self, inbox: Inbox, reason: str, head: Head | None, stored: Stored) -> None:
+    async def _leave(
+        self, inbox: Inbox, reason: str, head: Head | None, stored: HubProgress
+    ) -> None:
         """Our numbers are given out elsewhere too: go on under a spool_id of our own.
 
         First hubs have to speak on all that lies in the stream, or we could not tell what of ours
@@ -188,7 +199,7 @@ class Place:
             return None
         return leaving.reason if head is not None and head.id >= leaving.fence else None
 
-    async def _begin_anew(self, leaving: _Leaving, stored: Stored) -> None:
+    async def _begin_anew(self, leaving: _Leaving, stored: HubProgress) -> None:
         if self._spool.spool_id != self.spool_id:
             return  # it was damaged meanwhile: these are not its numbers
         ours = self._runs.delivered(stored.runs or {}, self._spool.last_seq)
@@ -197,7 +208,7 @@ class Place:
             leaving.fence.incarnation,
             without=ours,
             spool_id=leaving.next_id,
-            state=written(self._spool.state, leaving.next_id, [Run(self._nonce)]),
+            state=written(self._spool.state, leaving.next_id, [CollectorRun(self._nonce)]),
         )
         log.warning("a new spool begins; hubs had of the old one: %s", ours)
         if self._spool.spool_id == leaving.next_id:

@@ -10,16 +10,10 @@ from collections.abc import Callable
 from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.inbox import Inbox
 from adsum_collector.delivery.place import Place
-from adsum_collector.delivery.problems import Problem
+from adsum_collector.delivery.problems import DeliveryProblem
 from adsum_collector.delivery.transport import Transport
-from adsum_collector.errors import (
-    HubError,
-    SpoolUnavailable,
-    StreamMovedError,
-    StreamUnusableError,
-)
-from adsum_collector.spool.reading import Missing, Rows
-from adsum_collector.spool.spool import Spool
+from adsum_collector.errors import DeliveryError, SpoolUnavailable
+from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.connect import UNAVAILABLE, BrokerTooOldError, backoff, wanted
@@ -46,11 +40,9 @@ STEADY_S = 5.0
 _PASSING = (
     *UNAVAILABLE,
     BrokerTooOldError,
-    HubError,
+    DeliveryError,
     OddReplyError,
     SpoolUnavailable,
-    StreamMovedError,
-    StreamUnusableError,
 )
 
 
@@ -78,7 +70,7 @@ class Publisher:
         self._arrival = arrival
         self._beat = beat
         self._now = now
-        self._problem = Problem(transport.place, now)
+        self._problem = DeliveryProblem(transport.place, now)
         self._place = Place(spool, nonce, self._problem, now)
         self._stopping = asyncio.Event()
         self._gathering = False
@@ -142,7 +134,7 @@ class Publisher:
                 await self._publish(inbox)
         except _PASSING as error:
             self._problem.report(error)
-            self._wait_s = error.wait_s if isinstance(error, HubError) else 0.0
+            self._wait_s = error.wait_s if isinstance(error, DeliveryError) else 0.0
             return False
         return True
 
@@ -168,14 +160,14 @@ class Publisher:
             else:
                 await self._rest()
 
-    async def _read(self) -> Rows | Missing | None:
+    async def _read(self) -> Rows | SpoolGap | None:
         """What comes next, of one run."""
         _, end = self._place.author()
         most = BATCH_SIGNALS if end is None else min(BATCH_SIGNALS, end - self.sent)
         found = await self._spool.read(self.sent, most, BATCH_BYTES)
         self._problem.spool_read()
-        if isinstance(found, Missing) and end is not None and found.last > end:
-            return Missing(found.first, end, found.reason)
+        if isinstance(found, SpoolGap) and end is not None and found.last > end:
+            return SpoolGap(found.first, end, found.reason)
         return found
 
     async def _rest(self) -> None:
@@ -185,7 +177,7 @@ class Publisher:
                 async with asyncio.timeout(wait):
                     await self._spool.added.wait()
 
-    async def _gather(self, sent: Rows | Missing) -> None:
+    async def _gather(self, sent: Rows | SpoolGap) -> None:
         """While a batch is under way the next one gathers by itself; this is for more than that."""
         size = len(sent.bodies) if isinstance(sent, Rows) else 0
         self._gathering = size >= (STILL_LOADED if self._gathering else LOADED)
@@ -196,20 +188,20 @@ class Publisher:
                 return
             await asyncio.sleep(min(left, LINGER_S / 4))
 
-    async def _send(self, inbox: Inbox, found: Rows | Missing) -> None:
+    async def _send(self, inbox: Inbox, found: Rows | SpoolGap) -> None:
         about = {
             "spool_id": self._place.spool_id,
             "nonce": self._place.author()[0],
             "sent_at": int(self._now() * 1000),
         }
-        if isinstance(found, Missing):
+        if isinstance(found, SpoolGap):
             last = found.last
             fields = encode_gap(first=found.first, last=last, reason=found.reason, **about)  # type: ignore[arg-type] # a dict of their keywords
         else:
             last = found.first + len(found.bodies) - 1
             fields = encode_batch(first=found.first, signals=found.bodies, **about)  # type: ignore[arg-type] # as above
         await self._place.send(inbox, last, fields)
-        if not isinstance(found, Missing):
+        if not isinstance(found, SpoolGap):
             self.published += len(found.bodies)
             self.published_bytes += len(fields[b"b"])
 

@@ -39,6 +39,7 @@ class Transport(Protocol):
 class RedisLine:
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._enlist = True
 
     async def greet(self) -> None:
         try:
@@ -49,7 +50,10 @@ class RedisLine:
             raise OddReplyError(makes_no_sense("its version", error)) from error
 
     async def ask(self, host_id: str, asked: Asked) -> Told:
-        return await carry_out(self._client, host_id, asked)
+        told = await carry_out(self._client, host_id, asked, enlist=self._enlist)
+        # Not every two seconds what is refused each time: Redis notes that.
+        self._enlist = told.listed
+        return told
 
 
 class RedisTransport:

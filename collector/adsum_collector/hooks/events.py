@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 Version = tuple[int, ...]
+#: http: posted to the collector's port, but for BY_SHIM. shim: all go by the shim.
+Transport = Literal["http", "shim"]
 
 HOOK_PATH: Final = "/api/live/hook"
 SHIM_NAME: Final = "adsum_collector/shim.py"
@@ -67,6 +70,18 @@ SHOWN_WHEN_TYPED: Final = frozenset({"PreCompact", "PostCompact"})
 #: end, so Stop is left out, unless the user has a hook there: then the line is written anyway.
 TRACED: Final = "Stop"
 
+#: Never posted, on no machine: SessionStart takes a command only, and an answer to the others is a
+#: human's answer. Whoever listens on the port while no collector does could give it.
+BY_SHIM: Final = frozenset(
+    {"SessionStart", "PermissionRequest", "PermissionDenied", "Elicitation", "ElicitationResult"}
+)
+
+#: Before, a command that the CLI does not wait for leaves an `async_hook_response` line in the
+#: user's transcript (2.1.112: one for each; a command that is waited for and prints nothing leaves
+#: none). So it is waited for there. When that ended is not known, hence the first version that gets
+#: a SessionStart.
+FIRST_WITH_QUIET_ASYNC: Final = FIRST_WITH_STATUS
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -77,6 +92,7 @@ class Target:
     python: str
     shim: Path
     socket: Path
+    transport: Transport = "shim"
 
     @property
     def url(self) -> str:
@@ -98,9 +114,16 @@ def events_for(version: Version, users_own: frozenset[str] = frozenset()) -> lis
     ]
 
 
-def entry_for(event: str, target: Target) -> dict[str, Any]:
-    """One matcher group with our single hook. SessionStart takes no http hook, hence the shim."""
-    hook = _shim_hook(target) if event == "SessionStart" else _http_hook(target)
+def is_posted(event: str, transport: Transport) -> bool:
+    return transport == "http" and event not in BY_SHIM
+
+
+def entry_for(event: str, target: Target, version: Version) -> dict[str, Any]:
+    """One matcher group with our single hook."""
+    posted = is_posted(event, target.transport)
+    # At its end the CLI kills what it does not wait for (seen on a busy machine).
+    waited = version < FIRST_WITH_QUIET_ASYNC or event == "SessionEnd"
+    hook = _http_hook(target) if posted else _shim_hook(target, version, waited=waited)
     group: dict[str, Any] = {"hooks": [hook]}
     return {"matcher": "auto"} | group if event in SHOWN_WHEN_TYPED else group
 
@@ -111,9 +134,20 @@ def is_ours(hook: object) -> bool:
         return False
     if hook.get("type") == "http":
         return is_our_url(hook.get("url"))
-    args = hook.get("args")
-    words = [hook.get("command"), *(args if isinstance(args, list) else [])]
-    return any(isinstance(word, str) and SHIM_NAME in word.replace("\\", "/") for word in words)
+    return any(SHIM_NAME in word.replace("\\", "/") for word in command_words(hook))
+
+
+def command_words(hook: dict[str, Any]) -> list[str]:
+    """What a command hook runs. Without `args` a shell takes the words apart; ours are quoted for one."""
+    command, args = hook.get("command"), hook.get("args")
+    if not isinstance(command, str):
+        return []
+    if isinstance(args, list):
+        return [command, *map(str, args)]
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote that is not closed
+        return [command]
 
 
 def is_our_url(url: object) -> bool:
@@ -138,7 +172,10 @@ def _http_hook(target: Target) -> dict[str, Any]:
     }
 
 
-def _shim_hook(target: Target) -> dict[str, Any]:
-    # Every version that gets it takes `args`, so that no shell has to quote them.
-    args = ["-I", "-S", str(target.shim), str(target.socket)]
-    return {"type": "command", "command": target.python, "args": args, "async": True, "timeout": 5}
+def _shim_hook(target: Target, version: Version, *, waited: bool) -> dict[str, Any]:
+    words = [target.python, "-I", "-S", str(target.shim), str(target.socket)]
+    if version < FIRST_WITH_QUIET_ASYNC:
+        return {"type": "command", "command": shlex.join(words), "timeout": 2}
+    # These versions take `args`, so that no shell has to quote them.
+    command = {"type": "command", "command": words[0], "args": words[1:]}
+    return {**command, "timeout": 2} if waited else {**command, "async": True, "timeout": 5}

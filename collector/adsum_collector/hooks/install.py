@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from adsum_collector.hooks.events import (
 )
 from adsum_collector.hooks.json_text import JsonTextError
 from adsum_collector.hooks.settings_file import (
+    OTHERS,
     Change,
     SettingsError,
     back_up,
@@ -29,6 +30,7 @@ from adsum_collector.hooks.settings_file import (
     is_shared,
     load_receipt,
     locked,
+    mode_of,
     read_settings,
     require_writable,
     save_receipt,
@@ -48,6 +50,7 @@ from adsum_collector.hooks.text import (
     hooks_in,
     parse_settings,
     permits,
+    sockets_in,
     stripped,
     tokens_in,
     users_own,
@@ -58,6 +61,7 @@ from adsum_collector.hooks.text import (
 class Report:
     """What a settings file holds of ours. counts: event -> how many of our hooks.
 
+    posted: the events that go to a port. sockets: where those go that the shim hands on.
     shared: others on this machine may read the file, and so the token in it.
     """
 
@@ -65,6 +69,8 @@ class Report:
     exists: bool
     counts: dict[str, int]
     ports: frozenset[int]
+    posted: frozenset[str]
+    sockets: frozenset[str]
     tokens: frozenset[str]
     disabled: bool
     blocked: bool
@@ -136,14 +142,16 @@ def inspect_hooks(path: Path) -> Report:
     counts: dict[str, int] = {}
     for event, _ in ours:
         counts[event] = counts.get(event, 0) + 1
-    posted = [hook for _, hook in ours if hook.get("type") == "http"]
-    urls = {hook["url"] for hook in posted}
+    posted = [(event, hook) for event, hook in ours if hook.get("type") == "http"]
+    urls = {hook["url"] for _, hook in posted}
     allowed = settings.get(ALLOWED_URLS)
     return Report(
         path=path,
         exists=raw is not None,
         counts=counts,
         ports=frozenset(urlsplit(url).port or 80 for url in urls),
+        posted=frozenset(event for event, _ in posted),
+        sockets=sockets_in(settings),
         tokens=tokens_in(settings),
         disabled=settings.get("disableAllHooks") is True,
         blocked=isinstance(allowed, list) and not all(permits(allowed, url) for url in urls),
@@ -168,7 +176,11 @@ def _apply(
         base, made_folder = _without_ours(path, state_dir, raw, mark + stripped(unwrapped(text)))
         result = edited(None if base is None else base.decode().removeprefix(mark))
         after = None if result is None else (mark + result).encode()
-        change = Change(path, raw, after)
+        receipt = load_receipt(path, state_dir)
+        was = receipt.mode if receipt is not None else None
+        has_token = after is not None and bool(tokens_in(_parsed(result or "", path)) - {""})
+        mode, was = _mode_for(path, was, has_token=has_token)
+        change = Change(path, raw, after, closes=mode is not None and has_token)
         if dry_run or not change.needed:
             return change
         require_writable(path)
@@ -180,11 +192,13 @@ def _apply(
         if read_settings(path) != raw:
             raise SettingsError(f"{path} was changed by another program just now. Try again.")
         if after is not None and after != base:
-            save_receipt(path, state_dir, before=base, after=after, made_folder=made_folder)
-        _write_or_unlink(path, after, made_folder=made_folder)
+            save_receipt(
+                path, state_dir, before=base, after=after, made_folder=made_folder, mode=was
+            )
+        _write_or_unlink(path, after, mode, made_folder=made_folder)
         if after == base:
             drop_receipt(path, state_dir)
-        return Change(path, raw, after, backup)
+        return replace(change, backup=backup)
 
 
 def _without_tokens(raw: bytes, settings: dict[str, Any]) -> bytes:
@@ -204,9 +218,22 @@ def _without_ours(
     return (None if raw is None else shorter.encode()), not path.parent.exists()
 
 
-def _write_or_unlink(path: Path, after: bytes | None, *, made_folder: bool) -> None:
+def _mode_for(path: Path, was: int | None, *, has_token: bool) -> tuple[int | None, int | None]:
+    """(the mode to give the file, None for its own; the mode to give it back with the token out)."""
+    now = mode_of(path)
+    if has_token and now is not None and now & OTHERS:
+        return now & ~OTHERS, now
+    if has_token or was is None:
+        return None, was
+    # Whoever has changed it since meant what they did.
+    return (was if now == was & ~OTHERS else None), None
+
+
+def _write_or_unlink(
+    path: Path, after: bytes | None, mode: int | None, *, made_folder: bool
+) -> None:
     if after is not None:
-        write_settings(path, after)
+        write_settings(path, after, mode)
         return
     Path(os.path.realpath(path)).unlink()
     if made_folder and not any(path.parent.iterdir()):

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -20,8 +19,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from adsum_collector.plain_file import open_plain
+from adsum_shared.private_files import write_private
 
 BACKUPS_KEPT = 3
+#: What a mode lets anybody but the owner do.
+OTHERS = 0o077
 #: Above this a file is nobody's settings.
 MOST_BYTES = 4 << 20
 _BEARER = re.compile(r"Bearer [^\"]+")
@@ -37,12 +39,13 @@ class Receipt:
     """What stood in a settings file before our hooks did, and what we left there.
 
     Brackets that were empty, or a file that was not there, cannot be told from the edited text
-    alone: with the receipt, removing restores every byte.
+    alone: with the receipt, removing restores every byte. mode: as it was before a token closed it.
     """
 
     before: bytes | None
     after: str
     made_folder: bool = False
+    mode: int | None = None
 
     def matches(self, raw: bytes | None) -> bool:
         return raw is not None and _digest(raw) == self.after
@@ -50,16 +53,20 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an install or a removal did, or would do. None: no file."""
+    """What an install or a removal did, or would do. None: no file.
+
+    closes: others can read the file until then, and not the token that it will hold.
+    """
 
     path: Path
     before: bytes | None
     after: bytes | None
     backup: Path | None = None
+    closes: bool = False
 
     @property
     def needed(self) -> bool:
-        return self.before != self.after
+        return self.before != self.after or self.closes
 
     def diff(self) -> str:
         """A unified diff with the token masked: it may end up in a terminal's scrollback."""
@@ -113,7 +120,9 @@ def load_receipt(path: Path, state_dir: Path) -> Receipt | None:
     try:
         kept = json.loads((_own_folder(state_dir) / f"{_name(path)}.json").read_bytes())
         before = None if kept["before"] is None else base64.b64decode(kept["before"])
-        return Receipt(before, str(kept["after"]), bool(kept.get("made_folder")))
+        mode = kept.get("mode")
+        made = bool(kept.get("made_folder"))
+        return Receipt(before, str(kept["after"]), made, mode if isinstance(mode, int) else None)
     except (FileNotFoundError, ValueError, KeyError, TypeError, binascii.Error):
         return None
 
@@ -125,15 +134,17 @@ def save_receipt(
     before: bytes | None,
     after: bytes,
     made_folder: bool,
+    mode: int | None = None,
 ) -> None:
     kept = {
         "path": str(path),
         "before": None if before is None else base64.b64encode(before).decode(),
         "after": _digest(after),
         "made_folder": made_folder,
+        "mode": mode,
     }
     target = _own_folder(state_dir) / f"{_name(path)}.json"
-    _replace(target, json.dumps(kept).encode(), mode=0o600)
+    write_private(target, json.dumps(kept).encode())
 
 
 def drop_receipt(path: Path, state_dir: Path) -> None:
@@ -142,10 +153,15 @@ def drop_receipt(path: Path, state_dir: Path) -> None:
 
 def is_shared(path: Path) -> bool:
     """Whether others than its owner may read the file."""
+    return bool((mode_of(path) or 0) & 0o044)
+
+
+def mode_of(path: Path) -> int | None:
+    """Through links; None where there is no file."""
     try:
-        return bool(path.stat().st_mode & 0o044)
+        return stat.S_IMODE(path.stat().st_mode)
     except OSError:
-        return False
+        return None
 
 
 def require_writable(path: Path) -> None:
@@ -158,12 +174,13 @@ def require_writable(path: Path) -> None:
         )
 
 
-def write_settings(path: Path, raw: bytes) -> None:
-    """Replaces the file behind `path` (through links) in one step, with its mode kept."""
+def write_settings(path: Path, raw: bytes, mode: int | None = None) -> None:
+    """Replaces the file behind `path` (through links) in one step. mode: None for the one it has."""
     real = Path(os.path.realpath(path))
     try:
-        mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o600
-        _replace(real, raw, mode)
+        if mode is None:
+            mode = mode_of(real) or 0o600
+        write_private(real, raw, mode=mode)
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be written: {error.strerror}. Nothing was changed."
@@ -179,7 +196,7 @@ def back_up(path: Path, raw: bytes, now: float) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
     backup = path.with_name(f"{path.name}.adsum-backup-{stamp}-{int(now * 1e6) % 1_000_000:06d}")
     try:
-        _replace(backup, raw, mode=0o600)
+        write_private(backup, raw)
     except OSError as error:
         raise SettingsError(
             f"No backup can be written beside {path}: {error.strerror}. Nothing was changed."
@@ -187,24 +204,6 @@ def back_up(path: Path, raw: bytes, now: float) -> Path:
     for old in sorted(path.parent.glob(f"{path.name}.adsum-backup-*"))[1 : 1 - BACKUPS_KEPT]:
         old.unlink(missing_ok=True)
     return backup
-
-
-def _replace(path: Path, raw: bytes, mode: int) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(raw)
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _own_folder(state_dir: Path) -> Path:

@@ -6,7 +6,16 @@ import re
 from typing import Any
 
 from adsum_collector.hooks import json_text
-from adsum_collector.hooks.events import Target, Version, entry_for, events_for, is_our_url, is_ours
+from adsum_collector.hooks.events import (
+    SHIM_NAME,
+    Target,
+    Version,
+    command_words,
+    entry_for,
+    events_for,
+    is_our_url,
+    is_ours,
+)
 from adsum_collector.hooks.json_text import Child
 
 ALLOWED_URLS = "allowedHttpHookUrls"
@@ -37,12 +46,13 @@ def added(base: str | None, target: Target, version: Version) -> str:
     settings = json_text.parse(text)
     root = json_text.root(text)
     allowed = settings.get(ALLOWED_URLS)
-    if isinstance(allowed, list) and not permits(allowed, target.url):
+    posts = target.transport == "http"
+    if posts and isinstance(allowed, list) and not permits(allowed, target.url):
         text = json_text.append(text, _member(text, root, ALLOWED_URLS).value_at, target.url)
     if "hooks" not in settings:
         text = json_text.append(text, root, {}, "hooks")
     for event in events_for(version, users_own(settings)):
-        group = entry_for(event, target)
+        group = entry_for(event, target, version)
         hooks_at = _member(text, root, "hooks").value_at
         if event in (settings.get("hooks") or {}):
             text = json_text.append(text, _member(text, hooks_at, event).value_at, group)
@@ -101,6 +111,12 @@ def tokens_in(settings: dict[str, Any]) -> frozenset[str]:
     return frozenset(
         str(each.get("Authorization", "")) if isinstance(each, dict) else "" for each in headers
     )
+
+
+def sockets_in(settings: dict[str, Any]) -> frozenset[str]:
+    """Where the commands among our hooks hand on to; one that names none finds it by itself."""
+    ours = [command_words(hook) for _, hook in hooks_in(settings) if is_ours(hook)]
+    return frozenset(words[-1] for words in ours if words and SHIM_NAME not in words[-1])
 
 
 def _without_first(text: str) -> str | None:

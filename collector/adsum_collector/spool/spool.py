@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import TypeVar
 
+from adsum_collector.disk_errors import is_full
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.spool.anew import Anew
-from adsum_collector.spool.connection import is_full
-from adsum_collector.spool.file import Append
-from adsum_collector.spool.files import SpoolFiles
-from adsum_collector.spool.limits import Limits
-from adsum_collector.spool.reading import Missing, Rows
-from adsum_collector.spool.recent import Recent
-from adsum_collector.spool.status import SpoolStatus
-from adsum_collector.spool.upkeep import Upkeep
+from adsum_collector.spans import Span
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.spool_directory import Rows, SpoolDirectory
+from adsum_collector.spool.spool_file import Append, SpoolGap
+from adsum_collector.spool.status import SpoolStatus, status_of
+
+__all__ = ["Rows", "Spool", "SpoolGap"]
 
 T = TypeVar("T")
 Batch = list[tuple[Append, asyncio.Future[int]]]
@@ -31,8 +32,11 @@ Committed = tuple[str, list[int]] | Exception
 MOST_PENDING = 1024
 #: How many are kept in memory so that the publisher, when it keeps pace, reads no file.
 RECENT_SIGNALS = 2048
+RECENT_BYTES = 4 << 20
 #: Seconds a commit may take on the event loop; a slower disk gets the thread.
 SLOW_COMMIT_S = 0.003
+#: After a failed commit: seconds between two tries of the disk.
+PROBE_S = 2.0
 
 
 class Spool:
@@ -42,8 +46,9 @@ class Spool:
     runs on the loop itself: two thread switches would cost as much again as the fsync.
     """
 
-    def __init__(self, files: SpoolFiles) -> None:
+    def __init__(self, files: SpoolDirectory, now: Callable[[], float]) -> None:
         self._files = files
+        self._now = now
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "spool")
         self._lock = threading.Lock()
@@ -53,29 +58,30 @@ class Spool:
         self._quiet.set()
         self._commit_s = 0.0
         self._recent = Recent()
-        self._upkeep = Upkeep(files, self._in_thread, self._read_meta)
+        self._probing: asyncio.Task[None] | None = None
+        #: why the last commit failed, until one succeeds or the disk can be written again
+        self.problem: str | None = None
         self.spool_id = ""
         self.added = asyncio.Event()
         self._read_numbers()
 
     @classmethod
     async def open(
-        cls, directory: Path, limits: Limits | None = None, now: Callable[[], float] = time.time
+        cls,
+        directory: Path,
+        limits: SpoolLimits | None = None,
+        now: Callable[[], float] = time.time,
     ) -> Spool:
         """Raises StartError."""
         try:
-            return cls(await asyncio.to_thread(SpoolFiles, directory, limits or Limits(), now))
+            files = await asyncio.to_thread(SpoolDirectory, directory, limits or SpoolLimits(), now)
+            return cls(files, now)
         except (sqlite3.Error, OSError) as error:
             step = "Free some space on" if is_full(error) else "Look at that directory and"
             raise StartError(
                 f"The spool in {directory} cannot be opened ({error}). {step} its disk, then start "
                 "again; nothing in it has been changed."
             ) from error
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing can be accepted."""
-        return self._upkeep.problem
 
     @property
     def notice(self) -> str | None:
@@ -101,7 +107,7 @@ class Spool:
             self._loop.call_soon(self._flush)
         return await done
 
-    async def read(self, after: int, limit: int, limit_bytes: int) -> Rows | Missing | None:
+    async def read(self, after: int, limit: int, limit_bytes: int) -> Rows | SpoolGap | None:
         """What follows number `after`; None at the end. Raises SpoolUnavailable.
 
         Numbers mean something in one spool only: what was read belongs to the spool_id that was
@@ -133,28 +139,41 @@ class Spool:
         await self._in_thread(lambda: self._files.set_incarnation(incarnation))
         self._read_meta()
 
-    async def begin_anew(self, reason: str, incarnation: int, **more: Unpack[Anew]) -> None:
+    async def begin_anew(
+        self,
+        reason: str,
+        incarnation: int,
+        *,
+        without: Sequence[Span] = (),
+        spool_id: str = "",
+        state: Mapping[str, bytes | None] | None = None,
+    ) -> None:
         """A new spool_id, for numbers that can no longer be trusted to mean what they say.
 
-        Raises SpoolUnavailable. Does nothing if the spool is another one by the time.
+        Arguments as of SpoolDirectory.begin_anew. Raises SpoolUnavailable. Does nothing if the
+        spool is another one by the time.
         """
-        spool_id = self.spool_id
+        ours = self.spool_id
 
         def begin_anew() -> None:
-            if self._files.meta.spool_id == spool_id:
-                self._files.begin_anew(reason, incarnation, **more)
+            if self._files.meta.spool_id == ours:
+                self._files.begin_anew(
+                    reason, incarnation, without=without, spool_id=spool_id, state=state
+                )
 
         await self._in_thread(begin_anew)
         self._read_numbers()
 
     async def status(self) -> SpoolStatus:
         """Raises SpoolUnavailable."""
-        return await self._in_thread(self._files.status)
+        return await self._in_thread(lambda: status_of(self._files, self._now()))
 
     async def close(self) -> None:
         """Pending appends are committed first."""
         await self._quiet.wait()
-        await self._upkeep.close()
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)
         await self._in_thread(self._files.close)
         self._thread.shutdown()
 
@@ -167,20 +186,19 @@ class Spool:
         self.incarnation = meta.incarnation
         self.acked = meta.acked
         self.size = self._files.size
-        self._upkeep.look()
 
     def _read_numbers(self) -> None:
         """The one place where the spool_id changes: what memory holds goes with the old one."""
         if self._files.meta.spool_id != self.spool_id:
             self.spool_id = self._files.meta.spool_id
-            self._forget_recent()
+            self._recent.forget()
         self.last_seq = self._files.last
         self.state = self._files.state
         self._read_meta()
 
-    async def _in_thread(self, work: Callable[[], T], *, alone: bool = True) -> T:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         def run() -> T:
-            with self._lock if alone else contextlib.nullcontext():
+            with self._lock:
                 return work()
 
         return await self._loop.run_in_executor(self._thread, run)
@@ -216,16 +234,13 @@ class Spool:
     def _settle(self, batch: Batch, committed: Committed) -> None:
         self._read_numbers()
         if isinstance(committed, Exception):
-            self._upkeep.failed(committed)
-            for _, done in batch:
-                if not done.cancelled():
-                    done.set_exception(committed)
+            self._fail(batch, committed)
         else:
-            self._upkeep.committed()
+            self.problem = None
             spool_id, numbers = committed
             for (append, done), number in zip(batch, numbers, strict=True):
                 if spool_id == self.spool_id:
-                    self._recent.add(append.signals, number, RECENT_SIGNALS)
+                    self._recent.add(append.signals, number)
                 if not done.cancelled():
                     done.set_result(number)
             self.added.set()
@@ -243,5 +258,61 @@ class Spool:
             if self._files.log_is_long:
                 self._files.checkpoint()
 
-    def _forget_recent(self) -> None:
-        self._recent.forget()
+    def _fail(self, batch: Batch, error: Exception) -> None:
+        self.problem = str(error)
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe(), name="spool: probe")
+        for _, done in batch:
+            if not done.cancelled():
+                done.set_exception(error)
+
+    async def _probe(self) -> None:
+        """The problem is to end with its cause, also if nobody has anything to append."""
+        while self.problem is not None:
+            await asyncio.sleep(PROBE_S)
+            try:
+                await self._in_thread(self._files.probe)
+            except SpoolUnavailable as error:
+                self.problem = self.problem and str(error)
+            else:
+                self.problem = None
+            self._read_meta()
+
+
+class Recent:
+    """The newest signals in memory, without a hole in their numbers, which are all of one spool."""
+
+    def __init__(self) -> None:
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, bodies: Sequence[bytes], last: int) -> None:
+        first = last - len(bodies) + 1
+        if self._held and first <= self._held[-1][0]:
+            return  # a message that came twice
+        if self._held and first != self._held[-1][0] + 1:
+            self.forget()
+        self._held.extend(enumerate(bodies, first))
+        self._bytes += sum(map(len, bodies))
+        while len(self._held) > RECENT_SIGNALS or self._bytes > RECENT_BYTES:
+            self._bytes -= len(self._held.popleft()[1])
+
+    def read(self, after: int, limit: int, limit_bytes: int) -> Rows | None:
+        """None if what follows `after` is not here."""
+        if not self._held or not self._held[0][0] <= after + 1 <= self._held[-1][0]:
+            return None
+        skip = after + 1 - self._held[0][0]
+        bodies: list[bytes] = []
+        for _, body in itertools.islice(self._held, skip, skip + limit):
+            limit_bytes -= len(body)
+            if bodies and limit_bytes < 0:
+                break
+            bodies.append(body)
+        return Rows(after + 1, bodies)
+
+    def forget(self) -> None:
+        self._held.clear()
+        self._bytes = 0

@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
-from adsum_collector.spool.aside import SetAside
-from adsum_collector.spool.directory import Sealed
-from adsum_collector.spool.file import SpoolFile
-from adsum_collector.spool.limits import Limits, space_of
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.quarantine import Quarantined, quarantined_in
+from adsum_collector.spool.spool_directory import Sealed, SpoolDirectory, spool_paths
+from adsum_collector.spool.spool_file import (
+    Damaged,
+    SpoolFile,
+    SpoolGap,
+    connect,
+    connect_to_read,
+    log_of,
+    require_ours,
+)
 from adsum_shared.signals import decode_signal
 
 
 class FileStatus(msgspec.Struct, frozen=True):
-    """missing: how many of the numbers from first to last are not in it."""
+    """missing: how many of the numbers from first to last are known not to be in it."""
 
     name: str
     first: int
     last: int
     bytes: int
     missing: int
-
-
-class GapStatus(msgspec.Struct, frozen=True):
-    """numbers: how many of those from first to last will never come."""
-
-    first: int
-    last: int
-    numbers: int
-    reason: str
-
-
-class AsideStatus(msgspec.Struct, frozen=True):
-    """at: ms. missing: signals that went with it; null if nobody can tell."""
-
-    name: str
-    at: int
-    bytes: int
-    cause: str
-    missing: int | None
 
 
 class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,65 +56,115 @@ class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     cap: int
     free: int
     reserve: int
-    gaps: list[GapStatus]
-    set_aside: list[AsideStatus]
-    schema: int = 1
+    gaps: list[SpoolGap]
+    quarantined: list[Quarantined]
+    schema: int = 2
     running: bool = True
     sent: int | None = None
     problem: str | None = None
 
 
-def status_of(
+class EmptySpoolError(Exception):
+    """No spool file is there, or none that can be read. The text says which."""
+
+
+def status_of(files: SpoolDirectory, now: float) -> SpoolStatus:
+    """now: seconds of wall clock. Raises SpoolUnavailable."""
+    with files.trusted():
+        after = files.meta.acked
+        while isinstance(found := files.read(after, 1, 0), SpoolGap):
+            after = found.last
+        oldest = found.bodies[0] if found else None
+        return _status(files.current, files.sealed, oldest, files.limits, now)
+
+
+def offline_status(directory: Path, limits: SpoolLimits, now: float) -> SpoolStatus:
+    """How the spool stands while no collector runs: not a byte of its files changes.
+
+    now: seconds of wall clock. Raises EmptySpoolError, OSError, sqlite3.Error.
+    """
+    sealed: list[Sealed] = []
+    faults: list[str] = []
+    current: SpoolFile | None = None
+    oldest: bytes | None = None
+    with contextlib.ExitStack() as opened:
+        for path in reversed(spool_paths(directory)):
+            try:
+                file = opened.enter_context(_readable(path, any_version=current is not None))
+            except (Damaged, sqlite3.DatabaseError) as damage:
+                if not (isinstance(damage, Damaged) and damage.unfinished):
+                    faults.append(f"{path.name} cannot be used: {damage}.")
+                continue
+            if current is None:
+                current = file
+            elif file.meta.spool_id == current.meta.spool_id:
+                stat = path.stat()
+                first = file.meta.base + 1
+                sealed.insert(0, Sealed(path, first, file.last, stat.st_size, stat.st_mtime))
+            rows = file.rows(max(current.meta.acked, file.meta.base), 1)
+            oldest = rows[0][1] if rows else oldest
+        if current is None:
+            raise EmptySpoolError(" ".join(faults) or "There is none yet.")
+        status = _status(current, sealed, oldest, limits, now)
+    return msgspec.structs.replace(status, running=False, problem=" ".join(faults) or None)
+
+
+@contextlib.contextmanager
+def _readable(path: Path, *, any_version: bool) -> Iterator[SpoolFile]:
+    """Raises Damaged, sqlite3.Error, OSError.
+
+    What a killed collector has left in the log can only be seen by who may write: so in a copy.
+    """
+    require_ours(path)
+    log = log_of(path)
+    with contextlib.ExitStack() as opened:
+        if log.exists() and log.stat().st_size:
+            folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="adsum-")))
+            shutil.copyfile(log, folder / log.name)
+            db = connect(Path(shutil.copyfile(path, folder / path.name)))
+        else:
+            db = connect_to_read(path)
+        opened.callback(db.close)
+        yield SpoolFile.over(path, db, any_version=any_version)
+
+
+def _status(
     current: SpoolFile,
     sealed: Sequence[Sealed],
-    aside: Sequence[SetAside],
     oldest: bytes | None,
-    limits: Limits,
+    limits: SpoolLimits,
     now: float,
 ) -> SpoolStatus:
-    """oldest: the first signal that waits. now: seconds."""
+    """oldest: the first signal that waits."""
     directory, acked = current.path.parent, current.meta.acked
-    files = [*sealed, current.sealed(current.path.stat().st_size, now)]
-    earlier = [gap for gap in current.gaps if gap[1] < files[0].first]
-    gone = [GapStatus(first, last, last - first + 1, why) for first, last, why in earlier]
-    space = space_of(directory, limits)
+    size = current.path.stat().st_size
+    files = [*sealed, Sealed(current.path, current.meta.base + 1, current.last, size, now)]
+    free, reserve = limits.space(directory)
     return SpoolStatus(
         directory=str(directory),
         spool_id=current.meta.spool_id,
         first=files[0].first,
-        last=files[-1].last,
+        last=current.last,
         confirmed=acked,
-        waiting=sum(_unconfirmed(file, acked) for file in files),
+        waiting=current.last - acked - _missing(current.gaps, acked + 1, current.last),
         oldest_waiting_ms=_age(oldest, int(now * 1000)),
-        files=[FileStatus(f.path.name, f.first, f.last, f.size, f.absent) for f in files],
-        bytes=sum(file.size for file in files),
-        cap=limits.cap_bytes,
-        free=space.free,
-        reserve=space.kept,
-        gaps=gone + [gap for file in files for gap in _gaps_in(file)],
-        set_aside=[
-            AsideStatus(each.path.name, int(each.at * 1000), each.size, each.cause, each.missing)
-            for each in aside
+        files=[
+            FileStatus(
+                f.path.name, f.first, f.last, f.bytes, _missing(current.gaps, f.first, f.last)
+            )
+            for f in files
         ],
+        bytes=sum(file.bytes for file in files),
+        cap=limits.cap_bytes,
+        free=free,
+        reserve=reserve,
+        gaps=current.gaps,
+        quarantined=quarantined_in(directory),
     )
 
 
-def _unconfirmed(file: Sealed, acked: int) -> int:
-    """What is missing of a file counts as if it were among its last numbers."""
-    held = file.last - file.first + 1 - file.absent
-    return max(0, min(held, file.last - acked))
-
-
-def _gaps_in(file: Sealed) -> list[GapStatus]:
-    """A file that was rewritten knows how many it lacks, not which."""
-    spans = [last - first + 1 for first, last, _ in file.gaps]
-    rewritten = sum(spans) != file.absent
-    widest = max(range(len(spans)), key=spans.__getitem__, default=0)
-    others = sum(spans) - spans[widest] if spans else 0
-    return [
-        GapStatus(first, last, file.absent - others if rewritten and at == widest else span, why)
-        for at, ((first, last, why), span) in enumerate(zip(file.gaps, spans, strict=True))
-    ]
+def _missing(gaps: Sequence[SpoolGap], first: int, last: int) -> int:
+    return sum(max(0, min(last, gap.last) - max(first, gap.first) + 1) for gap in gaps)
 
 
 def _age(body: bytes | None, now_ms: int) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from adsum_collector.plain_file import checksum, open_plain
+from adsum_collector.plain_file import checksum, open_plain, open_transcript
 from adsum_collector.transcripts.cursor_choice import Choice, Waiting, choose, furthest
 from adsum_collector.transcripts.cursors import Cursor, Elsewhere, Stamp
 from adsum_collector.transcripts.match import digest, shared, tried, why_lost
@@ -19,6 +19,8 @@ CHUNK_LINES = 100
 #: A line above this is skipped: to decode it would hold up every hook.
 HUGE_LINE_BYTES = 16 << 20
 STEP_BYTES = 1 << 20
+#: Searched at once for the end of a long line: then it is the next file's turn.
+SEARCH_BYTES = 4 << 20
 #: Where a file that is there already is begun, seen from its end.
 TAIL_BYTES = 256 << 10
 HEAD_BYTES = 256
@@ -60,7 +62,7 @@ def read_chunk(
     own: kept under this path. others: under others, and maybe of other files. waits: what the chunk
     before said of that. now: ms.
     """
-    descriptor = open_plain(path)
+    descriptor = open_transcript(path)
     try:
         stamp = Stamp.of(os.fstat(descriptor))
         choice = _choose(descriptor, stamp, own, others, waits, now)
@@ -77,7 +79,7 @@ def read_chunk(
         lines=lines,
         cursor=after,
         stamp=stamp,
-        more=cursor.offset < after.offset < stamp.size,
+        more=_progress(cursor) < _progress(after) < stamp.size,
         sidecar=_sidecar(path) if with_sidecar and lines and not cursor.context else None,
         faults=faults + more_faults,
         head=head,
@@ -169,9 +171,11 @@ def _next_lines(
     data = os.pread(descriptor, CHUNK_BYTES, offset)
     end = data.rfind(b"\n") + 1
     if not end and len(data) == CHUNK_BYTES:
-        past = _past_newline(descriptor, max(cursor.searched, offset + len(data)))
+        start = max(cursor.searched, offset + len(data))
+        past = _past_newline(descriptor, start)
         if past is None:
-            return [], msgspec.structs.replace(cursor, searched=size), ()
+            searched = min(start + SEARCH_BYTES, size)
+            return [], msgspec.structs.replace(cursor, searched=searched), ()
         if past - offset > HUGE_LINE_BYTES:
             return [], msgspec.structs.replace(cursor, offset=past), ("huge line",)
         data = os.pread(descriptor, past - offset, offset)
@@ -187,12 +191,16 @@ def _next_lines(
 
 
 def _past_newline(descriptor: int, start: int) -> int | None:
-    while data := os.pread(descriptor, STEP_BYTES, start):
-        found = data.find(b"\n")
+    """None if there is none in the next SEARCH_BYTES."""
+    for step in range(start, start + SEARCH_BYTES, STEP_BYTES):
+        found = os.pread(descriptor, STEP_BYTES, step).find(b"\n")
         if found >= 0:
-            return start + found + 1
-        start += len(data)
+            return step + found + 1
     return None
+
+
+def _progress(cursor: Cursor) -> int:
+    return max(cursor.offset, cursor.searched)
 
 
 def _sidecar(path: str) -> bytes | None:

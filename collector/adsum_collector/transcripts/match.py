@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from adsum_collector.plain_file import checksum, open_plain
+from adsum_collector.plain_file import checksum, open_transcript
 from adsum_collector.transcripts.cursor_choice import Tried
 from adsum_collector.transcripts.cursors import Cursor, Elsewhere, Stamp
 
@@ -24,7 +24,7 @@ def shared(
 ) -> int | None:
     """See Tried. fits: where it was read to. seen: so much was shared before."""
     try:
-        with os.fdopen(open_plain(other.path), "rb", 0) as file:
+        with os.fdopen(open_transcript(other.path), "rb", 0) as file:
             return _compared(other.cursor, file.fileno(), descriptor, stamp, fits, seen)
     except OSError:
         return None

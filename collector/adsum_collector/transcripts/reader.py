@@ -18,7 +18,7 @@ from adsum_collector.agents.transcript import Lines
 from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
-from adsum_collector.plain_file import open_plain
+from adsum_collector.plain_file import open_transcript
 from adsum_collector.transcripts.cursors import (
     Cursor,
     Elsewhere,
@@ -201,7 +201,7 @@ class TranscriptReader:
 
 def _last_written(written: Callable[[Sequence[bytes]], int], path: str) -> int:
     at = 0
-    with contextlib.suppress(OSError), os.fdopen(open_plain(path), "rb", 0) as file:
+    with contextlib.suppress(OSError), os.fdopen(open_transcript(path), "rb", 0) as file:
         start = size = os.fstat(file.fileno()).st_size
         reach = LAST_BYTES
         while start and not at and reach <= MOST_LAST_BYTES:

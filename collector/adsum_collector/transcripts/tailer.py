@@ -13,6 +13,7 @@ from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake
+from adsum_collector.plain_file import MOST_TRANSCRIPT_BYTES
 from adsum_collector.processes import Process
 from adsum_collector.transcripts.cursors import Stamp, outdated
 from adsum_collector.transcripts.followed import File, Followed
@@ -63,6 +64,8 @@ class Tailer:
         self._events = file_events(directories, lambda name: name.endswith(SUFFIX), recursive=True)
         self._threads = FileThreads()
         self.faults: Counter[str] = Counter()
+        #: Paths of files that are not read for their size, and that.
+        self.too_long: dict[str, int] = {}
         self.observe: Observe = lambda _path, _whose, _stamp: None
         self._reader = TranscriptReader(
             intake, transcripts, state=state, now=now, threads=self._threads, faults=self.faults
@@ -200,6 +203,7 @@ class Tailer:
         written = await self._reader.written(self._known.doubtful(told))
         now = self._now()
         for path, stamp in told.items():
+            self.too_long.pop(path, None)
             if stamp is None:
                 self.observe(path, None, None)
                 self._known.forget(path)
@@ -207,6 +211,9 @@ class Tailer:
             file = self._known.notice(path, stamp, now, written.get(path, 0))
             self.observe(path, file.whose if file is not None else None, stamp)
             if file is None:
+                continue
+            if stamp.size > MOST_TRANSCRIPT_BYTES:
+                self.too_long[path] = stamp.size
                 continue
             if file.read != stamp:
                 self._unread.add(path)

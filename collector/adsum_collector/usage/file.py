@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.spool.connection import is_damage, is_full
+from adsum_collector.disk_errors import is_damage, is_full
+from adsum_shared.private_files import open_private
 
 NAME: Final = "usage.db"
 ASIDE: Final = ".aside"
@@ -119,8 +120,7 @@ class _ForeignError(Exception):
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    os.close(open_private(path, os.O_CREAT | os.O_RDWR))  # SQLite itself follows links
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
     try:
         # Not kept for the disk's sake: what a loss of power takes is read again.

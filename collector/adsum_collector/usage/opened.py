@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import os
 
-from adsum_collector.plain_file import open_plain
+from adsum_collector.plain_file import open_transcript
 
 
 def open_quietly(path: str) -> int:
     """Its access time stays where that may be. Raises OSError."""
-    descriptor = open_plain(path)
+    descriptor = open_transcript(path)
     flag = getattr(os, "O_NOATIME", 0)
     if flag:
         with contextlib.suppress(OSError):  # only the file's owner may

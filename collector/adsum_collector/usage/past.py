@@ -10,7 +10,7 @@ import msgspec
 
 from adsum_collector.agents.transcript import Past
 from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.plain_file import open_plain
+from adsum_collector.plain_file import open_transcript
 from adsum_collector.transcripts.files import first_lines, stripped
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded
 
@@ -29,7 +29,7 @@ def read_past(
 
     What is dated more than a day after both now and the file's own time is not believed.
     """
-    descriptor = open_plain(path)
+    descriptor = open_transcript(path)
     try:
         stat = os.fstat(descriptor)
         past = history(first_lines(descriptor), _tail(descriptor, stat.st_size), whose)

@@ -54,6 +54,7 @@ MISSED: Final = "usage in a line left out"
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Everything before `offset`, a line's start, has been read.
 
+    inside: but it lies in a line above HUGE_LINE_BYTES, and the rest of that is left out too.
     before: `checksum` there. begun: when the file was begun as far as its own lines tell, ms; None as
     long as none does. held: of a main file in which none does, when the last was said of what it held
     when it was read first, ms. care: what is decoded besides lines that begin like an assistant's: 0 those
@@ -66,10 +67,11 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     begun: int | None = None
     care: int = 0
     held: int | None = None
+    inside: bool = False
 
     def with_care(self, care: int) -> Place:
         """From the begin: what was read may have been misread, and to come twice does no harm."""
-        return msgspec.structs.replace(self, offset=0, care=care)
+        return msgspec.structs.replace(self, offset=0, inside=False, care=care)
 
 
 class Scanned(msgspec.Struct, frozen=True, gc=False):
@@ -114,7 +116,9 @@ class Scanner:
             os.close(descriptor)
         return Scanned(
             records=go.meter.records(),
-            place=msgspec.structs.replace(start, offset=go.offset, before=before, begun=go.begun),
+            place=msgspec.structs.replace(
+                start, offset=go.offset, before=before, begun=go.begun, inside=go.inside
+            ),
             more=go.more,
             faults=dict(faults + go.meter.faults + go.faults),
         )
@@ -124,6 +128,9 @@ class Scanner:
         kept = 0
         os.lseek(go.descriptor, go.offset, os.SEEK_SET)
         while not go.more and (got := os.readv(go.descriptor, [self._view[kept:]])):
+            if go.inside:
+                go.leave_out(self._buffer.find(b"\n", 0, got) + 1, got)
+                continue
             start, end = self._take(go, kept, kept + got), kept + got
             if start < 0:
                 return False
@@ -193,6 +200,7 @@ class _Go:
         self.meter = Meter()
         self.faults: Counter[str] = Counter()
         self.begun = place.begun
+        self.inside = place.inside
         self.offset = place.offset
         self.more = False
         self._enough = place.offset + TURN_BYTES
@@ -201,13 +209,21 @@ class _Go:
         self.offset += by
         self.more = self.offset >= self._enough
 
+    def leave_out(self, end: int, size: int) -> None:
+        """What was read of a line that is too long. end: of that line, 0 if it goes on."""
+        self.inside = not end
+        self.advance(end or size)
+        os.lseek(self.descriptor, self.offset, os.SEEK_SET)
+
     def take_long(self) -> bool:
-        """A line that fills the buffer and goes on. False if it has no end yet."""
+        """A line that fills the buffer and goes on. False if it has no end yet and may be taken."""
         size = _line_size(self.descriptor, self.offset)
         if size is None:
             return False
         if size > HUGE_LINE_BYTES:
             self.faults[HUGE] += 1
+            self.inside = True
+            size -= 1  # its newline, if it was found, is what ends it for `leave_out`
         else:
             raw = os.pread(self.descriptor, size, self.offset)
             if self.care > 1 or raw.find(ANY_USAGE) >= 0:
@@ -240,9 +256,14 @@ def _begin(descriptor: int, place: Place) -> tuple[Place, Counter[str]]:
 
 
 def _line_size(descriptor: int, start: int) -> int | None:
-    """Of the line that begins there, with its newline; None if that is not written yet."""
+    """Of the line that begins there, with its newline; None if that is not written yet.
+
+    Above HUGE_LINE_BYTES nobody needs the size: the search ends there.
+    """
     at = start + BUFFER_BYTES
     while data := os.pread(descriptor, BUFFER_BYTES, at):
+        if at - start > HUGE_LINE_BYTES:
+            return at - start
         found = data.find(b"\n")
         if found >= 0:
             return at + found + 1 - start

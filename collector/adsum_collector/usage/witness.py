@@ -17,6 +17,7 @@ from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
 from adsum_collector.intake import Intake
+from adsum_collector.plain_file import MOST_TRANSCRIPT_BYTES
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.child import ChildError, HistoryTask
 from adsum_collector.usage.file import SQL_ERRORS, LedgerError, is_spoilt, replace_spoilt, sentence
@@ -97,7 +98,7 @@ class UsageWitness:
     def noticed(self, path: str, whose: TranscriptFile | None, stamp: Stamp | None) -> None:
         """A file as it is now; None: it is gone. What it used up while it was there stays used."""
         whose = whose or used_by(path)
-        if stamp is None or whose is None:
+        if stamp is None or whose is None or stamp.size > MOST_TRANSCRIPT_BYTES:
             self._stale.forget(path)
         elif self._stale.notice(path, whose, stamp):
             self._wake.set()

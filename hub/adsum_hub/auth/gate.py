@@ -1,26 +1,49 @@
-"""ASGI behind the doors: whoever has no pass, or not the role for it, goes no further."""
+"""The gate before the hub's paths: it asks every request for a credential of the role that it needs."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
-from typing import TYPE_CHECKING
+import logging
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from adsum_hub.auth.credentials import NoTokenError, Shown, cookie_name, shown_in
-from adsum_hub.auth.keeper import TOKEN_STEP, Grant, Keeper, RefusedError
-from adsum_hub.auth.roles import MORE_TO_VIEWERS, READING, Role, covers, needed_for
-from adsum_hub.auth.secret import digest_of
+from adsum_hub.auth.credentials import (
+    MORE_TO_VIEWERS,
+    READING,
+    TOKEN_PREFIX,
+    Credential,
+    Kind,
+    covers,
+    csrf_of,
+    digest_of,
+    is_cookie,
+    is_token,
+    needed_for,
+)
+from adsum_hub.auth.store import CredentialStore, origin_of
+from adsum_hub.clock import Clock
 from adsum_hub.live.live import LAPSE
-from adsum_hub.notify.owners import OWNER, Owner
+from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.readiness import STRANGER
-from adsum_hub.refusals import note
+from adsum_hub.redis_access import AWAY_STEP, BUSY, BUSY_STEP, Bulkhead, answered_within
+from adsum_hub.request_guard import log_refusal
 from adsum_hub.rest.answers import Problem, as_json
+from adsum_hub.rest.sign_in_answers import Role
+from adsum_shared.connect import UNAVAILABLE, ExhaustedError, wanted
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
 
 #: In a scope: the Grant of whoever asks.
 GRANT = "adsum.grant"
@@ -30,9 +53,100 @@ NO_PAGES = ("/api/", "/openapi", "/metrics")
 #: Longer ones are not led back to.
 MOST_NEXT = 1_500
 RETRY_S = "5"
+#: A page waits for nobody longer; the hub's own connection may take several seconds to give up.
+ANSWER_S = 1.0
+#: After a failure Redis is left alone for so long.
+RETRY_MS = 1_000
+#: How often the credential of an open WebSocket is checked again.
+LOOK_S = 2.0
+
+NOT_IN = 4401
+LATER = 1013
+
+SIGN_IN_STEP = (
+    "Open a login link: `adsum login` on the hub's machine prints one. A command line elsewhere "
+    "needs ADSUM_TOKEN: `adsum hub tokens create` makes one."
+)
+TOKEN_STEP = "Set ADSUM_TOKEN to another: `adsum hub tokens create` on the hub's machine makes one."  # noqa: S105 - a sentence
+AWAY = "Redis does not answer, so only those who were here lately can be let in, and only to look."
+MACHINE = "this machine"
+#: A credential is looked up again after this, so a revoked one opens nothing for longer.
+FRESH_MS = 2_000
+#: While Redis does not answer, one that was good is good for so long after it was last seen there.
+AWAY_MS = 15 * 60_000
+MOST_CACHED = 2_000
+_PORT = re.compile(r":(\d{1,5})\Z")
 
 
-class Reception:
+class AccessDeniedError(Exception):
+    """status: of the answer. close: of a WebSocket. noteworthy: something was shown that is wrong."""
+
+    def __init__(self, status: int, cause: str, step: str, *, noteworthy: bool = False) -> None:
+        super().__init__(cause)
+        self.status, self.step, self.noteworthy = status, step, noteworthy
+
+    @property
+    def close(self) -> int:
+        return LATER if self.status == 503 else NOT_IN
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """by: None is this machine's own command line. csrf: empty where none is needed."""
+
+    name: str
+    role: Role
+    by: Kind | None
+    csrf: str = ""
+
+
+class Presented(NamedTuple):
+    kind: Kind
+    secret: str
+
+
+class NoTokenError(ValueError):
+    """There is a bearer, and it cannot be one of ours."""
+
+
+def cookie_name(host: str, *, secure: bool) -> str:
+    """host: of the Host header.
+
+    Cookies know no ports: without the port in its name, of two hubs at two ports of one machine (or
+    at the ends of two tunnels) each would sign the other's browsers out.
+    """
+    port = _PORT.search(host)
+    name = f"adsum-{port[1]}" if port else "adsum"
+    return f"__Host-{name}" if secure else name
+
+
+def shown_in(headers: Headers, name: str) -> Presented | None:
+    """A token counts before a cookie. Raises NoTokenError.
+
+    Another scheme than ours is a proxy's before us, as is a bearer that is none of ours when there
+    is a cookie.
+    """
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    cookie = _cookie(headers, name)
+    if scheme.lower() != "bearer":
+        return cookie
+    bearer = bearer.strip()
+    if is_token(bearer):
+        return Presented("token", bearer)
+    if cookie is not None and not bearer.startswith(TOKEN_PREFIX):
+        return cookie
+    raise NoTokenError
+
+
+def _cookie(headers: Headers, name: str) -> Presented | None:
+    for line in headers.getlist("cookie"):
+        for pair in line.split(";"):
+            key, _, value = pair.strip().partition("=")
+            if key == name and is_cookie(value):
+                return Presented("sign-in", value)
+    return None
+
+
+class CredentialReader:
     """Reads what a request shows. public: the hub's public URL, if it has one."""
 
     def __init__(self, public: str | None) -> None:
@@ -50,19 +164,173 @@ class Reception:
         host = Headers(scope=scope).get("host", "")
         return cookie_name(host, secure=self.is_secure(scope))
 
-    def shown(self, scope: Scope) -> Shown | None:
-        """Raises RefusedError."""
+    def shown(self, scope: Scope) -> Presented | None:
+        """Raises AccessDeniedError."""
         try:
             return shown_in(Headers(scope=scope), self.cookie_name(scope))
         except NoTokenError as error:
             cause = "What the Authorization header holds is no token of Adsum."
-            raise RefusedError(401, cause, TOKEN_STEP, noteworthy=True) from error
+            raise AccessDeniedError(401, cause, TOKEN_STEP, noteworthy=True) from error
+
+
+class Cached(NamedTuple):
+    credential: Credential
+    at: int
+
+
+class CredentialCache:
+    """Credentials as Redis last gave them, by digest: Redis is not asked each time, and may be away.
+
+    The least recently used is evicted when there are more than MOST_CACHED.
+    """
+
+    def __init__(self) -> None:
+        self._cached: OrderedDict[str, Cached] = OrderedDict()
+
+    def keep(self, digest: str, credential: Credential, now: int) -> None:
+        self._cached[digest] = Cached(credential, now)
+        self._cached.move_to_end(digest)
+        if len(self._cached) > MOST_CACHED:
+            self._cached.popitem(last=False)
+
+    def drop(self, digest: str) -> None:
+        self._cached.pop(digest, None)
+
+    def within(self, digest: str, age_ms: int, now: int) -> Credential | None:
+        """The credential, if Redis gave it not longer ago than age_ms."""
+        cached = self._cached.get(digest)
+        if cached is None or now - cached.at >= age_ms:
+            return None
+        self._cached.move_to_end(digest)
+        return cached.credential
+
+
+class Lookup:
+    """Where credentials are looked up: with connections and a bulkhead of their own."""
+
+    def __init__(self, stores: Mapping[Kind, CredentialStore], bulkhead: Bulkhead) -> None:
+        self.stores = stores
+        self.bulkhead = bulkhead
+        self.away_until = 0
+
+
+class Authenticator:
+    """Turns a cookie or a token into a Grant, by Redis or by what it said lately.
+
+    known: looks up credentials that were valid lately. unknown: whatever strangers may make up.
+
+    machine: digest of the token that this machine's own command line shows.
+    """
+
+    def __init__(self, known: Lookup, unknown: Lookup, machine: str, clock: Clock) -> None:
+        self._known = known
+        self._unknown = unknown
+        self._machine = machine
+        self._clock = clock
+        self._cache = CredentialCache()
+        #: what -> times that it was refused since this hub started: see Gate and CredentialIssuer
+        self.refused: Counter[str] = Counter()
+
+    async def authenticate(
+        self, shown: Presented | None, *, address: str = "", only_looks: bool = False
+    ) -> Grant:
+        """address: of whoever asks. only_looks: the request changes nothing. Raises AccessDeniedError."""
+        if shown is None:
+            raise AccessDeniedError(401, "You are not signed in.", SIGN_IN_STEP)
+        digest = digest_of(shown.secret)
+        if shown.kind == "token" and hmac.compare_digest(digest, self._machine):
+            return Grant(MACHINE, "admin", None)
+        credential = self._fresh(digest)
+        sure = credential is not None
+        if credential is None:
+            credential, sure = await self._ask(shown.kind, digest, address)
+        if credential is None or self._clock() >= credential.ends:
+            raise _over(shown.kind)
+        csrf = csrf_of(shown.secret) if shown.kind == "sign-in" else ""
+        if sure:
+            return Grant(credential.name, credential.role, shown.kind, csrf)
+        # It may have been revoked since.
+        if not only_looks:
+            raise AccessDeniedError(503, AWAY, AWAY_STEP)
+        return Grant(credential.name, "viewer", shown.kind, csrf)
+
+    async def lapse(self, shown: Presented) -> tuple[int, str]:
+        """Waits until `shown` is no longer valid; returns the code to close a WebSocket with, and why."""
+        while wanted():
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.authenticate(shown, only_looks=True)
+            except AccessDeniedError as refused:
+                return refused.close, f"{refused} Sign in again." if refused.status == 401 else str(
+                    refused
+                )
+        raise asyncio.CancelledError
+
+    def forget(self, digest: str) -> None:
+        """Drops a credential that this hub has revoked, before it is looked up again."""
+        self._cache.drop(digest)
+
+    def _fresh(self, digest: str) -> Credential | None:
+        return self._cache.within(digest, FRESH_MS, self._clock())
+
+    async def _ask(self, kind: Kind, digest: str, address: str) -> tuple[Credential | None, bool]:
+        """The credential, and whether it is Redis that gave it now. Raises AccessDeniedError."""
+        is_known = self._cache.within(digest, AWAY_MS, self._clock()) is not None
+        lookup = self._known if is_known else self._unknown
+        if self._clock() < lookup.away_until:
+            return self._remembered(digest), False
+        try:
+            async with lookup.bulkhead.turn(digest if is_known else origin_of(address)):
+                # Others may have been answered about it while this one waited.
+                if (credential := self._fresh(digest)) is not None:
+                    return credential, True
+                now = self._clock()
+                if now < lookup.away_until:
+                    return self._remembered(digest), False
+                looking = self._look_up(lookup.stores[kind], digest, now)
+                return await answered_within(looking, ANSWER_S), True
+        except ExhaustedError as error:  # ours, not Redis's: nothing is believed for it
+            raise AccessDeniedError(503, BUSY, BUSY_STEP) from error
+        except (*UNAVAILABLE, TimeoutError) as error:
+            log.debug("a credential could not be looked up: %s", error)
+            lookup.away_until = self._clock() + RETRY_MS
+        return self._remembered(digest), False
+
+    async def _look_up(self, store: CredentialStore, digest: str, now: int) -> Credential | None:
+        credential = await store.find(digest)
+        if credential is None or now >= credential.ends:
+            self._cache.drop(digest)
+            return None
+        self._cache.keep(digest, credential, now)
+        with contextlib.suppress(*UNAVAILABLE):  # a note for people, of a credential that is valid
+            credential = await store.use(digest, credential, now)
+            self._cache.keep(digest, credential, now)
+        return credential
+
+    def _remembered(self, digest: str) -> Credential:
+        """Raises AccessDeniedError: Redis is away, and it was not here lately."""
+        credential = self._cache.within(digest, AWAY_MS, self._clock())
+        if credential is None:
+            raise AccessDeniedError(503, AWAY, AWAY_STEP)
+        return credential
+
+
+def _over(kind: Kind) -> AccessDeniedError:
+    if kind == "token":
+        cause = "This token is not valid: it is wrong, has expired or was revoked."
+        return AccessDeniedError(401, cause, TOKEN_STEP, noteworthy=True)
+    cause = "This sign-in is over: it has expired or was revoked."
+    return AccessDeniedError(401, cause, SIGN_IN_STEP, noteworthy=True)
 
 
 class Gate:
-    def __init__(self, app: ASGIApp, keeper: Keeper, reception: Reception) -> None:
+    """ASGI middleware: a request without a valid credential of the role it needs goes no further."""
+
+    def __init__(
+        self, app: ASGIApp, authenticator: Authenticator, reception: CredentialReader
+    ) -> None:
         self._app = app
-        self._keeper = keeper
+        self._authenticator = authenticator
         self._reception = reception
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,39 +341,45 @@ class Gate:
         if needed is not None:
             try:
                 await self._admit(scope, needed)
-            except RefusedError as refused:
+            except AccessDeniedError as refused:
                 self._note(scope, refused)
                 await _refuse(refused, scope, receive, send)
                 return
         elif scope["path"] in MORE_TO_VIEWERS:
             try:
                 await self._admit(scope, "viewer")
-            except RefusedError:
+            except AccessDeniedError:
                 scope[STRANGER] = True
         await self._app(scope, receive, send)
 
     async def _admit(self, scope: Scope, needed: Role) -> None:
-        """Raises RefusedError."""
+        """Raises AccessDeniedError."""
         shown = self._reception.shown(scope)
-        grant = await self._keeper.let_in(shown)
+        # A socket only listens; a request that is answered while Redis is away must change nothing.
+        reads = scope["type"] == "websocket" or scope["method"] in READING
+        grant = await self._authenticator.authenticate(
+            shown,
+            address=(scope.get("client") or ("",))[0],
+            only_looks=reads and needed == "viewer",
+        )
         if not covers(grant.role, needed):
             cause = f"This needs the role {needed}, and you are signed in as {grant.role}."
             step = f"Ask an admin for a login link or a token of the role {needed}."
-            raise RefusedError(403, cause, step, noteworthy=True)
+            raise AccessDeniedError(403, cause, step, noteworthy=True)
         if scope["type"] == "http" and scope["method"] not in READING:
             _require_csrf(grant, Headers(scope=scope))
         scope[GRANT] = grant
         if grant.by is not None and shown is not None:
-            scope[OWNER] = Owner(grant.by, digest_of(shown.secret))
+            scope[OWNER] = SubscriptionOwner(grant.by, digest_of(shown.secret))
         if scope["type"] == "websocket" and shown is not None:
-            scope[LAPSE] = lambda: self._keeper.lapse(shown)
+            scope[LAPSE] = lambda: self._authenticator.lapse(shown)
 
-    def _note(self, scope: Scope, refused: RefusedError) -> None:
-        """One line, of what was shown and is wrong: not of everybody who has yet to sign in."""
+    def _note(self, scope: Scope, refused: AccessDeniedError) -> None:
+        """Logs and counts wrong credentials, not everybody who has yet to sign in."""
         if not refused.noteworthy:
             return
-        self._keeper.refused["role" if refused.status == 403 else "pass"] += 1
-        note(scope, str(refused))
+        self._authenticator.refused["role" if refused.status == 403 else "pass"] += 1
+        log_refusal(scope, str(refused))
 
 
 def _require_csrf(grant: Grant, headers: Headers) -> None:
@@ -113,10 +387,10 @@ def _require_csrf(grant: Grant, headers: Headers) -> None:
     if grant.csrf and not hmac.compare_digest(given, grant.csrf.encode()):
         cause = f"This lacks the {CSRF_HEADER} header that goes with your sign-in."
         step = "Load the page anew; a script takes it from /api/v1/me, or uses a token."
-        raise RefusedError(403, cause, step, noteworthy=True)
+        raise AccessDeniedError(403, cause, step, noteworthy=True)
 
 
-async def _refuse(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(refused: AccessDeniedError, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         # Accepted first: a refused handshake tells a page nothing, a close code says why.
         await receive()
@@ -127,7 +401,7 @@ async def _refuse(refused: RefusedError, scope: Scope, receive: Receive, send: S
     await _answer(refused, scope)(scope, receive, send)
 
 
-def _answer(refused: RefusedError, scope: Scope) -> Response:
+def _answer(refused: AccessDeniedError, scope: Scope) -> Response:
     headers = {"retry-after": RETRY_S} if refused.status == 503 else {}
     if not _is_page(scope):
         if refused.status == 401:

@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from adsum_hub.auth.credentials import Shown
-from adsum_hub.auth.entry import SIGN_IN_MOST_MS, Kind
-from adsum_hub.auth.gate import GRANT
-from adsum_hub.auth.keeper import AWAY, AWAY_STEP, Grant, RefusedError
-from adsum_hub.auth.secret import csrf_of
-from adsum_hub.auth.signing import Signing, token_of
+from adsum_hub.auth.credentials import SIGN_IN_MOST_MS, Kind, csrf_of
+from adsum_hub.auth.gate import GRANT, AccessDeniedError, Grant, Presented
+from adsum_hub.auth.sign_in import CredentialIssuer, token_of
+from adsum_hub.redis_access import unavailable
+from adsum_hub.request_guard import log_refusal
 from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
 from adsum_hub.rest.bodies import BadRequestError, read, takes
 from adsum_hub.rest.sign_in_answers import (
@@ -44,7 +43,7 @@ NO_SIGN_IN = "This hub asks nobody to sign in (ADSUM_SIGN_IN=off)."
 NO_SIGN_IN_STEP = "Open its page; or restart it without that setting."
 
 
-def sign_in_router(signing: Signing | None, *, demo: bool = False) -> APIRouter:
+def sign_in_router(signing: CredentialIssuer | None, *, demo: bool = False) -> APIRouter:
     """None: nobody has to sign in; the paths are there all the same, and say so."""
     router = APIRouter(prefix="/api/v1", tags=["v1"])
     _add_me(router, demo=demo)
@@ -56,15 +55,17 @@ def sign_in_router(signing: Signing | None, *, demo: bool = False) -> APIRouter:
     return router
 
 
-async def _answered(signing: Signing | None, work: Callable[[Signing], Awaitable[Any]]) -> Response:
+async def _answered(
+    signing: CredentialIssuer | None, work: Callable[[CredentialIssuer], Awaitable[Any]]
+) -> Response:
     if signing is None:
         return as_json(Problem(NO_SIGN_IN, NO_SIGN_IN_STEP), 409)
     try:
         done = await work(signing)
     except BadRequestError as error:
         return error.answer
-    except UNAVAILABLE:
-        return as_json(Problem(AWAY, AWAY_STEP), 503, {"retry-after": "5"})
+    except UNAVAILABLE as error:
+        return unavailable(error)
     return done if isinstance(done, Response) else as_json(done)
 
 
@@ -81,16 +82,20 @@ def _add_me(router: APIRouter, *, demo: bool) -> None:
         return as_json(msgspec.structs.replace(found, demo=demo))
 
 
-def _add_login(router: APIRouter, signing: Signing | None) -> None:
-    async def login(signing: Signing, request: Request) -> Response:
+def _add_login(router: APIRouter, signing: CredentialIssuer | None) -> None:
+    async def login(signing: CredentialIssuer, request: Request) -> Response:
         code = (await read(request, LoginAsked)).code.strip()
         address = request.client.host if request.client else ""
         before = _cookie(signing, request)
         where = request.headers.get("user-agent", "")
-        secret, held = await signing.sign_in(code, address, where)
+        try:
+            secret, credential = await signing.sign_in(code, address, where)
+        except BadRequestError as error:
+            log_refusal(request.scope, str(error))
+            raise
         if before is not None:
             await signing.sign_out(before)  # this browser has a new one
-        me = Me(held.name, held.role, csrf_of(secret), sign_in=True)
+        me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True)
         return _with_cookie(signing, request, as_json(me), secret)
 
     @router.post(
@@ -112,8 +117,8 @@ def _add_login(router: APIRouter, signing: Signing | None) -> None:
         return as_json(problem, 405, {"allow": "POST"})
 
 
-def _add_logout(router: APIRouter, signing: Signing | None) -> None:
-    async def logout(signing: Signing, request: Request) -> Response:
+def _add_logout(router: APIRouter, signing: CredentialIssuer | None) -> None:
+    async def logout(signing: CredentialIssuer, request: Request) -> Response:
         secret = _cookie(signing, request)
         if secret is None:
             step = "A token is revoked instead: `adsum hub tokens revoke ID`."
@@ -131,8 +136,8 @@ def _add_logout(router: APIRouter, signing: Signing | None) -> None:
         return await _answered(signing, lambda found: logout(found, request))
 
 
-def _add_links(router: APIRouter, signing: Signing | None) -> None:
-    async def link(signing: Signing, request: Request) -> LoginLink:
+def _add_links(router: APIRouter, signing: CredentialIssuer | None) -> None:
+    async def link(signing: CredentialIssuer, request: Request) -> LoginLink:
         return await signing.link(await read(request, LoginLinkAsked))
 
     @router.post(
@@ -146,12 +151,14 @@ def _add_links(router: APIRouter, signing: Signing | None) -> None:
         return await _answered(signing, lambda found: link(found, request))
 
 
-def _add_sign_ins(router: APIRouter, signing: Signing | None) -> None:
-    async def listed(signing: Signing) -> SignIns:
+def _add_sign_ins(router: APIRouter, signing: CredentialIssuer | None) -> None:
+    async def listed(signing: CredentialIssuer) -> SignIns:
         now = signing.clock()
-        held = await signing.passes["sign-in"].all(now)
+        credential = await signing.stores["sign-in"].all(now)
         return SignIns(
-            SCHEMA, now, [msgspec.convert(each, SignIn, from_attributes=True) for each in held]
+            SCHEMA,
+            now,
+            [msgspec.convert(each, SignIn, from_attributes=True) for each in credential],
         )
 
     @router.get(
@@ -173,14 +180,14 @@ def _add_sign_ins(router: APIRouter, signing: Signing | None) -> None:
         return await _answered(signing, lambda found: _revoked(found, "sign-in", named))
 
 
-def _add_tokens(router: APIRouter, signing: Signing | None) -> None:
-    async def listed(signing: Signing) -> Tokens:
+def _add_tokens(router: APIRouter, signing: CredentialIssuer | None) -> None:
+    async def listed(signing: CredentialIssuer) -> Tokens:
         now = signing.clock()
         return Tokens(
-            SCHEMA, now, [token_of(each) for each in await signing.passes["token"].all(now)]
+            SCHEMA, now, [token_of(each) for each in await signing.stores["token"].all(now)]
         )
 
-    async def made(signing: Signing, request: Request) -> TokenMade:
+    async def made(signing: CredentialIssuer, request: Request) -> TokenMade:
         return await signing.make_token(await read(request, TokenAsked))
 
     @router.get(
@@ -212,30 +219,30 @@ def _add_tokens(router: APIRouter, signing: Signing | None) -> None:
         return await _answered(signing, lambda found: _revoked(found, "token", named))
 
 
-async def _revoked(signing: Signing, kind: Kind, named: str) -> Revoked:
+async def _revoked(signing: CredentialIssuer, kind: Kind, named: str) -> Revoked:
     await signing.revoke(kind, named)
     return Revoked(SCHEMA, named)
 
 
-def _cookie(signing: Signing, request: Request) -> str | None:
+def _cookie(signing: CredentialIssuer, request: Request) -> str | None:
     """The secret of this browser's sign-in, good or not."""
     try:
-        shown: Shown | None = signing.reception.shown(request.scope)
-    except RefusedError:
+        shown: Presented | None = signing.reader.shown(request.scope)
+    except AccessDeniedError:
         return None
     return shown.secret if shown is not None and shown.kind == "sign-in" else None
 
 
 def _with_cookie(
-    signing: Signing, request: Request, answer: Response, secret: str | None
+    signing: CredentialIssuer, request: Request, answer: Response, secret: str | None
 ) -> Response:
     """secret: None takes it away. It lasts as long as a sign-in can; when it ends the hub knows."""
     answer.set_cookie(
-        signing.reception.cookie_name(request.scope),
+        signing.reader.cookie_name(request.scope),
         secret or "",
         max_age=SIGN_IN_MOST_MS // 1000 if secret else 0,
         path="/",
-        secure=signing.reception.is_secure(request.scope),
+        secure=signing.reader.is_secure(request.scope),
         httponly=True,
         samesite="strict",
     )

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 BLOCK_MS = 500
 #: Entries of one host per read: small enough that one host's backlog does not starve the others.
 COUNT = 50
+#: Bytes of one host that a read is to bring at most, going by its entries that came last: whoever
+#: writes entries of 16 MB gets them read one by one, and not fifty at once.
+HEAVY = 8 << 20
 #: While catching up, browsers and heartbeats get their turn this often.
 TURN_S = 0.005
 #: A connection that held this long was no failed attempt.
@@ -61,6 +64,7 @@ class Consumer:
         self._discovery = Discovery(roster, redis, self._places, clock, greet)
         #: more may lie in the streams than the last read gave, so the next one does not block
         self._behind = True
+        self._count = COUNT
 
     async def follow(self, restored: Callable[[], None] = lambda: None) -> None:
         """Read for ever. Reconnects by itself; ends only with a broker that is too old.
@@ -74,6 +78,7 @@ class Consumer:
             try:
                 require_recent(await self._redis.info("server"))
                 await self._resume()
+                self._count = 1  # nobody knows what lies there
                 while wanted():
                     await self._discovery.look()
                     await self._read()
@@ -103,12 +108,14 @@ class Consumer:
         cursors: Any = {streams.inbox(host.id): host.cursor for host in hosts}
         try:
             block = None if self._behind else BLOCK_MS
-            reply: Any = await self._reader.xread(cursors, count=COUNT, block=block)
+            count = self._count
+            reply: Any = await self._reader.xread(cursors, count=count, block=block)
         except ResponseError:
             if not await self._places.set_aside_wrong_types(hosts):
                 raise
             return
-        self._behind = any(len(entries) == COUNT for _, entries in reply)
+        self._behind = any(len(entries) == count for _, entries in reply)
+        self._count = next_count(reply)
         turn = asyncio.get_running_loop().time()
         for key, entries in reply:
             host = self._roster.hosts[streams.host_of(key.decode())]
@@ -153,3 +160,16 @@ class Consumer:
             await self._places.find(host)
             return False
         return True
+
+
+def next_count(reply: Sequence[tuple[bytes, Sequence[tuple[bytes, dict[bytes, bytes]]]]]) -> int:
+    """Of entries like the biggest of these, how many a read may bring of each host."""
+    biggest = max(
+        (
+            sum(map(len, fields)) + sum(map(len, fields.values()))
+            for _, entries in reply
+            for _, fields in entries
+        ),
+        default=0,
+    )
+    return max(1, min(COUNT, HEAVY // max(1, biggest)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -64,6 +65,7 @@ class Discovery:
         while wanted():
             scan: Any = self._redis.sscan
             self._cursor, names = await scan(streams.HOSTS, self._cursor, count=SCANNED)
+            await self._take_out([name for name in names if not HOST_ID.fullmatch(name)])
             for host_id in await self._with_keys(names):
                 met += await self._add(host_id)
             if self._cursor == 0:
@@ -74,6 +76,14 @@ class Discovery:
                 break
         if met:  # these alone: at a start there are many turns, and many hosts already
             await self._greet(met)
+
+    async def _take_out(self, names: list[bytes]) -> None:
+        """What is no host's name: else all of it is read again twice a second."""
+        if not names:
+            return
+        with contextlib.suppress(ResponseError):  # as where this hub may only read
+            await self._redis.srem(streams.HOSTS, *names)
+        log.warning("%d names in the set of hosts were none", len(names))
 
     async def _with_keys(self, names: list[bytes]) -> list[str]:
         """Those we do not follow yet and of which there is anything: the others are mere names."""

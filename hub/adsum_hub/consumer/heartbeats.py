@@ -9,13 +9,14 @@ from typing import Any
 from msgspec.structs import astuple
 from redis.exceptions import ResponseError
 
-from adsum_hub.clock import Clock
+from adsum_hub.clock import ABSURD_MS, Clock
 from adsum_hub.consumer.holes import Holes
 from adsum_hub.consumer.places import Places
 from adsum_hub.host import Host
 from adsum_hub.inbox.entries import MOST_MS
 from adsum_hub.inbox.sequence import covers
 from adsum_hub.link import Link
+from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import count_of
 from adsum_shared import streams
@@ -27,13 +28,22 @@ INTERVAL_S = 1.0
 QUIET_MS = 2_000
 #: Of a heartbeat; ours have one or two thousand.
 MOST_BYTES = 256 << 10
+#: As Redis answers of a key that never expires.
+_STAYS = -1
 
 
 class Heartbeats:
     def __init__(
-        self, roster: Roster, redis: Redis, clock: Clock, link: Link, arrived: Callable[[], None]
+        self,
+        roster: Roster,
+        redis: Redis,
+        clock: Clock,
+        link: Link,
+        arrived: Callable[[], None],
+        room: Room,
     ) -> None:
         self._roster = roster
+        self._room = room
         self._redis = redis
         self._clock = clock
         self._link = link
@@ -58,7 +68,8 @@ class Heartbeats:
             return
         pipeline = self._redis.pipeline(transaction=False)
         for host in hosts:
-            pipeline.get(streams.beat(host.id))
+            # However long it is: no more of it comes here than shows that it is too long.
+            pipeline.getrange(streams.beat(host.id), 0, MOST_BYTES)
             pipeline.pttl(streams.beat(host.id))
             pipeline.hmget(streams.snapshot(host.id), [streams.VERSION, streams.SCHEMA])
         # One host's key of another type must not silence the others.
@@ -66,8 +77,11 @@ class Heartbeats:
         now = self._clock()
         for number, host in enumerate(hosts):
             raw, ttl, stored = replies[3 * number : 3 * number + 3]
+            if is_absurd(raw, ttl):
+                await self._room.clear_beat(host, now)
+                continue
             # The broker may begin to refuse between the two: a password, LOADING, BUSY.
-            beat = self._read(host, ttl if isinstance(ttl, ResponseError) else raw)
+            beat = self._read(host, ttl if isinstance(ttl, ResponseError) else raw, now)
             if beat is not None:
                 age = max(0, streams.BEAT_TTL_MS - int(ttl))
                 self._roster.hear(host.id, beat, age, now)
@@ -77,11 +91,14 @@ class Heartbeats:
         self._arrived()
 
     @staticmethod
-    def _read(host: Host, raw: Any) -> Beat | None:
+    def _read(host: Host, raw: Any, now: int) -> Beat | None:
         cause = str(raw) if isinstance(raw, ResponseError) else None
-        beat = decode_beat(raw) if isinstance(raw, bytes) and len(raw) <= MOST_BYTES else None
-        if cause is None and raw is not None and (beat is None or not is_sound(beat)):
+        beat = decode_beat(raw) if isinstance(raw, bytes) and raw else None
+        if cause is None and raw and (beat is None or not is_sound(beat)):
             cause, beat = "it makes no sense", None
+        if beat is not None and beat.at - now > ABSURD_MS:
+            # By such a clock whatever it tells would be the latest for ever.
+            cause, beat = "it comes from over a year ahead: set that machine's clock", None
         if cause is None:
             host.troubles.pop("heartbeat", None)
         else:
@@ -95,6 +112,13 @@ class Heartbeats:
             return
         await self._places.find(host)
         await self._holes.fill_tail(host, beat.spool_id)
+
+
+def is_absurd(raw: Any, ttl: Any) -> bool:
+    """No collector writes one so long, nor one that stays."""
+    if isinstance(raw, ResponseError) or isinstance(ttl, ResponseError) or not raw:
+        return False
+    return len(raw) > MOST_BYTES or ttl == _STAYS or ttl > streams.BEAT_TTL_MS
 
 
 def is_sound(beat: Beat) -> bool:

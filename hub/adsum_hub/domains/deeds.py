@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adsum_hub.facts import Facts
-from adsum_hub.limits import LIMITS
-from adsum_hub.resolve.reading import survey
+from adsum_hub.verdict.ground import ground_of
 
 #: The states of a turn that came to its own end. An interrupted one shows as `idle` too.
 RESTING = frozenset({"idle", "task_complete"})
@@ -22,7 +21,8 @@ def tools_used(facts: Facts) -> list[dict[str, Any]]:
     """
     if not facts.tools:
         return []
-    stand = survey(facts, LIMITS).stand
+    ground = ground_of(facts)
+    stand = ground.stand
     if not stand.closed or stand.how != "ended":
         return []
     done = [
@@ -31,7 +31,7 @@ def tools_used(facts: Facts) -> list[dict[str, Any]]:
         if tool.finished
         and tool.agent_id is None
         and not (tool.background or tool.denied or tool.is_interrupt)
-        and tool.first >= max(stand.began, stand.run)
+        and tool.first >= max(stand.began, ground.run)
     ]
     return [
         {

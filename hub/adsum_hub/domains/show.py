@@ -15,6 +15,7 @@ from adsum_hub.domains.contract import CHIPS_MAX, BadDisplayError, Display, chec
 from adsum_hub.domains.deeds import RESTING, tools_used
 from adsum_hub.domains.registry import Interpret, find
 from adsum_hub.facts import Facts
+from adsum_hub.order import with_display
 from adsum_shared.display import DisplayView
 from adsum_shared.state import SessionView
 
@@ -58,7 +59,7 @@ class Domains:
         """The view with its display. `before` itself if nothing else than that has changed."""
         if not self._domains:
             return view
-        if before is not None and replace(before, display=None) == view:
+        if before is not None and _is_alike(before, view):
             return before
         names = [
             name
@@ -69,7 +70,7 @@ class Domains:
             return view
         asked = _apart(view, facts)
         answers = [(name, answer) for name in names if (answer := self._ask(name, asked))]
-        return replace(view, display=_merged(answers)) if answers else view
+        return with_display(view, _merged(answers)) if answers else view
 
     def _ask(self, name: str, asked: SessionView) -> Display | None:
         interpret = self._domains[name]
@@ -135,6 +136,14 @@ def open_domains(entries: Sequence[Any], timer: Callable[[], float]) -> Domains:
     for fault in found.faults:
         domains.tell(fault)
     return domains
+
+
+def _is_alike(before: SessionView, view: SessionView) -> bool:
+    """Whether nothing differs but what domains said. A hint has changed the rank as well."""
+    hinted = before.display is not None and before.display.urgency_hint is not None
+    if before.rank != view.rank and not (hinted and view.urgency is not None):
+        return False
+    return replace(before, display=None, rank=view.rank) == view
 
 
 def _apart(view: SessionView, facts: Facts) -> SessionView:

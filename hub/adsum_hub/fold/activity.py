@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_hub.facts import Facts
-from adsum_hub.parts import ACTIVITY_MAX, Activity, Child, Tool
+from adsum_hub.facts import ACTIVITY_MAX, Activity, Child, Facts, Tool
 from adsum_shared import signals as s
 from adsum_shared.state import ActivityEntry
 
@@ -44,12 +43,15 @@ LASTING = frozenset(
 
 def note(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> tuple[Activity, ...] | None:
     """The activity with this signal in its place by event time, or None if it adds nothing."""
-    if isinstance(signal, s.UnknownSignal) or type(signal) in SILENT:
+    kind = type(signal)
+    if kind in SILENT or isinstance(signal, s.UnknownSignal):
         return None
-    activity = _named(facts, signal)
+    activity = facts.activity
+    if kind is s.ToolStarted or kind is s.ToolFinished:
+        activity = _named(facts, signal)  # type: ignore[arg-type] # it is one of these
     if not _is_known(facts, signal, changes):
         call: Tool | None = None
-        if isinstance(signal, s.ToolFinished):
+        if type(signal) is s.ToolFinished:
             call = changes.get("tools", {}).get(signal.tool_use_id)
         entry = _entry(signal, changes.get("children", facts.children), call)
         activity = _with(activity, entry)
@@ -66,9 +68,9 @@ def _with(activity: tuple[Activity, ...], entry: Activity) -> tuple[Activity, ..
     return _placed(tuple(each for each in activity if each is not held), merged)
 
 
-def _named(facts: Facts, signal: s.KnownSignal) -> tuple[Activity, ...]:
+def _named(facts: Facts, signal: s.ToolStarted | s.ToolFinished) -> tuple[Activity, ...]:
     """With the name of a call whose end was told by a witness that did not see it start."""
-    if not isinstance(signal, s.ToolStarted | s.ToolFinished) or signal.tool == NAMELESS:
+    if signal.tool == NAMELESS:
         return facts.activity
     held = facts.tools.get(signal.tool_use_id)
     if held is None or held.tool != NAMELESS or not held.finished:
@@ -115,11 +117,11 @@ def _is_known(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> b
 def _entry(signal: s.KnownSignal, children: dict[str, Child], call: Tool | None) -> Activity:
     """agent_id: the child that it tells of, or in which it happened. call: the one that ended."""
     kind, who = str(signal.__struct_config__.tag), signal.agent_id
-    if isinstance(signal, s.TurnEnded | s.TurnFailed | s.TurnInterrupted) and who is not None:
+    if who is not None and isinstance(signal, s.TurnEnded | s.TurnFailed | s.TurnInterrupted):
         # A subagent has one turn at a time, and ends with it.
         kind, status = "child.finished", kind.removeprefix("turn.")
         text = f"{_name(children, who, 'agent')}: {'completed' if status == 'ended' else status}"
-    elif isinstance(signal, s.ChildStarted | s.ChildFinished):
+    elif call is None and isinstance(signal, s.ChildStarted | s.ChildFinished):
         who = signal.child_id if signal.child_id != s.ALL_CHILDREN else None
         text = _name(children, who, signal.child_kind if who else "all subagents")
         if isinstance(signal, s.ChildFinished):

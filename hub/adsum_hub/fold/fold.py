@@ -12,45 +12,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_hub.facts import Facts
-from adsum_hub.fold import children, session, usage, work
+from adsum_hub.facts import Budget, Ended, Facts, Process, Retry, Status, same_process
+from adsum_hub.fold import usage, work
 from adsum_hub.fold.activity import note
 from adsum_shared import signals as s
 
-#: What a kind changes: the fields of Facts to replace. Pure, and total over the union.
-Step = Callable[[Facts, Any], dict[str, Any]]
-
-STEPS: dict[type, Step] = {
-    s.SessionStarted: session.session_started,
-    s.SessionEnded: session.session_ended,
-    s.ProcessSeen: session.process_seen,
-    s.ProcessGone: session.process_gone,
-    s.StatusReported: session.status_reported,
-    s.UsageTotalled: usage.usage_totalled,
-    s.CostReported: usage.cost_reported,
-    s.GaugesReported: usage.gauges_reported,
-    s.MetaChanged: session.meta_changed,
-    s.Alive: session.alive,
-    s.UnknownSignal: session.unknown,
-    s.PromptSubmitted: work.prompt_submitted,
-    s.PromptDequeued: work.prompt_dequeued,
-    s.TurnEnded: work.turn_ended,
-    s.TurnFailed: work.turn_failed,
-    s.TurnInterrupted: work.turn_interrupted,
-    s.ToolStarted: work.tool_started,
-    s.ToolFinished: work.tool_finished,
-    s.RequestOpened: work.request_opened,
-    s.RequestClosed: work.request_closed,
-    s.HookReleased: work.hook_released,
-    s.ChildStarted: children.child_started,
-    s.ChildChanged: children.child_changed,
-    s.ChildFinished: children.child_finished,
-    s.TaskCreated: children.task_created,
-    s.TaskCompleted: children.task_completed,
-    s.CompactionStarted: session.compaction_started,
-    s.CompactionFinished: session.compaction_finished,
-    s.RetryScheduled: session.retry_scheduled,
-}
+Changes = dict[str, Any]
 
 #: Signs of life and facts about the session, not of something happening in it.
 STILL: frozenset[type] = frozenset(
@@ -71,6 +38,24 @@ OF_HISTORY: frozenset[type] = frozenset(
 )
 #: A line that is read so soon after it was written was written by a living session. ms.
 FRESH = 10_000
+
+META = (
+    "title",
+    "cwd",
+    "project",
+    "branch",
+    "model",
+    "mode",
+    "version",
+    "transcript",
+    "terminal",
+    "ai_title",
+    "worktree",
+    "pr",
+    "last_prompt",
+    "last_answer",
+    "forked_from",
+)
 
 EVIDENCE = {
     "hook": "hook_at",
@@ -99,8 +84,11 @@ def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> Non
     """When it was heard, by whom; and what its prompt id and agent id alone say."""
     if isinstance(signal, s.UnknownSignal):
         return
-    _first_and_last(facts, signal, changes)
     at = signal.at
+    if at > facts.moved and type(signal) not in STILL:
+        changes["moved"] = at
+    if not facts.witnessed or not facts.known or at < facts.born or signal.seen < facts.known:
+        _first(facts, signal, changes)
     field = EVIDENCE.get(signal.source)
     if field is not None and at > getattr(facts, field):
         changes[field] = at
@@ -119,12 +107,10 @@ def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> Non
             changes["children"] = {**held_children, child: replace(held, last=at)}
 
 
-def _first_and_last(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> None:
+def _first(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> None:
     at = signal.at
     if not facts.witnessed and not _is_of_history(signal):
         changes["witnessed"] = True
-    if at > facts.moved and type(signal) not in STILL:
-        changes["moved"] = at
     if not facts.born or at < facts.born:
         changes["born"] = at
         changes["agent"] = signal.agent
@@ -138,3 +124,198 @@ def _is_of_history(signal: s.KnownSignal) -> bool:
     if isinstance(signal, s.MetaChanged):
         return signal.forked_from is not None or signal.seen - signal.at > FRESH
     return type(signal) in OF_HISTORY
+
+
+# Steps for the session as a whole: its life, its process, its registry entry, its meta.
+
+
+def session_started(facts: Facts, signal: s.SessionStarted) -> Changes:
+    changes: Changes = {}
+    start = (signal.at, signal.reason)
+    if facts.start is None or start > facts.start:
+        changes["start"] = start
+    # A startup alone begins no run: a resume of old versions announced itself as both.
+    if signal.reason == "resume" and signal.at > facts.resumed:
+        changes["resumed"] = signal.at
+    # SessionStart(compact) says that a compaction is over, not that the agent is idle.
+    if signal.reason == "compact" and signal.at > facts.compacted:
+        changes["compacted"] = signal.at
+    return changes
+
+
+def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
+    """The words of registry and transcript are kept apart: they can be taken back, a hook's not."""
+    field = {"registry": "left", "transcript": "closing"}.get(signal.source, "ended")
+    held: Ended | None = getattr(facts, field)
+    if held is not None and (held.at, held.reason) >= (signal.at, signal.reason):
+        return {}
+    heard = signal.seen if field == "closing" else 0
+    return {field: Ended(signal.at, signal.reason, signal.source, heard)}
+
+
+def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:
+    held = facts.process
+    if held is None:
+        return {"process": Process(signal.pid, signal.started, signal.at)}
+    if same_process(held, signal.pid, signal.started):
+        started = min(filter(None, (held.started, signal.started)), default=0)
+        seen = min(filter(None, (held.seen, signal.at)), default=0)
+        merged = replace(held, started=started, seen=seen)
+        return {} if merged == held else {"process": merged}
+    if (signal.started or signal.at, signal.pid) > (held.started or held.seen, held.pid):
+        before = max(held.gone, held.before)
+        latest = Process(signal.pid, signal.started, signal.at, before=before, first_of_all=False)
+        return {"process": latest}
+    return {"process": replace(held, first_of_all=False)} if held.first_of_all else {}
+
+
+def process_gone(facts: Facts, signal: s.ProcessGone) -> Changes:
+    held = facts.process
+    if held is None:
+        return {"process": Process(signal.pid, signal.started, gone=signal.at)}
+    if not same_process(held, signal.pid, signal.started):
+        if not signal.started or signal.started <= (held.started or held.seen):
+            earlier = replace(held, before=max(held.before, signal.at), first_of_all=False)
+            return {} if earlier == held else {"process": earlier}
+        # Nobody saw it come, only go.
+        before = max(held.gone, held.before)
+        gone = Process(
+            signal.pid, signal.started, gone=signal.at, before=before, first_of_all=False
+        )
+        return {"process": gone}
+    if held.gone and held.gone <= signal.at:
+        return {}
+    return {"process": replace(held, gone=signal.at)}
+
+
+def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
+    changes: Changes = {}
+    if signal.seen > facts.named:
+        changes["named"] = signal.seen
+    held = facts.status
+    if signal.status is None or (held is not None and signal.at < held.at):
+        return changes
+    if held is None:
+        held = Status(0, 0)
+    if (held.at, held.status, held.waiting_for) == (signal.at, signal.status, signal.waiting_for):
+        return changes
+    if signal.status in ("busy", "waiting", "shell"):
+        changes["engaged"] = signal.at
+    waits = signal.status == "waiting"
+    waited = held.status == "waiting"
+    changes["status"] = Status(
+        at=signal.at,
+        seen=signal.seen,
+        status=signal.status,
+        waiting_for=signal.waiting_for,
+        pid=signal.pid,
+        started=signal.started,
+        waiting=signal.at if waits and not waited else held.waiting,
+        released=signal.at if waited and not waits else held.released,
+        shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
+    )
+    return changes
+
+
+def meta_changed(facts: Facts, signal: s.MetaChanged) -> Changes:
+    """Field by field, the last by event time wins; of two at one instant, the greater text."""
+    news: dict[str, tuple[int, str]] = {}
+    for name in META:
+        value = getattr(signal, name)
+        if value is None:
+            continue
+        # The registry makes a name up when nobody gave one: worth less than the first prompt.
+        key = "name" if name == "title" and signal.source == "registry" else name
+        held = facts.meta.get(key)
+        if held is None or (signal.at, value) > held:
+            news[key] = (signal.at, value)
+    return {"meta": {**facts.meta, **news}} if news else {}
+
+
+def alive(facts: Facts, signal: s.Alive) -> Changes:
+    # A status line tick is a sign of life and nothing more. It looked like proof that a dialog was
+    # answered on 32 of 32 dialogs of short traces, and then masked seven real permissions in
+    # longer sessions. Notification hooks are kept in the activity and drive no state either:
+    # `permission_prompt` comes 6.1 s late and can overwrite newer truth, `idle_prompt` adds
+    # nothing to the Stop 60 s before it.
+    if signal.event == s.COMMAND and signal.at > facts.commanded:
+        return {"commanded": signal.at}
+    shown = signal.event in (s.MESSAGE, "MessageDisplay")
+    if shown and signal.agent_id is None and signal.at > facts.progress:
+        return {"progress": signal.at}
+    return {}
+
+
+def compaction_started(facts: Facts, signal: s.CompactionStarted) -> Changes:
+    return {"compacting": signal.at} if signal.at > facts.compacting else {}
+
+
+def compaction_finished(facts: Facts, signal: s.CompactionFinished) -> Changes:
+    return {"compacted": signal.at} if signal.at > facts.compacted else {}
+
+
+def retry_scheduled(facts: Facts, signal: s.RetryScheduled) -> Changes:
+    retry = Retry(signal.at, signal.attempt, signal.max, signal.in_ms, signal.source)
+    held = facts.retry
+    if held is not None and (held.at, held.attempt) >= (retry.at, retry.attempt):
+        return {}
+    return {"retry": retry}
+
+
+def unknown(facts: Facts, signal: s.UnknownSignal) -> Changes:
+    """The hub's own decisions, which have no struct yet: the latest of each."""
+    at = signal.at
+    match signal.kind:
+        case "control.dismissed" if at > facts.dismissed:
+            return {"dismissed": at}
+        case "control.suspended" if at > facts.suspended:
+            return {"suspended": at}
+        case "control.read" if at > facts.read:
+            return {"read": at}
+        case "control.budget" if at > facts.budget_answered:
+            return {"budget_answered": at}
+        case "budget.exceeded" if facts.budget is None or at > facts.budget.at:
+            spent, limit = signal.raw.get("spent"), signal.raw.get("limit")
+            return {"budget": Budget(at, _number(spent), _number(limit))}
+        case _:
+            return {}
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+#: What a kind changes: the fields of Facts to replace. Pure, and total over the union.
+Step = Callable[[Facts, Any], dict[str, Any]]
+
+STEPS: dict[type, Step] = {
+    s.SessionStarted: session_started,
+    s.SessionEnded: session_ended,
+    s.ProcessSeen: process_seen,
+    s.ProcessGone: process_gone,
+    s.StatusReported: status_reported,
+    s.UsageTotalled: usage.usage_totalled,
+    s.CostReported: usage.cost_reported,
+    s.GaugesReported: usage.gauges_reported,
+    s.MetaChanged: meta_changed,
+    s.Alive: alive,
+    s.UnknownSignal: unknown,
+    s.PromptSubmitted: work.prompt_submitted,
+    s.PromptDequeued: work.prompt_dequeued,
+    s.TurnEnded: work.turn_ended,
+    s.TurnFailed: work.turn_failed,
+    s.TurnInterrupted: work.turn_interrupted,
+    s.ToolStarted: work.tool_started,
+    s.ToolFinished: work.tool_finished,
+    s.RequestOpened: work.request_opened,
+    s.RequestClosed: work.request_closed,
+    s.HookReleased: work.hook_released,
+    s.ChildStarted: work.child_started,
+    s.ChildChanged: work.child_changed,
+    s.ChildFinished: work.child_finished,
+    s.TaskCreated: work.task_created,
+    s.TaskCompleted: work.task_completed,
+    s.CompactionStarted: compaction_started,
+    s.CompactionFinished: compaction_finished,
+    s.RetryScheduled: retry_scheduled,
+}

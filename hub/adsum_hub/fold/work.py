@@ -1,4 +1,4 @@
-"""Fold steps for what happens in a session: turns, tools, requests."""
+"""Fold steps for what happens in a session: turns, tools, requests, children, tasks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_hub.facts import Facts
-from adsum_hub.fold.activity import NAMELESS, first_line
-from adsum_hub.fold.asking import ask, bind_by_finish, close_by_finish, close_request, release
-from adsum_hub.fold.children import bounded_children, finish_child, listed
-from adsum_hub.parts import (
+from adsum_hub.facts import (
+    CHILDREN_MAX,
+    RELEASED_MAX,
+    REQUESTS_MAX,
+    TASKS_MAX,
     TOOLS_KEPT,
     TOOLS_MAX,
     TURNS_MAX,
     Child,
+    Facts,
+    Request,
+    Task,
     Tool,
     Turn,
     earliest,
     first_witness,
 )
+from adsum_hub.fold.activity import NAMELESS, first_line
 from adsum_shared import signals as s
 
 Changes = dict[str, Any]
+Requests = dict[str, Request]
 TITLE_MAX = 120
 #: Nobody types a second prompt so soon after the first: the hook is installed twice.
 TWICE = 500
@@ -248,3 +253,216 @@ def hook_released(facts: Facts, signal: s.HookReleased) -> Changes:
     if signal.why == "closed_by_cli" and signal.agent_id is None:
         changes |= close_turn(facts, signal, "interrupted")
     return changes
+
+
+# Requests to a human: which tool call they belong to, and what witnesses that they are over.
+
+
+def ask(facts: Facts, signal: s.RequestOpened) -> dict[str, Any]:
+    key = signal.tool_use_id or bind(facts.tools, signal)
+    tool = facts.tools.get(key) if key else None
+    if key is None:
+        key = f"{signal.request_id or signal.agent_id or ''}?{signal.digest or ''}@{signal.at}"
+    held = facts.requests.get(key) or Request(signal.request_kind, 0)
+    closed = held.closed or (tool.finished if tool is not None else 0)
+    merged = Request(
+        # A transcript or PreToolUse may have called it by the tool before the dialog's own hook
+        # came; all witnesses of one call agree on the kind, a stub made by its close has none.
+        kind=signal.request_kind,
+        opened=min(held.opened, signal.at) if held.opened else signal.at,
+        closed=closed,
+        tool=held.tool or signal.tool,
+        tool_use_id=held.tool_use_id or (key if tool is not None else signal.tool_use_id),
+        request_id=held.request_id or signal.request_id,
+        agent_id=held.agent_id or signal.agent_id,
+        prompt_id=held.prompt_id or signal.prompt_id,
+        digest=held.digest or signal.digest,
+        summary=held.summary or signal.summary,
+        # What was asked is shown while it is asked; a closed request is only a tombstone.
+        payload=None if closed else held.payload or signal.payload,
+        suggestions=None if closed else held.suggestions or signal.suggestions,
+        source=first_witness(held.opened, held.source, signal.at, signal.source),
+    )
+    if merged == facts.requests.get(key):
+        return {}
+    return {"requests": bounded({**facts.requests, key: merged})}
+
+
+def bind(tools: dict[str, Tool], signal: s.RequestOpened) -> str | None:
+    """The call a PermissionRequest belongs to, since it names none.
+
+    The latest one that a *hook* saw start with the same agent, tool and input, finished or not.
+    """
+    found, latest = None, 0
+    for key, tool in tools.items():
+        if (
+            latest < tool.hooked <= signal.at
+            and tool.digest == signal.digest
+            and signal.digest is not None
+            and tool.tool == signal.tool
+            and tool.agent_id == signal.agent_id
+        ):
+            found, latest = key, tool.hooked
+    return found
+
+
+def bind_by_finish(requests: Requests, signal: s.ToolFinished) -> Requests:
+    """The PreToolUse was lost: the PostToolUse with the same input ends what it could not bind."""
+    for key, request in requests.items():
+        if (
+            not request.closed
+            and request.tool_use_id is None
+            and request.digest == signal.digest
+            and request.tool == signal.tool
+            and request.agent_id == signal.agent_id
+            and request.opened <= signal.at
+        ):
+            requests = {**requests, key: tombstone(request, signal.at)}
+    return requests
+
+
+def tombstone(request: Request, at: int) -> Request:
+    return replace(request, closed=at, payload=None, suggestions=None)
+
+
+def close_by_finish(requests: Requests, tool_use_id: str, at: int) -> Requests:
+    request = requests.get(tool_use_id)
+    if request is None or (request.closed and request.closed <= at):
+        return requests
+    return {**requests, tool_use_id: tombstone(request, at)}
+
+
+def close_request(facts: Facts, key: str, at: int) -> dict[str, Any]:
+    held = facts.requests.get(key)
+    if held is not None and held.closed and held.closed <= at:
+        return {}
+    # Closed before it was seen to open: born closed, whenever the opening comes.
+    stub = tombstone(held, at) if held else Request("", 0, closed=at, tool_use_id=key)
+    return {"requests": bounded({**facts.requests, key: stub})}
+
+
+def release(facts: Facts, request_id: str | None, at: int) -> dict[str, Any]:
+    """Requests known by an id of ours or of an MCP server: ids that can be asked under again."""
+    if request_id is None or facts.released.get(request_id, 0) >= at:
+        return {}
+    released = {**facts.released, request_id: at}
+    if len(released) > RELEASED_MAX:
+        del released[min(released, key=lambda key: released[key])]
+    return {"released": released}
+
+
+def bounded(requests: Requests) -> Requests:
+    if len(requests) > REQUESTS_MAX:
+        oldest = min(requests, key=lambda key: (not requests[key].closed, requests[key].opened))
+        del requests[oldest]
+    return requests
+
+
+# What works on without the main agent, and the tasks it set itself.
+
+
+def child_started(facts: Facts, signal: s.ChildStarted) -> Changes:
+    held = facts.children.get(signal.child_id) or Child(signal.child_kind)
+    merged = replace(
+        held,
+        kind=signal.child_kind,
+        started=earliest(held.started, signal.at),
+        restarted=max(held.restarted, signal.at),
+        last=max(held.last, signal.at),
+        type=held.type or signal.type,
+        description=held.description or signal.description,
+    )
+    return put_child(facts, signal.child_id, merged)
+
+
+def child_changed(facts: Facts, signal: s.ChildChanged) -> Changes:
+    held = facts.children.get(signal.child_id) or Child(signal.child_kind, started=signal.at)
+    return put_child(facts, signal.child_id, replace(held, last=max(held.last, signal.at)))
+
+
+def child_finished(facts: Facts, signal: s.ChildFinished) -> Changes:
+    if signal.child_id == s.ALL_CHILDREN:
+        # Not by closing those we know: one may be told of later that had begun before.
+        return {"killed": signal.at} if signal.at > facts.killed else {}
+    return finish_child(
+        facts, signal.child_id, signal, signal.status, signal.child_kind, notified=signal.notified
+    )
+
+
+def finish_child(
+    facts: Facts,
+    child_id: str,
+    signal: s.Signal,
+    status: str,
+    kind: str = "agent",
+    *,
+    notified: bool = False,
+) -> Changes:
+    held = facts.children.get(child_id) or Child(kind)
+    merged = replace(
+        held,
+        finished=max(held.finished, signal.at),
+        notified=max(held.notified, signal.at) if notified else held.notified,
+        last=max(held.last, signal.at),
+        status=status if signal.at > held.finished else held.status,
+    )
+    return put_child(facts, child_id, merged)
+
+
+def listed(
+    children: dict[str, Child], entry: s.BackgroundTask, signal: s.TurnEnded
+) -> dict[str, Child]:
+    """A Stop names what still runs, and is itself a witness of it."""
+    held = children.get(entry.id) or Child(entry.kind, started=signal.at, restarted=signal.at)
+    merged = replace(
+        held,
+        last=max(held.last, signal.at),
+        description=held.description or entry.description,
+    )
+    if entry.status not in ("running", "pending"):
+        merged = replace(merged, finished=max(merged.finished, signal.at), status=entry.status)
+    return children if merged == children.get(entry.id) else {**children, entry.id: merged}
+
+
+def put_child(facts: Facts, child_id: str, child: Child) -> Changes:
+    if child == facts.children.get(child_id):
+        return {}
+    return {"children": bounded_children({**facts.children, child_id: child})}
+
+
+def bounded_children(children: dict[str, Child]) -> dict[str, Child]:
+    if len(children) > CHILDREN_MAX:
+        oldest = min(children, key=lambda key: (children[key].running, children[key].last))
+        children = {key: child for key, child in children.items() if key != oldest}
+    return children
+
+
+def task_created(facts: Facts, signal: s.TaskCreated) -> Changes:
+    held = facts.tasks.get(signal.task_id, Task())
+    merged = replace(
+        held,
+        created=earliest(held.created, signal.at),
+        subject=held.subject or signal.subject,
+    )
+    return put_task(facts, signal.task_id, merged)
+
+
+def task_completed(facts: Facts, signal: s.TaskCompleted) -> Changes:
+    """Fires in mid-turn for to-do items, so it decides nothing here: it counts at the turn's end."""
+    held = facts.tasks.get(signal.task_id, Task())
+    merged = replace(
+        held,
+        completed=earliest(held.completed, signal.at),
+        subject=held.subject or signal.subject,
+    )
+    return put_task(facts, signal.task_id, merged)
+
+
+def put_task(facts: Facts, task_id: str, task: Task) -> Changes:
+    if task == facts.tasks.get(task_id):
+        return {}
+    tasks = {**facts.tasks, task_id: task}
+    if len(tasks) > TASKS_MAX:
+        oldest = min(tasks, key=lambda key: (not tasks[key].completed, tasks[key].created))
+        del tasks[oldest]
+    return {"tasks": tasks}

@@ -10,11 +10,9 @@ import msgspec
 
 from adsum_hub.inbox.usage_bounds import wrong_with
 from adsum_shared.envelope import Batch, DecodeError, Unread, decode_batch
-from adsum_shared.signals import AnySignal, Signal, UnknownSignal
+from adsum_shared.signals import AnySignal, Signal, UnknownSignal, is_session_id
 from adsum_shared.streams import MOST_ID
 
-#: Session ids become Redis fields and parts of URLs. Claude Code's have 36 signs.
-MOST_SIGNS = 200
 #: The end of year 9999: beyond it no browser makes a date of it, nor do sums stay numbers.
 MOST_MS = 253_402_300_799_999
 
@@ -53,7 +51,7 @@ def read_entry(entry_id: str, fields: Mapping[bytes, bytes]) -> Batch:
 def _screened(signal: AnySignal | Unread) -> AnySignal | Unread:
     if isinstance(signal, Unread):
         return signal
-    if not 0 < len(signal.session_id) <= MOST_SIGNS or not signal.session_id.isprintable():
+    if not is_session_id(signal.session_id):
         return Unread(f"session id of {len(signal.session_id)} signs: {signal.session_id[:40]!r}")
     for name in _NUMBERS[type(signal)]:
         number = getattr(signal, name)
@@ -61,6 +59,15 @@ def _screened(signal: AnySignal | Unread) -> AnySignal | Unread:
             return Unread(f"{name} is {str(number)[:40]}")
     wrong = wrong_with(signal)
     return signal if wrong is None else Unread(wrong)
+
+
+def dated_back(signal: AnySignal, latest: int) -> AnySignal | Unread:
+    """As told at `latest`, and nothing in it from after that. What it counts by day has its own bounds."""
+    earlier = msgspec.structs.replace(
+        signal, at=min(signal.at, latest), seen=min(signal.seen, latest)
+    )
+    wrong = wrong_with(earlier)
+    return earlier if wrong is None else Unread(wrong)
 
 
 def _numbers_of(kind: Any) -> tuple[str, ...]:

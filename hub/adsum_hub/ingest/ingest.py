@@ -27,11 +27,9 @@ from adsum_hub.rest.bodies import BadRequestError
 from adsum_shared.connect import UNAVAILABLE, open_redis
 from adsum_shared.host_keys import Asked, OddReplyError, Told, carry_out
 from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_asked, encode
-from adsum_shared.outage import describe
+from adsum_shared.redis_errors import describe
 from adsum_shared.streams import MOST_ID
 
-#: Of the connections that joining has, so that it is left some.
-ASKING = 4
 #: Bodies beyond SMALL that are read at once; more wait, unread.
 SMALL = 64 << 10
 BIG_AT_ONCE = 16
@@ -67,7 +65,6 @@ class Ingest:
         self._address = address
         self._rate = Rate()
         self._big = asyncio.Semaphore(BIG_AT_ONCE)
-        self._asking = asyncio.Semaphore(ASKING)
         self._reading: Counter[str] = Counter()
 
     def route(self) -> Route:
@@ -104,12 +101,11 @@ class Ingest:
             return await self._done(asked)
 
     async def _machine_of(self, secret: str, address: str) -> Machine:
-        async with self._asking:
-            try:
-                return await self._joining.machine_of(secret, address)
-            except RedisConnectionError:
-                await self._joining.machines.hang_up()
-                return await self._joining.machine_of(secret, address)
+        try:
+            return await self._joining.machine_of(secret, address)
+        except RedisConnectionError:
+            await self._joining.machines.hang_up()
+            return await self._joining.machine_of(secret, address)
 
     async def _done(self, asked: Asked) -> Told:
         async with self._lines.one() as line:

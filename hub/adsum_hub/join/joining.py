@@ -1,55 +1,51 @@
-"""Joining: what happens, without the HTTP of it."""
+"""Machines join with a token, are looked up by their credential, and learn where Redis is."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import ipaddress
 import logging
+import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from adsum_hub.auth.secret import digest_of, id_of
-from adsum_hub.auth.tries import Tries
+from adsum_hub.auth.credentials import digest_of, id_of
+from adsum_hub.auth.store import CodeProblem, LoginRateLimit, origin_of
 from adsum_hub.clock import Clock
-from adsum_hub.join.asked import good, label_of, token_digest, token_of, too_many, worthless
-from adsum_hub.join.hosts import JoinedHosts
-from adsum_hub.join.leaving import Leaving
-from adsum_hub.join.machines import Machine, Machines
-from adsum_hub.join.places import Addresses
-from adsum_hub.join.rights import NoRightsError, Rights
-from adsum_hub.join.secret import (
+from adsum_hub.join.leaving import (
+    JOINING,
+    JOINING_STEP,
+    MAKE,
+    NO_USER_STEP,
+    JoinedHosts,
+    Leaving,
+    label_of,
+    worthless,
+)
+from adsum_hub.join.machines import Machine, Machines, RollFile, RollWatch
+from adsum_hub.join.rights import NoRightsError, Rights, user_of
+from adsum_hub.join.tokens import (
+    JoinTokenStore,
+    StoredJoinToken,
     host_in,
     is_host_id,
+    is_join_token,
     make_join_token,
     make_machine_secret,
 )
-from adsum_hub.join.tokens import Held, JoinTokenStore
-from adsum_hub.join.vouching import Vouched
-from adsum_hub.join.watch import Watch
-from adsum_hub.join.words import (
-    ANOTHER,
-    CLONE,
-    CLONE_STEP,
-    JOINING,
-    JOINING_STEP,
-    NO_USER,
-    NO_USER_STEP,
-    NOWHERE,
-    RANGE,
-    REVOKED,
-    REVOKED_STEP,
-    SHARED,
-    SHOWN,
-    SHOWN_STEP,
-    WISHED,
-)
+from adsum_hub.redis_access import RedisAccess
 from adsum_hub.rest.answers import SCHEMA
 from adsum_hub.rest.bodies import BadRequestError
 from adsum_hub.rest.join_answers import (
     JoinAsked,
     JoinChecked,
     Joined,
+    JoinToken,
     JoinTokenAsked,
     JoinTokenMade,
     MachineSeen,
@@ -57,14 +53,125 @@ from adsum_hub.rest.join_answers import (
     Way,
 )
 from adsum_hub.roster import Roster
+from adsum_hub.settings import HubSettings
 from adsum_shared import __version__, streams
 from adsum_shared.beat import decode_beat
+from adsum_shared.connect import address_of, db_of
 from adsum_shared.envelope import VERSION
+from adsum_shared.tls import is_untrusted
 
 log = logging.getLogger(__name__)
 
 MOST_TOKENS = 500
 LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
+ANOTHER = "Join with `adsum join`, which sees to it."
+RANGE = "Give 60 seconds to 31 days."
+WHY: dict[CodeProblem, tuple[int, str]] = {
+    "unknown": (401, "No join token is this one: it is wrong, was revoked, or is long over."),
+    "used": (410, "This join token was used already: it lets one machine in, once."),
+    "expired": (410, "This join token has expired."),
+}
+CLONE = "A machine with this identity has joined, or reports already."
+CLONE_STEP = (
+    "If this is a copy of it: `adsum join … --new-identity`. If it is the same machine: stop its "
+    "collector and try again in ten seconds; if it has lost its credential, first "
+    "`adsum hosts reset` on the hub's machine."
+)
+REVOKED = "The access of this machine was revoked."
+REVOKED_STEP = (
+    "To let it in again: `adsum hosts reset` on the hub's machine, then join with a token."
+)
+SHARED = "This machine shares its Redis login with others: each of them can read and write what all send."
+WISHED = "It was asked for."
+NOWHERE = "The hub reaches Redis at {address}, which leads nowhere from another machine."
+NO_USER = "The hub can give it no login of its own in Redis: {reason}."
+SHOWN = "Too many credentials that are not valid were shown from this address."
+SHOWN_STEP = "Wait a minute. A machine that was shut out has to join again, by a new token."
+UNVOUCHED = (
+    "The certificate of {host} is signed by no authority that systems trust. If yours do not either, "
+    "copy that authority's certificate to the machine, and add to the line: --ca FILE"
+)
+LOCAL_HUB = (
+    "The hub is at a loopback address, which leads nowhere from another machine: see docs/sign-in.md, "
+    "ADSUM_PUBLIC_URL."
+)
+#: What machines get of the query. The rest may be a login, or a path that only the hub's machine has.
+HARMLESS = frozenset({"db", "ssl_cert_reqs", "ssl_check_hostname"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return True  # not by an address at all: a unix socket
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where machines reach the hub and its Redis.
+
+    redis_url: of Redis. shared: a URL for those that get no user of their own.
+
+    public_url: where the hub is reached from elsewhere; None: nobody has said so.
+    """
+
+    redis_url: str
+    shared: str | None
+    public_url: str | None
+
+    def hub(self, reached: str) -> str:
+        return self.public_url or reached
+
+    def redis(self, host_id: str, secret: str) -> str:
+        """With the machine's own login in it, and none of the hub's."""
+        parts = urlsplit(self.redis_url)
+        place = parts.netloc.rpartition("@")[2]
+        login = f"{quote(user_of(host_id))}:{quote(secret)}"
+        query = urlencode([(k, v) for k, v in parse_qsl(parts.query) if k in HARMLESS])
+        # urlunsplit would leave out an empty netloc of unix:///path, and it is not empty any more
+        return urlunsplit(parts._replace(netloc=f"{login}@{place}", query=query, fragment=""))
+
+    def note(self, hub: str) -> str | None:
+        """What keeps machines elsewhere from joining, as far as it shows in the addresses."""
+        return LOCAL_HUB if urlsplit(hub).hostname in LOOPBACK else None
+
+    def nowhere_from(self, address: str) -> str | None:
+        """Redis's address as it may be shown, where a machine that asks from there has no use for it.
+
+        One that asks from here may be behind a proxy or a tunnel: it has to try.
+        """
+        parts = urlsplit(self.redis_url)
+        local = parts.scheme == "unix" or (parts.hostname or "localhost") in LOOPBACK
+        return address_of(self.redis_url) if local and not is_loopback(address) else None
+
+
+#: By the hub's URL: what keeps machines from trusting it; None: nothing, or nobody can say.
+Vouched = Callable[[str], Awaitable[str | None]]
+#: Whoever makes a token waits for it. From where the hub runs its own address may lead nowhere.
+ASK_S = 1.5
+
+
+async def vouched(url: str) -> str | None:
+    """Asks the hub's address whether machines elsewhere will trust its certificate as they stand.
+
+    The hub speaks no TLS itself, and knows of a certificate only what a proxy before it shows.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname
+    if parts.scheme != "https" or not host:
+        return None
+    try:
+        async with asyncio.timeout(ASK_S):
+            # In a thread: it reads all that the system trusts, which takes 20 ms.
+            tls = await asyncio.to_thread(ssl.create_default_context)
+            _, writer = await asyncio.open_connection(host, parts.port or 443, ssl=tls)
+    except ssl.SSLError as error:
+        return UNVOUCHED.format(host=host) if is_untrusted(error) else None
+    except (OSError, UnicodeError):  # the latter: no name that one could look up
+        return None
+    writer.transport.abort()
+    return None
 
 
 class _Offer(NamedTuple):
@@ -74,17 +181,57 @@ class _Offer(NamedTuple):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """tries: of tokens. shown: of machines' credentials. vouched: see `vouching`."""
+def token_of(held: StoredJoinToken) -> JoinToken:
+    return msgspec.convert(held, JoinToken, from_attributes=True)
 
-    roster: Roster
+
+def good(found: StoredJoinToken | CodeProblem) -> StoredJoinToken:
+    """Raises BadRequestError."""
+    if isinstance(found, StoredJoinToken):
+        return found
+    status, cause = WHY[found]
+    raise BadRequestError(status, cause, MAKE)
+
+
+def too_many(cause: str, wait_s: int, step: str) -> BadRequestError:
+    return BadRequestError(429, cause, step, {"retry-after": str(wait_s)})
+
+
+def token_digest(token: str) -> str:
+    """Raises BadRequestError."""
+    token = token.strip()
+    if not is_join_token(token):
+        raise BadRequestError(400, "This is no join token.", f"It begins with adsum_join_. {MAKE}")
+    return digest_of(token)
+
+
+class JoinAccess(NamedTuple):
+    """What a joining needs, on the connections kept for strangers.
+
+    limit: of tokens that are tried. shown: of machines' credentials.
+    """
+
     tokens: JoinTokenStore
     machines: Machines
     rights: Rights
-    tries: Tries
-    shown: Tries
-    watch: Watch
+    limit: LoginRateLimit
+    shown: LoginRateLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Makes join tokens, lets machines join, and finds a machine by its credential.
+
+    tokens: for admins. machines: looks up those that have joined, and does no more.
+    vouched: says what keeps machines from trusting the hub's certificate.
+    """
+
+    roster: Roster
+    access: RedisAccess
+    strangers: JoinAccess
+    tokens: JoinTokenStore
+    machines: Machines
+    watch: RollWatch
     hosts: JoinedHosts
     leaving: Leaving
     addresses: Addresses
@@ -105,7 +252,7 @@ class Joining:
         # Before it is stored: one that could not be answered would be good, and known to nobody.
         note = self.addresses.note(url) or await self.vouched(url)
         until = now + asked.expires_s * 1000
-        held = Held(id_of(digest), now, until, asked.reusable, label)
+        held = StoredJoinToken(id_of(digest), now, until, asked.reusable, label)
         await self.tokens.put(digest, held, now)
         log.info("made join token %s", held.id)
         command = f"adsum join {url} --token {secret}"
@@ -120,17 +267,22 @@ class Joining:
 
     async def check(self, token: str, address: str) -> JoinChecked:
         """Raises BadRequestError. Uses nothing up."""
-        await self._look(token, address)
+        async with self.access.joins.turn(origin_of(address)):
+            await self._look(token, address)
         return JoinChecked(SCHEMA, __version__, VERSION, self.clock())
 
     async def join(self, asked: JoinAsked, address: str) -> Joined:
         """Raises BadRequestError; then nothing has changed, and the token is as good as before."""
+        async with self.access.joins.turn(origin_of(address)):
+            return await self._join(asked, address)
+
+    async def _join(self, asked: JoinAsked, address: str) -> Joined:
         digest = await self._look(asked.token, address)
         if not is_host_id(asked.host_id):
             raise BadRequestError(400, "host_id is no identity of a machine.", ANOTHER)
         label = label_of(asked.label)
         # Two at once would both be admissible, and the one entered last would shut the other out.
-        async with self.machines.alone(asked.host_id) as alone:
+        async with self.strangers.machines.alone(asked.host_id) as alone:
             if not alone:
                 raise BadRequestError(409, JOINING, JOINING_STEP)
             return await self._let_in(asked, digest, label, address)
@@ -138,13 +290,13 @@ class Joining:
     async def _let_in(self, asked: JoinAsked, digest: str, label: str, address: str) -> Joined:
         host_id, now = asked.host_id, self.clock()
         before = await self._admissible(host_id, asked.former)
-        held = good(await self.tokens.take(digest, host_id, now))
+        held = good(await self.strangers.tokens.take(digest, host_id, now))
         secret = make_machine_secret(host_id)
         try:
             way = await self._way(host_id, secret, asked.via, address)
         except BaseException:
-            await self.tokens.free(held.id, host_id, now)
-            await self.tokens.discount(held.id, now)
+            await self.strangers.tokens.free(held.id, host_id, now)
+            await self.strangers.tokens.discount(held.id, now)
             raise
         machine = Machine(
             host_id,
@@ -154,26 +306,26 @@ class Joining:
             way.way,
             held.id,
             before=before and msgspec.structs.replace(before, before=None),
-            fresh=not await self.machines.is_listed(host_id),
+            fresh=not await self.strangers.machines.is_listed(host_id),
         )
-        await self.machines.enter(machine, held.label)
+        await self.strangers.machines.enter(machine, held.label)
         await self.watch.look()
         if way.way == "ingest":
-            await self.rights.withdraw_if_any(host_id)
+            await self.strangers.rights.withdraw_if_any(host_id)
         log.info("%s (%s) joined by %s, %s", host_id, label, held.id, way.way)
         label = held.label or label
         return Joined(SCHEMA, host_id, label, way.way, way.url, secret, way.warning, way.why)
 
     async def _admissible(self, host_id: str, former: str) -> Machine | None:
         """What is known of it. Raises BadRequestError: the identity is, or may be, another's."""
-        before = await self.machines.find(host_id)
+        before = await self.strangers.machines.find(host_id)
         if before is not None and before.state == "revoked":
             raise BadRequestError(409, REVOKED, REVOKED_STEP)
         if before is not None and before.state == "in":
             if not hmac.compare_digest(before.digest, digest_of(former)):
                 raise BadRequestError(409, CLONE, CLONE_STEP)
             return before
-        raw = await self.machines.beat(host_id)
+        raw = await self.strangers.machines.beat(host_id)
         beat = decode_beat(raw) if raw else None
         if before is None and beat is not None and not beat.stopping:
             raise BadRequestError(409, CLONE, CLONE_STEP)
@@ -187,7 +339,7 @@ class Joining:
         if via == "auto" and nowhere is not None:
             return _Offer("ingest", why=NOWHERE.format(address=nowhere))
         try:
-            await self.rights.grant(host_id, digest_of(secret))
+            await self.strangers.rights.grant(host_id, digest_of(secret))
         except NoRightsError as error:
             shared = self.addresses.shared
             if shared is not None:
@@ -200,13 +352,22 @@ class Joining:
 
     async def machine_of(self, secret: str, address: str) -> Machine:
         """Who shows this. Raises BadRequestError. Counted as tokens are: the bad ones alone."""
-        host_id = host_in(secret)
-        machine = None if host_id is None else await self.watch.find(host_id)
-        good = machine is not None and hmac.compare_digest(machine.digest, digest_of(secret))
-        if machine is not None and good and machine.state == "in":
+        host_id, digest = host_in(secret) or "", digest_of(secret)
+        if self.watch.knows(host_id, digest):
+            async with self.access.machines.turn(host_id):
+                machine = await self.watch.find(host_id, self.machines)
+            if machine is not None and machine.is_let_in_by(digest):
+                return machine
+        async with self.access.unknown.turn(origin_of(address)):
+            return await self._machine_of(host_id, digest, address)
+
+    async def _machine_of(self, host_id: str, digest: str, address: str) -> Machine:
+        machine = await self.watch.find(host_id, self.strangers.machines) if host_id else None
+        if machine is not None and machine.is_let_in_by(digest):
             return machine
-        if wait := await self.shown.count(address):
+        if wait := await self.strangers.shown.count(address):
             raise too_many(SHOWN, wait, SHOWN_STEP)
+        good = machine is not None and hmac.compare_digest(machine.digest, digest)
         if machine is not None and good and machine.state == "revoked":
             # To nobody else: by this credential it is told from a hub that was set up anew.
             raise BadRequestError(401, REVOKED, REVOKED_STEP)
@@ -225,9 +386,48 @@ class Joining:
         Only bad ones are counted: behind one address a hundred machines may join at once.
         """
         digest = token_digest(token)
-        found = await self.tokens.look(digest, self.clock())
-        if not isinstance(found, Held) and (wait := await self.tries.count(address)):
-            log.info("too many join tokens were tried from %s", address)
+        found = await self.strangers.tokens.look(digest, self.clock())
+        if not isinstance(found, StoredJoinToken) and (
+            wait := await self.strangers.limit.count(address)
+        ):
             raise too_many("Too many join tokens were tried.", wait, f"Try again in {wait} s.")
         good(found)
         return digest
+
+
+def open_joining(
+    settings: HubSettings,
+    redis_url: str,
+    access: RedisAccess,
+    roster: Roster,
+    clock: Clock,
+    changed: Callable[[], None],
+) -> Joining:
+    """Puts together what joining needs."""
+    addresses = Addresses(
+        settings.machine_redis_url or redis_url, settings.machine_shared_url, settings.public_url
+    )
+    db = db_of(addresses.redis_url)
+    machines, rights = Machines(access.hub), Rights(access.hub, db)
+    watch = RollWatch(roster, machines, rights, clock, changed, RollFile(settings.state_dir))
+    tokens = JoinTokenStore(access.hub)
+    strangers = access.strangers
+    return Joining(
+        roster,
+        access,
+        JoinAccess(
+            JoinTokenStore(strangers),
+            Machines(strangers),
+            Rights(strangers, db),
+            LoginRateLimit(strangers, "join:"),
+            LoginRateLimit(strangers, "machine:"),
+        ),
+        tokens,
+        Machines(access.known),
+        watch,
+        JoinedHosts(roster, machines, rights, watch, tokens),
+        Leaving(tokens, machines, rights, watch, clock),
+        addresses,
+        vouched,
+        clock,
+    )

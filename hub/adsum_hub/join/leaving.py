@@ -1,28 +1,53 @@
-"""A machine leaves, takes its joining back, or goes through the hub: what it asks for itself.
-
-Who it is was looked up a moment ago, and somebody may shut it out in that moment. So what it becomes
-is written by `Machines.change`, and comes last: whatever fails before can be asked for again, by the
-credential that goes with it.
-"""
+"""Access ends: a machine leaves or undoes its joining, or an admin forgets it or shuts it out."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 
 import msgspec
 
 from adsum_hub.clock import Clock
-from adsum_hub.join.asked import worthless
-from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.machines import Machine, Machines, RollWatch, State
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.join.tokens import JoinTokenStore
-from adsum_hub.join.watch import Watch
-from adsum_hub.join.words import JOINING, JOINING_STEP
 from adsum_hub.rest.answers import SCHEMA
 from adsum_hub.rest.bodies import BadRequestError
 from adsum_hub.rest.join_answers import HostChanged
+from adsum_hub.roster import Roster
 from adsum_shared.connect import UNAVAILABLE
+
+MAKE = "Make a token: `adsum hub tokens create --join` on the hub's machine."
+JOINING = "This machine is leaving or joining just now."
+JOINING_STEP = "Try again in ten seconds."
+NO_USER_STEP = (
+    "Give the hub a Redis 7.0 or Valkey, or newer, where its user has +acl; or, to let machines share "
+    "one login that can read and write everything, set ADSUM_MACHINE_SHARED_URL at the hub; or have "
+    "them go through the hub: adsum join --via ingest."
+)
+SHARES = "This machine shares its Redis login with others, so it cannot be shut out alone."
+SHARES_STEP = (
+    "Change that login's password; or leave the machine out of all lists: adsum hosts forget"
+)
+
+
+MOST_LABEL = 100
+
+
+def worthless() -> BadRequestError:
+    cause = "This machine's credential is not valid, or not any more."
+    return BadRequestError(401, cause, f"Join again. {MAKE}")
+
+
+def label_of(given: str) -> str:
+    """Raises BadRequestError."""
+    label = given.strip()
+    if len(label) > MOST_LABEL or not label.isprintable():
+        step = f"Give one of at most {MOST_LABEL} signs without line breaks: it is shown in lists."
+        raise BadRequestError(400, "This is no name for a machine.", step)
+    return label
+
 
 #: A joining that failed is undone at once. Later, an undo would make a used token good again.
 UNDO_MS = 5 * 60_000
@@ -30,10 +55,17 @@ UNDO_MS = 5 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
+    """What a machine asks for itself: to leave, to take its joining back, to go through the hub.
+
+    Who it is was looked up a moment ago, and somebody may shut it out in that moment. So what it becomes
+    is written by `Machines.change`, and comes last: whatever fails before can be asked for again, by the
+    credential that goes with it.
+    """
+
     tokens: JoinTokenStore
     machines: Machines
     rights: Rights
-    watch: Watch
+    watch: RollWatch
     clock: Clock
 
     async def go_through_hub(self, machine: Machine) -> HostChanged:
@@ -66,7 +98,9 @@ class Leaving:
             await self.machines.forget(machine.host_id, left=True)
         if await self.machines.change(machine, _restored if undo else _gone) is None:
             raise worthless()
-        with contextlib.suppress(*UNAVAILABLE):  # it is done: `Watch.run` comes to both by itself
+        with contextlib.suppress(
+            *UNAVAILABLE
+        ):  # it is done: `RollWatch.run` comes to both by itself
             if before is not None and lasting:  # after the change: `mend` goes by what stands there
                 with contextlib.suppress(NoRightsError):  # of which `mend` tells as well
                     await self.rights.grant(before.host_id, before.digest)
@@ -86,3 +120,76 @@ def _restored(now: Machine) -> Machine | None:
 
 def _gone(_: Machine) -> None:
     return None
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedHosts:
+    """What admins do with hosts that are there: name, forget and shut them out."""
+
+    roster: Roster
+    machines: Machines
+    rights: Rights
+    watch: RollWatch
+    tokens: JoinTokenStore
+
+    async def rename(self, host_id: str, label: str) -> HostChanged:
+        await self._require(host_id)
+        await self.machines.name(host_id, label_of(label))
+        await self.watch.look()
+        return HostChanged(SCHEMA, host_id)
+
+    async def forget(self, host_id: str) -> HostChanged:
+        await self._require(host_id)
+        return await self.remove(host_id)
+
+    async def shut_out(self, host_id: str, *, for_good: bool) -> HostChanged:
+        """for_good: until somebody resets it. Raises BadRequestError: it has not joined."""
+        machine = await self.machines.find(host_id)
+        if machine is None:
+            await self._require(host_id)
+            cause = "This host has not joined, so it has no credential of its own."
+            step = "It writes as whoever knows the Redis URL. `adsum hosts forget` leaves it out."
+            raise BadRequestError(409, cause, step)
+        if machine.way == "acl":
+            await self._withdraw(host_id)
+        elif machine.way == "shared" and for_good:
+            raise BadRequestError(409, SHARES, SHARES_STEP)
+        elif machine.way == "ingest":
+            # One of an earlier way, which Redis did not answer about when it was to go.
+            await self.rights.withdraw_if_any(host_id)
+        state: State = "revoked" if for_good else "reset"
+        await self.machines.put(msgspec.structs.replace(machine, state=state, before=None))
+        await self.tokens.retire(machine.token)  # after it: what is freed until then is seen
+        await self.watch.look()
+        log.info("%s (%s) is shut out: %s", host_id, machine.label, state)
+        return HostChanged(SCHEMA, host_id)
+
+    async def pause(self, host_id: str) -> bool:
+        """Keeps it out of Redis for a while, at all hubs; whether it can: it needs a user of its own."""
+        machine = await self.machines.find(host_id)
+        if machine is None or machine.way != "acl" or machine.state != "in":
+            return False
+        await self.machines.pause(host_id)
+        await self.rights.withdraw_if_any(host_id)
+        return True
+
+    async def _withdraw(self, host_id: str) -> None:
+        try:
+            await self.rights.withdraw(host_id)
+        except NoRightsError as error:
+            cause = f"Its user in Redis cannot be taken away: {error}."
+            raise BadRequestError(409, cause, NO_USER_STEP) from error
+
+    async def remove(self, host_id: str) -> HostChanged:
+        await self.rights.withdraw_if_any(host_id)
+        await self.machines.forget(host_id)
+        await self.watch.look()
+        return HostChanged(SCHEMA, host_id)
+
+    async def _require(self, host_id: str) -> None:
+        if host_id in self.roster.hosts or await self.machines.find(host_id) is not None:
+            return
+        raise BadRequestError(404, f"There is no host {host_id[:40]!r}.", "List them: adsum hosts")

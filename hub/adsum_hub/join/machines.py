@@ -1,18 +1,32 @@
-"""The machines that have joined, and the names of hosts, as they lie in Redis."""
+"""The machines that have joined: in Redis, in a copy on disk, and as the roster shows them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hmac
+import logging
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from redis.exceptions import InvalidResponse, LockError
+from redis.exceptions import InvalidResponse, LockError, ResponseError
 
+from adsum_hub import host_troubles
+from adsum_hub.clock import Clock
+from adsum_hub.host import Host
+from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.rest.join_answers import Way
+from adsum_hub.roster import Roster
+from adsum_hub.snapshots.fields import Snapshot
 from adsum_shared import streams
-from adsum_shared.connect import Redis, wanted
+from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+from adsum_shared.private_files import write_private
+
+log = logging.getLogger(__name__)
 
 #: revoked: shut out. reset: as that, and the identity may join anew.
 State = Literal["in", "revoked", "reset"]
@@ -24,6 +38,17 @@ if ARGV[3] then redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 else redis.call('HDEL', KEYS[1], ARGV[1]) end
 return 1
 """
+
+
+#: What there is of a host in keys of its own.
+OWN = (
+    streams.inbox,
+    streams.snapshot,
+    streams.beat,
+    streams.want,
+    streams.commands,
+    streams.paused,
+)
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -43,6 +68,9 @@ class Machine(msgspec.Struct, frozen=True):
     before: Machine | None = None
     fresh: bool = False
 
+    def is_let_in_by(self, digest: str) -> bool:
+        return self.state == "in" and hmac.compare_digest(self.digest, digest)
+
 
 class Roll(msgspec.Struct, frozen=True):
     """mark: empty: nobody has joined, or Redis has lost who has."""
@@ -54,6 +82,8 @@ class Roll(msgspec.Struct, frozen=True):
 
 
 class Machines:
+    """The roll in Redis: which machines have joined, what hosts are called, which are forgotten."""
+
     def __init__(self, redis: Redis) -> None:
         self._redis: Any = redis
 
@@ -85,13 +115,14 @@ class Machines:
         # First: in a cluster, what one pipeline asks of several nodes is answered in any order.
         busy = await self._redis.exists(streams.joining(host_id))
         async with self._redis.pipeline(transaction=False) as reads:
+            reads.exists(streams.paused(host_id))
             reads.sismember(streams.FORGOTTEN, host_id)
             reads.hget(streams.MACHINES, host_id)
-            forgotten, stored = await reads.execute()
+            paused, forgotten, stored = await reads.execute()
         machine = _decoded(stored)
         if busy:
             return None
-        if forgotten:
+        if forgotten or paused:
             return ""
         if machine is None:
             return None
@@ -116,6 +147,19 @@ class Machines:
             mark = lost.mark or secrets.token_hex(8)
             writes.hsetnx(streams.MACHINES, streams.MACHINES_MARK, mark)
             await writes.execute()
+
+    async def enlist(self, host_ids: list[str]) -> None:
+        """Into the list of hosts, where one may be missing: none of them may write there itself."""
+        if not host_ids:
+            return
+        found = await self._redis.smismember(streams.HOSTS, host_ids)
+        missing = [each for each, there in zip(host_ids, found, strict=True) if not there]
+        if missing:
+            await self._redis.sadd(streams.HOSTS, *missing)
+
+    async def pause(self, host_id: str) -> None:
+        """For a while nobody gives it a user in Redis."""
+        await self._redis.set(streams.paused(host_id), b"", px=streams.PAUSED_MS)
 
     async def is_listed(self, host_id: str) -> bool:
         return bool(await self._redis.sismember(streams.HOSTS, host_id))
@@ -179,8 +223,9 @@ class Machines:
             # The list may be over: what it has written since it joined anew is not to go.
             if not await self._redis.sismember(streams.FORGOTTEN, host_id):
                 continue
-            keys = (streams.inbox, streams.snapshot, streams.beat, streams.want, streams.commands)
-            await self._redis.unlink(*(key(host_id) for key in keys))
+            # Not what was entered by a hub that did not know yet either.
+            await self._redis.srem(streams.HOSTS, host_id)
+            await self._redis.unlink(*(key(host_id) for key in OWN))
 
     async def name(self, host_id: str, label: str) -> None:
         if label:
@@ -229,3 +274,197 @@ def _decoded(stored: bytes | None) -> Machine | None:
         return None if stored is None else msgspec.json.decode(stored, type=Machine)
     except msgspec.DecodeError:
         return None
+
+
+ROLL_FILE = "roll.json"
+#: Since the hub that wrote it ran last.
+OLDEST_S = 3600.0
+#: Between two signs of life on the file.
+TOUCH_S = 60.0
+
+
+class RollFile:
+    """The roll as a hub saw it last: for a Redis that has lost it, or every machine would be shut out.
+
+    A hub that runs has it in memory, and one that is started anew on its disk. Not from long ago: who
+    was shut out meanwhile would be let in again. It holds digests of credentials, and no credential.
+    Nothing raises: it is a second copy.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._file = state_dir / ROLL_FILE
+        self._touch_due = 0.0
+        self.roll = self._read()
+
+    def keep(self, roll: Roll, now: float) -> None:
+        """now: seconds that never step."""
+        if roll == self.roll and now < self._touch_due:
+            return
+        self._touch_due = now + TOUCH_S
+        self.roll = roll
+        try:
+            write_private(self._file, msgspec.json.encode(roll), durable=False)
+        except OSError as error:
+            log.warning("the roll of machines cannot be kept in %s: %s", self._file, error)
+
+    def _read(self) -> Roll | None:
+        try:
+            age_s = time.time() - self._file.stat().st_mtime
+            if 0 <= age_s < OLDEST_S:
+                return msgspec.json.decode(self._file.read_bytes(), type=Roll)
+        except (OSError, msgspec.DecodeError):
+            pass
+        return None
+
+
+INTERVAL_S = 2.0
+#: Between two looks at users: what Redis has lost of them after a restart is back after this.
+MEND_S = 5.0
+SWEEP_S = 60.0
+_SHUT_OUT = {"revoked": host_troubles.REVOKED, "reset": host_troubles.RESET}
+
+
+class RollWatch:
+    """Keeps the roster as the roll says: names, and who is forgotten or shut out.
+
+    changed(): called when something that is shown has changed. kept: what Redis may lose.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        machines: Machines,
+        rights: Rights,
+        clock: Clock,
+        changed: Callable[[], None],
+        kept: RollFile,
+    ) -> None:
+        self._roster = roster
+        self._kept = kept
+        self._machines = machines
+        self._rights = rights
+        self._clock = clock
+        self._changed = changed
+        self._swept: frozenset[str] = frozenset()
+        self._mend_due = self._sweep_due = self._find_due = 0.0
+        self._refusal = ""
+        self._latest = kept.roll
+
+    async def run(self) -> None:
+        while wanted():
+            try:
+                roll = await self.look()
+                await self._tend(roll)
+            except UNAVAILABLE as error:
+                log.debug("the roll could not be read: %s", error)
+            await asyncio.sleep(INTERVAL_S)
+
+    def knows(self, host_id: str, digest: str) -> bool:
+        """Whether this credential was a machine's when the roll was read last, a moment ago."""
+        machine = self._latest.machines.get(host_id) if self._latest is not None else None
+        return machine is not None and hmac.compare_digest(machine.digest, digest)
+
+    async def find(self, host_id: str, machines: Machines) -> Machine | None:
+        """As it stands in Redis; where that has lost everything, as it stood there.
+
+        machines: asks by connections for whoever wants to know.
+        """
+        machine = await machines.find(host_id)
+        now = asyncio.get_running_loop().time()
+        # Rarely: to ask for a machine that there is not costs whoever asks nothing.
+        if machine is None and now >= self._find_due and await self._machines.is_lost():
+            self._find_due = now + INTERVAL_S
+            await self.look()
+            machine = await machines.find(host_id)
+        return machine
+
+    async def look(self) -> Roll:
+        """What is stored is shown from now on."""
+        roll = self._latest = await self._roll()
+        hosts = self._roster.hosts
+        hosts.barred = roll.forgotten
+        changed = [expel(self._roster, each, self._clock()) for each in roll.forgotten & set(hosts)]
+        for host in hosts.values():
+            changed.append(self._name(host, roll.labels.get(host.id)))
+            changed.append(_mark(host, roll.machines.get(host.id)))
+        if any(changed):
+            self._changed()
+        return roll
+
+    async def _roll(self) -> Roll:
+        roll, lost = await self._machines.roll(), self._kept.roll
+        if not roll.mark and (roll.machines or (lost is not None and lost.machines)):
+            # Without it nobody can tell those that a Redis has lost from those that have left.
+            await self._machines.restore(lost or roll)
+            if lost is not None:
+                log.warning("Redis had lost who has joined: %d machines", len(lost.machines))
+            roll = await self._machines.roll()
+        if roll.mark:
+            self._kept.keep(roll, asyncio.get_running_loop().time())
+        return roll
+
+    def _name(self, host: Host, label: str | None) -> bool:
+        if host.given == label:
+            return False
+        host.given = label
+        host.label = label or (host.beat.label if host.beat else host.label)
+        self._roster.revive(host)
+        return True
+
+    async def _tend(self, roll: Roll) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._sweep_due:
+            self._sweep_due, self._swept = now + SWEEP_S, frozenset()
+        await self._machines.sweep(sorted(roll.forgotten - self._swept))
+        self._swept = roll.forgotten
+        await self._enlist(sorted(roll.machines.keys() - roll.forgotten))
+        if now < self._mend_due or not (roll.machines or roll.forgotten):
+            return
+        self._mend_due = now + MEND_S
+        members = {
+            each.host_id: each.digest
+            for each in roll.machines.values()
+            if each.way == "acl" and each.state == "in"
+        }
+        # Those that go another way too: what there is of a user of theirs is of an earlier one.
+        barred = roll.forgotten | (roll.machines.keys() - members.keys())
+        try:
+            await self._rights.mend(members.items(), barred, self._machines.entitled)
+            self._refusal = ""
+        except NoRightsError as error:
+            if not members:  # nobody waits for it, and Redis notes each refusal
+                self._mend_due = now + SWEEP_S
+            if members and self._refusal != str(error):
+                log.warning("machines that joined may be shut out: %s", error)
+                self._refusal = str(error)
+
+    async def _enlist(self, host_ids: list[str]) -> None:
+        """Whoever has joined: a Redis that was emptied does not have the list either."""
+        try:
+            await self._machines.enlist(host_ids)
+        except ResponseError as error:  # it is full, which `trouble.Writes` tells
+            log.debug("machines could not be entered into the list of hosts: %s", error)
+
+
+def _mark(host: Host, machine: Machine | None) -> bool:
+    """Whether it is shut out, for people. Whether that is news."""
+    text = _SHUT_OUT.get(machine.state) if machine is not None else None
+    if host.troubles.get("access") == text:
+        return False
+    if text is None:
+        del host.troubles["access"]
+    else:
+        host.troubles["access"] = text
+    return True
+
+
+def expel(roster: Roster, host_id: str, now: int) -> bool:
+    """Removes a host as if it had never been: its sessions go from every list and sum."""
+    host = roster.hosts[host_id]
+    had = list(host.facts)
+    roster.reload(host_id, Snapshot(), now)
+    for key in had:
+        roster.accounts.spending.update((host_id, key), None)
+    roster.hosts.let_go(host_id)
+    log.info("host %s is forgotten, with %d sessions", host_id, len(had))
+    return True

@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from adsum_hub.auth.credentials import digest_of
 from adsum_shared import streams
 from adsum_shared.connect import Redis, every_server, redis_version
 
@@ -19,7 +20,7 @@ from adsum_shared.connect import Redis, every_server, redis_version
 OLDEST = (7, 0)
 PREFIX = "adsum-"
 #: The last one: where in a cluster its keys are.
-_ALWAYS = ("+ping", "+hello", "+auth", "+select", "+client|setname", "+cluster|slots")
+_ALWAYS = ("+ping", "+hello", "+auth", "+client|setname", "+cluster|slots")
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
@@ -31,29 +32,42 @@ def user_of(host_id: str) -> str:
     return PREFIX + host_id
 
 
-def rules_of(host_id: str) -> list[str]:
-    """Each command on the very keys it needs: SET on a heartbeat is no SET on the list of hosts."""
+def rules_of(host_id: str, db: int = 0) -> list[str]:
+    """Each command on the very keys it needs: SET on a heartbeat is no SET on the list of hosts.
+
+    None for the list of hosts: hubs enter machines there, and whoever may add names may add a
+    thousand of 16 MB. db: the only one that it may go to, as clients do when they connect; none of
+    them asks for number 0.
+    """
     inbox, commands = streams.inbox(host_id), streams.commands(host_id)
     beat, want, snap = streams.beat(host_id), streams.want(host_id), streams.snapshot(host_id)
     return [
         *_ALWAYS,
+        *([f"+select|{db}"] if db else []),
         f"(+xadd %W~{inbox})",
         f"(+xread +xrange +xinfo|stream %R~{inbox} %R~{commands})",
         f"(+set %W~{beat})",
         f"(+get %R~{beat} %R~{want})",
         f"(+hget +hmget %R~{snap})",
-        f"(+sadd %W~{streams.HOSTS})",
     ]
 
 
 class Rights:
-    def __init__(self, redis: Redis) -> None:
+    """db: where machines' keys are."""
+
+    def __init__(self, redis: Redis, db: int = 0) -> None:
         self._redis: Any = redis
+        self._db = db
+        # No command of theirs is for it, so it grants nothing: users whose rights bear another mark
+        # were made by an earlier version, and are made anew.
+        self._mark = f"&{streams.rules_channel(digest_of(' '.join(rules_of('', db)))[:16])}"
 
     async def grant(self, host_id: str, digest: str) -> None:
         """digest: SHA-256 of the secret, which so never reaches Redis. Raises NoRightsError."""
         await self._require_recent()
-        user, rules = user_of(host_id), ["on", f"#{digest}", "-@all", *rules_of(host_id)]
+        user = user_of(host_id)
+        rules = ["on", f"#{digest}", "resetchannels", self._mark, "-@all"]
+        rules += rules_of(host_id, self._db)
 
         async def give(server: Any) -> None:
             async with server.pipeline(transaction=True) as writes:
@@ -107,14 +121,17 @@ class Rights:
                             raise
 
     async def _granted(self, host_ids: list[str]) -> set[tuple[str, str]]:
-        """(host id, digest) of those that get in at every server, each by that alone."""
+        """(host id, digest) of those that get in at every server, each by that alone.
+
+        And by the rules of today.
+        """
         granted: list[set[tuple[str, str]]] = []
 
         async def look(server: Any) -> None:
             async with server.pipeline(transaction=False) as reads:
                 for host_id in host_ids:
                     reads.execute_command("ACL", "GETUSER", user_of(host_id))
-                granted.append(_let_in(host_ids, await reads.execute()))
+                granted.append(_let_in(host_ids, await reads.execute(), self._mark))
 
         await self._everywhere(look)
         return set.intersection(*granted)
@@ -157,11 +174,12 @@ class Rights:
                 await self.withdraw(host_id)
 
 
-def _let_in(host_ids: list[str], replies: list[Any]) -> set[tuple[str, str]]:
+def _let_in(host_ids: list[str], replies: list[Any], mark: str) -> set[tuple[str, str]]:
     found = set()
     for host_id, reply in zip(host_ids, replies, strict=True):
         told = dict(zip(reply[::2], reply[1::2], strict=False)) if reply else {}
-        if b"on" in told.get(b"flags", ()) and len(told.get(b"passwords", ())) == 1:
+        single = b"on" in told.get(b"flags", ()) and len(told.get(b"passwords", ())) == 1
+        if single and told.get(b"channels") == mark.encode():
             found.add((host_id, told[b"passwords"][0].decode()))
     return found
 

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from adsum_hub.join.asked import token_of
-from adsum_hub.join.joining import Joining
+from adsum_hub.join.joining import Joining, token_of
+from adsum_hub.join.leaving import NO_USER_STEP
 from adsum_hub.join.machines import Machine
 from adsum_hub.join.rights import NoRightsError
-from adsum_hub.join.words import NO_USER_STEP
+from adsum_hub.redis_access import unavailable
+from adsum_hub.request_guard import log_refusal
 from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
 from adsum_hub.rest.bodies import BadRequestError, read, takes
 from adsum_hub.rest.join_answers import (
@@ -31,8 +32,6 @@ from adsum_hub.rest.join_answers import (
 from adsum_hub.rest.sign_in_answers import Revoked
 from adsum_shared.connect import UNAVAILABLE
 
-AWAY = "Redis does not answer the hub, so this was not done, or not to the end."
-AWAY_STEP = "Try again in a moment; `adsum doctor` on the hub's machine says what is wrong."
 REFUSED = {
     400: "No such request",
     401: "Not let in",
@@ -62,8 +61,8 @@ async def _answered(work: Awaitable[Any]) -> Response:
         return error.answer
     except NoRightsError as error:
         return as_json(Problem(f"Redis refuses: {error}.", NO_USER_STEP), 409)
-    except UNAVAILABLE:
-        return as_json(Problem(AWAY, AWAY_STEP), 503, {"retry-after": "5"})
+    except UNAVAILABLE as error:
+        return unavailable(error)
     answer: Response = as_json(done)
     answer.headers["cache-control"] = "no-store"
     return answer
@@ -119,6 +118,13 @@ def _add_join(router: APIRouter, joining: Joining) -> None:
     async def joined(request: Request) -> Joined:
         return await joining.join(await read(request, JoinAsked), address_of(request))
 
+    async def noted(request: Request, work: Awaitable[Any]) -> Any:
+        try:
+            return await work
+        except BadRequestError as error:
+            log_refusal(request.scope, str(error))
+            raise
+
     @router.post(
         "/join/check",
         summary="Whether a machine could join by a token, which stays as it is",
@@ -127,7 +133,7 @@ def _add_join(router: APIRouter, joining: Joining) -> None:
         openapi_extra=takes(JoinCheckAsked),
     )
     async def check(request: Request) -> Response:
-        return await _answered(checked(request))
+        return await _answered(noted(request, checked(request)))
 
     @router.post(
         "/join",
@@ -137,7 +143,7 @@ def _add_join(router: APIRouter, joining: Joining) -> None:
         openapi_extra=takes(JoinAsked),
     )
     async def join(request: Request) -> Response:
-        return await _answered(joined(request))
+        return await _answered(noted(request, joined(request)))
 
 
 def _add_machine(router: APIRouter, joining: Joining) -> None:

@@ -1,20 +1,50 @@
-"""Join tokens in Redis: by digest, used up by exactly one machine unless they are reusable."""
+"""Join tokens and machines' secrets: how they look, and what Redis keeps of the tokens."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+import re
+import secrets
+from typing import cast
 
 import msgspec
 
-from adsum_hub.auth.secret import id_of
+from adsum_hub.auth.credentials import id_of
+from adsum_hub.auth.store import CodeProblem
 from adsum_shared import streams
 from adsum_shared.connect import Redis
 
-#: Why a token lets no machine in.
-Worthless = Literal["unknown", "used", "expired"]
+TOKEN_PREFIX = "adsum_join_"  # noqa: S105 - what a token begins with
+MACHINE_PREFIX = "adsum_machine_"
+HOST_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_HOST_ID = re.compile(HOST_ID)
+_TOKEN = re.compile(rf"{TOKEN_PREFIX}[\w-]{{43}}", re.ASCII)
+_MACHINE = re.compile(rf"{MACHINE_PREFIX}({HOST_ID})_[\w-]{{43}}", re.ASCII)
 
 
-class Held(msgspec.Struct, frozen=True):
+def make_join_token() -> str:
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def make_machine_secret(host_id: str) -> str:
+    """It says whose it is, so that nothing has to be searched for it."""
+    return f"{MACHINE_PREFIX}{host_id}_{secrets.token_urlsafe(32)}"
+
+
+def is_join_token(text: str) -> bool:
+    return _TOKEN.fullmatch(text) is not None
+
+
+def is_host_id(text: str) -> bool:
+    return _HOST_ID.fullmatch(text) is not None
+
+
+def host_in(secret: str) -> str | None:
+    """Whose secret it says it is."""
+    found = _MACHINE.fullmatch(secret)
+    return found[1] if found else None
+
+
+class StoredJoinToken(msgspec.Struct, frozen=True):
     """since, until: ms. by: the host that has used it up, of one that is not reusable."""
 
     id: str
@@ -32,7 +62,7 @@ class JoinTokenStore:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def put(self, digest: str, held: Held, now: int) -> None:
+    async def put(self, digest: str, held: StoredJoinToken, now: int) -> None:
         async with self._redis.pipeline(transaction=True) as writes:
             writes.set(streams.join_token(digest), msgspec.json.encode(held), px=_kept(held, now))
             writes.zremrangebyscore(streams.JOIN_TOKENS, "-inf", now)
@@ -40,13 +70,13 @@ class JoinTokenStore:
             writes.pexpire(streams.JOIN_TOKENS, streams.JOIN_TOKEN_MOST_MS)
             await writes.execute()
 
-    async def look(self, digest: str, now: int) -> Held | Worthless:
+    async def look(self, digest: str, now: int) -> StoredJoinToken | CodeProblem:
         """As `take` would find it."""
         return _read(await self._redis.get(streams.join_token(digest)), now)
 
-    async def take(self, digest: str, host_id: str, now: int) -> Held | Worthless:
+    async def take(self, digest: str, host_id: str, now: int) -> StoredJoinToken | CodeProblem:
         held = await self.look(digest, now)
-        if not isinstance(held, Held):
+        if not isinstance(held, StoredJoinToken):
             return held
         by = None if held.reusable else host_id
         over = msgspec.structs.replace(held, uses=held.uses + 1, by=by)
@@ -74,7 +104,7 @@ class JoinTokenStore:
         if held is not None and not held.reusable:
             await self.revoke(named)
 
-    async def all(self, now: int) -> list[Held]:
+    async def all(self, now: int) -> list[StoredJoinToken]:
         """Those that are good, the latest made first."""
         digests = cast(
             "list[bytes]", await self._redis.zrangebyscore(streams.JOIN_TOKENS, now, "+inf")
@@ -95,7 +125,7 @@ class JoinTokenStore:
             removed, _ = await writes.execute()
         return bool(removed)
 
-    async def _found(self, named: str) -> tuple[str, Held | None]:
+    async def _found(self, named: str) -> tuple[str, StoredJoinToken | None]:
         digest = await self._digest(named)
         if digest is None:
             return "", None
@@ -105,25 +135,29 @@ class JoinTokenStore:
         stored = cast("list[bytes]", await self._redis.zrange(streams.JOIN_TOKENS, 0, -1))
         return next((each.decode() for each in stored if id_of(each.decode()) == named), None)
 
-    async def _write(self, digest: str, held: Held, now: int) -> bytes | None:
+    async def _write(self, digest: str, held: StoredJoinToken, now: int) -> bytes | None:
         """What stood there before; None: it was revoked in this moment, and stays so."""
         key, encoded = streams.join_token(digest), msgspec.json.encode(held)
         before = await self._redis.set(key, encoded, xx=True, get=True, px=_kept(held, now))
         return cast("bytes | None", before)
 
 
-def _kept(held: Held, now: int) -> int:
+def _kept(held: StoredJoinToken, now: int) -> int:
     return max(1, held.until - now + streams.JOIN_TOKEN_KEEP_MS)
 
 
-def _decoded(stored: object) -> Held | None:
+def _decoded(stored: object) -> StoredJoinToken | None:
     try:
-        return None if stored is None else msgspec.json.decode(cast("bytes", stored), type=Held)
+        return (
+            None
+            if stored is None
+            else msgspec.json.decode(cast("bytes", stored), type=StoredJoinToken)
+        )
     except msgspec.DecodeError:
         return None
 
 
-def _read(stored: object, now: int) -> Held | Worthless:
+def _read(stored: object, now: int) -> StoredJoinToken | CodeProblem:
     held = _decoded(stored)
     if held is None:
         return "unknown"

@@ -14,20 +14,249 @@ import asyncio
 import contextlib
 import gc
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Any
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from enum import Enum, auto
+from heapq import nsmallest
+from typing import Any, NamedTuple
 
 import msgspec
 
 from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
-from adsum_hub.live.bell import Bell
-from adsum_hub.live.pace import Pace
-from adsum_hub.live.ring import Delta, Ring, Views, parts
-from adsum_hub.live.snapshot_parts import Snapshot, bodies
-from adsum_hub.live.waiters import Waiters
 from adsum_hub.roster import Roster
-from adsum_shared.state import HubTrouble
+from adsum_shared.state import Group, HostView, HubTrouble, SessionView
+
+
+class ThrottledEvent:
+    """An event that is set at once after a rest, and no more often than the rest allows.
+
+    event: for whoever waits, and clears it.
+    """
+
+    def __init__(self, rest_s: float) -> None:
+        self.event = asyncio.Event()
+        self._rest_s = rest_s
+        self._at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self) -> None:
+        if self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        rest = self._at + self._rest_s - loop.time()
+        if rest > 0:
+            self._timer = loop.call_later(rest, self._set)
+        else:
+            self._set()
+
+    def _set(self) -> None:
+        self._timer = None
+        self._at = asyncio.get_running_loop().time()
+        self.event.set()
+
+
+#: An event loop's timers ring up to so much early.
+EARLY_S = 0.001
+
+
+class Waiters:
+    """Whoever waits for something new: all are woken at once, or each when it has waited long enough.
+
+    A thousand clients wait ten times a second, so each has no event and no time-out of its own.
+    """
+
+    def __init__(self) -> None:
+        #: until when each waits; all wait equally long, so the first is due first
+        self._due: dict[asyncio.Future[bool], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    async def wait(self, longest_s: float) -> bool:
+        """Whether there is something new; else so much time has passed. The same for all."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        due = self._due[waiter] = loop.time() + longest_s
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._look)
+        try:
+            return await waiter
+        finally:
+            self._due.pop(waiter, None)
+
+    def wake(self) -> None:
+        waiting, self._due = self._due, {}
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(True)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now, self._timer = loop.time() + EARLY_S, None
+        for waiter, due in self._due.items():
+            if due > now:
+                self._timer = loop.call_at(due, self._look)
+                return
+            if not waiter.done():
+                waiter.set_result(False)
+
+
+class SendBudget:
+    """What costs is done at once while a budget lasts, and then as often as that allows.
+
+    per_s: units that a second brings. saved: the most that are kept for a burst.
+    """
+
+    def __init__(self, per_s: float, saved: float) -> None:
+        self._per_s = per_s
+        self._saved = saved
+        self._left = saved
+        self._at = 0.0
+
+    def wait(self, cost: float, now: float, longest: float) -> float:
+        """The seconds until so much can be spent; no more than `longest` after the last time."""
+        short = cost - self._at_hand(now)
+        if short <= 0:
+            return 0.0
+        return max(0.0, min(short / self._per_s, self._at + longest - now))
+
+    def spend(self, cost: float, now: float) -> None:
+        self._left = max(0.0, self._at_hand(now) - cost)
+        self._at = now
+
+    def _at_hand(self, now: float) -> float:
+        return min(self._saved, self._left + (now - self._at) * self._per_s)
+
+
+RING_MESSAGES = 4096
+RING_BYTES = 4_000_000
+#: A client that has missed more than this gets a snapshot instead.
+MERGED_BYTES = 1_000_000
+
+#: By id; None: it is gone.
+Views = dict[str, msgspec.Raw | None]
+
+
+class Delta(NamedTuple):
+    """One message's worth of changes."""
+
+    sessions: Views
+    hosts: Views
+    message: bytes
+
+
+def merge(views: Iterable[Views]) -> Views:
+    """The latest of each."""
+    merged: Views = {}
+    for each in views:
+        merged |= each
+    return merged
+
+
+def parts(sessions: Views, hosts: Views) -> dict[str, Any]:
+    return {
+        "sessions": [raw for raw in sessions.values() if raw is not None],
+        "gone": [key for key, raw in sessions.items() if raw is None],
+        "hosts": [raw for raw in hosts.values() if raw is not None],
+        "gone_hosts": [key for key, raw in hosts.items() if raw is None],
+    }
+
+
+class RecentDeltas:
+    """The latest changes, encoded once each; several are merged for a client that has missed them.
+
+    `count` is always that of the newest: 1 means the last one alone.
+    """
+
+    def __init__(self) -> None:
+        self._deltas: deque[Delta] = deque()
+        self._bytes = 0
+
+    def append(self, delta: Delta) -> None:
+        self._deltas.append(delta)
+        self._bytes += len(delta.message)
+        while len(self._deltas) > RING_MESSAGES or (
+            self._bytes > RING_BYTES and len(self._deltas) > 1
+        ):
+            self._bytes -= len(self._deltas.popleft().message)
+
+    def can_merge(self, count: int) -> bool:
+        """Whether so many are kept, and few enough bytes to be one message."""
+        if not 0 <= count <= len(self._deltas):
+            return False
+        if count <= 1:
+            return True
+        return (
+            sum(len(self._deltas[-index].message) for index in range(1, count + 1)) <= MERGED_BYTES
+        )
+
+    def newest(self) -> bytes:
+        return self._deltas[-1].message
+
+    def merged(self, count: int) -> dict[str, Any]:
+        deltas = [self._deltas[index - count] for index in range(count)]
+        sessions = merge(delta.sessions for delta in deltas)
+        return parts(sessions, merge(delta.hosts for delta in deltas))
+
+
+#: Of a section, as many as most screens hold: a card more is a millisecond later. And of those on
+#: hosts that are offline, which stand below.
+FIRST, FIRST_AWAY = 8, 2
+#: Fewer than that make no second part.
+FEW = 100
+#: A later part is that large at least, and there are no more of them than that: each is deflated once
+#: for all who come in one moment, and kept until they have taken it.
+LEAST, MOST = 500, 6
+
+
+class ListSnapshot(NamedTuple):
+    """at: the hub's clock, ms. messages: one, or the parts."""
+
+    offset: int
+    at: int
+    trouble: HubTrouble | None
+    messages: tuple[bytes, ...]
+
+
+def bodies(
+    views: Sequence[SessionView], hosts: Sequence[HostView], *, in_parts: bool
+) -> list[dict[str, Any]]:
+    """Of the messages. The hosts are in the first, what is still to come in all but the last."""
+    whole: dict[str, Any] = {"sessions": views, "hosts": hosts}
+    if not in_parts or len(views) <= FEW:
+        return [whole]
+    first = _first(views)
+    named = {view.id for view in first}
+    rest = [view for view in views if view.id not in named]
+    size = max(LEAST, -(-len(rest) // MOST))
+    parts: list[dict[str, Any]] = [{"sessions": first, "hosts": hosts}]
+    parts += [{"sessions": rest[at : at + size]} for at in range(0, len(rest), size)]
+    more: Counter[Group] = Counter()
+    for part, after in zip(reversed(parts[:-1]), reversed(parts[1:]), strict=True):
+        more.update(view.state.group for view in after["sessions"] if _is_here(view))
+        part["more"] = {group.value: more[group] for group in Group}
+    return parts
+
+
+def _first(views: Sequence[SessionView]) -> list[SessionView]:
+    """Of each section and of those of hosts that are offline, in the order of all clients."""
+    places: defaultdict[tuple[Group, bool], list[SessionView]] = defaultdict(list)
+    for view in views:
+        places[view.state.group, _is_here(view)].append(view)
+    return [
+        view
+        for (_, here), place in places.items()
+        for view in nsmallest(
+            FIRST if here else FIRST_AWAY, place, key=lambda view: (view.rank, view.id)
+        )
+    ]
+
+
+def _is_here(view: SessionView) -> bool:
+    return view.reachability != "offline"
+
 
 TICK_S = 0.2
 #: To look at all deadlines and hosts after each of 200 flushes a second was a third of the load.
@@ -52,6 +281,14 @@ SHARED_MS = 1_000
 _encode = msgspec.json.Encoder().encode
 
 
+class Phase(Enum):
+    """READING what was stored, SETTLING (all is read, not all resolved), and then LIVE."""
+
+    READING = auto()
+    SETTLING = auto()
+    LIVE = auto()
+
+
 class Broadcast:
     """epoch names this run of the hub: offsets of another run mean nothing here."""
 
@@ -61,32 +298,41 @@ class Broadcast:
         self.clients = 0
         #: what keeps the list from being true; None: nothing
         self.trouble: HubTrouble | None = None
-        #: Until what was stored is in the list, nobody is told of it: to a client that comes back
-        #: after a restart it would look as if sessions had vanished, or gone back in time.
-        self.restoring = False
-        self._bell = Bell(LOOK_S)
+        self._phase = Phase.LIVE
+        self._flushed = ThrottledEvent(LOOK_S)
         #: set after a flush: deadlines may have moved
-        self.flushed = self._bell.rung
+        self.flushed = self._flushed.event
         #: told of every change at once, so they only note it
         self.listeners: list[Callable[[Changes], None]] = []
         self._roster = roster
         self._clock = clock
-        self._ring = Ring()
+        self._recent = RecentDeltas()
         self._waiters = Waiters()
-        self._pace = Pace(SENDS_PER_S, SENDS_SAVED)
+        self._budget = SendBudget(SENDS_PER_S, SENDS_SAVED)
         self._timer: asyncio.TimerHandle | None = None
         #: by whether it is in parts
-        self._snapshots: dict[bool, Snapshot] = {}
+        self._snapshots: dict[bool, ListSnapshot] = {}
         #: by the offset they begin after, up to now
         self._merged: dict[int, bytes] = {}
-        self._restored = False
         #: whether anybody was: before that, no change has to be kept for one who has missed it
         self._told = False
 
-    def tell(self) -> None:
-        """Something may have changed. Sent now, or after the roster's `rest`, when told again."""
+    @property
+    def restoring(self) -> bool:
+        """Until what was stored is in the list, no client gets any of it.
+
+        To one that comes back after a restart it would look as if sessions had vanished, or gone
+        back in time.
+        """
+        return self._phase is not Phase.LIVE
+
+    def begin_restoring(self) -> None:
+        self._phase = Phase.READING
+
+    def notify(self) -> None:
+        """Something may have changed. Sent now, or after the roster's `rest`, when notified again."""
         loop = asyncio.get_running_loop()
-        wait = self._roster.rest = self._pace.wait(self._cost(), loop.time(), TICK_S)
+        wait = self._roster.rest = self._budget.wait(self._cost(), loop.time(), TICK_S)
         if not wait:
             self.flush()
         elif self._timer is None:
@@ -102,19 +348,19 @@ class Broadcast:
         if self._is_reading():
             return
         changes = self._roster.take_changes(self._clock())
-        self._bell.ring()
-        restored = self._restored and self.restoring and not changes.more
+        self._flushed.set()
+        restored = self._phase is Phase.SETTLING and not changes.more
         if changes.more or (restored and self._roster.settle(self._clock())):
             rest = 0.0 if self.restoring else REST_S
             self._timer = asyncio.get_running_loop().call_later(rest, self.flush)
         elif restored:
-            self.restoring = False
+            self._phase = Phase.LIVE
             self._wake()
         if not changes:
             return
         for heard in self.listeners:
             heard(changes)
-        self._pace.spend(self._cost(), asyncio.get_running_loop().time())
+        self._budget.spend(self._cost(), asyncio.get_running_loop().time())
         self.offset += 1
         self._merged.clear()
         if self._told or not self.restoring:
@@ -125,9 +371,9 @@ class Broadcast:
         """What was stored is resolved when all is read: earlier its hosts are not heard, so all twice."""
         if self.restoring:
             gc.freeze()  # what is restored lives on: the collector need not look at it again
-        return self.restoring and not self._restored and not (self.trouble and self.trouble.blind)
+        return self._phase is Phase.READING and not (self.trouble and self.trouble.blind)
 
-    def own_up(self, trouble: HubTrouble | None) -> None:
+    def set_trouble(self, trouble: HubTrouble | None) -> None:
         """Told to everyone at once; it changes nothing in the list, so no offset either."""
         if trouble != self.trouble:
             self.trouble = trouble
@@ -135,9 +381,9 @@ class Broadcast:
 
     def restored(self) -> None:
         """All that was stored has been read; once it is resolved as well, clients are let in."""
-        if not self._restored:
-            self._restored = True
-            self.tell()
+        if self._phase is Phase.READING:
+            self._phase = Phase.SETTLING
+        self.notify()
 
     def _wake(self) -> None:
         self._waiters.wake()
@@ -148,19 +394,19 @@ class Broadcast:
         sessions |= {view.id: msgspec.Raw(_encode(view)) for view in changes.sessions}
         hosts |= {view.id: msgspec.Raw(_encode(view)) for view in changes.hosts}
         message = self._message("deltas", parts(sessions, hosts))
-        self._ring.append(Delta(sessions, hosts, message))
+        self._recent.append(Delta(sessions, hosts, message))
 
     def _message(self, kind: str, body: dict[str, Any]) -> bytes:
         header = {"type": kind, "epoch": self.epoch, "offset": self.offset, "now": self._clock()}
         return _encode(header | body)
 
     def _tick(self) -> bytes:
-        return self._message("tick", self._owning_up())
+        return self._message("tick", self._trouble_field())
 
-    def _owning_up(self) -> dict[str, Any]:
+    def _trouble_field(self) -> dict[str, Any]:
         return {"trouble": self.trouble} if self.trouble is not None else {}
 
-    def snapshot(self, seen: int = NOTHING, *, in_parts: bool = False) -> Snapshot:
+    def snapshot(self, seen: int = NOTHING, *, in_parts: bool = False) -> ListSnapshot:
         """Everything. Whoever comes within SHARED_MS gets the same, and what has changed since.
 
         Encoding it anew at every offset would block a busy hub to which all its clients come back.
@@ -172,22 +418,26 @@ class Broadcast:
         if kept is None or not fresh or stale or kept.trouble != self.trouble:
             views, hosts = list(self._roster.views.values()), list(self._roster.all_hosts(now))
             made = bodies(views, hosts, in_parts=in_parts)
-            messages = tuple(self._message("snapshot", each | self._owning_up()) for each in made)
-            kept = self._snapshots[in_parts] = Snapshot(self.offset, now, self.trouble, messages)
+            messages = tuple(
+                self._message("snapshot", each | self._trouble_field()) for each in made
+            )
+            kept = self._snapshots[in_parts] = ListSnapshot(
+                self.offset, now, self.trouble, messages
+            )
         return kept
 
     def _can_merge(self, offset: int) -> bool:
-        return self._ring.can_merge(self.offset - offset)
+        return self._recent.can_merge(self.offset - offset)
 
     def since(self, offset: int) -> bytes:
         """One message with all changes after `offset`, where they can be merged."""
         missed = self.offset - offset
         if missed == 1:
-            return self._ring.newest()
+            return self._recent.newest()
         message = self._merged.get(offset)
         if message is None:
             # Whoever is late is so together with others: a busy hub's clients all are.
-            message = self._message("deltas", self._ring.merged(missed))
+            message = self._message("deltas", self._recent.merged(missed))
             self._merged[offset] = message
         return message
 

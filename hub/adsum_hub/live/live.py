@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import struct
+import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NamedTuple
 
@@ -15,8 +17,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.live.frames import Frames
-from adsum_hub.refusals import note
+from adsum_hub.request_guard import log_refusal
 
 log = logging.getLogger(__name__)
 #: The server's own of sockets: it would say of each that it was accepted, as often as anybody comes,
@@ -45,6 +46,58 @@ BAD_FRAME = 4400
 HOLD_S = 20.0
 RESTORING = 1013
 UNREADABLE = "What it sent over a WebSocket cannot be read"
+
+#: Not worth deflating.
+SMALL = 1_000
+#: Deflated in a thread: some ten milliseconds.
+HUGE = 1_000_000
+#: Frames that are kept: clients differ in what they have missed, in how many parts of a snapshot they
+#: have taken, and in whether they inflate.
+KEPT = 24
+
+
+class Frames:
+    """Messages as WebSocket frames, made once for all who take them.
+
+    Deflated, as over a slow line no large list arrives else.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, bool], tuple[bytes, asyncio.Future[bytes]]] = {}
+
+    async def of(self, message: bytes, *, inflates: bool) -> bytes:
+        deflate = inflates and len(message) >= SMALL
+        held = self._made.get((id(message), deflate))
+        if held is None or held[0] is not message:
+            if len(self._made) >= KEPT:
+                del self._made[next(iter(self._made))]
+            held = message, self._make(message, deflate=deflate)
+            self._made[id(message), deflate] = held
+        return held[1].result() if held[1].done() else await asyncio.shield(held[1])
+
+    @staticmethod
+    def _make(message: bytes, *, deflate: bool) -> asyncio.Future[bytes]:
+        if deflate and len(message) > HUGE:
+            return asyncio.ensure_future(asyncio.to_thread(deflated, message))
+        made: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        made.set_result(deflated(message) if deflate else framed(message))
+        return made
+
+
+def framed(body: bytes, first: int = 0x81) -> bytes:
+    """A text frame that is a whole message."""
+    size = len(body)
+    if size < 126:
+        return bytes((first, size)) + body
+    wide = size >= 1 << 16
+    return struct.pack("!BBQ" if wide else "!BBH", first, 127 if wide else 126, size) + body
+
+
+def deflated(message: bytes) -> bytes:
+    """By RFC 7692, resting on no message before it, so the same for everybody."""
+    deflate = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
+    body = deflate.compress(message) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    return framed(body[:-4], 0xC1)
 
 
 class Resume(msgspec.Struct):
@@ -124,11 +177,11 @@ class Connection(WebSocketsSansIOProtocol):
 
     def _tell_unreadable(self) -> None:
         scope: Any = self.scope
-        note(scope, f"{UNREADABLE}: {self.conn.close_sent}.", UNREADABLE)
+        log_refusal(scope, f"{UNREADABLE}: {self.conn.close_sent}.", UNREADABLE)
 
 
-class Room:
-    """For large messages on their way. One that is larger than all of it goes alone."""
+class UnsentLimit:
+    """Limits the large messages on their way. One that is larger than all of it goes alone."""
 
     def __init__(self) -> None:
         self.frames = Frames()
@@ -149,7 +202,7 @@ class Room:
 
 
 def live_router(broadcast: Broadcast) -> APIRouter:
-    router, room = APIRouter(), Room()
+    router, room = APIRouter(), UnsentLimit()
 
     @router.websocket("/ws")
     async def live(socket: WebSocket) -> None:
@@ -173,12 +226,16 @@ async def _refuse(socket: WebSocket, error: Exception) -> None:
         cause = "it is a binary frame"
     elif isinstance(error, TimeoutError):
         cause = f"none came within {FIRST_FRAME_S:.0f} s"
-    note(socket.scope, f"The first frame of a WebSocket was not understood: {cause}.", "frame")
+    log_refusal(
+        socket.scope, f"The first frame of a WebSocket was not understood: {cause}.", "frame"
+    )
     reason = f'send {{"epoch": …, "offset": …}} first: {cause}'
     await socket.close(BAD_FRAME, reason.encode()[:120].decode(errors="ignore"))
 
 
-async def _serve(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
+async def _serve(
+    socket: WebSocket, broadcast: Broadcast, resume: Resume, room: UnsentLimit
+) -> None:
     listener = asyncio.create_task(_listen(socket))
     sender = asyncio.create_task(_send(socket, broadcast, resume, room))
     lapse: Lapse = socket.scope.get(LAPSE, _never)
@@ -201,7 +258,7 @@ async def _never() -> tuple[int, str]:
     raise asyncio.CancelledError
 
 
-async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: Room) -> None:
+async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: UnsentLimit) -> None:
     told = broadcast.subscribe(resume.epoch, resume.offset, in_parts=resume.parts)
     outlet: Outlet = socket.scope["extensions"][OUTLET]
     async with contextlib.aclosing(told) as messages:

@@ -11,9 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from adsum_hub.notify.cases import On
-from adsum_hub.notify.quiet import Quiet
-from adsum_hub.notify.rules import PUSH, Channel, Config, Content, Rule
+from adsum_hub.notify.rules import PUSH, Channel, Config, Content, On, Quiet, Rule
 from adsum_shared.state import GROUP_OF
 
 MOST = 50

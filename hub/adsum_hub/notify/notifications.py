@@ -1,62 +1,55 @@
-"""All of it together: the notifier, the channels it speaks through, and what REST tells of them."""
+"""Notifications put together, and their REST: status, a browser's subscription, a test."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
 
 from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.notify.channels import FAILING, AppriseSender, Sender
 from adsum_hub.notify.config import read_config
 from adsum_hub.notify.notifier import Notifier
-from adsum_hub.notify.owners import OWNER, Owner, Owners
-from adsum_hub.notify.push import Push
-from adsum_hub.notify.rules import PUSH, Channel, Rule
-from adsum_hub.notify.services import AppriseSpeaker
-from adsum_hub.notify.speaking import FAILING, Speaker
-from adsum_hub.notify.subscriptions import (
+from adsum_hub.notify.push import (
     APPLE,
+    OWNER,
+    Owners,
+    Push,
+    PushKey,
+    PushKeyError,
     SubscriptionError,
+    SubscriptionOwner,
     Subscriptions,
+    load_key,
+    require_contact,
     subscription_of,
 )
-from adsum_hub.notify.vapid import PushKey, PushKeyError, load_key, require_contact
-from adsum_hub.rest.notify_answers import Notify, NotifyChannel, NotifyRule, PushSubscription
+from adsum_hub.notify.rules import PUSH, Channel, Rule
+from adsum_hub.redis_access import unavailable
+from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
+from adsum_hub.rest.bodies import BadRequestError, read, takes
+from adsum_hub.rest.notify_answers import (
+    Notify,
+    NotifyChannel,
+    NotifyRule,
+    NotifyTest,
+    NotifyTestAsked,
+    NotifyTried,
+    PushEndpoint,
+    PushSubscription,
+    Subscribed,
+)
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
-from adsum_shared.connect import Redis
+from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
 
 if TYPE_CHECKING:
     from starlette.types import Scope
-
-
-class Told(NamedTuple):
-    """What the settings say. notify, channel: the entries of the TOML file, or JSON.
-
-    sign_in: whether people have to.
-    """
-
-    state_dir: Path
-    notify: Any = None
-    channel: Any = None
-    push_contact: str | None = None
-    push_key_file: Path | None = None
-    push_allow_private: bool = False
-    sign_in: bool = False
-
-
-def told_by(settings: HubSettings) -> Told:
-    return Told(
-        state_dir=settings.state_dir,
-        notify=settings.notify,
-        channel=settings.channel,
-        push_contact=settings.push_contact,
-        push_key_file=settings.push_key_file,
-        push_allow_private=settings.push_allow_private,
-        sign_in=settings.sign_in,
-    )
 
 
 class Notifications:
@@ -66,22 +59,27 @@ class Notifications:
     """
 
     def __init__(
-        self, told: Told, roster: Roster, redis: Redis, clock: Clock, ready: Callable[[], bool]
+        self,
+        settings: HubSettings,
+        roster: Roster,
+        redis: Redis,
+        clock: Clock,
+        ready: Callable[[], bool],
     ) -> None:
-        require_contact(told.push_contact)
-        config = read_config(told.notify, told.channel)
+        require_contact(settings.push_contact)
+        config = read_config(settings.notify, settings.channel)
         self.clock = clock
-        self.subscriptions = Subscriptions(redis, Owners(redis) if told.sign_in else None)
-        self._told = told
+        self.subscriptions = Subscriptions(redis, Owners(redis) if settings.sign_in else None)
+        self._settings = settings
         self._key: PushKey | None = None
         self._making = asyncio.Lock()
-        self._push = Push(self.subscriptions, self.key, clock, private=told.push_allow_private)
+        self._push = Push(self.subscriptions, self.key, clock, private=settings.push_allow_private)
         self._services = [
-            AppriseSpeaker(each, clock) for each in config.channels if each.name != PUSH
+            AppriseSender(each, clock) for each in config.channels if each.name != PUSH
         ]
         services = {each.channel.name: each for each in self._services}
-        speakers: dict[str, Speaker] = {PUSH: self._push, **services}
-        self.notifier = Notifier(roster, config, speakers, redis, clock, ready)
+        senders: dict[str, Sender] = {PUSH: self._push, **services}
+        self.notifier = Notifier(roster, config, senders, redis, clock, ready)
 
     def heard(self, changes: Changes) -> None:
         self.notifier.heard(changes)
@@ -97,17 +95,17 @@ class Notifications:
         """Raises PushKeyError."""
         async with self._making:
             if self._key is None:
-                told = self._told
+                settings = self._settings
                 self._key = await asyncio.to_thread(
-                    load_key, told.state_dir, told.push_key_file, told.push_contact
+                    load_key, settings.state_dir, settings.push_key_file, settings.push_contact
                 )
             return self._key
 
-    def owner_of(self, scope: Scope) -> Owner | None:
+    def owner_of(self, scope: Scope) -> SubscriptionOwner | None:
         """None where nobody has to sign in. Raises SubscriptionError."""
-        if not self._told.sign_in:
+        if not self._settings.sign_in:
             return None
-        owner: Owner | None = scope.get(OWNER)
+        owner: SubscriptionOwner | None = scope.get(OWNER)
         if owner is None:
             raise SubscriptionError(
                 "This machine's own token takes no pushes: a subscription ends with its sign-in.",
@@ -115,13 +113,15 @@ class Notifications:
             )
         return owner
 
-    async def subscribe(self, asked: PushSubscription, owner: Owner | None = None) -> int:
+    async def subscribe(
+        self, asked: PushSubscription, owner: SubscriptionOwner | None = None
+    ) -> int:
         """How many there are now. Raises SubscriptionError, PushKeyError, and what Redis raises."""
         key = await self.key()
         subscription = subscription_of(
-            asked, key.public, self.clock(), owner, private=self._told.push_allow_private
+            asked, key.public, self.clock(), owner, private=self._settings.push_allow_private
         )
-        if subscription.service.endswith(APPLE) and not self._told.push_contact:
+        if subscription.service.endswith(APPLE) and not self._settings.push_contact:
             raise SubscriptionError(
                 "Apple's push service takes nothing from a hub without a contact.",
                 "Set ADSUM_PUSH_CONTACT to mailto: and an address of yours, and restart the hub.",
@@ -144,7 +144,7 @@ class Notifications:
             now=self.clock(),
             public_key=public,
             problem=problem,
-            contact=self._told.push_contact is not None,
+            contact=self._settings.push_contact is not None,
             subscriptions=own,
             others=len(known) - own,
             channels=[self._channel(each) for each in config.channels],
@@ -153,15 +153,15 @@ class Notifications:
 
     def troubles(self) -> list[str]:
         """Channels that keep failing, in sentences: whoever relies on them would never know."""
-        speakers = self.notifier.speakers
+        senders = self.notifier.senders
         return [
-            f"Channel `{name}` of the notifications keeps failing: {speaker.health.error}"
-            for name, speaker in speakers.items()
-            if speaker.health.in_row >= FAILING
+            f"Channel `{name}` of the notifications keeps failing: {sender.health.error}"
+            for name, sender in senders.items()
+            if sender.health.in_row >= FAILING
         ]
 
     def _channel(self, channel: Channel) -> NotifyChannel:
-        health = self.notifier.speakers[channel.name].health
+        health = self.notifier.senders[channel.name].health
         failing = health.failed_at is not None and (health.sent_at or 0) <= health.failed_at
         return NotifyChannel(
             name=channel.name,
@@ -189,3 +189,118 @@ def _rule(rule: Rule) -> NotifyRule:
         project=list(rule.projects),
         quiet=f"{quiet.from_:%H:%M}-{quiet.to:%H:%M} {quiet.zone.key}" if quiet else None,
     )
+
+
+@contextlib.asynccontextmanager
+async def open_notifications(
+    settings: HubSettings, redis_url: str, roster: Roster, broadcast: Broadcast, clock: Clock
+) -> AsyncIterator[Notifications]:
+    """Opens notifications with a connection to Redis of their own. Raises NotifyConfigError, PushKeyError."""
+    redis = open_redis(redis_url)  # what the list is kept by waits for no notification
+
+    def ready() -> bool:
+        blind = broadcast.trouble is not None and broadcast.trouble.blind
+        return not broadcast.restoring and not blind
+
+    try:
+        notifications = Notifications(settings, roster, redis, clock, ready)
+        broadcast.listeners.append(notifications.heard)
+        yield notifications
+    finally:
+        await redis.aclose()
+
+
+#: Between two tests: whoever holds the button down is no nuisance to others.
+TEST_EVERY_MS = 5_000
+REFUSED = {400: "No such request", 409: "Not possible here", 415: "Not JSON", 503: "Not now"}
+
+
+async def _answered(work: Awaitable[Any]) -> Response:
+    try:
+        return as_json(await work)
+    except BadRequestError as error:
+        return error.answer
+    except SubscriptionError as error:
+        return as_json(Problem(str(error), error.next), 409)
+    except PushKeyError as error:
+        return as_json(Problem(str(error), "Restart the hub once it is there."), 503)
+    except UNAVAILABLE as error:
+        return unavailable(error)
+
+
+class Testing:
+    """Sends test messages, at most one in a while."""
+
+    def __init__(self, notifications: Notifications) -> None:
+        self._notifications = notifications
+        self._tested_at = 0
+
+    async def test(self, request: Request) -> NotifyTest:
+        wanted = (await read(request, NotifyTestAsked)).channel
+        known = list(self._notifications.notifier.senders)
+        if wanted is not None and wanted not in known:
+            cause = f"There is no channel {wanted[:40]!r}."
+            raise BadRequestError(400, cause, f"Name one of {', '.join(known)}.")
+        now = self._notifications.clock()
+        if now - self._tested_at < TEST_EVERY_MS:
+            step = f"Wait {TEST_EVERY_MS // 1000} s between two tests."
+            raise BadRequestError(429, "A test was sent just now.", step)
+        self._tested_at = now
+        found = await self._notifications.notifier.test([wanted] if wanted else known)
+        return NotifyTest(SCHEMA, [NotifyTried(name, error) for name, error in found.items()])
+
+
+def notify_router(notifications: Notifications) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/notify", tags=["v1"])
+    testing = Testing(notifications)
+
+    async def subscribed(request: Request) -> Subscribed:
+        asked = await read(request, PushSubscription)
+        owner = notifications.owner_of(request.scope)
+        return Subscribed(SCHEMA, await notifications.subscribe(asked, owner))
+
+    async def unsubscribed(request: Request) -> Subscribed:
+        named = await read(request, PushEndpoint)
+        await notifications.subscriptions.remove(named.endpoint)
+        return Subscribed(SCHEMA, len(await notifications.subscriptions.all()))
+
+    @router.get(
+        "",
+        summary="Who is told of what, and how that has fared",
+        responses=answers_of(Notify, also={503: "Redis does not answer"}),
+        response_class=Response,
+    )
+    async def status() -> Response:
+        return await _answered(notifications.status(SCHEMA))
+
+    @router.post(
+        "/subscriptions",
+        summary="A browser asks for pushes: what its subscription.toJSON() says",
+        responses=answers_of(Subscribed, also=REFUSED),
+        response_class=Response,
+        openapi_extra=takes(PushSubscription),
+    )
+    async def subscribe(request: Request) -> Response:
+        return await _answered(subscribed(request))
+
+    @router.delete(
+        "/subscriptions",
+        summary="A browser wants no more of them",
+        responses=answers_of(Subscribed, also=REFUSED),
+        response_class=Response,
+        openapi_extra=takes(PushEndpoint),
+    )
+    async def unsubscribe(request: Request) -> Response:
+        return await _answered(unsubscribed(request))
+
+    @router.post(
+        "/test",
+        summary="Tell one channel, or all, that messages arrive",
+        responses=answers_of(NotifyTest, also={**REFUSED, 429: "Too soon"}),
+        response_class=Response,
+        openapi_extra=takes(NotifyTestAsked),
+    )
+    async def test(request: Request) -> Response:
+        return await _answered(testing.test(request))
+
+    return router

@@ -1,22 +1,184 @@
-"""The notifier: tells people what calls for them, once its time has come and if it still stands."""
+"""The notifier sends what calls for people, once its time has come and if it still stands."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
-from adsum_hub.notify.cases import Case
-from adsum_hub.notify.marks import Marks
-from adsum_hub.notify.pace import Pace
-from adsum_hub.notify.rules import STALE_MS, Channel, Config
-from adsum_hub.notify.speaking import Outcome, Speaker
-from adsum_hub.notify.watching import Watching
-from adsum_hub.notify.words import TEST, message_of
+from adsum_hub.notify.channels import Outcome, Sender
+from adsum_hub.notify.messages import TEST, message_of
+from adsum_hub.notify.rules import (
+    STALE_MS,
+    Case,
+    Channel,
+    Config,
+    Pending,
+    Rule,
+    Throttle,
+    case_of_host,
+    case_of_session,
+    decide,
+)
 from adsum_hub.roster import Roster
+from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+
+Claim = Literal["won", "told", "held"]
+_TOLD = b"told"
+_CHUNK = 500
+
+
+class SentMarks:
+    """Which cases were sent, in Redis: two hubs do not both send one, and a restart repeats none.
+
+    A claim lapses by itself: a hub that dies over a message leaves it to the others.
+
+    If it dies between a message and its mark, that message is told twice. Rejected: to mark before
+    sending, which would swallow it instead.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._me = secrets.token_hex(8).encode()
+
+    async def begin(self, rules: Iterable[str], now: int) -> dict[str, int]:
+        """Rule id -> since when there is such a rule; `now` for one that is not known yet."""
+        begun: dict[str, int] = {}
+        for rule in rules:
+            key, ttl = streams.notify_rule(rule), streams.NOTIFY_KEEP_MS
+            if not await self._redis.set(key, now, nx=True, px=ttl):
+                await self._redis.pexpire(key, ttl)
+            stored = await self._redis.get(key)
+            begun[rule] = int(stored) if stored is not None and stored.isdigit() else now
+        return begun
+
+    async def claim(self, marks: Sequence[str]) -> list[Claim]:
+        """held: another hub is at it; if it dies, the claim is free after NOTIFY_CLAIM_MS."""
+
+        def claim(pipeline: Any, key: str) -> None:
+            pipeline.set(key, self._me, nx=True, px=streams.NOTIFY_CLAIM_MS)
+            pipeline.get(key)
+
+        replies = await self._pipelined(marks, claim)
+        return [self._claimed(value) for value in replies[1::2]]
+
+    def _claimed(self, value: bytes | None) -> Claim:
+        # Our own: also where the reply to the first try was lost.
+        if value == self._me:
+            return "won"
+        return "told" if value == _TOLD else "held"
+
+    async def mark_sent(self, marks: Sequence[str]) -> None:
+        await self._pipelined(
+            marks, lambda pipeline, key: pipeline.set(key, _TOLD, px=streams.NOTIFY_KEEP_MS)
+        )
+
+    async def free(self, marks: Sequence[str]) -> None:
+        """Gives claims back, and removes marks of what may be sent again."""
+        # In a cluster no one DEL takes them all.
+        await self._pipelined(marks, lambda pipeline, key: pipeline.delete(key))
+
+    async def _pipelined(
+        self, marks: Sequence[str], add: Callable[[Any, str], object]
+    ) -> list[bytes | None]:
+        replies: list[bytes | None] = []
+        for start in range(0, len(marks), _CHUNK):
+            pipeline = self._redis.pipeline(transaction=False)
+            for mark in marks[start : start + _CHUNK]:
+                add(pipeline, streams.notify_mark(mark))
+            replies += await pipeline.execute()
+        return replies
+
+
+#: Looked at in one go; everybody else has a turn in between.
+SLICE = 200
+MOST_COVERED = 10_000
+
+
+class CaseWatch:
+    """Turns the roster's changes into open cases.
+
+    covered: cases that an earlier message covers; they are only marked. back: machines that are back.
+    """
+
+    def __init__(self, roster: Roster, rules: Sequence[Rule], clock: Clock) -> None:
+        self.pending = Pending()
+        self.covered: deque[tuple[str, Case]] = deque(maxlen=MOST_COVERED)
+        self.back: set[str] = set()
+        self.woken = asyncio.Event()
+        self._roster = roster
+        self._rules = rules
+        self._host_rules = [rule.id for rule in rules if rule.on == "host_offline"]
+        self._clock = clock
+        #: ids only: a session that changes a thousand times is looked at once
+        self._sessions: dict[str, None] = {}
+        self._hosts: dict[str, None] = {}
+        self._offline: dict[str, int] = {}
+        self._live: set[str] = set()
+
+    def heard(self, changes: Changes) -> None:
+        """Called while the page is being told, so it only notes what to look at."""
+        self._sessions |= {view.id: None for view in changes.sessions}
+        self._sessions |= dict.fromkeys(changes.gone)
+        self._hosts |= {view.id: None for view in changes.hosts}
+        self._hosts |= dict.fromkeys(changes.gone_hosts)
+        self.woken.set()
+
+    async def absorb(self, begun: Mapping[str, int]) -> None:
+        """begun: rule id -> since when there is such a rule."""
+        while self._hosts or self._sessions:
+            now = self._clock()
+            for _ in range(min(SLICE, len(self._hosts))):
+                key, _ = self._hosts.popitem()
+                self._enter(key, self._host_case(key, begun, now), begun, now)
+            for _ in range(min(SLICE, len(self._sessions))):
+                key, _ = self._sessions.popitem()
+                self._enter(key, self._session_case(key), begun, now)
+            await asyncio.sleep(0)
+
+    def _enter(self, key: str, case: Case | None, begun: Mapping[str, int], now: int) -> None:
+        if case is None:
+            self.pending.leave(key)
+            return
+        known = self.pending.standing.get(key)
+        # It has delivered, and now it needs somebody: what was told of the one says nothing here.
+        told = known.told if known is not None and known.case.on == case.on else {}
+        before = known.case if known is not None else None
+        decision = decide(self._rules, before, case, now, told=told, begun=begun)
+        self.pending.enter(case, decision)
+        self.covered.extend((channel, case) for channel in decision.covered)
+
+    def _session_case(self, key: str) -> Case | None:
+        view = self._roster.views.get(key)
+        host = self._roster.hosts.get(view.host_id) if view is not None else None
+        if view is None or host is None:
+            return None
+        verdict = host.verdicts.get(view.session_id)
+        if verdict is None or verdict.state.state != view.state.state:
+            return case_of_session(view, view.state.since)  # what the hub itself says of it
+        return case_of_session(view, verdict.state.since)
+
+    def _host_case(self, key: str, begun: Mapping[str, int], now: int) -> Case | None:
+        view = self._roster.host_views.get(key)
+        if not self._host_rules:
+            return None
+        if view is None or view.reachability != "offline":
+            self._offline.pop(key, None)
+            if view is not None and key not in self._live:
+                self._live.add(key)
+                self.back.add(key)
+            return None
+        self._live.discard(key)
+        if view.last_seen < min(begun.get(rule, now) for rule in self._host_rules):
+            return None  # it was so before anybody asked to be told
+        return case_of_host(view, max(view.last_seen, self._offline.setdefault(key, now)))
+
 
 #: No message is so urgent that every change would have to be looked at for itself.
 REST_S = 0.2
@@ -32,7 +194,7 @@ NO_REDIS = Outcome("Redis does not answer.")
 
 
 class Notifier:
-    """ready: whether the list is true.
+    """Sends each channel what is due on it. ready: whether the list is true.
 
     What is pending is never stored: it is what stands in the roster and bears no mark. So it
     outlives a hub, and is no larger than what stands, however long a channel is silent.
@@ -42,17 +204,17 @@ class Notifier:
         self,
         roster: Roster,
         config: Config,
-        speakers: Mapping[str, Speaker],
+        senders: Mapping[str, Sender],
         redis: Redis,
         clock: Clock,
         ready: Callable[[], bool],
     ) -> None:
         self.config = config
-        self.speakers = speakers
-        self.paces = {channel.name: Pace() for channel in config.channels}
-        self._watching = Watching(roster, config.rules, clock)
+        self.senders = senders
+        self.throttles = {channel.name: Throttle() for channel in config.channels}
+        self._watching = CaseWatch(roster, config.rules, clock)
         self.pending = self._watching.pending
-        self._marks = Marks(redis)
+        self._marks = SentMarks(redis)
         self._clock = clock
         self._ready = ready
         self._ready_at: int | None = None
@@ -89,12 +251,12 @@ class Notifier:
             due = self.pending.next(channel.name)
             if channel.name in self._busy or due is None:
                 continue
-            at = max(due, self.paces[channel.name].free_at(now))
+            at = max(due, self.throttles[channel.name].free_at(now))
             if at > now:
                 pause = min(pause, (at - now) / 1000)
             else:
                 self._busy.add(channel.name)
-                group.create_task(self._tell(channel), name=f"notify {channel.name}")
+                group.create_task(self._send_due(channel), name=f"notify {channel.name}")
         return pause
 
     def _is_ready(self, now: int) -> bool:
@@ -115,8 +277,8 @@ class Notifier:
         covered, back = list(self._watching.covered), set(self._watching.back)
         if not covered and not back:
             return
-        names = {name: await each.name() for name, each in self.speakers.items()}
-        await self._marks.tell(
+        names = {name: await each.name() for name, each in self.senders.items()}
+        await self._marks.mark_sent(
             [case.mark(called) for name, case in covered if (called := names[name])]
         )
         # When they are gone again, that is another matter.
@@ -128,8 +290,8 @@ class Notifier:
         for _ in covered:
             self._watching.covered.popleft()
 
-    async def _tell(self, channel: Channel) -> None:
-        """One message of all that is due. While one is on its way, or none gets through, more wait."""
+    async def _send_due(self, channel: Channel) -> None:
+        """Sends one message of all that is due. While one is on its way, or none gets through, more wait."""
         now = self._clock()
         due = [
             each for each in self.pending.take(channel.name, now) if now - each.since <= STALE_MS
@@ -138,14 +300,14 @@ class Notifier:
             called, claimed = await self._claim(channel, await self._not_quiet(channel, due))
             if called is not None and claimed:
                 try:
-                    outcome = await self.speakers[channel.name].say(
+                    outcome = await self.senders[channel.name].send(
                         message_of(claimed, channel.content, self.pending.needing)
                     )
                 except UNAVAILABLE:
                     outcome = NO_REDIS
                 await self._settle(channel, called, claimed, outcome)
         finally:
-            self.speakers[channel.name].health.tell(channel.name)
+            self.senders[channel.name].health.log_change(channel.name)
             self._busy.discard(channel.name)
             self._watching.woken.set()
 
@@ -175,7 +337,7 @@ class Notifier:
         if not due:
             return None, []
         try:
-            called = await self.speakers[channel.name].name()
+            called = await self.senders[channel.name].name()
             if called is None:
                 return None, []
             claims = await self._marks.claim([case.mark(called) for case in due])
@@ -187,25 +349,25 @@ class Notifier:
             if claim == "won":
                 won.append(case)
             elif claim == "told":
-                self.pending.told(case, channel.name, self._clock())
+                self.pending.mark_sent(case, channel.name, self._clock())
             else:
                 self.pending.put(case, channel.name, self._clock() + HELD_MS)
-        return called, [case for case in won if self.pending.still(case)]
+        return called, [case for case in won if self.pending.stands(case)]
 
     async def _settle(
         self, channel: Channel, called: str, claimed: Sequence[Case], outcome: Outcome
     ) -> None:
-        marks, pace = [case.mark(called) for case in claimed], self.paces[channel.name]
+        marks, throttle = [case.mark(called) for case in claimed], self.throttles[channel.name]
         if outcome.error is not None:
-            self._put_back(channel, claimed, pace.failed(self._clock(), outcome.again_s))
+            self._put_back(channel, claimed, throttle.failed(self._clock(), outcome.again_s))
             with contextlib.suppress(*UNAVAILABLE):  # else they lapse
                 await self._marks.free(marks)
             return
-        pace.spent(self._clock())
+        throttle.spent(self._clock())
         for case in claimed:
-            self.pending.told(case, channel.name, self._clock())
+            self.pending.mark_sent(case, channel.name, self._clock())
         try:
-            await self._marks.tell(marks)
+            await self._marks.mark_sent(marks)
         except UNAVAILABLE:
             self._watching.covered.extend((channel.name, case) for case in claimed)
 
@@ -217,9 +379,9 @@ class Notifier:
         """Channel -> what went wrong, None if nothing did. Raises what Redis raises."""
         found = {}
         for name in names:
-            speaker = self.speakers[name]
-            listens = await speaker.name() is not None
-            problem = speaker.health.error or "No browser has subscribed yet."
-            found[name] = (await speaker.say(TEST)).error if listens else problem
-            speaker.health.tell(name)
+            sender = self.senders[name]
+            listens = await sender.name() is not None
+            problem = sender.health.error or "No browser has subscribed yet."
+            found[name] = (await sender.send(TEST)).error if listens else problem
+            sender.health.log_change(name)
         return found

@@ -1,25 +1,342 @@
-"""Web Push: one encrypted message to each browser that asked for them."""
+"""Web Push: the browsers that asked for it, the key that signs, and one encrypted message to each."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
+import hashlib
+import ipaddress
 import logging
+import re
+import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 
 from adsum_hub.clock import Clock
-from adsum_hub.notify.sealing import encrypted
-from adsum_hub.notify.speaking import SAY_S, Health, Outcome
-from adsum_hub.notify.subscriptions import Subscription, Subscriptions, leads_home
-from adsum_hub.notify.vapid import PushKey, PushKeyError
-from adsum_hub.notify.words import Message
-from adsum_shared.connect import UNAVAILABLE, wanted
+from adsum_hub.notify.channels import SEND_S, Health, Outcome
+from adsum_hub.notify.messages import Message
+from adsum_hub.rest.notify_answers import PushSubscription
+from adsum_shared import streams
+from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+from adsum_shared.private_files import write_private
+
+if TYPE_CHECKING:
+    from py_vapid import Vapid02
 
 log = logging.getLogger(__name__)
+
+#: In a scope: the SubscriptionOwner that the gate let in; nothing for this machine's own command line.
+OWNER = "adsum.owner"
+
+
+class SubscriptionOwner(NamedTuple):
+    """digest: of the secret. It is in Redis already, as the name of the credential."""
+
+    kind: Literal["sign-in", "token"]
+    digest: str
+
+
+class Owners:
+    """Asks Redis anew each time whether owners' credentials are valid: a revoked one gets no push."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def gone(self, owners: set[SubscriptionOwner]) -> set[SubscriptionOwner]:
+        """Those whose credential has ended, as its key expires then. Raises what Redis raises."""
+        asked = sorted(owners)
+        keys = [streams.entry_pass(each.kind, each.digest) for each in asked]
+        stored = await self._redis.mget(keys) if keys else []
+        return {each for each, held in zip(asked, stored, strict=True) if held is None}
+
+
+MOST = 200
+#: Of one sign-in or token: a browser has one, and a script may have made a few.
+MOST_OF_ONE = 10
+MOST_URL = 2_048
+APPLE = "push.apple.com"
+
+
+class SubscriptionError(ValueError):
+    """Not to be kept. next: what to do about it."""
+
+    def __init__(self, cause: str, step: str) -> None:
+        super().__init__(cause)
+        self.next = step
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """key: the public key it was made with; a push signed by another is refused. since: ms.
+
+    by, digest: the credential it was made with; None where nobody had to sign in.
+    """
+
+    endpoint: str
+    p256dh: str
+    auth: str
+    key: str
+    since: int
+    by: Literal["sign-in", "token"] | None = None
+    digest: str = ""
+
+    @property
+    def owner(self) -> SubscriptionOwner | None:
+        return SubscriptionOwner(self.by, self.digest) if self.by is not None else None
+
+    @property
+    def id(self) -> str:
+        return id_of(self.endpoint)
+
+    @property
+    def service(self) -> str:
+        """Where it is: the rest of an endpoint is a secret, as who knows it can use it up."""
+        return urlsplit(self.endpoint).hostname or "?"
+
+
+def id_of(endpoint: str) -> str:
+    return hashlib.blake2b(endpoint.encode(), digest_size=12).hexdigest()
+
+
+def subscription_of(
+    asked: PushSubscription,
+    key: str,
+    now: int,
+    owner: SubscriptionOwner | None = None,
+    *,
+    private: bool = False,
+) -> Subscription:
+    """Raises SubscriptionError. private: plain http and this machine's own network will do."""
+    require_endpoint(asked.endpoint, private=private)
+    point, auth = _decoded(asked.keys.p256dh), _decoded(asked.keys.auth)
+    if not _on_curve(point) or len(auth) != 16:
+        step = "Send what the browser's subscription.toJSON() returns, as it is."
+        raise SubscriptionError("`keys` are no keys of a push subscription.", step)
+    by, digest = owner if owner is not None else (None, "")
+    keys = asked.keys
+    return Subscription(asked.endpoint, keys.p256dh, keys.auth, key, now, by, digest)
+
+
+def require_endpoint(endpoint: str, *, private: bool) -> None:
+    """Raises SubscriptionError: a hub posts where it is told to, so not to its own network."""
+    step = "Send what the browser's subscription.toJSON() returns, as it is."
+    try:
+        parts = urlsplit(endpoint)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port, parts = "", None, urlsplit("")
+    plain = len(endpoint) <= MOST_URL and endpoint.isascii() and endpoint.isprintable()
+    if not plain or not host or parts.username is not None or parts.fragment or " " in endpoint:
+        raise SubscriptionError("`endpoint` is no address of a push service.", step)
+    if private and parts.scheme in ("http", "https"):
+        return
+    if parts.scheme != "https" or port not in (None, 443):
+        raise SubscriptionError("`endpoint` must be https, on its usual port.", step)
+    if not _is_public_name(host):
+        raise SubscriptionError("`endpoint` is not the name of a public service.", step)
+
+
+def leads_home(host: str) -> bool:
+    """Whether a name leads to an address that is not everybody's. Blocks: not for the loop.
+
+    Looked up once more by the request itself, so a name may change in between; but then whatever
+    answers has no certificate for that name, and hears nothing.
+    """
+    try:
+        found = socket.getaddrinfo(host, 443, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False  # behind a proxy names are its business; else the request itself says so
+    return any(not _is_global(str(address[4][0])) for address in found)
+
+
+def _is_public_name(host: str) -> bool:
+    """Not an address either: no push service is without a name."""
+    name = host.rstrip(".")
+    local = (".local", ".localhost", ".internal", ".lan", ".home.arpa")
+    # A number in the end is an address in disguise: 127.1 and 0x7f000001 are loopback.
+    return "." in name and not name.endswith(local) and name.rpartition(".")[2][:1].isalpha()
+
+
+def _is_global(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(ip, "ipv4_mapped", None)
+    return (mapped or ip).is_global and not ip.is_multicast
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text[:200] + "=" * (-len(text[:200]) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _on_curve(point: bytes) -> bool:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
+    except ValueError:
+        return False
+    return len(point) == 65
+
+
+class Subscriptions:
+    """A list in Redis, the same for all hubs. owners: None where nobody has to sign in."""
+
+    def __init__(self, redis: Redis, owners: Owners | None = None) -> None:
+        self._redis = redis
+        self._owners = owners
+
+    async def all(self) -> list[Subscription]:
+        """Those to send to. What was made with a credential that is no more is dropped."""
+        stored = await self._redis.hgetall(streams.NOTIFY_SUBSCRIPTIONS)
+        found = []
+        for raw in stored.values():
+            try:
+                found.append(msgspec.json.decode(raw, type=Subscription))
+            except msgspec.DecodeError:
+                continue  # of a newer version, which knows what to do with it
+        living = await self.living(found)
+        if dropped := [each.id for each in found if each not in living]:
+            # One that is renewed in this moment may go too: its page tells of it again when loaded.
+            await self._redis.hdel(streams.NOTIFY_SUBSCRIPTIONS, *dropped)
+        return living
+
+    async def living(self, known: list[Subscription]) -> list[Subscription]:
+        """Those whose credential is still valid. Raises what Redis raises."""
+        if self._owners is None:
+            return known
+        gone = await self._owners.gone({each.owner for each in known if each.owner is not None})
+        return [each for each in known if each.owner is not None and each.owner not in gone]
+
+    async def add(self, subscription: Subscription) -> None:
+        """Raises SubscriptionError if there are too many. A known one is renewed."""
+        key = streams.NOTIFY_SUBSCRIPTIONS
+        others = [each for each in await self.all() if each.id != subscription.id]
+        of_one = [] if subscription.owner is None else _of(subscription.owner, others)
+        if excess := of_one[MOST_OF_ONE - 1 :]:
+            await self._redis.hdel(key, *[each.id for each in excess])
+        known = await self._redis.hexists(key, subscription.id)
+        if not known and await self._redis.hlen(key) >= MOST:
+            step = "Unsubscribe on devices that are no longer used."
+            raise SubscriptionError(f"{MOST} browsers are subscribed already.", step)
+        await self._redis.hset(key, subscription.id, msgspec.json.encode(subscription))
+
+    async def remove(self, endpoint: str) -> bool:
+        """Whether it was there."""
+        return bool(await self._redis.hdel(streams.NOTIFY_SUBSCRIPTIONS, id_of(endpoint)))
+
+
+def _of(owner: SubscriptionOwner, known: list[Subscription]) -> list[Subscription]:
+    """The latest renewed first."""
+    return sorted((each for each in known if each.owner == owner), key=lambda each: -each.since)
+
+
+#: A signature is good for so long; push services take 24 h at most.
+GOOD_S = 12 * 3600
+#: Where nobody gave an address. Apple refuses such a one, the others do not look.
+NOBODY = "mailto:adsum@example.com"
+_CONTACT = re.compile(r"mailto:[\w.+-]+@[\w-]+(\.[\w-]+)+")
+
+
+class PushKeyError(RuntimeError):
+    """Nothing can be signed. The text names the file or the place, the cause, the next step."""
+
+
+def require_contact(contact: str | None) -> None:
+    """Raises PushKeyError with the next step in its text."""
+    if contact is not None and not _CONTACT.fullmatch(contact):
+        raise PushKeyError(
+            f"ADSUM_PUSH_CONTACT is no mail address: {contact[:60]!r}. Push services want one to "
+            "write to, such as mailto:you@example.org."
+        )
+
+
+class PushKey:
+    """The key that signs pushes. It stays on the hub's disk.
+
+    Redis holds the browsers' subscriptions, and whoever reads both could write on people's screens: so
+    the key is not kept there, and hubs that are to speak with one voice get the same file.
+
+    public: as a browser wants it, base64url.
+    """
+
+    def __init__(self, vapid: Vapid02, contact: str | None) -> None:
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        raw = vapid.public_key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        self.public = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+        self._vapid = vapid
+        self._contact = contact or NOBODY
+
+    def authorization(self, endpoint: str) -> str:
+        parts = urlsplit(endpoint)
+        claims = {
+            "sub": self._contact,
+            "aud": f"{parts.scheme}://{parts.netloc}",
+            "exp": int(time.time()) + GOOD_S,
+        }
+        from py_vapid import VapidException
+
+        try:
+            return str(self._vapid.sign(claims)["Authorization"])
+        except VapidException as error:
+            raise PushKeyError(f"A push to {parts.hostname} cannot be signed.") from error
+
+
+def load_key(state_dir: Path, given: Path | None, contact: str | None) -> PushKey:
+    """given: a file that must be there; else the hub's own, made where there is none.
+
+    Blocks, and imports what takes a fifth of a second: not for the loop.
+    """
+    from py_vapid import Vapid02, VapidException
+
+    file = given or state_dir / "push-key.pem"
+    try:
+        if given is None and not file.exists():
+            _make(file)
+        return PushKey(Vapid02.from_pem(file.read_bytes()), contact)
+    except OSError as error:
+        step = "Make it readable for the user who runs the hub."
+        raise PushKeyError(
+            f"The key for pushes, {file}, cannot be used: {error.strerror}. {step}"
+        ) from error
+    except (ValueError, TypeError, AttributeError, VapidException) as error:
+        step = "Replace it by the file of another hub, or move it away: then a new one is made."
+        raise PushKeyError(f"{file} is no private key for pushes. {step}") from error
+
+
+def _make(file: Path) -> None:
+    """Whole or not at all, and the first of two hubs wins."""
+    from py_vapid import Vapid02
+
+    vapid = Vapid02()
+    vapid.generate_keys()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        write_private(file, vapid.private_pem(), replace=False)
+
+
+def encrypted(to: Subscription, message: Message) -> bytes | None:
+    """The message encrypted for one browser; None: its keys cannot be used."""
+    from http_ece import ECEException
+    from pywebpush import WebPusher, WebPushException
+
+    keys = {"p256dh": to.p256dh, "auth": to.auth}
+    try:
+        pusher = WebPusher({"endpoint": to.endpoint, "keys": keys})
+        return bytes(pusher.encode(msgspec.json.encode(message))["body"])
+    except (ValueError, ECEException, WebPushException):
+        return None
+
 
 POST_S = 10.0
 AT_ONCE = 10
@@ -50,7 +367,10 @@ class Reply(NamedTuple):
 
 
 class Push:
-    """private: services in the hub's own network will do, without TLS. For tests."""
+    """Sends one encrypted message to each browser that asked for pushes.
+
+    private: services in the hub's own network will do, without TLS. For tests.
+    """
 
     def __init__(
         self,
@@ -86,7 +406,7 @@ class Push:
             return None
         return f"push {key}" if any(each.key == key for each in known) else None
 
-    async def say(self, message: Message) -> Outcome:
+    async def send(self, message: Message) -> Outcome:
         try:
             key = await self._key()
         except PushKeyError as error:
@@ -160,7 +480,7 @@ class Push:
                 replies[number] = await self._post(late.subscription, late.message)
 
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SAY_S), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(SEND_S), asyncio.TaskGroup() as group:
                 for number, late in enumerate(each):
                     group.create_task(post(number, late))
         slow = Reply("The push service is slow.", FIRST_AGAIN_S)

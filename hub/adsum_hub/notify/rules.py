@@ -1,15 +1,128 @@
-"""The rules of `[[notify]]` and the channels of `[[channel]]`, as they are used. Pure."""
+"""What calls for a human, by which rules people are told of it, and what is due when. Pure."""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, NamedTuple
+from zoneinfo import ZoneInfo
 
 import msgspec
 
-from adsum_hub.notify.cases import Case, On
-from adsum_hub.notify.quiet import Quiet
+from adsum_shared.state import LEAST_URGENT, UNKNOWN_URGENCY, Group, HostView, SessionView
+
+On = Literal["needs_you", "delivered", "host_offline"]
+#: Less urgent than anything that needs a human.
+NOT_URGENT = 9
+#: A question that is guessed from the last words of an answer is told as what it is for certain.
+GUESS = 0.7
+
+
+class Case(msgspec.Struct, frozen=True):
+    """key: the session's view id, or the host's.
+
+    stamp: when its state began, by the host's own clock, so that it is the same in every hub; 0
+    where a host is the case. since: the same by this hub's clock.
+    """
+
+    on: On
+    key: str
+    state: str
+    stamp: int
+    since: int
+    host: str
+    host_id: str
+    urgency: int = NOT_URGENT
+    label: str = ""
+    title: str | None = None
+    project: str | None = None
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        return self.on, self.state, self.stamp
+
+    def mark(self, channel: str) -> str:
+        """The name of its mark on this channel: the same in every hub and every run."""
+        parts = "\n".join((channel, self.key, self.on, self.state, str(self.stamp)))
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
+
+class Sent(NamedTuple):
+    """What was sent of a state: how urgent it was, and when by the hub's clock."""
+
+    urgency: int
+    at: int
+
+
+def case_of_session(view: SessionView, stamp: int) -> Case | None:
+    """None: nobody has to be told. What an unreachable machine said last is no present need."""
+    if view.reachability == "offline" or view.urgency == LEAST_URGENT:
+        return None
+    state, on = view.state, _ON.get(view.state.group)
+    if on is None:
+        return None
+    guessed = state.state == "awaiting_input" and state.confidence < GUESS
+    needs_you = on == "needs_you"
+    return Case(
+        on=on,
+        key=view.id,
+        state="idle" if guessed else state.state,
+        stamp=stamp,
+        since=state.since,
+        host=view.host,
+        host_id=view.host_id,
+        urgency=(view.urgency or UNKNOWN_URGENCY) if needs_you else NOT_URGENT,
+        label=state.label,
+        title=view.title,
+        project=view.project,
+    )
+
+
+def case_of_host(view: HostView, since: int) -> Case | None:
+    """since: when this hub has first seen it so; what it missed itself is no fault of the host's."""
+    if view.reachability != "offline":
+        return None
+    return Case("host_offline", view.id, "offline", 0, since, view.label, view.id)
+
+
+_ON: dict[Group, On] = {Group.NEEDS_YOU: "needs_you", Group.DELIVERED: "delivered"}
+
+
+class Quiet(msgspec.Struct, frozen=True):
+    """from_ may lie after to: then they last over midnight. Both are what a clock there shows."""
+
+    from_: time
+    to: time
+    zone: ZoneInfo
+
+    def end(self, now: int) -> int | None:
+        """When they end, if it is quiet at `now`; both in ms since the epoch."""
+        today = datetime.fromtimestamp(now / 1000, UTC).astimezone(self.zone).date()
+        for day in (today - timedelta(days=1), today):
+            begun, ended = self._of(day)
+            if begun <= now < ended:
+                return ended
+        return None
+
+    def _of(self, day: date) -> tuple[int, int]:
+        """Instants, not times of day: an hour that comes twice neither ends nor begins them twice.
+
+        In that hour they begin with its first coming and end with its second; a time that is
+        skipped is read by the clock as it was before.
+        """
+        last = day if self.from_ < self.to else day + timedelta(days=1)
+        return self._instant(day, self.from_, fold=0), self._instant(last, self.to, fold=1)
+
+    def _instant(self, day: date, at: time, *, fold: int) -> int:
+        local = datetime.combine(day, at, tzinfo=self.zone)
+        skipped = local.astimezone(UTC).astimezone(self.zone).replace(tzinfo=None) != local.replace(
+            tzinfo=None
+        )
+        return int(local.replace(fold=0 if skipped else fold).timestamp() * 1000)
+
 
 #: The channel that everybody has: the browsers that asked for it.
 PUSH = "push"
@@ -73,6 +186,8 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True):
+    """All rules and channels that are in force."""
+
     rules: tuple[Rule, ...]
     channels: tuple[Channel, ...]
 
@@ -82,3 +197,198 @@ def _fits(patterns: tuple[str, ...], *names: str | None) -> bool:
         return True
     words = [name.casefold() for name in names if name]
     return any(fnmatchcase(word, each.casefold()) for word in words for each in patterns)
+
+
+#: Nothing new is asked of whoever was told of the session before.
+RESTING = frozenset({"idle", "stuck"})
+#: It is the same need that has grown.
+LASTING = frozenset({"budget_exceeded"})
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """pending: channel -> when it is due, if the case still stands then.
+
+    cancelled: what was pending for the case before is dropped. covered: channels to which this is
+    no news after what they have been told in the same stretch of time; they count as told.
+    """
+
+    pending: dict[str, int] = {}
+    cancelled: bool = False
+    covered: tuple[str, ...] = ()
+
+
+NOTHING = Decision()
+
+
+def decide(
+    rules: Sequence[Rule],
+    before: Case | None,
+    after: Case | None,
+    now: int,
+    *,
+    told: Mapping[str, Mapping[str, Sent]],
+    begun: Mapping[str, int],
+) -> Decision:
+    """told: channel -> state -> what it was told, since the session began to need somebody.
+
+    begun: rule id -> since when there is such a rule; it tells nothing that was so before.
+    """
+    if after is None:
+        return Decision(cancelled=before is not None)
+    if before is not None and before.identity == after.identity:
+        return NOTHING
+    # What a more urgent need has hidden gets its whole time once it shows: whoever met that is there.
+    hidden = before is not None and before.on == after.on and before.urgency < after.urgency
+    since = now if hidden else after.since
+    pending: dict[str, int] = {}
+    for rule in rules:
+        if not rule.matches(after) or after.since < max(begun.get(rule.id, now), now - STALE_MS):
+            continue
+        at = rule.due_at(max(since, after.since), now)
+        for channel in rule.channels:
+            pending[channel] = min(at, pending.get(channel, at))
+    covered = tuple(each for each in pending if _is_covered(after, told.get(each, {})))
+    for channel in covered:
+        del pending[channel]
+    return Decision(pending, before is not None, covered)
+
+
+def _is_covered(case: Case, told: Mapping[str, Sent]) -> bool:
+    """Whether whoever was told that knows this too, or need not: a session that only rests, say.
+
+    Another need, which met a human's eye never, is not covered by a more urgent one that is met.
+    """
+    least = min((each.urgency for each in told.values()), default=NOT_URGENT)
+    if not least <= case.urgency < NOT_URGENT:
+        return False
+    if case.state in RESTING:
+        return True
+    same = told.get(case.state)
+    return same is not None and (case.since <= same.at or case.state in LASTING)
+
+
+BURST = 5
+#: Ten thousand agents that stop in one hour are so many messages to each person, and no more.
+EVERY_MS = 12_000
+FIRST_AGAIN_MS = 5_000
+MOST_AGAIN_MS = 600_000
+
+
+class Throttle:
+    """How often one channel is sent to: a few messages at once, then one in a while.
+
+    failures: in a row. What waits meanwhile stays pending, and is told together if it stands.
+    """
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._filled_at = 0  # when the last of the burst is saved up again
+        self._not_before = 0
+
+    def free_at(self, now: int) -> int:
+        """When the next message may go; now, if at once."""
+        return max(now, self._not_before, self._filled_at - (BURST - 1) * EVERY_MS)
+
+    def spent(self, now: int) -> None:
+        self.failures = 0
+        self._filled_at = max(now, self._filled_at) + EVERY_MS
+
+    def failed(self, now: int, again_s: float | None) -> int:
+        """When to try again: later each time, and no sooner than the other side wishes."""
+        usual = min(MOST_AGAIN_MS, FIRST_AGAIN_MS * 2 ** min(self.failures, 10))
+        self.failures += 1
+        self._not_before = now + max(usual, int((again_s or 0.0) * 1000))
+        return self._not_before
+
+
+#: Outdated entries a heap may hold beside those that count, before it is built anew.
+SLACK = 1_000
+
+
+class OpenCase(msgspec.Struct):
+    """due: channel -> when. told: channel -> state -> what it was told last."""
+
+    case: Case
+    due: dict[str, int]
+    told: dict[str, dict[str, Sent]]
+
+
+class Pending:
+    """The cases that are open, and which channel is due to hear of which and when.
+
+    It is as large as the cases that stand, whatever happens: what has passed leaves nothing behind.
+    """
+
+    def __init__(self) -> None:
+        self.standing: dict[str, OpenCase] = {}
+        self._heaps: dict[str, list[tuple[int, str]]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(each.due) for each in self.standing.values())
+
+    @property
+    def needing(self) -> int:
+        """Sessions that need a human, whether anybody is to be told of them or not."""
+        return sum(each.case.on == "needs_you" for each in self.standing.values())
+
+    def enter(self, case: Case, decision: Decision) -> None:
+        """Its latest words are kept also where nothing else has changed."""
+        known = self.standing.get(case.key)
+        if known is None:
+            known = self.standing[case.key] = OpenCase(case, {}, {})
+        elif decision.cancelled:
+            known.due.clear()
+            if known.case.on != case.on:
+                known.told.clear()
+        known.case = case
+        for channel, at in decision.pending.items():
+            self.put(case, channel, at)
+
+    def leave(self, key: str) -> Case | None:
+        standing = self.standing.pop(key, None)
+        return standing.case if standing else None
+
+    def put(self, case: Case, channel: str, at: int) -> None:
+        """Also to put off. Nothing if the case does not stand any more."""
+        if not self.stands(case):
+            return
+        self.standing[case.key].due[channel] = at
+        heap = self._heaps.setdefault(channel, [])
+        heapq.heappush(heap, (at, case.key))
+        if len(heap) > 2 * len(self.standing) + SLACK:
+            live = ((each.due.get(channel), name) for name, each in self.standing.items())
+            self._heaps[channel] = [(due, name) for due, name in live if due is not None]
+            heapq.heapify(self._heaps[channel])
+
+    def take(self, channel: str, now: int) -> list[Case]:
+        """Those due on a channel, no longer pending; `put` puts one back."""
+        heap, cases = self._heaps.get(channel, []), []
+        while heap and heap[0][0] <= now:
+            at, key = heapq.heappop(heap)
+            standing = self.standing.get(key)
+            if standing is not None and standing.due.get(channel) == at:
+                del standing.due[channel]
+                cases.append(standing.case)
+        return cases
+
+    def mark_sent(self, case: Case, channel: str, now: int) -> None:
+        standing = self.standing.get(case.key)
+        if standing is not None and standing.case.on == case.on:
+            standing.told.setdefault(channel, {})[case.state] = Sent(case.urgency, now)
+
+    def stands(self, case: Case) -> bool:
+        standing = self.standing.get(case.key)
+        return standing is not None and standing.case.identity == case.identity
+
+    def waiting(self, channel: str) -> int:
+        return sum(channel in each.due for each in self.standing.values())
+
+    def next(self, channel: str) -> int | None:
+        heap = self._heaps.get(channel, [])
+        while heap:
+            at, key = heap[0]
+            standing = self.standing.get(key)
+            if standing is not None and standing.due.get(channel) == at:
+                return at
+            heapq.heappop(heap)
+        return None

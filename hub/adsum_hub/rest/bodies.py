@@ -27,7 +27,7 @@ class BadRequestError(ValueError):
 async def read(request: Request, of: type[T]) -> T:
     """Raises BadRequestError. Only JSON: a page from elsewhere cannot send it without asking first.
 
-    The doors refuse its question, as they refuse whatever names another Origin.
+    The request guard refuses its question, as they refuse whatever names another Origin.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":

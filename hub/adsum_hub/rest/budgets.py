@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from adsum_hub.clock import Clock
 from adsum_hub.rest.answers import SCHEMA, answers_of, as_json
 from adsum_hub.roster import Roster
-from adsum_hub.usage.budget_uses import Listed, Uses
+from adsum_hub.usage.budgets import Listed, Uses
 from adsum_shared.state import OVER
 from adsum_shared.usage import Budgets, BudgetView
 
@@ -42,6 +42,6 @@ def _listed(roster: Roster) -> list[Listed]:
     return [
         Listed((host.id, key), host.label, host.facts[key].project, host.facts[key].title)
         for host in roster.hosts.values()
-        for key, state in host.states.items()
-        if state.state not in OVER
+        for key, verdict in host.verdicts.items()
+        if verdict.state.state not in OVER
     ]

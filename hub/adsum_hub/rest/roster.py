@@ -12,7 +12,6 @@ from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.answers import SCHEMA, Activity, Hosts, Problem, Sessions, answers_of, as_json
 from adsum_hub.roster import Roster
-from adsum_hub.views import attention_order
 from adsum_shared.state import Group, HostView, SessionView, Summary
 
 MOST = 1000
@@ -99,7 +98,7 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
     async def session(session_id: str) -> Response:
         view, found = roster.views.get(session_id), roster.find(session_id)
         if view is None and found is not None:
-            view = roster.accounts.past_view(*found, clock())
+            view = roster.accounts.past_view(*found)
         return _no_session(session_id) if view is None else as_json(view)
 
     @router.get("/hosts", responses=answers_of(Hosts), response_class=Response)
@@ -131,7 +130,7 @@ def _no_session(session_id: str) -> Response:
 
 
 _SORTS: dict[str, Callable[[SessionView], Any]] = {
-    "attention": attention_order,
+    "attention": lambda view: (view.rank, view.id),
     "updated": lambda view: -view.updated_at,
     "since": lambda view: view.state.since,
 }

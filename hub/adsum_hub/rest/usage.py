@@ -14,14 +14,13 @@ from adsum_hub.clock import Clock
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
 from adsum_hub.past import PAST_MS, Search, search
-from adsum_hub.portraits import view_id
 from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
 from adsum_hub.rest.misspelt import misspelt
 from adsum_hub.roster import Roster
-from adsum_hub.usage.reports import By, Spender, Tally, as_csv
+from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
-from adsum_hub.usage.series import Split
 from adsum_hub.usage.spending import Key
+from adsum_hub.views import view_id
 from adsum_shared.state import OVER, History, SessionView
 from adsum_shared.usage import UsageReport
 
@@ -100,7 +99,7 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
         now = clock()
         page: list[SessionView] = []
         for count, (_, _, each, facts) in enumerate(found[offset:][:limit], 1):
-            page.append(_view(roster, each, facts, now))
+            page.append(_view(roster, each, facts))
             if count % SLICE == 0:
                 await asyncio.sleep(0)
         strange = [] if found else await misspelt(roster, host, project)
@@ -187,15 +186,15 @@ def sessions_over(roster: Roster, name: str | None) -> Iterator[tuple[Host, Fact
     """Those of history, and those still listed that have ended. name: a host's label or id."""
     for host in roster.hosts.values():
         if name in (None, host.label, host.id):
-            listed = [key for key, state in host.states.items() if state.state in OVER]
+            listed = [key for key, each in host.verdicts.items() if each.state.state in OVER]
             for key in (*host.past, *listed):
                 yield host, host.facts[key]
 
 
-def _view(roster: Roster, host: Host, facts: Facts, now: int) -> SessionView:
+def _view(roster: Roster, host: Host, facts: Facts) -> SessionView:
     # It may have come alive while others were looked through.
     listed = roster.views.get(view_id(host.id, facts.session_id))
-    return listed or roster.accounts.past_view(host, facts, now)
+    return listed or roster.accounts.past_view(host, facts)
 
 
 def _unfinished(roster: Roster, now: int) -> list[str]:

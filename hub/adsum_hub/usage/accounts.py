@@ -7,24 +7,22 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from adsum_hub.facts import Facts
+from adsum_hub.facts import Budget, Facts
 from adsum_hub.host import Host
-from adsum_hub.kept import Kept
 from adsum_hub.limits import LIMITS, Limits
-from adsum_hub.parts import Budget
-from adsum_hub.past import past_state
-from adsum_hub.usage.overspent import Overspent, Worker
-from adsum_hub.usage.spending import Key, NoPrices, Spending
-from adsum_hub.usage.sums import summed
-from adsum_hub.usage.usage import Lines
+from adsum_hub.past import past_verdict
+from adsum_hub.usage.budgets import Overspent, Worker
+from adsum_hub.usage.spending import Key, Lines, NoPrices, Spending, summed
 from adsum_hub.views import Spent, session_view
-from adsum_shared.state import OVER, AgentState, SessionView
+from adsum_shared.state import OVER, SessionView
 from adsum_shared.usage import UsageView
 
 #: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
 LOOK_MS = 1_000
 #: Also where nothing was spent meanwhile: by then sessions may have ceased to spend.
 AGAIN_MS = 60_000
+#: More sessions than that are never at work at once. Of more, those summed longest ago go.
+KEPT = 10_000
 #: In the year 9999, and not so late in it that it is the year 10,000 anywhere.
 LAST_MS = 253_400_000_000_000
 
@@ -46,6 +44,16 @@ def _steady(found: Budget, held: Budget | None) -> Budget:
     return held if grown < (found.limit or 0.0) / 100 else found
 
 
+class _Sums(dict[Key, tuple[Lines, UsageView]]):
+    """What each session used, summed of the very lines beside it."""
+
+    def keep(self, key: Key, lines: Lines) -> UsageView:
+        if len(self) >= KEPT and key not in self:
+            del self[next(iter(self))]
+        _, used = self[key] = lines, summed(lines)
+        return used
+
+
 class Accounts:
     """now: the hub's clock, ms."""
 
@@ -58,23 +66,16 @@ class Accounts:
         self.limits = limits
         self.spending = spending or Spending(NoPrices(), local_day)
         self.overspent = overspent or Overspent((), self.spending)
-        self._sums: Kept[Key, tuple[Lines, UsageView]] = Kept()
+        self._sums = _Sums()
         self._looked_at = 0
         self._seen: tuple[int, str, int] | None = None
         self._today: tuple[int, float | None, int] | None = None
 
-    def view(self, host: Host, session_id: str, state: AgentState, now: int) -> SessionView:
-        facts = host.facts[session_id]
-        return session_view(
-            host.place(),
-            session_id,
-            facts,
-            state,
-            host.clock.host_now(now),
-            self.limits,
-            incomplete=host.is_incomplete(session_id),
-            spent=Spent(self._used((host.id, session_id)), self.spending.context(facts)),
-        )
+    def view(self, host: Host, session_id: str) -> SessionView:
+        return host.show(session_id, self._spent(host, host.facts[session_id]))
+
+    def _spent(self, host: Host, facts: Facts) -> Spent:
+        return Spent(self._used((host.id, facts.session_id)), self.spending.context(facts))
 
     def _used(self, key: Key) -> UsageView | None:
         lines = self.spending.own(key)
@@ -82,11 +83,16 @@ class Accounts:
             return None
         held = self._sums.get(key)
         if held is None or held[0] is not lines:
-            held = self._sums.keep(key, (lines, summed(lines)))
+            return self._sums.keep(key, lines)
         return held[1]
 
-    def past_view(self, host: Host, facts: Facts, now: int) -> SessionView:
-        return self.view(host, facts.session_id, past_state(facts), now)
+    def past_view(self, host: Host, facts: Facts) -> SessionView:
+        session_id, spent = facts.session_id, self._spent(host, facts)
+        incomplete = host.is_incomplete(session_id)
+        verdict = past_verdict(facts)
+        return session_view(
+            host.place(), session_id, facts, verdict, incomplete=incomplete, spent=spent
+        )
 
     def today(self, now: int) -> tuple[float | None, int]:
         """Dollars and tokens of all hosts: spent is spent, whoever is out of reach by now."""
@@ -111,8 +117,8 @@ class Accounts:
         workers = (
             Worker((host.id, key), host.label, host.facts[key], host.clock.host_now(now))
             for host in hosts
-            for key, state in host.states.items()
-            if state.state not in OVER
+            for key, verdict in host.verdicts.items()
+            if verdict.state.state not in OVER
         )
         found = self.overspent.look(workers, today)
         changed: list[Key] = []

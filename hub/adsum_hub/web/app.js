@@ -1,17 +1,15 @@
 // @ts-check
-/** The page's root: opens the link, feeds the roster, draws. */
+/** Starts the page: opens the link to the hub, feeds the roster, draws. */
 import { h, options, render } from "./vendor/preact.js";
 import { effect } from "./vendor/signals-core.js";
-import { followAddress } from "./address.js";
-import { showAttention } from "./attention.js";
-import { runClock, setHubTime } from "./clock.js";
-import { learnMe } from "./fetching.js";
-import { followKeys } from "./keys.js";
-import { linkState, openLink, trouble } from "./link.js";
-import { followLook } from "./look.js";
-import { applyDeltas, applySnapshot } from "./roster.js";
-import { watchToday } from "./today.js";
-import { Page } from "./views/page.js";
+import { fetchMe } from "./core/api.js";
+import { showAttention } from "./core/attention.js";
+import { linkState, openLink, runClock, setHubTime, trouble } from "./core/link.js";
+import { followAddress } from "./core/navigation.js";
+import { applyAppearance } from "./core/preferences.js";
+import { applyDeltas, applySnapshot } from "./core/roster.js";
+import { Page } from "./frame/page.js";
+import { followKeys } from "./keyboard/keys.js";
 
 /** @import { Message } from "./messages.js" */
 
@@ -19,7 +17,7 @@ import { Page } from "./views/page.js";
 const ALERTS_MS = 1000;
 
 /** @param {Message} message */
-function hear(message) {
+function receive(message) {
   setHubTime(message.now);
   if (message.type === "snapshot") applySnapshot(message);
   if (message.type === "deltas") applyDeltas(message);
@@ -28,17 +26,16 @@ function hear(message) {
 // One drawing a frame, however many messages come; none while nobody looks.
 options.debounceRendering = requestAnimationFrame;
 followAddress();
-followLook();
+applyAppearance();
 followKeys();
 showAttention();
 effect(() => {
   const still = trouble.value?.blind ? trouble.value.since : undefined;
   runClock(linkState.value.phase === "live" && still === undefined, still);
 });
-openLink(hear);
+openLink(receive);
 render(h(Page, {}), /** @type {HTMLElement} */ (document.getElementById("app")));
-watchToday();
-learnMe();
+fetchMe();
 // Nothing of these is drawn with the first look.
-import("./install.js").then(({ becomeApp }) => becomeApp());
-setTimeout(() => import("./alerts.js").then(({ watchNeeds }) => watchNeeds()), ALERTS_MS);
+import("./install/state.js").then(({ becomeApp }) => becomeApp());
+setTimeout(() => import("./notifications/alerts.js").then(({ watchNeeds }) => watchNeeds()), ALERTS_MS);

@@ -1,5 +1,8 @@
 // @ts-check
-/** What modules would do too late: theme and density before anything is drawn (look.js does the rest), the link to the hub (link.js takes it over). */
+/**
+ * What modules would do too late: theme and density before anything is drawn (core/preferences.js does the
+ * rest), the link to the hub (core/link.js takes it over).
+ */
 for (const name of ["theme", "density"]) {
   try {
     const said = JSON.parse(localStorage.getItem(`adsum.${name}`) ?? "null");

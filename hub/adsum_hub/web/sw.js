@@ -6,8 +6,11 @@
 
 /** @type {any} */
 const worker = self;
-/** The hub writes it in front: a hash of the page's files, those to keep, the addresses of its views. @type {{version: string, files: string[], pages: string[]}} */
-const { version, files, pages } = worker.adsum;
+/**
+ * The hub writes it in front: a hash of the page's files, those to keep, the addresses of its views by name.
+ * @type {{version: string, files: string[], routes: Record<string, string>}}
+ */
+const { version, files, routes } = worker.adsum;
 
 const OURS = "adsum-page-";
 const KEPT = OURS + version;
@@ -45,7 +48,7 @@ worker.addEventListener("fetch", (/** @type {any} */ event) => {
 
 /** @param {string} path */
 function isPage(path) {
-  return pages.some((page) => page === path || (page.length > 1 && page.endsWith("/") && path.startsWith(page)));
+  return Object.values(routes).includes(path) || path.startsWith(routes.session);
 }
 
 /** The hub's, if it answers. @param {any} event @returns {Promise<Response>} */
@@ -68,7 +71,11 @@ async function kept(path) {
   return caches.match(path, { cacheName: KEPT });
 }
 
-/** Nothing if none comes in time, or only a proxy's word that nobody is there. @param {Request} request @returns {Promise<Response | undefined>} */
+/**
+ * Nothing if none comes in time, or only a proxy's word that nobody is there.
+ * @param {Request} request
+ * @returns {Promise<Response | undefined>}
+ */
 async function answered(request) {
   /** @type {Promise<undefined>} */
   const late = new Promise((resolve) => setTimeout(resolve, PATIENCE_MS, undefined));
@@ -81,9 +88,11 @@ async function answered(request) {
 worker.addEventListener("push", (/** @type {any} */ event) => event.waitUntil(show(event.data)));
 worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   event.notification.close();
-  event.waitUntil(open(event.notification.data?.path ?? "/"));
+  event.waitUntil(open(event.notification.data?.path ?? routes.board));
 });
-worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) => event.waitUntil(subscribeAgain(event)));
+worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) =>
+  event.waitUntil(subscribeAgain(event)),
+);
 
 /** Every push has to be shown, also one that cannot be read. @param {any} data */
 async function show(data) {
@@ -99,7 +108,8 @@ async function show(data) {
     timestamp: at > 0 ? at : Date.now(),
     data: { id: about.id, kind: about.kind, path: pathTo(about) },
   });
-  if (typeof needing === "number") await (needing > 0 ? navigator.setAppBadge?.(needing) : navigator.clearAppBadge?.());
+  if (typeof needing === "number")
+    await (needing > 0 ? navigator.setAppBadge?.(needing) : navigator.clearAppBadge?.());
 }
 
 /** @param {any} data @returns {Record<string, any>} */
@@ -113,9 +123,9 @@ function read(data) {
 
 /** @param {Record<string, any>} about */
 function pathTo({ kind, id }) {
-  if (kind === "host_offline") return "/hosts";
-  if (kind === "test") return "/settings";
-  return typeof id === "string" && id ? `/sessions/${encodeURIComponent(id).replaceAll("%3A", ":")}` : "/";
+  if (kind === "host_offline") return routes.hosts;
+  if (kind === "test") return routes.settings;
+  return typeof id === "string" && id ? routes.session + encodeURIComponent(id).replaceAll("%3A", ":") : routes.board;
 }
 
 /** In a window that is open, without loading it anew; else in a new one. @param {string} path */
@@ -134,13 +144,17 @@ async function subscribeAgain({ oldSubscription, newSubscription }) {
   const options = { userVisibleOnly: true, applicationServerKey: key };
   const found = newSubscription ?? (await worker.registration.pushManager.subscribe(options));
   await tell("POST", found.toJSON());
-  if (oldSubscription && oldSubscription.endpoint !== found.endpoint) await tell("DELETE", { endpoint: oldSubscription.endpoint });
+  if (oldSubscription && oldSubscription.endpoint !== found.endpoint)
+    await tell("DELETE", { endpoint: oldSubscription.endpoint });
 }
 
 /** @param {string} method @param {unknown} body */
 async function tell(method, body) {
   /** @type {{csrf?: string}} */
-  const me = await fetch("/api/v1/me").then((answer) => (answer.ok ? answer.json() : {}), () => ({}));
+  const me = await fetch("/api/v1/me").then(
+    (answer) => (answer.ok ? answer.json() : {}),
+    () => ({}),
+  );
   const headers = { "content-type": "application/json", ...(me.csrf && { "x-csrf-token": me.csrf }) };
   await fetch("/api/v1/notify/subscriptions", { method, headers, body: JSON.stringify(body) });
 }

@@ -7,7 +7,8 @@ export type WitnessName = "hook" | "transcript" | "registry" | "process" | "stat
 
 /** One session as every client sees it. All times: milliseconds of the *hub's* clock.
  *
- *  id is `host_id:session_id`. urgency is None outside needs_you. */
+ *  id is `host_id:session_id`. urgency is None outside needs_you. rank is the session's place in the
+ *  one order that every client shows: ascending, ties by id. */
 export interface SessionView {
   id: string;
   host_id: string;
@@ -17,6 +18,7 @@ export interface SessionView {
   state: AgentState;
   reachability: Reachability;
   updated_at: number;
+  rank: number;
   started_at?: number | null;
   urgency?: number | null;
   unread?: boolean;

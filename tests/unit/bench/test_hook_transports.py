@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ def test_every_way_but_none_hooks_the_same_events_once() -> None:
 def test_http_is_what_the_installer_writes_and_bare_differs_in_the_port_alone() -> None:
     http, bare = (hooks_of(way, TARGET, 5) for way in ("http", "bare http"))
 
-    assert http == {event: [entry_for(event, TARGET)] for event in http}
+    posting = replace(TARGET, transport="http")
+    assert http == {event: [entry_for(event, posting, (2, 1, 330))] for event in http}
     assert str(bare) == str(http).replace(":47892/", ":5/")
 
 

@@ -26,6 +26,7 @@ def ours(
         state=AgentState(GROUP_OF[state], state, state, 1.0, "hook", NOW - 65_000),
         reachability="live",
         updated_at=NOW,
+        rank=0,
         pid=pid,
         title=title,
         requests=tuple(RequestView(kind, kind, NOW) for kind in kinds),

@@ -12,7 +12,7 @@ import pytest
 
 from adsum.demo import run
 from adsum.outcome import CommandError
-from adsum_hub.usage.budget import read_budgets
+from adsum_hub.usage.budgets import read_budgets
 from adsum_shared.settings import KNOWN
 
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.doctor.agents import AGAIN_S, told, twice
 from adsum.doctor.checks import (
     IDLE,
     Listing,
@@ -23,7 +22,7 @@ from adsum.doctor.checks import (
     no_collector_wanted,
     nothing_runs,
 )
-from adsum.doctor.claude_agents import Difference
+from adsum.doctor.claude_agents import AGAIN_S, Difference, told, twice
 from adsum.doctor.doctor import summary, table
 from adsum.doctor.finding import DOCS, Finding, from_text
 from adsum_shared.state import GapView, HostView, HostWitness, HubTrouble

@@ -11,7 +11,7 @@ import pytest
 
 from adsum.doctor.finding import Finding
 from adsum.doctor.hooks import Files, check_hooks, settings_files
-from adsum.hooks import Setup
+from adsum.hooks import Setup, Wanted
 from tests.brokers import free_port
 
 PORT = 47_000
@@ -26,6 +26,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text("#!/bin/sh\necho '2.1.330 (Claude Code)'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    # whatever accounts the machine of the tests has
+    monkeypatch.setattr("adsum.hooks.others_here", list)
     return tmp_path
 
 
@@ -106,7 +108,7 @@ def test_a_shim_that_is_gone_fails(setup: Setup, home: Path) -> None:
     setup.path.write_text(setup.path.read_text().replace(setup.target.python, "/gone/python"))
     hooks = found(setup, home)["hooks"]
     assert hooks.result == "fail"
-    assert "SessionStart runs /gone/python, which is not there" in hooks.what
+    assert "they run /gone/python, which is not there" in hooks.what
 
 
 def test_hooks_of_the_project_alone_are_well(setup: Setup, home: Path) -> None:
@@ -207,7 +209,7 @@ def test_hooks_beside_a_hub_that_runs_alone_are_a_warning(setup: Setup, home: Pa
     setup.install(dry_run=False)
     hooks = check_hooks(setup, files(home), alone=True)[0]
     assert hooks.result == "warn"
-    assert "post in vain" in hooks.what
+    assert "tell in vain" in hooks.what
 
 
 def test_hooks_that_nobody_answers_are_a_warning_while_nothing_runs(
@@ -219,3 +221,57 @@ def test_hooks_that_nobody_answers_are_a_warning_while_nothing_runs(
     assert hooks.result == "warn"
     assert "prints a red line" in hooks.what
     assert (hooks.fix or "").startswith("Start Adsum with `adsum up`")
+
+
+def test_hooks_that_are_posted_where_others_have_an_account_are_a_warning(
+    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.install(dry_run=False)
+    monkeypatch.setattr("adsum.hooks.others_here", lambda: ["mallory"])
+
+    hooks = found(Setup(setup.path, setup.state_dir, PORT), home)["hooks"]
+
+    assert (hooks.result, hooks.fix) == ("warn", "adsum hooks install")
+    assert "could answer" in hooks.what
+    assert "mallory" in hooks.what
+
+
+def test_hooks_posted_to_a_strangers_port_fail(
+    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.install(dry_run=False)
+    monkeypatch.setattr("adsum.hooks.stranger_on", lambda _port: "mallory")
+
+    hooks = found(Setup(setup.path, setup.state_dir, PORT), home)["hooks"]
+
+    assert (hooks.result, hooks.fix) == ("fail", "adsum hooks install")
+    assert f"the user mallory listens on port {PORT} and is handed their token" in hooks.what
+
+
+def test_an_install_beside_a_strangers_port_posts_nothing_and_renews_the_token(
+    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.install(dry_run=False)
+    handed = (setup.state_dir / "token").read_text()
+    monkeypatch.setattr("adsum.hooks.stranger_on", lambda _port: "mallory")
+    again = Setup(setup.path, setup.state_dir, PORT)
+
+    again.install(dry_run=False)
+
+    assert (setup.state_dir / "token").read_text() != handed
+    assert "Bearer" not in setup.path.read_text()
+    assert found(again, home)["hooks"].result == "ok"
+
+
+def test_the_way_that_was_asked_for_is_kept_until_another_is(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def way(wanted: Wanted | None) -> str:
+        each = Setup(setup.path, setup.state_dir, PORT, wanted=wanted)
+        each.install(dry_run=False)
+        return Setup(setup.path, setup.state_dir, PORT).transport
+
+    monkeypatch.setattr("adsum.hooks.others_here", lambda: ["mallory"])
+    assert [way(each) for each in (None, "http", None, "auto", "shim")] == [
+        *("shim", "http", "http", "shim", "shim"),
+    ]

@@ -28,6 +28,7 @@ def session(name: str, cwd: Path, problem: str | None = None) -> SessionView:
         state=AgentState(Group.AUTONOMOUS, "thinking", "…", 1, "transcript", 0),
         reachability="live",
         updated_at=0,
+        rank=0,
         title="Fix the build",
         cwd=str(cwd),
         witnesses=(WitnessView("hook", 0, problem),),

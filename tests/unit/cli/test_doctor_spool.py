@@ -11,7 +11,8 @@ import pytest
 from adsum.doctor.finding import Finding
 from adsum.doctor.spool import MANY, OLD_MS, check_spool, judge
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool.status import AsideStatus, SpoolStatus
+from adsum_collector.spool.quarantine import Quarantined
+from adsum_collector.spool.status import SpoolStatus
 
 MB = 1_000_000
 NOW = 1_764_000_000_000
@@ -29,7 +30,7 @@ WELL = SpoolStatus(
     free=9_000 * MB,
     reserve=64 * MB,
     gaps=[],
-    set_aside=[],
+    quarantined=[],
 )
 
 
@@ -37,9 +38,9 @@ def judged(**changes: Any) -> Finding:
     return judge(msgspec.structs.replace(WELL, **changes), NOW)
 
 
-def aside(hours: int, missing: int | None) -> AsideStatus:
+def quarantined(hours: int, missing: int | None) -> Quarantined:
     at = NOW - hours * 3_600_000
-    return AsideStatus("spool-000001.db.corrupt", at, 9, "bad page", missing)
+    return Quarantined("spool-000001.db.corrupt", "spool-000001.db", at, 9, "bad page", missing)
 
 
 def test_a_spool_that_is_well_says_what_it_holds() -> None:
@@ -86,14 +87,14 @@ def test_many_or_old_signals_at_no_hub_are_a_warning(
 
 
 def test_a_file_damaged_in_the_last_day_is_a_warning_and_an_older_one_is_told() -> None:
-    found = judged(set_aside=[aside(1, 1_200), aside(90, 0), aside(91, None)])
+    found = judged(quarantined=[quarantined(1, 1_200), quarantined(90, 0), quarantined(91, None)])
     assert found.result == "warn"
     assert found.details == (
         "1h ago: spool-000001.db.corrupt (bad page); 1,200 signals are missing",
         "3d ago: spool-000001.db.corrupt (bad page); nothing is missing",
         "3d ago: spool-000001.db.corrupt (bad page); signals may be missing",
     )
-    old = judged(set_aside=[aside(90, 0)])
+    old = judged(quarantined=[quarantined(90, 0)])
     assert (old.result, len(old.details)) == ("ok", 1)
 
 

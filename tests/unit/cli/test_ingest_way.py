@@ -12,11 +12,10 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 import adsum.doctor.ingest as doctor_module
-import adsum.join.way as way_module
+import adsum.join.join as way_module
 from adsum.config_show import show_config
 from adsum.doctor.ingest import check_way
-from adsum.join.join import wished_way
-from adsum.join.way import Way, choose_way
+from adsum.join.join import Way, choose_way, wished_way
 from adsum.join_hub import Hub, RefusedError
 from adsum.joined import Joined, broker_of, ingest_of, joined, keep
 from adsum.outcome import CommandError

@@ -17,8 +17,8 @@ from adsum.hooks import Setup
 from adsum.join.join import Wish, join
 from adsum.join.steps import check_settings, put_hooks, until_listening
 from adsum.join.undo import Folder, Undo
-from adsum.join_tokens import create_join_token
 from adsum.outcome import CommandError, Exit
+from adsum.tokens import create_join_token
 from adsum_collector.lock import FILE as LOCK
 
 

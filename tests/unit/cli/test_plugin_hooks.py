@@ -13,7 +13,6 @@ from adsum.doctor.hooks import check_hooks, settings_files
 from adsum.hooks import Setup
 from adsum.hooks_status import run_status
 from adsum.offer import Offer
-from adsum.outcome import CommandError
 
 ROOT = Path(__file__).resolve().parents[3]
 HOOKS = json.loads((ROOT / "plugin" / "hooks" / "hooks.json").read_text())
@@ -122,16 +121,14 @@ def test_a_plugin_whose_files_cannot_be_found_is_a_warning(
     assert (hooks.result, hooks.fix) == ("warn", "claude plugin install adsum@market")
 
 
-def test_a_plugin_that_posts_elsewhere_is_a_warning(home: Path) -> None:
-    install_plugin(home)
-    setup = Setup(home / ".claude" / "settings.json", home / "state", PORT + 1)
+def test_a_plugin_of_before_that_posts_is_a_warning(setup: Setup, home: Path) -> None:
+    post = {"type": "http", "url": f"http://127.0.0.1:{PORT}/api/live/hook"}
+    install_plugin(home, {"hooks": {event: [{"hooks": [post]}] for event in HOOKS["hooks"]}})
 
     hooks = found(setup, home)["hooks"]
 
-    assert hooks.result == "warn"
-    assert f"posts to port {PORT}, but the collector's is {PORT + 1}" in hooks.what
-    with pytest.raises(CommandError, match="Leave ADSUM_COLLECTOR_PORT out"):
-        run_status(setup)
+    assert (hooks.result, hooks.fix) == ("warn", "claude plugin update adsum@market")
+    assert "a port that others can take" in hooks.what
 
 
 def test_an_older_plugin_is_a_warning(setup: Setup, home: Path) -> None:

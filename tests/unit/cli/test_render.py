@@ -44,6 +44,7 @@ def view(
         state=AgentState(group, state, label, 1.0, "hook", NOW - 65_000),
         reachability=reachability,
         updated_at=NOW,
+        rank=0,
         title=title,
         project="adsum",
     )

@@ -19,6 +19,7 @@ def view(
     reachability: Reachability = "live",
     host: str = "laptop",
     state: str = "acting",
+    rank: int = 0,
 ) -> SessionView:
     return SessionView(
         id=f"{host}-id:{name}",
@@ -29,23 +30,20 @@ def view(
         state=AgentState(group, state, state, 1.0, "hook", since),
         reachability=reachability,
         updated_at=since,
+        rank=rank,
         urgency=urgency,
         project="adsum",
     )
 
 
-def test_who_needs_you_comes_first_by_urgency_and_then_patience() -> None:
+def test_a_list_is_in_the_hub_s_order_and_ties_go_by_id() -> None:
     views = [
-        view("away", Group.NEEDS_YOU, urgency=1, reachability="offline"),
-        view("done", Group.DELIVERED),
-        view("old work", since=1),
-        view("new work", since=2),
-        view("asks", Group.NEEDS_YOU, urgency=2),
-        view("waits briefly", Group.NEEDS_YOU, urgency=1, since=9),
-        view("waits long", Group.NEEDS_YOU, urgency=1, since=3),
+        view("last", Group.NEEDS_YOU, urgency=1, rank=3),
+        view("b", rank=2),
+        view("a", Group.DELIVERED, rank=2),
+        view("first", Group.DELIVERED, rank=1),
     ]
-    names = [one.session_id for one in order(views)]
-    assert names == ["waits long", "waits briefly", "asks", "new work", "old work", "done", "away"]
+    assert [one.session_id for one in order(views)] == ["first", "a", "b", "last"]
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from adsum.app import app
 from adsum.outcome import CommandError
 from adsum.spool import WIDTH
 from adsum_collector.lock import hold_lock
-from adsum_collector.spool.files import SpoolFiles
-from adsum_collector.spool.limits import Limits
-from tests.spools import Clock, alive, fill, prompt, put, tend
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.spool_directory import SpoolDirectory
+from tests.spools import Clock, fill
 
-CAP = Limits(cap_bytes=1 << 20, rotate_bytes=100_000, min_free_bytes=0, log_bytes=0)
+CAP = SpoolLimits(cap_bytes=1 << 20, rotate_bytes=100_000, min_free_bytes=0, log_bytes=0)
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def files(state_dir: Path, clock: Clock) -> SpoolFiles:
-    return SpoolFiles(state_dir / "spool", CAP, clock)
+def files(state_dir: Path, clock: Clock) -> SpoolDirectory:
+    return SpoolDirectory(state_dir / "spool", CAP, clock)
 
 
 def run(*words: str) -> Result:
@@ -66,7 +66,7 @@ def everything(directory: Path) -> dict[str, tuple[int, int, str]]:
     }
 
 
-def test_what_waits_is_told_in_numbers(state_dir: Path, files: SpoolFiles) -> None:
+def test_what_waits_is_told_in_numbers(state_dir: Path, files: SpoolDirectory) -> None:
     fill(files, 250)
     files.acknowledge(120)
     spool_id = files.meta.spool_id
@@ -74,7 +74,7 @@ def test_what_waits_is_told_in_numbers(state_dir: Path, files: SpoolFiles) -> No
 
     found = told()
 
-    assert found["schema"] == 1
+    assert found["schema"] == 2
     assert found["running"] is False
     assert found["sent"] is None
     assert (found["spool_id"], found["first"], found["last"]) == (spool_id, 1, 250)
@@ -86,15 +86,12 @@ def test_what_waits_is_told_in_numbers(state_dir: Path, files: SpoolFiles) -> No
     assert "contents" not in found
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed", "damaged", "thinned", "newer"])
+@pytest.mark.parametrize("how", ["stopped", "killed", "damaged", "at its cap", "newer"])
 def test_to_look_changes_nothing_on_the_disk(
-    state_dir: Path, files: SpoolFiles, how: str, tmp_path: Path
+    state_dir: Path, files: SpoolDirectory, how: str, tmp_path: Path
 ) -> None:
-    count = 900 if how == "thinned" else 250
-    for first in range(0, count, 10):
-        put(files, prompt(first), *(alive(first + more) for more in range(1, 10)))
-        if how == "thinned":
-            tend(files)
+    count = 1200 if how == "at its cap" else 250
+    fill(files, count)
     if how == "killed":
         shutil.copytree(state_dir, tmp_path / "as it was", dirs_exist_ok=True)
     files.close()
@@ -124,7 +121,7 @@ def test_to_look_changes_nothing_on_the_disk(
 
 
 def test_what_a_killed_collector_left_in_its_log_counts(
-    state_dir: Path, files: SpoolFiles, tmp_path: Path
+    state_dir: Path, files: SpoolDirectory, tmp_path: Path
 ) -> None:
     fill(files, 3)
     files.acknowledge(2)
@@ -136,32 +133,34 @@ def test_what_a_killed_collector_left_in_its_log_counts(
     assert (found["last"], found["confirmed"], found["waiting"]) == (3, 2, 1)
 
 
-def test_gaps_are_told_with_numbers_and_reasons(state_dir: Path, files: SpoolFiles) -> None:
-    for first in range(0, 3000, 5):
-        put(files, prompt(first), *(alive(first + more) for more in range(1, 5)))
-        tend(files)
+def test_gaps_are_told_with_numbers_and_reasons(
+    state_dir: Path, files: SpoolDirectory, clock: Clock
+) -> None:
+    fill(files, 950)
     files.close()
+    (state_dir / "spool" / "spool-000004.db").write_bytes(b"x")
+    SpoolDirectory(state_dir / "spool", CAP, clock).close()
 
     found = told()
 
-    gaps: list[dict[str, object]] = found["gaps"]  # type: ignore[assignment]
-    assert {gap["reason"] for gap in gaps} == {"cap"}
-    assert gaps[0]["first"] == 1
+    assert found["gaps"] == [
+        {"first": 1, "last": 200, "reason": "cap"},
+        {"first": 301, "last": 400, "reason": "corrupt"},
+    ]
     lines = run().stdout
-    assert re.search(r"gaps +\d+ signals will never come:\n +\d+ of 1-\d+: the cap was", lines)
-    missing = sum(f["missing"] for f in found["files"])  # type: ignore[attr-defined]
-    assert missing == sum(g["numbers"] for g in gaps if g["first"] != 1)  # type: ignore[misc]
-    held = sum(f["last"] - f["first"] + 1 for f in found["files"]) - missing  # type: ignore[attr-defined]
-    assert found["waiting"] == held
+    assert "gaps       300 signals will never come:\n           1-200: the cap was" in lines
+    assert "           301-400: a file was damaged\n" in lines
+    assert [f["first"] for f in found["files"]] == [201, 401, 501, 601, 701, 801, 901]  # type: ignore[attr-defined]
+    assert found["waiting"] == 650
 
 
-def test_text_fits_a_terminal_and_names_what_was_set_aside(
-    state_dir: Path, files: SpoolFiles, clock: Clock
+def test_text_fits_a_terminal_and_names_what_was_quarantined(
+    state_dir: Path, files: SpoolDirectory, clock: Clock
 ) -> None:
     fill(files, 250)
     files.close()
     (state_dir / "spool" / "spool-000002.db").write_bytes(b"x" * 5000)
-    SpoolFiles(state_dir / "spool", CAP, clock).close()
+    SpoolDirectory(state_dir / "spool", CAP, clock).close()
 
     text = run().stdout
 
@@ -204,7 +203,7 @@ def test_a_directory_that_may_not_be_read_is_named(state_dir: Path) -> None:
 
 
 def test_files_are_left_alone_while_a_collector_holds_them(
-    state_dir: Path, files: SpoolFiles
+    state_dir: Path, files: SpoolDirectory
 ) -> None:
     files.close()
     with hold_lock(state_dir, 1):
@@ -227,7 +226,7 @@ def test_an_absurd_cap_is_named_with_what_it_may_be(
 
 
 def test_the_cap_shown_is_the_operators(
-    state_dir: Path, files: SpoolFiles, monkeypatch: pytest.MonkeyPatch
+    state_dir: Path, files: SpoolDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.close()
     monkeypatch.setenv("ADSUM_SPOOL_CAP_MB", "2048")

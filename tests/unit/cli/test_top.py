@@ -17,6 +17,7 @@ from adsum.select import Filter
 from adsum.top import top
 from adsum_shared.state import ActivityEntry, Group
 from tests.brokers import free_port
+from tests.hostile import NAME, is_plain
 from tests.hubs import NOW, StandIn, session, stand_in_hub
 from tests.support import wait_until
 
@@ -26,8 +27,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerCancelled
 
-from adsum.top.details import Details
-from adsum.top.screen import Top
+from adsum.top.screen import Details, Top
 
 ASKS = session("0a1b2c3d", Group.NEEDS_YOU, "needs_permission", label="Needs permission: Bash")
 WORKS = session("0a1bffff", title="Write the docs")
@@ -143,3 +143,16 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(top, "find_spec", lambda name: None)
     with pytest.raises(CommandError, match=r"pip install textual.*agents --watch"):
         top.run_top("http://127.0.0.1:9", tmp_path, Filter())
+
+
+async def test_no_name_does_more_to_the_screen_than_a_name(hub: StandIn) -> None:
+    evil = NAME.encode(errors="ignore").decode()
+    hub.sessions = [session("0a1b2c3d", title=evil, label=evil, host=evil, cwd=f"/{evil}")]
+    hub.activity = [ActivityEntry(NOW, "tool", evil)]
+    async with screen(hub) as pilot:
+        await pilot.press("enter")
+        await wait_until(lambda: isinstance(pilot.app.screen, Details))
+        listed = pilot.app.screen_stack[0].query_one(OptionList)
+
+        assert is_plain("\n".join(str(option.prompt) for option in listed.options))
+        assert is_plain(drawn(pilot))

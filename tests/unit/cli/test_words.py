@@ -21,13 +21,13 @@ from adsum_shared.state import AgentState, GapView, Group, HubTrouble, SessionVi
 
 NOW = int(time.mktime((2026, 11, 21, 15, 0, 0, 0, 0, -1)) * 1000)
 MINUTE = 60_000
-GAPS_JS = Path(__file__).parents[3] / "hub" / "adsum_hub" / "web" / "gaps.js"
+HOSTS_JS = Path(__file__).parents[3] / "hub" / "adsum_hub" / "web" / "core" / "hosts.js"
 
 
 def view(started_at: int | None) -> SessionView:
     state = AgentState(Group.AUTONOMOUS, "acting", "acting", 1.0, "hook", NOW)
     more: dict[str, Any] = {"started_at": started_at, "incomplete": True}
-    return SessionView("h:a", "h", "box", "a", "claude_code", state, "live", NOW, **more)
+    return SessionView("h:a", "h", "box", "a", "claude_code", state, "live", NOW, 0, **more)
 
 
 GAPS = (GapView(NOW - 30 * MINUTE, "cap", 9), GapView(NOW - 10 * MINUTE, "lost"))
@@ -73,7 +73,8 @@ def test_an_older_hub_owns_up_to_nothing() -> None:
 
 
 def test_the_page_gives_the_same_reasons() -> None:
-    of_the_page = dict(re.findall(r'^  (\w+): "(.*)",$', GAPS_JS.read_text(), re.MULTILINE))
+    _, table = HOSTS_JS.read_text().split("const GAP_REASONS = {")
+    of_the_page = dict(re.findall(r'^  (\w+): "(.*)",$', table.split("};")[0], re.MULTILINE))
     assert of_the_page == GAP_REASONS
 
 

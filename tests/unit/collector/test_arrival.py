@@ -11,9 +11,8 @@ import adsum_collector.delivery.arrival as arrival_module
 from adsum_collector.delivery.arrival import Arrival, alive_elsewhere
 from adsum_collector.delivery.inbox import Inbox
 from adsum_collector.identity import Identity, load_identity, renew_identity
-from adsum_collector.spool.limits import Limits
-from adsum_collector.spool.reading import Rows
-from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.spool import Rows, Spool
 from adsum_shared.beat import Beat
 
 
@@ -82,7 +81,7 @@ class Disk:
 
 @pytest.fixture
 async def disk(tmp_path: Path) -> AsyncIterator[Disk]:
-    spool = await Spool.open(tmp_path / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0))
     disk = Disk(tmp_path, spool)
     await disk.arrive("here")
     await spool.append([b"1", b"2", b"3"])

@@ -33,7 +33,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def target(tmp_path: Path) -> Target:
     shim = Path("/opt/adsum/adsum_collector/shim.py")
-    return Target(PORT, "secret-token", "/usr/bin/python3", shim, tmp_path / "collector.sock")
+    return Target(
+        PORT, "secret-token", "/usr/bin/python3", shim, tmp_path / "collector.sock", "http"
+    )
 
 
 class Look:
@@ -248,7 +250,7 @@ def parts(path: Path, **more: Any) -> Witnesses:
         "receiver": SimpleNamespace(accepted=0, heard_at=0, refused=Counter()),
         "local": SimpleNamespace(heard_at=0, refused=Counter()),
         "watch": SimpleNamespace(files=0, counts=Counter()),
-        "tailer": SimpleNamespace(read_at=0, faults=Counter()),
+        "tailer": SimpleNamespace(read_at=0, faults=Counter(), too_long={}),
         "statusline": SimpleNamespace(heard_at=0, outcomes=Counter()),
         "usage": SimpleNamespace(witness=lambda: HostWitness("usage")),
         "hooks": HookFiles([path], PORT, START),
@@ -274,7 +276,7 @@ def test_what_was_heard_is_told_with_its_time_and_what_went_wrong(path: Path) ->
         receiver=SimpleNamespace(accepted=5, heard_at=START - 20, refused=Counter()),
         local=SimpleNamespace(heard_at=START - 30, refused=Counter()),
         watch=SimpleNamespace(files=1, counts=Counter({"unreadable": 2})),
-        tailer=SimpleNamespace(read_at=START - 70, faults=Counter({"no JSON": 3})),
+        tailer=SimpleNamespace(read_at=START - 70, faults=Counter({"no JSON": 3}), too_long={}),
         statusline=SimpleNamespace(heard_at=START - 40, outcomes=Counter({"failed": 1})),
     )
 
@@ -293,7 +295,9 @@ def test_the_heartbeat_stays_small(path: Path) -> None:
     faults = Counter({f"cause {n}": 10**6 for n in range(50)})
     worst = parts(
         path,
-        tailer=SimpleNamespace(read_at=START, faults=faults),
+        tailer=SimpleNamespace(
+            read_at=START, faults=faults, too_long={"/p/" + "x" * 4000: 1 << 40}
+        ),
         statusline=SimpleNamespace(heard_at=START, outcomes=faults),
         local=SimpleNamespace(heard_at=START, refused=faults),
         watch=SimpleNamespace(files=1, counts=faults),
@@ -302,3 +306,19 @@ def test_the_heartbeat_stays_small(path: Path) -> None:
     beat = Beat("h" * 36, "lab", START, "n" * 16, "s" * 16, witnesses=worst.health(START + LOOK_MS))
 
     assert len(encode_beat(beat)) < 3_000
+
+
+def test_a_transcript_of_absurd_size_is_named_with_what_to_do(path: Path) -> None:
+    there = SimpleNamespace(
+        read_at=START,
+        faults=Counter(),
+        too_long={"/p/small.jsonl": 5 << 30, "/p/\udcffbig.jsonl": 1 << 40},
+    )
+
+    told = {each.name: each for each in parts(path, tailer=there).health(START)}["transcript"]
+
+    assert told.state == "trouble"
+    assert told.note == (
+        "Not read, as it is longer than 4 GB: /p/?big.jsonl (1,024 GB), as are 1 more. "
+        "Next: delete it or cut it short."
+    )

@@ -33,7 +33,9 @@ MINE = {"type": "command", "command": "notify-send done"}
 @pytest.fixture
 def target(tmp_path: Path) -> Target:
     shim = Path("/opt/adsum/adsum_collector/shim.py")
-    return Target(47892, "secret-token", "/usr/bin/python3", shim, tmp_path / "collector.sock")
+    return Target(
+        47892, "secret-token", "/usr/bin/python3", shim, tmp_path / "collector.sock", "http"
+    )
 
 
 @pytest.fixture
@@ -139,7 +141,7 @@ def test_install_over_an_older_install_replaces_it_and_still_restores_the_origin
 ) -> None:
     path.write_bytes(SHAPES["open empty hooks"])
     install_hooks(path, state, target, OLD)
-    moved = Target(50000, "other", target.python, target.shim, target.socket)
+    moved = Target(50000, "other", target.python, target.shim, target.socket, "http")
     install_hooks(path, state, moved, NEW)
     report = inspect_hooks(path)
     assert report.ports == {50000}
@@ -239,12 +241,55 @@ def test_mode_and_symlink_are_kept(path: Path, state: Path, target: Target) -> N
     real.write_bytes(b'{"a": 1}')
     real.chmod(0o640)
     path.symlink_to(real)
-    install_hooks(path, state, target, NEW)
+    install_hooks(path, state, replace(target, transport="shim"), NEW)
     assert path.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert b"PreToolUse" in real.read_bytes()
     remove_hooks(path, state)
     assert real.read_bytes() == b'{"a": 1}'
+
+
+def test_a_file_that_is_given_a_token_is_closed_and_opened_again_without_it(
+    path: Path, state: Path, target: Target
+) -> None:
+    path.write_bytes(b'{"a": 1}')
+    path.chmod(0o644)
+    assert install_hooks(path, state, target, NEW).closes
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not install_hooks(path, state, target, NEW).needed
+    remove_hooks(path, state)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.read_bytes() == b'{"a": 1}'
+
+
+def test_the_mode_comes_back_as_well_where_hooks_are_no_longer_posted(
+    path: Path, state: Path, target: Target
+) -> None:
+    path.write_bytes(b"{}")
+    path.chmod(0o664)
+    install_hooks(path, state, target, NEW)
+    install_hooks(path, state, replace(target, transport="shim"), NEW)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o664
+    assert "Bearer" not in path.read_text()
+
+
+def test_hooks_of_before_in_a_file_that_others_read_are_closed_by_the_next_install(
+    path: Path, state: Path, target: Target
+) -> None:
+    install_hooks(path, state, target, NEW)
+    path.chmod(0o644)
+    change = install_hooks(path, state, target, NEW)
+    assert (change.needed, change.closes, change.before == change.after) == (True, True, True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_mode_that_was_changed_since_is_left(path: Path, state: Path, target: Target) -> None:
+    path.write_bytes(b"{}")
+    path.chmod(0o644)
+    install_hooks(path, state, target, NEW)
+    path.chmod(0o700)
+    remove_hooks(path, state)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
 def test_a_backup_is_kept_beside_the_file_and_only_a_few(
@@ -432,7 +477,7 @@ def test_any_settings_survive_install_and_removal(
     whole = rest | ({"hooks": own} if own else {})
     text = json.dumps(whole, indent=layout, ensure_ascii=False).replace("\n", newline)
     shim = Path("/x/adsum_collector/shim.py")
-    target = Target(1, "t", "python3", shim, Path("/s"))
+    target = Target(1, "t", "python3", shim, Path("/s"), "http")
     with_ours = added(text, target, version)
     parsed = json.loads(with_ours)
     ours = {event for event, groups in parsed["hooks"].items() if is_ours(groups[-1]["hooks"][0])}

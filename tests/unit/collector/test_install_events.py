@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,14 @@ NEVER = {
     "ConfigChange",
     "DirectoryAdded",
 }
+NEW = (2, 1, 330)
 TARGET = Target(
-    47892, "t", "/opt/my python/bin/python3", Path("/a b/adsum_collector/shim.py"), Path("/s")
+    47892,
+    "t",
+    "/opt/my python/bin/python3",
+    Path("/a b/adsum_collector/shim.py"),
+    Path("/s"),
+    "http",
 )
 
 
@@ -58,7 +65,7 @@ def test_stop_is_included_where_a_hook_of_the_users_writes_the_line_anyway() -> 
 
 
 def test_http_hooks_post_to_loopback_with_the_token_and_a_short_time_out() -> None:
-    [hook] = entry_for("PreToolUse", TARGET)["hooks"]
+    [hook] = entry_for("PreToolUse", TARGET, NEW)["hooks"]
     assert hook == {
         "type": "http",
         "url": "http://127.0.0.1:47892/api/live/hook",
@@ -68,9 +75,36 @@ def test_http_hooks_post_to_loopback_with_the_token_and_a_short_time_out() -> No
 
 
 def test_session_start_runs_the_shim_without_a_shell() -> None:
-    [hook] = entry_for("SessionStart", TARGET)["hooks"]
+    [hook] = entry_for("SessionStart", TARGET, NEW)["hooks"]
     assert hook["async"] is True
     assert hook["args"] == ["-I", "-S", str(TARGET.shim), "/s"]
+    assert is_ours(hook)
+
+
+ANSWERS = ("PermissionRequest", "PermissionDenied", "Elicitation", "ElicitationResult")
+
+
+@pytest.mark.parametrize("event", ANSWERS)
+def test_what_is_answered_for_a_human_is_never_posted(event: str) -> None:
+    """Not even where all else is: whoever listened instead of the collector would answer."""
+    [hook] = entry_for(event, TARGET, NEW)["hooks"]
+    assert (hook["type"], hook.get("async")) == ("command", True)
+
+
+def test_by_the_shim_nothing_is_posted_and_no_token_is_written() -> None:
+    target = replace(TARGET, transport="shim")
+    hooks = [entry_for(event, target, NEW)["hooks"][0] for event in events_for(NEW)]
+    assert {hook["type"] for hook in hooks} == {"command"}
+    assert all(is_ours(hook) for hook in hooks)
+    # At its end the CLI kills what it does not wait for.
+    assert [hook.get("async", False) for hook in hooks].count(False) == 1
+    assert "Bearer" not in json.dumps(hooks)
+
+
+def test_an_older_cli_waits_for_the_shim_as_async_would_leave_a_line_there() -> None:
+    [hook] = entry_for("PermissionRequest", TARGET, (2, 1, 112))["hooks"]
+    assert "async" not in hook
+    assert shlex.split(hook["command"])[-2:] == [str(TARGET.shim), "/s"]
     assert is_ours(hook)
 
 
@@ -143,4 +177,4 @@ def test_an_empty_token_file_is_filled(tmp_path: Path) -> None:
 
 def test_entries_are_plain_json() -> None:
     for event in events_for((2, 1, 330)):
-        assert json.loads(json.dumps(entry_for(event, TARGET)))
+        assert json.loads(json.dumps(entry_for(event, TARGET, NEW)))

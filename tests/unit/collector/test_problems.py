@@ -16,7 +16,7 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from adsum_collector.delivery.problems import NOTICE_S, Problem, describe
+from adsum_collector.delivery.problems import NOTICE_S, DeliveryProblem
 from adsum_collector.delivery.transport import RedisTransport
 from adsum_collector.errors import (
     SpoolUnavailable,
@@ -55,7 +55,9 @@ from adsum_shared.host_keys import OddReplyError
     ),
 )
 def test_every_problem_names_the_broker_and_the_next_step(error: Exception, words: str) -> None:
-    text = describe(error, "Redis at redis://h:1")
+    problem = DeliveryProblem("Redis at redis://h:1", lambda: 0.0)
+    problem.report(error)
+    text = str(problem.text)
 
     assert words in text
     assert "redis://h:1" in text
@@ -78,21 +80,21 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def problem(clock: Clock) -> Problem:
-    problem = Problem(RedisTransport("redis://user:secret@h:1").place, clock)
+def problem(clock: Clock) -> DeliveryProblem:
+    problem = DeliveryProblem(RedisTransport("redis://user:secret@h:1").place, clock)
     problem.connected()
     return problem
 
 
 def test_before_the_first_connection_that_is_the_problem(clock: Clock) -> None:
-    problem = Problem(RedisTransport("redis://user:secret@h:1").place, clock)
+    problem = DeliveryProblem(RedisTransport("redis://user:secret@h:1").place, clock)
 
     assert problem.text == "Not connected to Redis at redis://h:1 yet."
     problem.reached()
     assert problem.text is None
 
 
-def test_all_that_is_wrong_is_told_the_most_important_first(problem: Problem) -> None:
+def test_all_that_is_wrong_is_told_the_most_important_first(problem: DeliveryProblem) -> None:
     problem.notice("It has moved.")
     problem.held_up("The stream waits.")
     problem.report(SpoolUnavailable("full"))
@@ -106,7 +108,9 @@ def test_all_that_is_wrong_is_told_the_most_important_first(problem: Problem) ->
     assert "The stream waits." not in problem.text  # nobody knows, while it is away
 
 
-def test_a_notice_is_told_for_a_while_after_its_last_cause(problem: Problem, clock: Clock) -> None:
+def test_a_notice_is_told_for_a_while_after_its_last_cause(
+    problem: DeliveryProblem, clock: Clock
+) -> None:
     for _ in range(3):
         problem.report(StreamMovedError())
         clock.now += NOTICE_S - 1
@@ -116,7 +120,7 @@ def test_a_notice_is_told_for_a_while_after_its_last_cause(problem: Problem, clo
     assert problem.text is None
 
 
-def test_what_is_refused_stays_told_until_something_goes_through(problem: Problem) -> None:
+def test_what_is_refused_stays_told_until_something_goes_through(problem: DeliveryProblem) -> None:
     problem.report(NoPermissionError("no xadd"))
     problem.reached()
     assert "no xadd" in str(problem.text)
@@ -125,7 +129,7 @@ def test_what_is_refused_stays_told_until_something_goes_through(problem: Proble
 
 
 def test_the_same_is_logged_once_for_each_connection(
-    problem: Problem, caplog: pytest.LogCaptureFixture
+    problem: DeliveryProblem, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):
         problem.held_up("It waits.")
@@ -133,8 +137,9 @@ def test_the_same_is_logged_once_for_each_connection(
     assert [record.message for record in caplog.records] == ["It waits.", "There is a copy."]
 
 
-def test_an_old_redis_is_named_with_what_is_needed() -> None:
+def test_an_old_redis_is_named_with_what_is_needed(problem: DeliveryProblem) -> None:
     with pytest.raises(BrokerTooOldError) as caught:
         require_recent({"redis_version": "5.0.7"})
 
-    assert "Redis 5.0 is too old" in describe(caught.value, "redis://h:1")
+    problem.report(caught.value)
+    assert "Redis 5.0 is too old" in str(problem.text)

@@ -14,14 +14,13 @@ import pytest
 from redis.exceptions import InvalidResponse, NoPermissionError
 
 import adsum_collector.delivery.publisher as publisher_module
-from adsum_collector.delivery.inbox import Inbox, Look
+from adsum_collector.delivery.inbox import Inbox, StreamLook
 from adsum_collector.delivery.publisher import Publisher
-from adsum_collector.delivery.resume import EntryId, Head, Stored
+from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.delivery.transport import Line
 from adsum_collector.errors import StreamUnusableError
-from adsum_collector.spool.limits import Limits
-from adsum_collector.spool.reading import Missing, Rows
-from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_shared.beat import Beat
 from adsum_shared.host_keys import Asked, OddReplyError, Told
 from tests.support import wait_until
@@ -38,17 +37,19 @@ class FakeInbox(Inbox):
         self.beyond: Head | None = None
         self.replay: bytes | None = None
         self.told: list[Mapping[bytes, bytes]] = []
-        self.have = Stored()
+        self.have = HubProgress()
         self.refuse: list[Exception] = []
         self.latency = latency
 
     async def head(self) -> Head | None:
         return self.beyond or self.last
 
-    async def look(self, spool_id: str, after: EntryId | None, *, others: bool = True) -> Look:
-        return Look(self.beyond if others else None, await self.stored(spool_id), self.replay)
+    async def look(
+        self, spool_id: str, after: EntryId | None, *, others: bool = True
+    ) -> StreamLook:
+        return StreamLook(self.beyond if others else None, await self.stored(spool_id), self.replay)
 
-    async def stored(self, spool_id: str) -> Stored:
+    async def stored(self, spool_id: str) -> HubProgress:
         return self.have
 
     async def add(self, entry: EntryId, fields: Mapping[bytes, bytes]) -> None:
@@ -108,7 +109,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    spool = await Spool.open(tmp_path / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0))
     yield Bench(spool, FakeInbox(), monkeypatch)
     await spool.close()
 
@@ -209,8 +210,8 @@ async def test_a_disk_that_fails_is_a_visible_problem_and_publishing_goes_on_aft
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
     await bench.spool.append([b"{}"])
-    bench.spool._forget_recent()
-    failing = bench.spool._files._current
+    bench.spool._recent.forget()
+    failing = bench.spool._files.current
 
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
@@ -234,7 +235,7 @@ async def test_what_was_read_of_another_spool_is_not_sent_under_the_old_id(
     await bench.spool.append([b"{}"])
     read, old = bench.spool.read, bench.spool.spool_id
 
-    async def read_late(after: int, limit: int, limit_bytes: int) -> Rows | Missing | None:
+    async def read_late(after: int, limit: int, limit_bytes: int) -> Rows | SpoolGap | None:
         if bench.spool.spool_id == old:
             await bench.spool.begin_anew("corrupt", 0)
         return await read(after, limit, limit_bytes)
@@ -251,7 +252,7 @@ async def test_what_hubs_have_beyond_what_is_sent_confirms_nothing(bench: Bench)
     place = bench.publisher._place
     await place.find(bench.inbox)
     place.sent = 2
-    bench.inbox.have = Stored(applied=3)
+    bench.inbox.have = HubProgress(applied=3)
 
     await place.look(bench.inbox)
 
@@ -266,9 +267,9 @@ async def test_what_another_spool_had_confirmed_confirms_nothing_of_the_new_one(
     await place.find(bench.inbox)
     place.sent = 3
 
-    async def answer_late(_spool_id: str) -> Stored:
+    async def answer_late(_spool_id: str) -> HubProgress:
         await bench.spool.begin_anew("corrupt", 0)
-        return Stored(applied=3)
+        return HubProgress(applied=3)
 
     monkeypatch.setattr(bench.inbox, "stored", answer_late)
     await place.look(bench.inbox)
@@ -281,14 +282,14 @@ async def test_a_spool_that_is_damaged_while_it_is_left_keeps_its_signals(
 ) -> None:
     await bench.spool.append([b"{}"] * 3)
     place = bench.publisher._place
-    bench.inbox.have = Stored(runs={"n": 3, "a copy's": 4})
+    bench.inbox.have = HubProgress(runs={"n": 3, "a copy's": 4})
     await place.find(bench.inbox)
     assert not place.free
 
-    async def answer_late(_spool_id: str) -> Stored:
+    async def answer_late(_spool_id: str) -> HubProgress:
         if place.spool_id == bench.spool.spool_id:
             await bench.spool.begin_anew("corrupt", 0)
-        return Stored(EntryId(99, 0), 0, bench.inbox.have.runs if not place.free else {})
+        return HubProgress(EntryId(99, 0), 0, bench.inbox.have.runs if not place.free else {})
 
     monkeypatch.setattr(bench.inbox, "stored", answer_late)
     await place.look(bench.inbox)
@@ -322,8 +323,8 @@ async def test_a_gap_over_numbers_of_two_runs_is_told_of_each(
     await later.join()
     await bench.spool.append([b"{}"] * 2)
 
-    async def forgotten(after: int, _limit: int, _bytes: int) -> Missing | None:
-        return Missing(after + 1, 5, "cap") if after < 5 else None
+    async def forgotten(after: int, _limit: int, _bytes: int) -> SpoolGap | None:
+        return SpoolGap(after + 1, 5, "cap") if after < 5 else None
 
     monkeypatch.setattr(bench.spool, "read", forgotten)
     later.drain()

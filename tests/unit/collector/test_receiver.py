@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -217,7 +218,25 @@ async def test_when_the_spool_cannot_promise_the_sender_is_told_to_come_again(
     assert (await client.get("/readyz")).status_code == 503
 
 
-async def test_how_the_spool_fares_is_told_without_a_token(
+async def test_other_users_without_the_token_learn_only_whether_it_is_ready(
+    client: httpx.AsyncClient, intake: FakeIntake, peer: dict[str, int | None]
+) -> None:
+    peer["uid"] = os.getuid() + 1
+    ready, spool = await client.get("/readyz"), await client.get("/spool")
+    wrong = await client.get("/readyz", headers={"authorization": "Bearer wrong"})
+    with_token = await client.get("/readyz", headers=BEARER)
+
+    assert (ready.status_code, ready.json()) == (200, {"ready": True})
+    assert wrong.json() == {"ready": True}
+    assert with_token.json() == {"taken": 0}
+    assert spool.status_code == 401
+    assert "adsum hooks install" in spool.json()["next"]
+    assert (await client.get("/spool", headers=BEARER)).json() == {"waiting": 0}
+    intake.full = True
+    assert (await client.get("/readyz")).status_code == 503
+
+
+async def test_how_the_spool_fares_is_told_its_own_user_without_a_token(
     client: httpx.AsyncClient, intake: FakeIntake
 ) -> None:
     reply = await client.get("/spool")
@@ -285,3 +304,34 @@ async def test_health_is_told_to_local_programs_only(client: httpx.AsyncClient) 
     assert (await client.get("/livez", headers={"origin": "http://x"})).status_code == 403
     assert (await client.post("/livez")).status_code == 405
     assert (await client.get("/api/live")).status_code == 404
+
+
+async def test_a_large_body_is_understood_while_others_are_answered(
+    intake: FakeIntake, peer: dict[str, int | None]
+) -> None:
+    others_answered = threading.Event()
+
+    def slow(body: bytes, seen: int) -> list[AnySignal]:
+        if len(body) > 100_000:
+            assert others_answered.wait(5), "the loop was held"
+        return adapt(body, seen)
+
+    receiver = Receiver(
+        intake,  # type: ignore[arg-type] # a fake
+        slow,
+        port=47892,
+        token=TOKEN,
+        facts=lambda: (True, {}),
+        spool=intake.status,
+        peer_uid=lambda _client, _server: peer["uid"],
+    )
+    transport = httpx.ASGITransport(receiver)  # type: ignore[arg-type] # narrower than ASGI
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:47892") as web:
+        large = b'{"session_id":"large","x":"' + b"x" * 200_000 + b'"}'
+        held = asyncio.create_task(web.post(PATH, content=large, headers=JSON | BEARER))
+        await asyncio.sleep(0)
+        assert (await web.post(PATH, content=GOOD, headers=JSON | BEARER)).status_code == 200
+        others_answered.set()
+        assert (await held).status_code == 200
+
+    assert [signal.session_id for signal in intake.taken] == ["s", "large"]

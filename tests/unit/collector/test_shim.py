@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,8 @@ from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, listen
 from adsum_collector.peer import unix_peer_uid
 from adsum_collector.processes import watched
-from adsum_collector.spool.limits import Limits
-from adsum_collector.spool.reading import Rows
-from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.ticks import Ticks
 from adsum_shared.signals import Alive, AnySignal, ProcessSeen, decode_signal
 from tests.collectors import adapt_hook
@@ -82,7 +83,7 @@ class Door:
 
 @pytest.fixture
 async def door(tmp_path: Path) -> AsyncIterator[Door]:
-    spool = await Spool.open(tmp_path / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0))
     door = Door(tmp_path / "collector.sock", spool)
     door.open()
     yield door
@@ -338,3 +339,114 @@ async def test_when_the_spool_is_full_the_next_tick_says_it_again(
     assert door.local.refused["spool"] == 1, "the hook"
     assert door.ticks.outcomes == {"not kept": 1}
     assert len(await door.signals()) == 3
+
+
+class Stranger:
+    """Listens where the collector's socket should be."""
+
+    def __init__(self, path: Path, uid: int) -> None:
+        self.heard = b""
+        listener = socket.socket(socket.AF_UNIX)
+        self._closing = listener
+        with contextlib.ExitStack() as back:
+            if uid != os.getuid():  # what a peer is told is who called listen()
+                os.seteuid(uid)
+                back.callback(os.seteuid, 0)
+            listener.bind(str(path))
+            listener.listen()
+        listener.settimeout(1.0)
+
+    def hear(self) -> bytes:
+        with self._closing, contextlib.suppress(TimeoutError):
+            connection, _ = self._closing.accept()
+            with connection:
+                connection.settimeout(1.0)
+                with contextlib.suppress(TimeoutError):
+                    return connection.recv(1 << 16)
+        return b""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Where everybody may make sockets, as no state directory is."""
+    folder = Path(tempfile.mkdtemp(prefix="adsum-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+async def test_a_socket_of_our_own_is_told(open_folder: Path) -> None:
+    stranger = Stranger(open_folder / "collector.sock", os.getuid())
+    told = asyncio.get_running_loop().run_in_executor(None, stranger.hear)
+    await run_shim(open_folder / "collector.sock")
+    assert b"SessionStart" in await told
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+async def test_a_socket_of_another_user_is_told_nothing(open_folder: Path) -> None:
+    stranger = Stranger(open_folder / "collector.sock", 12345)
+    told = asyncio.get_running_loop().run_in_executor(None, stranger.hear)
+    assert await run_shim(open_folder / "collector.sock") == (0, b"", b"")
+    assert await told == b""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+async def test_a_socket_that_was_given_our_name_by_another_listener_is_told_nothing(
+    open_folder: Path,
+) -> None:
+    """The file is ours, the listener is not: the kernel names who listens."""
+    stranger = Stranger(open_folder / "collector.sock", 12345)
+    os.chown(open_folder / "collector.sock", 0, 0)
+    told = asyncio.get_running_loop().run_in_executor(None, stranger.hear)
+    assert await run_shim(open_folder / "collector.sock") == (0, b"", b"")
+    assert await told == b""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+async def test_a_link_that_another_user_has_placed_is_not_followed(open_folder: Path) -> None:
+    ours = Stranger(open_folder / "ours.sock", 0)
+    link = open_folder / "collector.sock"
+    link.symlink_to("ours.sock")
+    os.lchown(link, 12345, -1)
+    told = asyncio.get_running_loop().run_in_executor(None, ours.hear)
+    assert await run_shim(link) == (0, b"", b"")
+    assert await told == b""
+
+
+async def test_a_hook_as_large_as_one_that_is_posted_comes_through(door: Door) -> None:
+    body = json.dumps({"session_id": "s1", "note": "a", "output": "x" * (9 << 20)}).encode()
+    await run_shim(door.path, body)
+    assert isinstance((await door.signals())[0], Alive)
+
+
+async def test_beyond_that_a_line_is_refused(door: Door) -> None:
+    await door.say(message(body={"session_id": "s1", "output": "x" * (17 << 20)}))
+    await wait_until(lambda: door.local.refused["too long"] == 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+async def test_hooks_are_stamped_in_the_order_in_which_they_fired(door: Door) -> None:
+    """Many Pythons that start at once on a busy machine are ready in any order."""
+    slow = (sys.executable, "-c", SLOW_START, str(SHIM), str(door.path))
+    fired: list[asyncio.subprocess.Process] = []
+    for number in range(4):
+        process = await asyncio.create_subprocess_exec(
+            *slow, str(0.4 - 0.1 * number), stdin=asyncio.subprocess.PIPE
+        )
+        fired.append(process)
+        await asyncio.sleep(0.03)
+    bodies = (b'{"session_id": "s1", "note": "%d"}' % number for number in range(4))
+    await asyncio.gather(
+        *(each.communicate(body) for each, body in zip(fired, bodies, strict=True))
+    )
+
+    heard = [signal for signal in await door.signals() if isinstance(signal, Alive)]
+
+    assert [each.note for each in sorted(heard, key=lambda each: each.at)] == ["0", "1", "2", "3"]
+
+
+#: The shim as a machine starts it that takes its time.
+SLOW_START = (
+    "import runpy, sys, time; time.sleep(float(sys.argv[3])); sys.argv = sys.argv[1:3]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)

@@ -11,13 +11,13 @@ import pytest
 
 import adsum_collector.spool.spool as spool_module
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool.file import Append
-from adsum_collector.spool.limits import Limits, SpaceCheck
-from adsum_collector.spool.reading import Missing, Rows
-from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.spool.spool import Rows, Spool, SpoolGap
+from adsum_collector.spool.spool_directory import SpoolDirectory
+from adsum_collector.spool.spool_file import Append
 from tests.support import wait_until
 
-ROOMY = Limits(min_free_bytes=0)
+ROOMY = SpoolLimits(min_free_bytes=0)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def test_what_memory_holds_and_what_the_files_hold_is_the_same(spool: Spoo
         await spool.append([b"%d" % at])
     from_memory = await bodies(spool)
 
-    spool._forget_recent()
+    spool._recent.forget()
 
     assert await bodies(spool) == from_memory == [b"%d" % at for at in range(50)]
 
@@ -133,7 +133,7 @@ async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_one
     for at in range(5):
         await spool.append([b"old%d" % at])
     await spool.acknowledge(5)
-    old, current = spool.spool_id, spool._files._current
+    old, current = spool.spool_id, spool._files.current
 
     def fail(_appends: object) -> list[int]:
         raise sqlite3.OperationalError("disk I/O error")
@@ -149,7 +149,7 @@ async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_one
     current.path.with_name(f"{current.path.name}-wal").unlink(missing_ok=True)
     clock[0] += 5
     with monkeypatch.context() as little_space:
-        little_space.setattr(SpaceCheck, "require", full)
+        little_space.setattr(SpoolDirectory, "_look_at_disk", full)
         with pytest.raises(SpoolUnavailable, match="3 MB"):
             await spool.append([b"lost"])  # found the damage and began anew before it failed
     clock[0] += 5
@@ -157,7 +157,7 @@ async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_one
         assert await spool.append([b"new%d" % at]) == at + 2
 
     assert spool.spool_id != old
-    assert await spool.read(0, 100, 1 << 20) == Missing(1, 1, "corrupt")
+    assert await spool.read(0, 100, 1 << 20) == SpoolGap(1, 1, "corrupt")
     assert await bodies(spool, 1) == [b"new%d" % at for at in range(6)]
     await spool.close()
 

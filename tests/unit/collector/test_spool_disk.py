@@ -5,25 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import adsum_collector.spool.upkeep as upkeep_module
+import adsum_collector.spool.spool as spool_module
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.spool.connection import connect_to_read, is_damage, require_log
-from adsum_collector.spool.doubt import LONGEST_S
-from adsum_collector.spool.file import Append
-from adsum_collector.spool.files import SpoolFiles
-from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_directory import LONGEST_RETRY_S, SpoolDirectory
+from adsum_collector.spool.spool_file import Append
 from tests.spools import SMALL, Clock, SmallDisk, fill, names, prompt, put, read_all
 from tests.support import wait_until
 
 #: Small files, and a reserve as on any disk: two per cent of it.
-USUAL = Limits(cap_bytes=64 << 20, rotate_bytes=100_000, log_bytes=0)
+USUAL = SpoolLimits(cap_bytes=64 << 20, rotate_bytes=100_000, log_bytes=0)
 
 
 @pytest.fixture
@@ -61,7 +58,7 @@ async def bodies(spool: Spool) -> list[bytes]:
 
 
 async def test_a_full_disk_is_a_refusal_and_freed_space_ends_it(disk: SmallDisk) -> None:
-    spool = await Spool.open(disk.directory / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(disk.directory / "spool", SpoolLimits(min_free_bytes=0))
     accepted: list[bytes] = []
 
     async def append_all() -> None:
@@ -84,7 +81,7 @@ async def test_a_full_disk_is_a_refusal_and_freed_space_ends_it(disk: SmallDisk)
 async def test_the_problem_ends_with_its_cause_though_nobody_appends(
     disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep_module, "AGAIN_S", 0.02)
+    monkeypatch.setattr(spool_module, "PROBE_S", 0.02)
     spool = await Spool.open(disk.directory / "spool", USUAL)
     others = disk.fill()
     with pytest.raises(SpoolUnavailable, match="full: 0 B are free"):
@@ -98,7 +95,7 @@ async def test_the_problem_ends_with_its_cause_though_nobody_appends(
 
 
 def test_the_last_of_a_small_disk_is_left_to_others(disk: SmallDisk, clock: Clock) -> None:
-    files = SpoolFiles(disk.directory / "spool", USUAL, clock)
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
     put(files, b"a")
     disk.fill(leave=70_000)
     clock.now += 2
@@ -113,7 +110,7 @@ def test_the_last_of_a_small_disk_is_left_to_others(disk: SmallDisk, clock: Cloc
 def test_what_hubs_have_makes_room_on_a_full_disk_however_young_it_is(
     disk: SmallDisk, clock: Clock
 ) -> None:
-    files = SpoolFiles(disk.directory / "spool", USUAL, clock)
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
     fill(files, 450)
     disk.fill()
     clock.now += 2
@@ -132,7 +129,7 @@ def test_what_hubs_have_makes_room_on_a_full_disk_however_young_it_is(
 def test_on_a_disk_filled_to_the_last_byte_hubs_are_still_heard_and_told(
     disk: SmallDisk, clock: Clock
 ) -> None:
-    files = SpoolFiles(disk.directory / "spool", USUAL, clock)
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
     fill(files, 350)
     disk.fill()
     assert disk.free() == 0
@@ -149,77 +146,52 @@ def test_on_a_disk_filled_to_the_last_byte_hubs_are_still_heard_and_told(
     files.close()
 
 
-def test_a_note_without_a_signal_is_taken_even_by_a_full_disk(
+def test_a_note_without_a_signal_is_taken_even_by_a_full_disk_and_written_once_there_is_room(
     disk: SmallDisk, clock: Clock
 ) -> None:
     """The first of a run is one: without it, nothing could be published."""
-    files = SpoolFiles(disk.directory / "spool", USUAL, clock)
-    put(files, b"a")
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
+    files.commit([Append([b"a"], state={"tail": b"1", "gone": b"1"})])
     files.close()
     others = disk.fill()
-    files = SpoolFiles(disk.directory / "spool", USUAL, clock)
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
 
-    files.commit([Append([], state={"run": b"1"})])
-    assert not (disk.directory / "spool" / "reserve").exists()
+    files.commit([Append([], state={"run": b"1", "gone": None})])
 
+    assert files.state == {"tail": b"1", "run": b"1"}
     with pytest.raises(SpoolUnavailable, match="is full"):
         put(files, b"b")
-    files.close()
-    again = SpoolFiles(disk.directory / "spool", USUAL, clock)
-    assert (again.state, again.last) == ({"run": b"1"}, 1)
     others.unlink()
-    put(again, b"b")
-    assert (disk.directory / "spool" / "reserve").stat().st_blocks > 0
+    assert put(files, b"b") == 2
+    files.close()
+    again = SpoolDirectory(disk.directory / "spool", USUAL, clock)
+    assert again.state == {"tail": b"1", "run": b"1"}
     again.close()
 
 
-def error_of(db: sqlite3.Connection, *statements: str) -> sqlite3.DatabaseError:
-    """Of the last one."""
-    with contextlib.closing(db):
-        for statement in statements[:-1]:
-            db.execute(statement)
-        with pytest.raises(sqlite3.DatabaseError) as raised:
-            db.execute(statements[-1]).fetchall()
-    return raised.value
-
-
-def test_what_tells_of_the_file_is_damage_and_what_tells_of_the_disk_is_not(
-    tmp_path: Path,
+def test_a_note_that_a_full_disk_had_no_room_for_outlives_an_error_of_the_disk(
+    disk: SmallDisk, clock: Clock
 ) -> None:
-    plain = tmp_path / "plain.db"
-    with contextlib.closing(sqlite3.connect(plain, isolation_level=None)) as db:
-        db.execute("CREATE TABLE t (x)")
-        db.execute("INSERT INTO t VALUES (zeroblob(20000))")
-    raw = plain.read_bytes()
-    broken, text = tmp_path / "broken.db", tmp_path / "text.db"
-    broken.write_bytes(raw[:4096] + b"\xff" * 4096 + raw[8192:])
-    text.write_bytes(b"no database" * 1000)
-    full = ("PRAGMA max_page_count = 7", "INSERT INTO t VALUES (zeroblob(90000))")
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
+    put(files, b"a")
+    files.close()
+    others = disk.fill()
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
+    files.commit([Append([], state={"run": b"1"})])
+    others.unlink()
 
-    assert is_damage(error_of(connect_to_read(broken), "SELECT * FROM t"))
-    assert is_damage(error_of(connect_to_read(text), "SELECT * FROM t"))
-    assert is_damage(error_of(connect_to_read(plain), "SELECT * FROM signals"))
-    assert not is_damage(error_of(connect_to_read(plain), "DELETE FROM t"))
-    with contextlib.closing(sqlite3.connect(plain, isolation_level=None)) as db:
-        assert not is_damage(error_of(db, *full))
-    with pytest.raises(sqlite3.DatabaseError) as raised:
-        connect_to_read(tmp_path / "none.db")
-    assert not is_damage(raised.value)
+    files._suspect = True
+    put(files, b"b")
 
-
-def test_a_disk_that_keeps_no_log_is_told_apart_from_one_that_does() -> None:
-    with (
-        contextlib.closing(sqlite3.connect(":memory:")) as db,
-        pytest.raises(sqlite3.OperationalError, match="takes no write-ahead log"),
-    ):
-        require_log(db)
+    assert files.state == {"run": b"1"}
+    files.close()
 
 
 def test_a_file_that_the_disk_has_no_room_for_leaves_nothing_behind(
     disk: SmallDisk, clock: Clock
 ) -> None:
-    limits = Limits(cap_bytes=64 << 20, rotate_bytes=100_000, log_bytes=0, min_free_bytes=0)
-    files = SpoolFiles(disk.directory / "spool", limits, clock)
+    limits = SpoolLimits(cap_bytes=64 << 20, rotate_bytes=100_000, log_bytes=0, min_free_bytes=0)
+    files = SpoolDirectory(disk.directory / "spool", limits, clock)
     fill(files, 100)
     others = disk.fill(leave=4096)
     for _ in range(3):
@@ -237,12 +209,12 @@ def test_a_file_that_the_disk_has_no_room_for_leaves_nothing_behind(
 def test_a_start_on_a_full_disk_finds_everything_and_accepts_once_there_is_room(
     disk: SmallDisk, clock: Clock
 ) -> None:
-    files = SpoolFiles(disk.directory / "spool", USUAL, clock)
+    files = SpoolDirectory(disk.directory / "spool", USUAL, clock)
     fill(files, 150)
     files.close()
     others = disk.fill()
 
-    again = SpoolFiles(disk.directory / "spool", USUAL, clock)
+    again = SpoolDirectory(disk.directory / "spool", USUAL, clock)
     assert list(read_all(again)[0].values()) == [prompt(at) for at in range(150)]
     with pytest.raises(SpoolUnavailable, match="is full"):
         put(again, b"a")
@@ -265,7 +237,7 @@ async def test_a_first_start_on_a_full_disk_says_so(disk: SmallDisk) -> None:
 def test_after_an_input_output_error_the_file_is_checked_and_another_one_begun(
     tmp_path: Path, clock: Clock
 ) -> None:
-    files = SpoolFiles(tmp_path, SMALL, clock)
+    files = SpoolDirectory(tmp_path, SMALL, clock)
     files.commit([Append([prompt(0)], "m", {"k": b"v"})])
     with failing_disk(), pytest.raises(SpoolUnavailable, match="disk I/O error"):
         fill(files, 30)
@@ -285,7 +257,7 @@ def test_after_an_input_output_error_the_file_is_checked_and_another_one_begun(
 def test_a_dying_disk_is_tried_ever_more_rarely_and_leaves_no_empty_files(
     tmp_path: Path, clock: Clock, most: int
 ) -> None:
-    files = SpoolFiles(tmp_path, SMALL, clock)
+    files = SpoolDirectory(tmp_path, SMALL, clock)
     put(files, prompt(0))
     with failing_disk(most):
         for _ in range(1000):
@@ -296,7 +268,7 @@ def test_a_dying_disk_is_tried_ever_more_rarely_and_leaves_no_empty_files(
     with pytest.raises(SpoolUnavailable, match=r"failed a moment ago and is tried again in \d+ s"):
         put(files, prompt(1))
 
-    clock.now += LONGEST_S
+    clock.now += LONGEST_RETRY_S
     last = put(files, prompt(1))
 
     assert list(read_all(files)[0]) == list(range(1, last + 1))
@@ -309,7 +281,7 @@ def test_a_dying_disk_is_tried_ever_more_rarely_and_leaves_no_empty_files(
 def test_a_disk_that_takes_a_commit_between_two_failures_is_tried_as_rarely(
     tmp_path: Path, clock: Clock
 ) -> None:
-    files = SpoolFiles(tmp_path, USUAL, clock)
+    files = SpoolDirectory(tmp_path, USUAL, clock)
     taken = 0
     for at in range(600):
         clock.now += 1
@@ -319,7 +291,7 @@ def test_a_disk_that_takes_a_commit_between_two_failures_is_tried_as_rarely(
         with failing_disk(), contextlib.suppress(SpoolUnavailable):
             put(files, prompt(at, 30_000))
 
-    clock.now += LONGEST_S
+    clock.now += LONGEST_RETRY_S
     assert taken < 30
     assert len(list(tmp_path.glob("*.db"))) < 30
     rows, gaps = read_all(files)
@@ -332,7 +304,7 @@ def test_a_disk_that_takes_a_commit_between_two_failures_is_tried_as_rarely(
 def test_a_process_without_free_descriptors_takes_no_file_for_damaged(
     tmp_path: Path, clock: Clock, spare: int
 ) -> None:
-    files = SpoolFiles(tmp_path, SMALL, clock)
+    files = SpoolDirectory(tmp_path, SMALL, clock)
     fill(files, 35)
     old = files.meta.spool_id
     with failing_disk(), pytest.raises(SpoolUnavailable):

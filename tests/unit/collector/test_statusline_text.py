@@ -18,7 +18,12 @@ from adsum_collector.hooks.statusline_text import Mode, statusline_in, unwrapped
 
 NEW = (2, 1, 330)
 TARGET = Target(
-    1, "t", "/opt/my py/bin/python3", Path("/opt/it's/adsum_collector/shim.py"), Path("/s/ö/c.sock")
+    1,
+    "t",
+    "/opt/my py/bin/python3",
+    Path("/opt/it's/adsum_collector/shim.py"),
+    Path("/s/ö/c.sock"),
+    "http",
 )
 
 

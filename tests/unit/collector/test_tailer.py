@@ -46,6 +46,22 @@ def no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tailer_module, "ROUND_S", 3600.0)
 
 
+async def test_beside_files_of_holes_another_sessions_line_is_told_soon(rig: Rig) -> None:
+    for number, size in enumerate((1 << 40, 3 << 30)):
+        append(rig.main(f"hole{number}"), line("begin"))
+        os.truncate(rig.main(f"hole{number}"), size)
+        await rig.give_process(f"hole{number}")
+    rig.start()
+    await wait_until(lambda: rig.tailer.too_long)
+    append(rig.main(), line("told"))
+
+    await wait_until(lambda: "told" in rig.notes(), timeout=5)
+
+    assert rig.tailer.too_long == {str(rig.main("hole0")): 1 << 40}
+    os.truncate(rig.main("hole0"), 100)
+    await wait_until(lambda: not rig.tailer.too_long)
+
+
 async def test_lines_of_a_session_that_sends_no_hooks_are_told(rig: Rig) -> None:
     rig.start()
     await rig.walked()

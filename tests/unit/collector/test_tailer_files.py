@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import tempfile
@@ -261,6 +262,27 @@ def test_an_unfinished_huge_line_is_searched_only_where_it_grew(
 
     assert take_all(path, chunk.cursor)[0] == [b"two"]
     assert searched_from == [4 + files_module.CHUNK_BYTES, size]
+
+
+def test_the_end_of_a_line_is_searched_in_turns(path: Path) -> None:
+    path.write_bytes(b"one\n")
+    os.truncate(path, 40 << 20)
+    append(path, b"\ntwo\n")
+    chunk = take(path, take(path, _at_start(path)).cursor)
+
+    assert (chunk.lines, chunk.more, chunk.cursor.offset) == ([], True, 4)
+    assert chunk.cursor.searched <= files_module.CHUNK_BYTES + 4 + files_module.SEARCH_BYTES
+    assert take_all(path, chunk.cursor)[0] == [b"two"]
+
+
+def test_a_file_of_absurd_size_is_not_opened(path: Path) -> None:
+    path.write_bytes(b"one\n")
+    os.truncate(path, 1 << 40)
+
+    with pytest.raises(OSError, match="too large") as caught:
+        take(path)
+
+    assert caught.value.errno == errno.EFBIG
 
 
 def test_many_short_lines_come_in_bounded_chunks(path: Path) -> None:

@@ -365,6 +365,38 @@ def test_a_gigabyte_of_nothing_is_read_in_bounded_memory(path: Path) -> None:
     assert peak < 5 << 20
 
 
+def test_a_hole_is_read_in_turns_and_only_once(path: Path) -> None:
+    append(path, said(1))
+    os.truncate(path, 1 << 30)
+    first = scan(path)
+    records, place, faults = scan_all(path)
+    read = []
+
+    def reading(descriptor: int, buffers: Any, readv: Any = os.readv) -> int:
+        read.append(readv(descriptor, buffers))
+        return read[-1]
+
+    append(path, b"still the same line")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "readv", reading)
+        grown = scan(path, place)
+    append(path, b"\n", said(2))
+
+    assert first.more
+    assert first.place.offset < scan_module.TURN_BYTES + (32 << 20)
+    assert (numbers(records), faults) == ([1], {"huge line": 1})
+    assert sum(read) == len(b"still the same line")
+    assert numbers(scan(path, grown.place).records) == [2]
+
+
+def test_the_line_after_one_that_is_just_too_long_is_read(path: Path) -> None:
+    for past in (1, 300_000, 1 << 20, 3 << 19):
+        path.write_bytes(b"x" * (scan_module.HUGE_LINE_BYTES + past) + b"\n" + said(past))
+        records, _, faults = scan_all(path)
+
+        assert (numbers(records), faults) == ([past], {"huge line": 1})
+
+
 @pytest.mark.timeout(10)
 def test_what_is_no_plain_file_is_an_error_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")

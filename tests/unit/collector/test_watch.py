@@ -21,7 +21,7 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_collector.liveness import Entry, Known
 from adsum_collector.processes import Process, ProcessTable, look_up, watched
-from adsum_collector.spool.limits import Limits
+from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
 from adsum_collector.watch import Watch
 from adsum_shared.signals import (
@@ -91,7 +91,7 @@ class Rig:
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    spool = await Spool.open(tmp_path / "spool", Limits(min_free_bytes=0))
+    spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0))
     rig = Rig(spool, tmp_path / "claude" / "sessions")
     yield rig
     await rig.stop()

@@ -13,7 +13,6 @@ from adsum_hub.domains import API_VERSION, Chip, Display
 from adsum_hub.domains.choice import Choice
 from adsum_hub.domains.contract import CHIP_MAX, LABEL_MAX, BadDisplayError, check
 from adsum_hub.domains.show import LIMIT_S, Domains
-from adsum_hub.views import attention_order
 from adsum_shared.display import DisplayView
 from adsum_shared.state import RequestView
 from tests.domains import FACTS, Asked, Ticks, asking, view
@@ -31,7 +30,7 @@ def test_a_display_is_added_and_the_core_stays_as_it_is():
 
     shown = asking(ops=Asked(lambda _: display)).shown(core, None, FACTS)
 
-    assert msgspec.structs.replace(shown, display=None) == core
+    assert msgspec.structs.replace(shown, display=None, rank=core.rank) == core
     assert shown.display == DisplayView("Deploying", "server", 8, (Chip("live", "bad"),), ("ops",))
 
 
@@ -102,7 +101,7 @@ def test_an_urgency_hint_sorts_among_those_who_need_a_human_and_nowhere_else():
 
     shown = [asking(domain=domain).shown(each, None, FACTS) for each in core.values()]
 
-    order = [each.session_id for each in sorted(shown, key=attention_order)]
+    order = [each.session_id for each in sorted(shown, key=lambda each: each.rank)]
     assert order == ["asks", "idle", "later", "works"]
     assert all(each.urgency == core[each.session_id].urgency for each in shown)
 

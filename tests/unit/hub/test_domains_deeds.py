@@ -5,9 +5,8 @@ from __future__ import annotations
 from adsum_hub.domains.deeds import DEEDS_MAX, tools_used
 from adsum_hub.domains.registry import find
 from adsum_hub.facts import Facts
-from adsum_hub.portraits import Place
-from adsum_hub.resolve.resolve import resolve
-from adsum_hub.views import session_view
+from adsum_hub.verdict.judge import judge
+from adsum_hub.views import Place, session_view
 from adsum_shared.signals import (
     KnownSignal,
     MetaChanged,
@@ -102,8 +101,9 @@ def test_the_latest_of_many():
 def seen(told: Facts, second: int) -> tuple[AgentState, str | None]:
     """Resolved, made a view, and shown."""
     now = T + second * 1000
-    state = resolve(told, now)
-    view = session_view(Place("h", "lab", "live", 0), "s1", told, state, now)
+    verdict = judge(told, now)
+    state = verdict.state
+    view = session_view(Place("h", "lab", "live", 0), "s1", told, verdict)
     shown = asking(sdlc=find([]).domains["sdlc"]).shown(view, None, told)
     assert shown.state == state  # tools_used is not sent to anyone
     return state, shown.display and shown.display.label

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import adsum_hub.ingest.ingest as ingest_module
 from adsum_collector.delivery.hub_transport import PACE_S
 from adsum_collector.delivery.publisher import BATCH_BYTES
-from adsum_hub.ingest.ingest import ASKING, READING, Ingest
+from adsum_hub.ingest.ingest import READING, Ingest
 from adsum_hub.ingest.lines import Lines
 from adsum_hub.ingest.rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate
 from adsum_hub.rest.bodies import BadRequestError
@@ -63,7 +63,7 @@ class Joining:
 
     def __init__(self) -> None:
         self.machines = self
-        self.broken = self.asking = self.most = 0
+        self.broken = 0
         self.addresses: set[str] = set()
 
     async def hang_up(self) -> None:
@@ -71,10 +71,6 @@ class Joining:
 
     async def machine_of(self, secret: str, address: str) -> Any:
         self.addresses.add(address)
-        self.asking += 1
-        self.most = max(self.most, self.asking)
-        await asyncio.sleep(0)
-        self.asking -= 1
         if self.broken:
             raise ConnectionError("Connection closed by server.")
         if secret != "ours":
@@ -174,13 +170,6 @@ def test_connections_that_broke_while_they_lay_idle_turn_no_machine_away(bench: 
     bench.joining.broken = 8
 
     assert bench.post(Asked(host_id="h")).status_code == 200
-
-
-async def test_many_machines_at_once_leave_joining_its_connections(bench: Bench) -> None:
-    found = await asyncio.gather(*(bench.ingest._machine_of("ours", "a") for _ in range(50)))
-
-    assert len(found) == 50
-    assert bench.joining.most == ASKING
 
 
 async def test_a_machine_that_hangs_up_is_no_fault_of_the_hub(bench: Bench) -> None:

@@ -12,15 +12,14 @@ from prometheus_client import CollectorRegistry
 from adsum_hub.consumer.heartbeats import is_sound
 from adsum_hub.host import Host
 from adsum_hub.link import Link
-from adsum_hub.metrics.hosts import MOST_HOSTS, families_of_hosts
-from adsum_hub.metrics.measured import (
+from adsum_hub.measured import (
     LAG_S,
     Histogram,
     MeasuredBroadcast,
     MeasuredRoster,
     Measures,
 )
-from adsum_hub.metrics.metrics import Asked, Unsaved, exposition
+from adsum_hub.metrics import MOST_HOSTS, Asked, Unsaved, exposition, families_of_hosts
 from adsum_hub.snapshots.fields import Snapshot
 from adsum_shared.beat import Beat, Counts
 from adsum_shared.envelope import Batch, Gap

@@ -8,9 +8,8 @@ import pytest
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import FRESH
 from adsum_hub.past import MOST_PAST, PAST_MS, packed, search, stripped, surplus
-from adsum_hub.resolve.resolve import resolve
-from adsum_hub.resolve.unread import unread
 from adsum_hub.snapshots.fields import decode_facts
+from adsum_hub.verdict.judge import judge
 from adsum_shared import signals as s
 from adsum_shared.state import Group
 from tests.spenders import HOUR, MINUTE, NOON, TODAY, Spender
@@ -77,21 +76,21 @@ def busy() -> Spender:
 
 def test_of_a_stripped_session_nothing_calls_for_a_human() -> None:
     facts = busy().tell(s.ProcessGone, MINUTE, source="process", pid=7).facts
-    state = resolve(facts, NOON + HOUR)
+    state = judge(facts, NOON + HOUR).state
     kept = stripped(facts, state)
 
-    assert resolve(busy().facts, NOON + 10 * HOUR).group is Group.NEEDS_YOU
-    assert unread(facts, state)
+    assert judge(busy().facts, NOON + 10 * HOUR).state.group is Group.NEEDS_YOU
+    assert judge(facts, NOON + HOUR).unread
     assert (kept.past, kept.materialised) == (True, False)
-    assert not unread(kept, resolve(kept, NOON + HOUR))
+    assert not judge(kept, NOON + HOUR).unread
     assert not any((kept.turns, kept.requests, kept.tools, kept.children, kept.status))
     for at in (0, MINUTE, HOUR, 10_000 * HOUR):
-        assert resolve(kept, NOON + at).group is Group.DELIVERED
+        assert judge(kept, NOON + at).state.group is Group.DELIVERED
 
 
 def test_of_a_stripped_session_what_it_was_about_is_kept() -> None:
     facts = busy().end(MINUTE).tell(s.ProcessGone, MINUTE, source="process", pid=7).facts
-    kept = stripped(facts, resolve(facts, NOON + HOUR))
+    kept = stripped(facts, judge(facts, NOON + HOUR).state)
 
     assert (kept.title, kept.usage, kept.activity) == ("Big", facts.usage, facts.activity)
     assert (kept.last_answer, kept.latest_prompt) == ("Which one?", "go on")
@@ -100,7 +99,7 @@ def test_of_a_stripped_session_what_it_was_about_is_kept() -> None:
 
 def test_what_is_told_again_of_a_stripped_session_does_not_revive_it() -> None:
     facts = busy().tell(s.ProcessGone, MINUTE, source="process", pid=7).facts
-    again = Spender("s", stripped(facts, resolve(facts, NOON + HOUR)))
+    again = Spender("s", stripped(facts, judge(facts, NOON + HOUR).state))
     again.use(60).books(2.0).about(ai_title="x").end(2 * MINUTE)
 
     assert again.facts.past
@@ -108,10 +107,10 @@ def test_what_is_told_again_of_a_stripped_session_does_not_revive_it() -> None:
 
 def test_a_stripped_session_that_is_resumed_lives() -> None:
     facts = busy().tell(s.ProcessGone, MINUTE, source="process", pid=7).facts
-    again = Spender("s", stripped(facts, resolve(facts, NOON + HOUR))).prompt(3 * HOUR)
+    again = Spender("s", stripped(facts, judge(facts, NOON + HOUR).state)).prompt(3 * HOUR)
 
     assert again.facts.materialised
-    assert resolve(again.facts, NOON + 3 * HOUR + 1).group is Group.AUTONOMOUS
+    assert judge(again.facts, NOON + 3 * HOUR + 1).state.group is Group.AUTONOMOUS
 
 
 def test_history_that_is_too_old_is_dropped() -> None:

@@ -11,15 +11,14 @@ import pytest
 from fastapi import FastAPI
 
 from adsum_hub.consumer.consumer import Link
-from adsum_hub.facts import Facts
+from adsum_hub.facts import Activity, Facts
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.parts import Activity
+from adsum_hub.order import rank, urgency
 from adsum_hub.readiness import health_router
 from adsum_hub.rest.answers import describe
 from adsum_hub.rest.roster import api_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.snapshots import HostRecord, Snapshot
-from adsum_hub.views import urgency
 from adsum_shared.beat import Beat
 from adsum_shared.state import GROUP_OF, AgentState, Group, HubTrouble, SessionView
 
@@ -28,7 +27,8 @@ def view(
     key: str, state: str = "thinking", *, host: str = "box", since: int = 0, **more: object
 ) -> SessionView:
     agent_state = AgentState(GROUP_OF.get(state, Group.NEEDS_YOU), state, state, 1.0, "hook", since)
-    fields = {"reachability": "live", "updated_at": since, "urgency": urgency(agent_state)} | more
+    needed, reachability = urgency(agent_state), more.pop("reachability", "live")
+    fields = {"updated_at": since, "urgency": needed} | more
     return SessionView(
         id=f"{host}-id:{key}",
         host_id=f"{host}-id",
@@ -36,6 +36,8 @@ def view(
         session_id=key,
         agent="claude_code",
         state=agent_state,
+        reachability=reachability,  # type: ignore[arg-type]
+        rank=rank(agent_state, reachability, needed, since),  # type: ignore[arg-type]
         **fields,  # type: ignore[arg-type]
     )
 
@@ -230,7 +232,7 @@ async def test_trouble_is_in_every_list_and_makes_it_another_answer(
     client: httpx.AsyncClient, broadcast: Broadcast
 ):
     well = await client.get("/api/v1/sessions")
-    broadcast.own_up(HubTrouble("Redis takes no writes.", 700))
+    broadcast.set_trouble(HubTrouble("Redis takes no writes.", 700))
     tag = well.headers["etag"]
     sessions = await client.get("/api/v1/sessions", headers={"if-none-match": tag})
     hosts = await client.get("/api/v1/hosts")
@@ -244,10 +246,10 @@ async def test_what_was_told_of_reading_is_not_repeated_once_it_is_over(
     client: httpx.AsyncClient, broadcast: Broadcast
 ):
     """Who waits for readiness asks between two looks of the timekeeper."""
-    broadcast.own_up(HubTrouble("Redis cannot be reached.", 700, blind=True))
+    broadcast.set_trouble(HubTrouble("Redis cannot be reached.", 700, blind=True))
     client.link.up(900)  # type: ignore[attr-defined]
     over = await client.get("/readyz")
-    broadcast.own_up(HubTrouble("Redis takes no writes.", 700))
+    broadcast.set_trouble(HubTrouble("Redis takes no writes.", 700))
     refusing = await client.get("/readyz")
 
     assert (over.status_code, over.json()["problem"]) == (200, None)

@@ -6,14 +6,13 @@ import msgspec
 import pytest
 
 from adsum_hub.clock import LATE_MS, LIVE_MS
-from adsum_hub.facts import Facts
+from adsum_hub.facts import LATENESS, Facts
 from adsum_hub.host import KEEP_DELIVERED_MS
-from adsum_hub.parts import LATENESS
-from adsum_hub.resolve.health import GRACE
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
 from adsum_hub.snapshots.fields import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
+from adsum_hub.verdict.judge import GRACE
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import (
@@ -59,7 +58,7 @@ class Fleet:
         self.now += ms
         if beating:
             self.beat()
-        self.roster.next_deadline(self.now)
+        self.roster.next_deadline()
         self.roster.tick(self.now)
 
     def told(self) -> dict[str, SessionView]:
@@ -162,7 +161,7 @@ def test_a_deadline_fires_by_itself():
     fleet = Fleet()
     fleet.happen(fleet.prompt())
     fleet.told()
-    due = fleet.roster.next_deadline(fleet.now)
+    due = fleet.roster.next_deadline()
     assert due is not None
 
     told: set[str] = set()
@@ -197,7 +196,7 @@ def test_a_deadline_that_changed_nothing_does_not_spin():
     fleet.told()
 
     for _ in range(50):
-        due = fleet.roster.next_deadline(fleet.now)
+        due = fleet.roster.next_deadline()
         if due is None:
             break
         assert due > fleet.now
@@ -227,12 +226,12 @@ def test_a_late_hosts_timers_stand_with_its_clock():
     fleet = Fleet()
     fleet.happen(fleet.prompt())
     fleet.told()
-    assert fleet.roster.next_deadline(fleet.now)
+    assert fleet.roster.next_deadline()
 
     fleet.later(LIVE_MS + 1, beating=False)
     fleet.told()
 
-    assert fleet.roster.next_deadline(fleet.now) is None
+    assert fleet.roster.next_deadline() is None
 
 
 def test_silence_greys_a_host_and_its_return_revives_it():
@@ -364,11 +363,11 @@ def test_deadlines_that_were_moved_wake_nobody():
         fleet.now += 10
         fleet.happen(fleet.prompt())
         fleet.told()
-        fleet.roster.next_deadline(fleet.now)
+        fleet.roster.next_deadline()
     fleet.later(100_000_000)
     fleet.told()
 
-    assert fleet.roster.next_deadline(fleet.now) is None or len(fleet.roster._alarms) < 5
+    assert fleet.roster.next_deadline() is None or len(fleet.roster._alarms) < 5
 
 
 def test_a_session_that_comes_back_before_the_next_save_is_not_deleted_by_it():
@@ -406,7 +405,7 @@ def test_hooks_that_stop_coming_are_told_missing_by_the_clock_alone():
     prompt = msgspec.structs.replace(fleet.prompt(), source="transcript")
     fleet.happen(prompt)
     assert fleet.told()["s"].witnesses == (WitnessView("transcript", fleet.now),)
-    since, due = fleet.now, fleet.roster.next_deadline(fleet.now)
+    since, due = fleet.now, fleet.roster.next_deadline()
     assert due == since + LATENESS + GRACE
 
     fleet.later(due - since)

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from adsum_hub import host as host_module
-from adsum_hub.alarms import Alarms
 from adsum_hub.clock import ABSURD_MS, HostClock
 from adsum_hub.facts import Facts
 from adsum_hub.host_troubles import TOLD_MS
@@ -205,17 +204,3 @@ def test_a_host_with_very_many_sessions_is_told_in_slices_the_latest_first():
     while fleet.roster.take_changes(fleet.now).more:
         pass
     assert len(fleet.roster.views) == 3 * SLICE
-
-
-def test_alarms_are_set_in_slices_and_none_is_forgotten():
-    alarms = Alarms()
-    for number in range(10):
-        alarms.resolved(("h", str(number)), 0)
-
-    alarms.set(lambda key, _: 100 + int(key[1]), 0, most=4)
-    assert alarms.next(0) == 0
-    for _ in range(2):
-        alarms.set(lambda key, _: 100 + int(key[1]), 0, most=4)
-
-    assert alarms.next(0) == 100
-    assert [key[1] for key in alarms.ring(105)] == list("012345")

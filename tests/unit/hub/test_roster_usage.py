@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from adsum_hub.host import KEEP_DELIVERED_MS
-from adsum_hub.lull import LULL_MS
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.timers import USAGE_MS
 from adsum_hub.usage.accounts import Accounts, local_day
-from adsum_hub.usage.budget import read_budgets
-from adsum_hub.usage.overspent import Overspent
+from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch
@@ -59,7 +58,7 @@ class Hub:
     def later(self, ms: int) -> None:
         self.now += ms
         self.beat()
-        self.roster.next_deadline(self.now)
+        self.roster.next_deadline()
         self.roster.tick(self.now)
 
     def told(self) -> list[SessionView]:
@@ -81,7 +80,7 @@ def test_a_burst_of_usage_is_told_once_a_second() -> None:
         told += len(hub.told())
 
     assert told <= 3  # in two seconds
-    hub.later(LULL_MS)
+    hub.later(USAGE_MS)
     hub.told()
     assert hub.view.usage is not None
     assert hub.view.usage.input_tokens == 100
@@ -95,8 +94,8 @@ def test_the_last_of_a_burst_has_a_deadline_of_its_own() -> None:
     hub.use(2)
     assert hub.told() == []
 
-    assert hub.roster.next_deadline(hub.now) == hub.now + LULL_MS
-    hub.later(LULL_MS)
+    assert hub.roster.next_deadline() == hub.now + USAGE_MS
+    hub.later(USAGE_MS)
     assert [view.usage.input_tokens for view in hub.told() if view.usage] == [2]
 
 
@@ -234,7 +233,7 @@ def test_what_was_delivered_a_week_ago_becomes_history() -> None:
     found = hub.roster.find(f"{HOST}:s")
     assert found is not None
     assert hub.host.saved.dirty == {"s"}
-    view = hub.roster.accounts.past_view(*found, hub.now)
+    view = hub.roster.accounts.past_view(*found)
     assert (view.state.state, view.ended_at, view.usage and view.usage.input_tokens) == (
         "session_ended",
         NOON,
@@ -412,12 +411,12 @@ def test_once_a_price_is_known_the_session_is_told_anew() -> None:
     hub.prompt()
     hub.tell(s.UsageTotalled, day=TODAY, model="odd", input_tokens=100)
     hub.told()
-    hub.later(LULL_MS)
+    hub.later(USAGE_MS)
     hub.told()
     assert hub.view.usage is not None
     assert (hub.view.usage.cost_usd, hub.view.usage.unpriced_tokens) == (None, 100)
 
-    hub.later(LULL_MS)
+    hub.later(USAGE_MS)
     hub.roster.reprice(FlatPrices(odd=0.02))
     (view,) = hub.told()
     assert view.usage is not None

@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions
 
 from adsum_shared.connect import BrokerTooOldError
-from adsum_shared.outage import describe
+from adsum_shared.redis_errors import describe
 
 KEPT = "Nothing is lost."
 
@@ -26,8 +26,16 @@ KEPT = "Nothing is lost."
         (exceptions.ResponseError("MISCONF Errors writing"), "cannot save to its disk", "log"),
         (exceptions.BusyLoadingError("Redis is loading"), "loading", "Wait"),
         (exceptions.ResponseError("BUSY Redis is busy running a script"), "busy", "Wait"),
-        (exceptions.ResponseError("MASTERDOWN Link with MASTER is down"), "servers", "Start them"),
-        (exceptions.ResponseError("NOREPLICAS Not enough good replicas"), "servers", "Start them"),
+        (
+            exceptions.ResponseError("MASTERDOWN Link with MASTER is down"),
+            "lost its primary",
+            "Start that",
+        ),
+        (
+            exceptions.ResponseError("NOREPLICAS Not enough good replicas"),
+            "fewer replicas",
+            "Start them",
+        ),
         (
             exceptions.ConnectionError("max number of clients reached"),
             "no connection",
@@ -38,7 +46,7 @@ KEPT = "Nothing is lost."
             "cannot be reached",
             "Start it",
         ),
-        (exceptions.TimeoutError(), "cannot be reached", "Start it"),
+        (exceptions.TimeoutError(), "does not answer", "look at"),
         (ConnectionResetError(104, "reset"), "cannot be reached", "Start it"),
         (exceptions.ResponseError("ERR what"), "answered: ERR what", KEPT),
     ],

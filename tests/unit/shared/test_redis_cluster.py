@@ -18,9 +18,8 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_shared.connect import every_server
-from adsum_shared.redis_cluster import ClusterRedis
+from adsum_shared.redis_cluster import ClusterRedis, key_of
 from adsum_shared.redis_errors import UnsettledError, WayError
-from adsum_shared.redis_slots import key_of
 from tests.fake_nodes import Nodes, Words
 
 # Their slots lie at the first, the second and the third of three equal shares.

@@ -12,8 +12,7 @@ from redis.asyncio.connection import SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_shared import redis_connections
-from adsum_shared.outage import describe
-from adsum_shared.redis_errors import WayError, told_of
+from adsum_shared.redis_errors import WayError, describe, told_of
 
 
 def test_a_cause_that_the_client_has_wrapped_is_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from adsum_shared import redis_follow
+from adsum_shared import redis_cluster
 from tests.fake_nodes import Nodes
 from tests.support import wait_until
 
@@ -94,7 +94,7 @@ async def test_a_cursor_that_was_set_back_is_asked_from_there(nodes: Nodes) -> N
 async def test_what_nobody_has_told_the_sweep_finds(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_follow, "SWEEP_S", 0.05)
+    monkeypatch.setattr(redis_cluster, "SWEEP_S", 0.05)
     reader = nodes.reader
     await reader.xread(START, block=1)
     nodes.keys[nodes.owner[_slot(KEYS[0])]] = {KEYS[0]: [("1-1", {})]}
@@ -120,7 +120,7 @@ async def test_a_flush_makes_everything_unknown(nodes: Nodes) -> None:
 async def test_a_node_that_tells_nothing_is_asked_again_and_again(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_follow, "DEAF_S", 0.01)
+    monkeypatch.setattr(redis_cluster, "DEAF_S", 0.01)
     nodes.odd = lambda port, words: (
         ResponseError("NOPERM") if port == 2 and words[:2] == ("CLIENT", "TRACKING") else None
     )

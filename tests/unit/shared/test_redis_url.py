@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adsum_shared.connect import check_url, open_redis
-from adsum_shared.redis_cluster import ClusterRedis
-from adsum_shared.redis_follow import ClusterReader
+from adsum_shared.redis_cluster import ClusterReader, ClusterRedis
 from adsum_shared.redis_url import RedisUrlError, address_of, read_url, with_ca
 
 

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio.connection import SSLConnection
 
 from adsum_shared import redis_connections
-from adsum_shared.tls_files import Renewed
+from adsum_shared.tls import Renewed
 from tests.authorities import Authority
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import NAME_MAX, HookBody, lenient
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, HookBody, lenient_part
 from adsum_collector.agents.claude_code.tool_hooks import Common
 from adsum_collector.agents.claude_code.tools import one_line, shorten
 from adsum_shared import signals as s
@@ -95,7 +95,7 @@ def background_of(body: HookBody) -> list[BackgroundTask] | None:
 
 
 def _background(raw: msgspec.Raw, kind: ChildKind | None) -> BackgroundTask | None:
-    task = lenient(raw, dict[str, Any])
+    task = lenient_part(raw, dict[str, Any])
     child_id = task.get("id") if task else None
     if not task or not isinstance(child_id, str | int):
         return None

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from adsum_collector.agents.claude_code import tools
-from adsum_collector.agents.claude_code.bodies import NAME_MAX, HookBody, lenient
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, HookBody, lenient_part
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
@@ -39,7 +39,7 @@ class Call(msgspec.Struct, frozen=True):
 def call_of(body: HookBody) -> Call:
     tool = body.name("tool_name") or "tool"
     raw = body.raw("tool_input")
-    parsed = lenient(raw, dict[str, Any]) if raw else None
+    parsed = lenient_part(raw, dict[str, Any]) if raw else None
     digest = tools.digest(tool, raw, parsed)
     # Without an id of its own (no such CLI is known) the call's input has to do.
     return Call(tool, body.name("tool_use_id") or f"call-{digest}", parsed or {}, digest)
@@ -124,11 +124,11 @@ def post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
 def child_of(call: Call, response: dict[str, msgspec.Raw]) -> tuple[str | None, s.ChildKind | None]:
     """(the child's id, its kind if it works on in the background)."""
     if call.tool in tools.LAUNCHERS and "agentId" in response:
-        agent_id = (lenient(response["agentId"], str) or "")[:NAME_MAX] or None
-        status = lenient(response.get("status", msgspec.Raw(b"null")), str)
+        agent_id = (lenient_part(response["agentId"], str) or "")[:NAME_MAX] or None
+        status = lenient_part(response.get("status", msgspec.Raw(b"null")), str)
         return agent_id, "agent" if agent_id and status == "async_launched" else None
     if "backgroundTaskId" in response:
-        task_id = (lenient(response["backgroundTaskId"], str) or "")[:NAME_MAX] or None
+        task_id = (lenient_part(response["backgroundTaskId"], str) or "")[:NAME_MAX] or None
         return task_id, "shell" if task_id else None
     return None, None
 
@@ -165,14 +165,14 @@ def answered(call: Call, response: dict[str, msgspec.Raw]) -> bool:
         return False
     answers = response.get("answers")
     return bool(call.value.get("answers")) or (
-        answers is not None and bool(lenient(answers, dict[str, Any]))
+        answers is not None and bool(lenient_part(answers, dict[str, Any]))
     )
 
 
 def tasks_of(common: Common, call: Call, response: dict[str, msgspec.Raw]) -> list[KnownSignal]:
     """A second witness of TaskCreated and TaskCompleted: one lost would make a false end."""
     if call.tool == "TaskCreate" and "task" in response:
-        task = lenient(response["task"], dict[str, Any]) or {}
+        task = lenient_part(response["task"], dict[str, Any]) or {}
         task_id, subject = task.get("id"), tools.one_line(task.get("subject"))
         if isinstance(task_id, str | int):
             return [s.TaskCreated(**common, task_id=str(task_id)[:NAME_MAX], subject=subject)]
@@ -220,9 +220,9 @@ def post_tool_batch(body: HookBody, common: Common) -> list[KnownSignal]:
     """
     found: list[KnownSignal] = []
     for raw in (body.get("tool_calls", list[msgspec.Raw]) or [])[:BATCH_MAX]:
-        call = lenient(raw, dict[str, msgspec.Raw]) or {}
-        tool_use_id = lenient(call.get("tool_use_id", msgspec.Raw(b"null")), str)
-        tool = lenient(call.get("tool_name", msgspec.Raw(b"null")), str)
+        call = lenient_part(raw, dict[str, msgspec.Raw]) or {}
+        tool_use_id = lenient_part(call.get("tool_use_id", msgspec.Raw(b"null")), str)
+        tool = lenient_part(call.get("tool_name", msgspec.Raw(b"null")), str)
         if tool_use_id:
             found.append(
                 s.ToolFinished(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import NAME_MAX
+from adsum_collector.agents.claude_code.bodies import LARGE, NAME_MAX
 
 Input = Mapping[str, Any]
 
@@ -62,12 +62,15 @@ def digest(tool: str, raw_input: bytes, parsed: object) -> str:
     """Short hash of (tool, input), equal for every hook of one call.
 
     A PermissionRequest names no tool call; that it repeats the input of its PreToolUse is the
-    only thing that joins them. Key order is not promised, so keys are sorted first.
+    only thing that joins them. Key order is not promised, so keys are sorted first. Of a large
+    input it is what was read of it, and the length of the whole.
     """
     try:
         canonical = raw_input if parsed is None else msgspec.json.encode(parsed, order="sorted")
     except RecursionError:
         canonical = raw_input
+    if len(raw_input) > LARGE:
+        canonical += b"%d" % len(raw_input)
     return hashlib.blake2b(canonical, digest_size=8, key=tool.encode()[:64]).hexdigest()
 
 

@@ -9,48 +9,61 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from adsum_hub.auth.credentials import Shown
-from adsum_hub.auth.gate import MOST_NEXT, Gate, Reception
-from adsum_hub.auth.keeper import AWAY, AWAY_STEP, Grant, Keeper, RefusedError
-from adsum_hub.auth.roles import Role
-from adsum_hub.auth.secret import csrf_of, make_cookie, make_token
-from adsum_hub.doors import Doors, known_hosts
+from adsum_hub.auth.credentials import Role, csrf_of, make_cookie, make_token
+from adsum_hub.auth.gate import (
+    AWAY,
+    MOST_NEXT,
+    AccessDeniedError,
+    Authenticator,
+    CredentialReader,
+    Gate,
+    Grant,
+    Lookup,
+    Presented,
+)
 from adsum_hub.readiness import STRANGER
-from adsum_hub.refusals import Refusals
+from adsum_hub.redis_access import AWAY_STEP, Bulkhead
+from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts
 from adsum_shared.log_secrets import without_secrets
 
 COOKIE, TOKEN = make_cookie(), make_token()
 
 
-class FakeKeeper(Keeper):
+class FakeAuthenticator(Authenticator):
     """Knows one cookie and one token, of `role`."""
 
     def __init__(self) -> None:
-        super().__init__({}, "", lambda: self.at)
+        nowhere = Lookup({}, Bulkhead(1, of_one=1, wait_s=1.0))
+        super().__init__(nowhere, nowhere, "", lambda: self.at)
         self.at = 1_000_000
         self.role: Role = "viewer"
         self.away = False
 
-    async def let_in(self, shown: Shown | None) -> Grant:
+    async def authenticate(
+        self, shown: Presented | None, *, address: str = "", only_looks: bool = False
+    ) -> Grant:
+        self.asked = (address, only_looks)
         if self.away:
-            raise RefusedError(503, AWAY, AWAY_STEP)
-        if shown == Shown("sign-in", COOKIE):
+            raise AccessDeniedError(503, AWAY, AWAY_STEP)
+        if shown == Presented("sign-in", COOKIE):
             return Grant("Ann", self.role, "sign-in", csrf_of(COOKIE))
-        if shown == Shown("token", TOKEN):
+        if shown == Presented("token", TOKEN):
             return Grant("ci", self.role, "token")
-        raise RefusedError(401, "You are not signed in.", "Sign in.", noteworthy=shown is not None)
+        raise AccessDeniedError(
+            401, "You are not signed in.", "Sign in.", noteworthy=shown is not None
+        )
 
 
 @pytest.fixture
-def keeper() -> FakeKeeper:
-    return FakeKeeper()
+def authenticator() -> FakeAuthenticator:
+    return FakeAuthenticator()
 
 
 @pytest.fixture
-async def client(keeper: FakeKeeper) -> Any:
-    gate = Gate(PlainTextResponse("in"), keeper, Reception("https://hub.example.net"))
+async def client(authenticator: FakeAuthenticator) -> Any:
+    gate = Gate(PlainTextResponse("in"), authenticator, CredentialReader("https://hub.example.net"))
     hosts = known_hosts(4000, (), "https://hub.example.net")
-    transport = httpx.ASGITransport(Doors(gate, hosts, Refusals(lambda: keeper.at)))
+    transport = httpx.ASGITransport(RequestGuard(gate, hosts, Refusals(lambda: authenticator.at)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4000") as client:
         yield client
 
@@ -90,21 +103,23 @@ async def test_the_api_says_in_words_that_nobody_is_signed_in(client: Any) -> No
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/login", "/static/x.js", "/api/v1/login"])
-async def test_what_is_open_asks_nobody(client: Any, keeper: FakeKeeper, path: str) -> None:
-    keeper.away = True
+async def test_what_is_open_asks_nobody(
+    client: Any, authenticator: FakeAuthenticator, path: str
+) -> None:
+    authenticator.away = True
     assert (await client.get(path, headers={"authorization": "Bearer x"})).text == "in"
 
 
-async def test_health_is_told_in_full_to_whoever_may_look(keeper: FakeKeeper) -> None:
+async def test_health_is_told_in_full_to_whoever_may_look(authenticator: FakeAuthenticator) -> None:
     async def told(scope: Any, receive: Any, send: Any) -> None:
         await PlainTextResponse("a little" if STRANGER in scope else "all")(scope, receive, send)
 
-    transport = httpx.ASGITransport(Gate(told, keeper, Reception(None)))
+    transport = httpx.ASGITransport(Gate(told, authenticator, CredentialReader(None)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4000") as client:
         nobody = await client.get("/readyz")
         wrong = await client.get("/readyz", headers={"authorization": "Bearer x"})
         viewer = await client.get("/readyz", headers=BEARER)
-        keeper.away = True
+        authenticator.away = True
         unknown = await client.get("/readyz", headers=BEARER)
     assert [each.text for each in (nobody, wrong, viewer, unknown)] == [
         "a little", "a little", "all", "a little",
@@ -145,9 +160,9 @@ async def test_a_proxy_that_ends_tls_makes_the_cookie_a_secure_one(client: Any) 
 
 
 async def test_while_redis_is_away_a_page_and_the_api_say_so(
-    client: Any, keeper: FakeKeeper
+    client: Any, authenticator: FakeAuthenticator
 ) -> None:
-    keeper.away = True
+    authenticator.away = True
     page, api = await client.get("/"), await client.get("/api/v1/me")
 
     assert page.status_code == api.status_code == 503
@@ -157,17 +172,17 @@ async def test_while_redis_is_away_a_page_and_the_api_say_so(
 
 
 async def test_what_was_shown_and_is_wrong_is_logged_once_a_minute_without_it(
-    client: Any, keeper: FakeKeeper, caplog: pytest.LogCaptureFixture
+    client: Any, authenticator: FakeAuthenticator, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     other = make_token()
     for _ in range(3):
         await client.get("/api/v1/me", headers={"authorization": f"Bearer {other}"})
-    keeper.at += 60_000
+    authenticator.at += 60_000
     await client.get("/api/v1/me?token=" + other, headers={"authorization": f"Bearer {other}"})
     await client.get("/api/v1/me")
 
-    lines = [record for record in caplog.records if record.name == "adsum_hub.refusals"]
+    lines = [record for record in caplog.records if record.name == "adsum_hub.request_guard"]
     assert len(lines) == 2
     assert all(other not in record.getMessage() for record in lines)
 

@@ -1,0 +1,571 @@
+"""The spool's files as one row of numbers: appended at one end, unlinked whole at the other."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from adsum_collector.disk_errors import is_damage, is_full
+from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.identity import make_private
+from adsum_collector.spans import Span, left_of
+from adsum_collector.spool.limits import SpoolLimits, shown_bytes
+from adsum_collector.spool.quarantine import Quarantine
+from adsum_collector.spool.spool_file import (
+    Append,
+    Damaged,
+    Meta,
+    Row,
+    SpoolFile,
+    SpoolGap,
+    find_gap,
+    unlink,
+    with_gap,
+)
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the free space.
+SPACE_CHECK_S = 1.0
+#: Between two tries of a disk that fails, the first and the longest pause: each try reads a file
+#: through and makes a new one, which a dying disk must not do every second for ever.
+FIRST_RETRY_S = 1.0
+LONGEST_RETRY_S = 60.0
+#: After a pause of this length it is another failure.
+CALM_S = 600.0
+#: How many message ids a new file inherits: a sender gives up after seconds.
+KEPT_MESSAGES = 256
+
+_NAME = re.compile(r"spool-(\d+)\.db")
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A full file, which is only read from now on. at: seconds of wall clock."""
+
+    path: Path
+    first: int
+    last: int
+    bytes: int
+    at: float
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Signals numbered `first` onwards, without a hole."""
+
+    first: int
+    bodies: list[bytes]
+
+
+class SpoolDirectory:
+    """Synchronous, for one caller at a time. now: seconds of wall clock.
+
+    All of it raises SpoolUnavailable, and any call may find the newest file damaged and go on with
+    a new spool_id. Opening raises sqlite3.Error and OSError where the disk itself refuses.
+    """
+
+    def __init__(self, directory: Path, limits: SpoolLimits, now: Callable[[], float]) -> None:
+        self.directory = directory
+        self.limits = limits
+        self._now = now
+        self._logged = 0
+        self._space_checked_at = float("-inf")
+        self._suspect = False
+        self._tried_at, self._retry_s = float("-inf"), FIRST_RETRY_S
+        make_private(directory)
+        self.quarantine = Quarantine(directory)
+        self.sealed: list[Sealed] = []
+        self._reader: SpoolFile | None = None
+        self._damaged: set[Path] = set()
+        self._open(None)
+        self.current.roll_out_log(limits.log_bytes)
+
+    @property
+    def meta(self) -> Meta:
+        return self.current.meta
+
+    @property
+    def last(self) -> int:
+        return self.current.last
+
+    @property
+    def size(self) -> int:
+        return self.current.size + sum(file.bytes for file in self.sealed)
+
+    @property
+    def state(self) -> dict[str, bytes]:
+        return self.current.state
+
+    @property
+    def log_is_long(self) -> bool:
+        return self._logged > self.limits.log_bytes
+
+    @property
+    def notice(self) -> str | None:
+        return self.quarantine.notice(self._now())
+
+    def commit(self, appends: Sequence[Append]) -> list[int]:
+        """The last number of each, on disk when this returns; if it raises, nothing was accepted."""
+        with self.trusted():
+            before = self.current.size
+            if any(append.signals for append in appends):
+                self._look_at_disk()
+                if self.current.size >= self.limits.rotate_bytes:
+                    self._rotate()
+                before = self.current.size
+            numbers = self.current.insert(appends)
+        # each commit rewrites at least the page it ends in
+        self._logged += self.current.size - before + 4096
+        return numbers
+
+    def read(self, after: int, limit: int, limit_bytes: int) -> Rows | SpoolGap | None:
+        """What follows `after`; None at the end. At least one row, however big it is."""
+        with self.trusted():
+            return self._read(after, limit, limit_bytes)
+
+    def acknowledge(self, seq: int) -> None:
+        """Every hub has `seq` durably: files wholly below it go once they are old enough."""
+        spool_id = self.meta.spool_id
+        with self.trusted():
+            if self.meta.spool_id != spool_id:
+                return  # it was another spool's number
+            acked = min(seq, self.last)
+            if acked > self.meta.acked:
+                self.current.remember(msgspec.structs.replace(self.meta, acked=acked))
+            self._drop_acknowledged(self._now() - self.limits.retention_s)
+
+    def set_incarnation(self, incarnation: int) -> None:
+        with self.trusted():
+            self.current.remember(msgspec.structs.replace(self.meta, incarnation=incarnation))
+
+    def begin_anew(
+        self,
+        reason: str,
+        incarnation: int,
+        *,
+        without: Sequence[Span] = (),
+        spool_id: str = "",
+        state: Mapping[str, bytes | None] | None = None,
+    ) -> None:
+        """A new spool_id; what no hub has is kept, under new numbers. Number 1 is a gap.
+
+        without: what hubs have beyond the acknowledged. state: what changes with the spool_id.
+        """
+        ours = self.meta.spool_id
+        with self.trusted():
+            if self.meta.spool_id == ours:  # else these are another spool's numbers
+                self._begin_anew(reason, incarnation, without, spool_id, state or {})
+
+    def checkpoint(self) -> None:
+        self._logged = 0
+        with self.trusted():
+            self.current.checkpoint()
+
+    def probe(self) -> None:
+        """Whether something could be written now."""
+        with self.trusted():
+            self._look_at_disk()
+            self.current.write_meta(self.meta)
+
+    def close(self) -> None:
+        self._close_reader()
+        with contextlib.suppress(sqlite3.Error):  # a full disk must not keep us from stopping
+            self.current.checkpoint()
+        self.current.close()
+
+    # Opening, and what crash or bit rot has left of the files
+
+    def _open(self, known: Meta | None) -> None:
+        """Damage is never fatal. known: what was true when the files were looked at last."""
+        self.sealed, self._damaged = [], set()
+        paths = spool_paths(self.directory)
+        while paths:
+            try:
+                self.current = SpoolFile.open(paths[-1], to_write=True)
+            except Damaged as damage:
+                if not damage.unfinished:
+                    self._restart(paths, damage, known)
+                    return
+                unlink(paths.pop())
+                continue
+            if known and known.spool_id == self.meta.spool_id:
+                self.meta.acked = max(self.meta.acked, min(known.acked, self.last))
+            try:
+                self._open_sealed(paths[:-1])
+            except BaseException:
+                self.current.close()
+                raise
+            return
+        self.current = SpoolFile.create(
+            path_of(self.directory, 1), Meta(secrets.token_hex(8), 0, 0, 0)
+        )
+
+    def _open_sealed(self, paths: list[Path]) -> None:
+        unusable: list[tuple[Path, Damaged]] = []
+        for path in paths:
+            try:
+                file = SpoolFile.open(path, to_write=False)
+            except Damaged as damage:
+                unusable.append((path, damage))
+                continue
+            file.close()
+            if file.meta.spool_id == self.meta.spool_id:
+                stat = path.stat()
+                first = file.meta.base + 1
+                self.sealed.append(Sealed(path, first, file.last, stat.st_size, stat.st_mtime))
+            else:
+                unlink(path)  # a new beginning was interrupted after its file was complete
+        missing = self._record_holes() if unusable else 0
+        for path, fault in unusable:
+            lost = missing if len(unusable) == 1 else None
+            self.quarantine.take(path, str(fault), lost, self._now())
+
+    def _record_holes(self) -> int:
+        """Of numbers between the files that no hub has and none will; how many there are."""
+        gaps, after = self.current.gaps, self.meta.acked
+        for first, last in (*((f.first, f.last) for f in self.sealed), (self.meta.base + 1, 0)):
+            if first > after + 1:
+                gaps = with_gap(gaps, SpoolGap(after + 1, first - 1, "corrupt"))
+            after = max(after, last)
+        missing = sum(gap.count for gap in gaps) - sum(gap.count for gap in self.current.gaps)
+        if missing:
+            self.current.set_gaps(gaps)
+        return missing
+
+    def _restart(self, paths: list[Path], damage: Damaged, known: Meta | None) -> None:
+        """The newest file is damaged: its numbers may have been sent, so none may be given again."""
+        log.error("a new spool begins, as its newest file cannot be used: %s", damage)
+        with contextlib.ExitStack() as opened:
+            remains = {path: SpoolFile.open_remains(path) for path in paths}
+            for file in filter(None, remains.values()):
+                opened.callback(file.close)
+            metas = [*(file.meta for file in remains.values() if file), *([known] if known else [])]
+            told = [meta for meta in metas if meta.spool_id]
+            spool_id = told[-1].spool_id if told else ""
+            acked = max((meta.acked for meta in told if meta.spool_id == spool_id), default=0)
+            # the others are of before a new beginning, which has all that was to be kept
+            ours = {p: f for p, f in remains.items() if not f or f.meta.spool_id in ("", spool_id)}
+            unreadable: set[Path] = set()
+            newest = remains[paths[-1]]
+            self.current = SpoolFile.create(
+                next_path(paths[-1]),
+                # incarnation 0: unknown, so the publisher takes the one after the stream's
+                Meta(secrets.token_hex(8), 0, 0, 0),
+                state=newest.state if newest else {},
+                gaps=[SpoolGap(1, 1, "corrupt")],
+                rows=enumerate(_salvaged(ours, acked, unreadable), 2),
+            )
+        for path in paths:
+            if path == paths[-1]:
+                missing = 0 if damage.newer and path not in unreadable else None
+                self.quarantine.take(path, str(damage), missing, self._now())
+            elif path in unreadable:
+                self.quarantine.take(path, "parts of it cannot be read", None, self._now())
+            else:
+                unlink(path)
+
+    def _begin_anew(
+        self,
+        reason: str,
+        incarnation: int,
+        without: Sequence[Span],
+        spool_id: str,
+        changes: Mapping[str, bytes | None],
+    ) -> None:
+        old = self.current
+        meta = Meta(spool_id or secrets.token_hex(8), incarnation, 0, 0)
+        # a sender's second try is still known; its number was another spool's
+        messages = dict.fromkeys(list(old.messages)[-KEPT_MESSAGES:], 1)
+        changed = {**old.state, **changes}
+        state = {key: value for key, value in changed.items() if value is not None}
+        self.current = SpoolFile.create(
+            next_path(old.path),
+            meta,
+            messages=messages,
+            state=state,
+            gaps=[SpoolGap(1, 1, reason)],
+            rows=enumerate(self._unconfirmed(without), 2),
+        )
+        old.close()
+        while self.sealed:
+            self._drop_oldest()
+        unlink(old.path)
+
+    def _unconfirmed(self, without: Sequence[Span]) -> Iterator[bytes]:
+        for first, last in left_of(self.meta.acked, without, self.last):
+            after = first - 1
+            while after < last:
+                found = self._read(after, min(1000, last - after), 16 << 20)
+                if isinstance(found, Rows):
+                    yield from found.bodies
+                    after += len(found.bodies)
+                else:
+                    after = found.last if found else last
+
+    # Reading
+
+    def _read(self, after: int, limit: int, limit_bytes: int) -> Rows | SpoolGap | None:
+        first = after + 1
+        while first <= self.last:
+            if gap := find_gap(self.current.gaps, first):
+                return SpoolGap(first, gap.last, gap.reason)
+            file = next((file for file in self.sealed if file.last >= first), None)
+            if file is None:
+                rows, end = self.current.rows(after, limit), self.last
+            elif first < file.first:
+                rows, end = [], file.first - 1
+            else:
+                try:
+                    rows, end = self._sealed_rows(file, after, limit)
+                except Damaged as damage:
+                    self._give_up(file, damage)
+                    continue
+            if not rows or rows[0][0] != first:
+                last = rows[0][0] - 1 if rows else end
+                return self._hole(first, last, inside=file is not None and first >= file.first)
+            return _without_hole(rows, limit_bytes)
+        return None
+
+    def _sealed_rows(self, file: Sealed, after: int, limit: int) -> tuple[list[Row], int]:
+        """And up to which number that is all there is. Raises Damaged if it gives nothing at all.
+
+        Nobody has checked these files since they were full: that takes 100 ms for each, during
+        which no hook could be answered. Damage shows when its page is read, and is read around.
+        """
+        if self._reader is None or self._reader.path != file.path:
+            self._close_reader()
+            self._reader = SpoolFile.open(file.path, to_write=False)
+        if file.path not in self._damaged:
+            try:
+                return self._reader.rows(after, limit), file.last
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                self.quarantine.copy(file.path, str(error), self._now())
+                self._damaged.add(file.path)
+        tried = list(islice(self._reader.readable(after, file.last), limit))
+        end = after + len(tried) if len(tried) == limit else file.last
+        return [row for row in tried if row is not None], end
+
+    def _hole(self, first: int, last: int, *, inside: bool) -> SpoolGap:
+        """inside: of a file that is there. Those of the numbers that are gone for one reason."""
+        acked = self.meta.acked
+        last = min([last, *(gap.first - 1 for gap in self.current.gaps if gap.first > first)])
+        if first <= acked and not inside:
+            return SpoolGap(first, min(last, acked), "retention")
+        if last > acked:
+            found = SpoolGap(max(first, acked + 1), last, "corrupt")
+            self.current.set_gaps(with_gap(self.current.gaps, found))
+        return SpoolGap(first, last, "corrupt")
+
+    def _give_up(self, file: Sealed, damage: Damaged) -> None:
+        """The gap first: should we be killed in between, the file is found again."""
+        self._forget(file)
+        missing = self._record_holes()
+        if os.path.lexists(file.path):
+            self.quarantine.take(file.path, str(damage), missing, self._now())
+
+    # A failing disk, a full one
+
+    @contextlib.contextmanager
+    def trusted(self) -> Iterator[None]:
+        """Turns errors of SQLite and of the disk into SpoolUnavailable.
+
+        A full disk refuses and harms nothing. After any other error nobody knows what is on the
+        disk, so it is read back before anything else happens.
+        """
+        try:
+            if self._suspect:
+                self._require_due()
+                self._recover()
+                self._suspect = False
+            yield
+        except (sqlite3.Error, OSError) as error:
+            self._suspect |= not is_full(error)
+            try:
+                self.current.undo()
+            except sqlite3.Error:
+                self._suspect = True
+            if is_full(error):
+                text = f"the disk of {self.directory} is full ({error}). Free some space there"
+            else:
+                text = f"{self.directory} cannot be used: {error}"
+            raise SpoolUnavailable(text) from error
+
+    def _require_due(self) -> None:
+        passed = self._now() - self._tried_at
+        if 0 <= passed < self._retry_s:
+            raise SpoolUnavailable(
+                f"{self.directory} failed a moment ago and is tried again in "
+                f"{self._retry_s - passed:.0f} s. Look at that disk"
+            )
+        soon = 0 <= passed < CALM_S
+        self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S) if soon else FIRST_RETRY_S
+        self._tried_at = self._now()
+
+    def _recover(self) -> None:
+        """Believe only what can be read back, and add nothing to it.
+
+        Pages whose fsync failed may be in memory only, and the next fsync says nothing of them. So
+        they are written out anew, and the next commit goes into a file of its own.
+        """
+        known, last, unwritten = self.meta, self.last, self.current.unwritten
+        self.current.close()
+        self._close_reader()
+        self._open(known)
+        if unwritten and self.meta.spool_id == known.spool_id:
+            self.current.insert([Append((), state=unwritten)])
+        if self.meta.spool_id == known.spool_id and self.last < last:
+            self._begin_anew("corrupt", 0, (), "", {})  # or numbers would be given twice
+        else:
+            self._rotate()
+
+    def _look_at_disk(self) -> None:
+        """Once a second."""
+        if 0 <= self._now() - self._space_checked_at < SPACE_CHECK_S:
+            return
+        if not self.current.path.exists():
+            self._write_again()
+        free, kept = self.limits.space(self.directory)
+        if free < kept:
+            self._drop_acknowledged(float("inf"))  # what hubs have stays for their comfort only
+            free, kept = self.limits.space(self.directory)
+        if free < kept:
+            raise SpoolUnavailable(
+                f"the disk of {self.directory} is full: {shown_bytes(free)} are free, and "
+                f"the last {shown_bytes(kept)} are left to others. Free some space there"
+            )
+        self._space_checked_at = self._now()
+
+    def _write_again(self) -> None:
+        """The newest file was deleted while we have it open.
+
+        Rejected: new numbers, as after damage; hubs may have some of what no hub has confirmed yet.
+        """
+        old = self.current
+        log.error("%s was deleted; what was in it is written again", old.path)
+        make_private(self.directory)
+        self.current = SpoolFile.create(
+            next_path(old.path),
+            old.meta,
+            messages=old.messages,
+            state=old.state,
+            gaps=old.gaps,
+            rows=old.iterate(),
+        )
+        old.close()
+
+    # Rotation, retention, eviction
+
+    def _rotate(self) -> None:
+        old = self.current
+        old.checkpoint()
+        acked, size = self.meta.acked, old.path.stat().st_size
+        # of what hubs have, only the gaps inside files that are still there
+        oldest = min(acked + 1, self.sealed[0].first if self.sealed else old.meta.base + 1)
+        evicted, gaps = self._to_evict(size), [gap for gap in old.gaps if gap.last >= oldest]
+        for file in evicted:
+            if file.last > acked:
+                log.warning("the spool reaches its cap: %s goes", file.path.name)
+                gaps = with_gap(gaps, SpoolGap(max(file.first, acked + 1), file.last, "cap"))
+        # With the gaps in it, before anything goes: a kill in between leaves none without a reason.
+        self.current = SpoolFile.create(
+            next_path(old.path),
+            msgspec.structs.replace(old.meta, base=old.last),
+            messages=dict(list(old.messages.items())[-KEPT_MESSAGES:]),
+            state=old.state,
+            gaps=gaps,
+        )
+        old.close()
+        for _ in evicted:
+            self._drop_oldest()
+        if old.last == old.meta.base:
+            unlink(old.path)
+        else:
+            self.sealed.append(Sealed(old.path, old.meta.base + 1, old.last, size, self._now()))
+        self.current.roll_out_log(self.limits.log_bytes)
+        self._logged = 0
+
+    def _to_evict(self, growth: int) -> list[Sealed]:
+        """The oldest, so that the file which becomes full and the one that begins fit the cap."""
+        size = sum(file.bytes for file in self.sealed) + growth + self.limits.rotate_bytes
+        evicted: list[Sealed] = []
+        for file in self.sealed:
+            if size <= self.limits.cap_bytes:
+                break
+            evicted.append(file)
+            size -= file.bytes
+        return evicted
+
+    def _drop_acknowledged(self, before: float) -> None:
+        while self.sealed and self.sealed[0].last <= self.meta.acked and self.sealed[0].at < before:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest = self.sealed[0]
+        self._forget(oldest)
+        unlink(oldest.path)
+
+    def _forget(self, file: Sealed) -> None:
+        self._close_reader()
+        self.sealed.remove(file)
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def _salvaged(
+    files: Mapping[Path, SpoolFile | None], acked: int, unreadable: set[Path]
+) -> Iterator[bytes]:
+    """The bodies beyond `acked` that can still be read. unreadable: filled with what gave not all."""
+    for path, file in files.items():
+        if file is None:
+            unreadable.add(path)
+            continue
+        try:
+            for row in file.readable(acked, None):
+                if row is None:
+                    unreadable.add(path)
+                else:
+                    yield row[1]
+        except (sqlite3.Error, OSError):
+            unreadable.add(path)
+
+
+def _without_hole(rows: list[Row], limit_bytes: int) -> Rows:
+    first = rows[0][0]
+    if rows[-1][0] == first + len(rows) - 1:  # as nearly always
+        bodies = [body for _, body in rows]
+        if sum(map(len, bodies)) <= limit_bytes:
+            return Rows(first, bodies)
+    bodies = []
+    for expected, (seq, body) in enumerate(rows, first):
+        limit_bytes -= len(body)
+        if seq != expected or (bodies and limit_bytes < 0):
+            break
+        bodies.append(body)
+    return Rows(first, bodies)
+
+
+def path_of(directory: Path, number: int) -> Path:
+    return directory / f"spool-{number:06d}.db"
+
+
+def next_path(path: Path) -> Path:
+    return path_of(path.parent, int(path.stem.removeprefix("spool-")) + 1)
+
+
+def spool_paths(directory: Path) -> list[Path]:
+    """Oldest first."""
+    found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+    return sorted(found, key=lambda path: int(path.stem.removeprefix("spool-")))

@@ -1,0 +1,532 @@
+"""One SQLite file of the spool: numbered signals, and the little state that is committed with them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from adsum_collector.disk_errors import is_damage, is_full
+from adsum_shared.private_files import open_private
+from adsum_shared.signals import decode_signal
+
+#: The user_version of every file.
+VERSION = 1
+SCHEMA = """
+CREATE TABLE signals (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE messages (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE state (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE gaps (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+_TABLES = frozenset({"signals", "messages", "state", "gaps", "meta"})
+#: At offset 18 of an SQLite file that is written through a log, as all spool files are.
+_HAS_LOG = 2
+#: What a burst may leave of the log.
+_LOG_LIMIT = 16 << 20
+_LOG_HEADER = struct.Struct(
+    ">8xI4x8s8x"
+)  # the size of a page, the salt of all frames since a reset
+_LOG_FRAME = struct.Struct(">4xI8s8x")  # the size of the database if a commit ends here, the salt
+#: Numbers in a row that give nothing, after which a file whose end nobody knows is given up.
+MOST_UNREADABLE = 50_000
+
+Row = tuple[int, bytes]
+
+
+class Damaged(Exception):  # noqa: N818 - what the file is
+    """The file cannot be used.
+
+    unfinished: it was never completed, so nothing was in it. newer: another version has written it,
+    and all of it may be readable.
+    """
+
+    def __init__(self, cause: str, *, unfinished: bool = False, newer: bool = False) -> None:
+        super().__init__(cause)
+        self.unfinished = unfinished
+        self.newer = newer
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """What becomes durable together. message_id: the sender's, to recognise its second try.
+
+    state: small values kept under their keys until replaced; None removes one.
+    """
+
+    signals: Sequence[bytes]
+    message_id: str | None = None
+    state: Mapping[str, bytes | None] = {}
+
+
+class SpoolGap(msgspec.Struct, frozen=True, order=True):
+    """Numbers that will never come, and why."""
+
+    first: int
+    last: int
+    reason: str
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+class Meta(msgspec.Struct):
+    """base: the number before the file's first. acked: every hub has this number and all below."""
+
+    spool_id: str
+    incarnation: int
+    acked: int
+    base: int
+
+
+class SpoolFile:
+    """Not safe for two threads at once; the one connection to its file.
+
+    messages, state and size (the bytes of its signals) are those of a file that is written to.
+    """
+
+    def __init__(self, path: Path, db: sqlite3.Connection, meta: Meta) -> None:
+        self.path = path
+        self.meta = meta
+        self._db = db
+        self.gaps: list[SpoolGap] = []
+        self.last = 0
+        self.messages: dict[str, int] = {}
+        self.state: dict[str, bytes] = {}
+        self.size = 0
+        #: state that a full disk had no room for
+        self.unwritten: dict[str, bytes | None] = {}
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        meta: Meta,
+        *,
+        messages: Mapping[str, int] | None = None,
+        state: Mapping[str, bytes] | None = None,
+        gaps: Sequence[SpoolGap] = (),
+        rows: Iterable[Row] = (),
+    ) -> SpoolFile:
+        """Complete on disk or absent."""
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with contextlib.ExitStack() as undo:
+            undo.callback(unlink, path)  # as on a full disk, where its name will be needed again
+            db = connect(path)
+            undo.callback(db.close)
+            db.execute("BEGIN IMMEDIATE")
+            for statement in SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
+            db.executemany("INSERT INTO meta VALUES (?, ?)", msgspec.structs.asdict(meta).items())
+            db.executemany("INSERT INTO messages VALUES (?, ?)", (messages or {}).items())
+            db.executemany("INSERT INTO state VALUES (?, ?)", (state or {}).items())
+            db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", map(msgspec.structs.astuple, gaps))
+            db.executemany("INSERT INTO signals VALUES (?, ?)", rows)
+            db.execute("COMMIT")
+            sync_directory(path.parent)
+            file = cls.over(path, db, to_write=True)
+            undo.pop_all()
+        return file
+
+    @classmethod
+    def open(cls, path: Path, *, to_write: bool) -> SpoolFile:
+        """Raises Damaged.
+
+        A file to write is checked whole. A sealed one is opened quickly, no page is looked at in
+        advance; and it may be of a newer version, as its signals are all that matters.
+        """
+        with contextlib.ExitStack() as undo:
+            try:
+                require_ours(path)
+                commit = _last_commit(path) if to_write else 0
+                db = connect(path)
+                undo.callback(db.close)
+                if to_write:
+                    read_meta(db)
+                    _require_sound(db, commit)
+                file = cls.over(path, db, to_write=to_write, any_version=not to_write)
+            except sqlite3.DatabaseError as error:
+                if is_damage(error):
+                    raise Damaged(str(error)) from error
+                raise
+            undo.pop_all()
+        return file
+
+    @classmethod
+    def open_remains(cls, path: Path) -> SpoolFile | None:
+        """What a file that cannot be used still gives up; None if that is nothing."""
+        try:
+            require_ours(path)
+            db = connect(path)
+        except (Damaged, OSError, sqlite3.Error):
+            return None
+        file = cls(path, db, Meta("", 0, 0, 0))
+        with contextlib.suppress(sqlite3.Error, Damaged):
+            file.meta = read_meta(db, any_version=True)
+        with contextlib.suppress(sqlite3.Error):
+            rows = db.execute("SELECT key, value FROM state").fetchall()
+            file.state = {key: value for key, value in rows if isinstance(value, bytes)}
+        return file
+
+    @classmethod
+    def over(
+        cls,
+        path: Path,
+        db: sqlite3.Connection,
+        *,
+        to_write: bool = False,
+        any_version: bool = False,
+    ) -> SpoolFile:
+        """On a connection that is there. Raises Damaged, DatabaseError."""
+        file = cls(path, db, read_meta(db, any_version=any_version))
+        gaps = db.execute("SELECT first, last, reason FROM gaps ORDER BY first")
+        file.gaps = [SpoolGap(*gap) for gap in gaps]
+        newest = db.execute("SELECT max(seq) FROM signals").fetchone()[0] or 0
+        file.last = max(newest, file.meta.base, *(gap.last for gap in file.gaps), 0)
+        if to_write:
+            file.messages = dict(db.execute("SELECT id, seq FROM messages ORDER BY seq"))
+            file.state = dict(db.execute("SELECT key, value FROM state"))
+            total = "SELECT coalesce(sum(length(body) + 24), 0) FROM signals"
+            file.size = db.execute(total).fetchone()[0]
+        return file
+
+    def insert(self, appends: Sequence[Append]) -> list[int]:
+        """One durable transaction; the last number of each append. A known message adds nothing.
+
+        State without a signal is kept in memory while the disk is full.
+
+        Numbers are given out here, by the only writer, rather than by AUTOINCREMENT, whose counter
+        would be one more page to write in every commit.
+        """
+        seq = self.last
+        rows: list[Row] = []
+        messages: dict[str, int] = {}
+        state: dict[str, bytes | None] = {}
+        numbers: list[int] = []
+        for append in appends:
+            known = append.message_id and (
+                messages.get(append.message_id) or self.messages.get(append.message_id)
+            )
+            if known:
+                numbers.append(known)
+                continue
+            for body in append.signals:
+                seq += 1
+                rows.append((seq, body))
+            if append.message_id:
+                messages[append.message_id] = seq
+            state.update(append.state)
+            numbers.append(seq)
+        if rows:
+            self._write(rows, messages, state)
+        else:
+            # What a full disk must not refuse, or nothing could be published from it any more: it
+            # is written with the next signal, and until then no signal depends on it.
+            with self._if_there_is_space(state):
+                self._write(rows, messages, state)
+        self.last = seq
+        self.size += sum(len(body) + 24 for _, body in rows)
+        self.messages |= messages
+        if any(self.state.get(key) != value for key, value in state.items()):
+            self.state = {k: v for k, v in (self.state | state).items() if v is not None}
+        return numbers
+
+    def _write(
+        self,
+        rows: list[Row],
+        messages: Mapping[str, int],
+        state: Mapping[str, bytes | None],
+    ) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("INSERT INTO signals VALUES (?, ?)", rows)
+        if messages:
+            self._db.executemany("INSERT INTO messages VALUES (?, ?)", messages.items())
+        for key, value in (self.unwritten | dict(state)).items():
+            if value is None:
+                self._db.execute("DELETE FROM state WHERE key = ?", (key,))
+            else:
+                self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
+        self._db.execute("COMMIT")
+        self.unwritten = {}
+
+    def remember(self, meta: Meta) -> None:
+        """On a full disk in memory only: what is kept here comes again from the hubs.
+
+        Without that, nothing could be published from a full disk, nor acknowledged and deleted.
+        """
+        with self._if_there_is_space():
+            self.write_meta(meta)
+        self.meta = meta
+
+    def write_meta(self, meta: Meta) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany(
+            "UPDATE meta SET value = ? WHERE key = ?",
+            ((value, key) for key, value in msgspec.structs.asdict(meta).items()),
+        )
+        self._db.execute("COMMIT")
+
+    def set_gaps(self, gaps: list[SpoolGap]) -> None:
+        """On a full disk in memory only: whoever reads on finds them again."""
+        with self._if_there_is_space():
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("DELETE FROM gaps")
+            rows = map(msgspec.structs.astuple, gaps)
+            self._db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", rows)
+            self._db.execute("COMMIT")
+        self.gaps = gaps
+
+    @contextlib.contextmanager
+    def _if_there_is_space(self, state: Mapping[str, bytes | None] | None = None) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            self.undo()
+            self.unwritten |= state or {}
+
+    def rows(self, after: int, limit: int) -> list[Row]:
+        return list(self.iterate(after, limit))
+
+    def iterate(self, after: int = 0, limit: int = -1) -> Iterator[Row]:
+        query = "SELECT seq, body FROM signals WHERE seq > ? ORDER BY seq LIMIT ?"
+        return self._db.execute(query, (after, limit))
+
+    def readable(self, after: int, last: int | None) -> Iterator[Row | None]:
+        """As `iterate`, around damage; None for a number that gives nothing."""
+        return read_around(self._db, after, last)
+
+    def checkpoint(self) -> None:
+        """Moves the log's pages into the file, so that the log is written from its start again."""
+        self._db.execute("PRAGMA wal_checkpoint(RESTART)")
+
+    def roll_out_log(self, size: int) -> None:
+        """Grows the log file to `size` bytes before anybody waits for it.
+
+        To overwrite allocated blocks takes half the time of appending: no file size, no block map
+        to be synced with the data. A change too big for the cache spills into the log and is then
+        taken back. No space for that is no matter.
+        """
+        if not size:
+            return
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._db.execute("PRAGMA cache_size = 20")
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("INSERT INTO signals VALUES (?, zeroblob(?))", (1 << 62, size))
+        self.undo()
+        self._db.execute("PRAGMA cache_size = -2000")
+
+    def undo(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def with_gap(gaps: Sequence[SpoolGap], gap: SpoolGap) -> list[SpoolGap]:
+    """What has a reason already keeps it; neighbours with one reason become one."""
+    uncovered: list[SpoolGap] = []
+    first = gap.first
+    for other in sorted(gaps):
+        if other.last < first or other.first > gap.last:
+            continue
+        if other.first > first:
+            uncovered.append(SpoolGap(first, other.first - 1, gap.reason))
+        first = other.last + 1
+    if first <= gap.last:
+        uncovered.append(SpoolGap(first, gap.last, gap.reason))
+    joined: list[SpoolGap] = []
+    for each in sorted([*gaps, *uncovered]):
+        if joined and joined[-1].reason == each.reason and joined[-1].last + 1 == each.first:
+            joined[-1] = SpoolGap(joined[-1].first, each.last, each.reason)
+        else:
+            joined.append(each)
+    return joined
+
+
+def find_gap(gaps: Iterable[SpoolGap], seq: int) -> SpoolGap | None:
+    return next((gap for gap in gaps if gap.first <= seq <= gap.last), None)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """One connection per file, so no shared-memory index and no lock calls: raises DatabaseError.
+
+    The log is checkpointed by us, outside the commits that a sender waits for.
+    """
+    try:
+        os.close(open_private(path, os.O_RDWR))  # SQLite itself follows links
+    except OSError as error:
+        raise sqlite3.OperationalError(str(error)) from error
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+    try:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        require_log(db)
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
+    except sqlite3.DatabaseError:
+        db.close()
+        raise
+    return db
+
+
+def require_log(db: sqlite3.Connection) -> None:
+    """SQLite keeps the mode it has, without an error, where the disk refuses the change."""
+    if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+        raise sqlite3.OperationalError("the disk takes no write-ahead log")
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """For a file that nobody writes to and whose log is empty: leaves no trace on the disk."""
+    uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def require_ours(path: Path) -> None:
+    """Raises Damaged for what is no spool file, before it is opened to be written.
+
+    SQLite would wait for a pipe, and turn another program's database into one with a log.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        raise Damaged("it is gone, or a link to nothing") from error
+    if not stat.S_ISREG(mode):
+        raise Damaged("it is a directory" if stat.S_ISDIR(mode) else "it is no plain file")
+    with path.open("rb") as file:
+        head = file.read(100)
+    if head and (len(head) < 100 or not head.startswith(b"SQLite format 3\0")):
+        raise Damaged("it is no database")
+    if head and head[18] != _HAS_LOG:
+        with contextlib.closing(connect_to_read(path)) as db:
+            read_meta(db)
+
+
+def read_meta(db: sqlite3.Connection, *, any_version: bool = False) -> Meta:
+    """Raises Damaged, DatabaseError."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if not tables and not version:
+        raise Damaged("it was never finished", unfinished=True)
+    if not tables >= _TABLES:
+        raise Damaged("it is another program's database")
+    if version > VERSION and not any_version:
+        raise Damaged(
+            f"a newer version of Adsum has written it: its schema is {version}, and this version "
+            f"reads {VERSION}",
+            newer=True,
+        )
+    try:
+        return msgspec.convert(dict(db.execute("SELECT key, value FROM meta")), Meta)
+    except msgspec.ValidationError as error:
+        raise Damaged(f"it does not say whose numbers it holds: {error}") from error
+
+
+def read_around(db: sqlite3.Connection, after: int, last: int | None) -> Iterator[Row | None]:
+    """The rows after `after` in order, around the damage; None for a number that gave nothing.
+
+    last: the file's own last number, if known. Damage may change a body without breaking a page,
+    and one body that is no signal would spoil a whole batch for the hub. Raises DatabaseError for
+    what is no damage.
+    """
+    query = "SELECT seq, body FROM signals WHERE seq >= ? ORDER BY seq LIMIT ?"
+    most = -1
+    unread = 0
+    while unread <= MOST_UNREADABLE and (last is None or after < last):
+        before = after
+        try:
+            for seq, body in db.execute(query, (after + 1, most)):
+                if seq <= after or (last is not None and seq > last):
+                    return
+                after, unread = seq, 0
+                yield (seq, body) if _is_signal(body) else None
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            if most == 1:
+                after, unread = after + 1, unread + 1
+                yield None
+            # From now on one by one: nobody can tell how far the damage goes, and a cursor that
+            # meets it takes the row before it along.
+            most = 1
+        else:
+            if most != 1 or after == before:
+                return
+
+
+def _is_signal(body: object) -> bool:
+    if not isinstance(body, bytes):
+        return False
+    try:
+        decode_signal(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _last_commit(path: Path) -> int:
+    """The log's frame that ends the last commit it holds; 0 if there is none.
+
+    SQLite takes the log to end before its first broken frame, and drops the commits behind it
+    without a word. Frames of before the log's last reset bear another salt, those of what was
+    taken back no size.
+    """
+    try:
+        with log_of(path).open("rb") as file:
+            head = file.read(_LOG_HEADER.size)
+            if len(head) < _LOG_HEADER.size:
+                return 0
+            page_size, salt = _LOG_HEADER.unpack(head)
+            found, at = 0, 0
+            while len(frame := file.read(_LOG_FRAME.size)) == _LOG_FRAME.size:
+                at += 1
+                size, its = _LOG_FRAME.unpack(frame)
+                if its == salt and size:
+                    found = at
+                file.seek(page_size, 1)
+            return found
+    except FileNotFoundError:
+        return 0
+
+
+def _require_sound(db: sqlite3.Connection, commit: int) -> None:
+    """commit: what `_last_commit` found before SQLite opened the file. Raises Damaged."""
+    if commit:
+        try:
+            _, frames, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.OperationalError as error:
+            if not is_full(error):  # then nobody can tell
+                raise
+        else:
+            if frames < commit:
+                raise Damaged("its log is damaged")
+    verdict = db.execute("PRAGMA quick_check").fetchone()[0]
+    if verdict != "ok":
+        raise Damaged(verdict.replace("*** in database main ***\n", "").splitlines()[0])
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def unlink(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,264 @@
+"""Signing in and out, login links and tokens, without the HTTP of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from adsum_hub.auth.credentials import (
+    SIGN_IN_IDLE_MS,
+    SIGN_IN_MOST_MS,
+    Credential,
+    Kind,
+    digest_of,
+    id_of,
+    is_code,
+    make_code,
+    make_cookie,
+    make_token,
+)
+from adsum_hub.auth.gate import Authenticator, CredentialReader, Lookup
+from adsum_hub.auth.store import (
+    CodeProblem,
+    CredentialStore,
+    LoginCode,
+    LoginCodes,
+    LoginRateLimit,
+    origin_of,
+)
+from adsum_hub.clock import Clock
+from adsum_hub.redis_access import Bulkhead, RedisAccess
+from adsum_hub.rest.answers import SCHEMA
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.sign_in_answers import LoginLink, LoginLinkAsked, Token, TokenAsked, TokenMade
+from adsum_hub.settings import HubSettings
+from adsum_shared import streams
+from adsum_shared.connect import UNAVAILABLE, Redis, backoff, wanted
+from adsum_shared.private_files import write_private
+
+log = logging.getLogger(__name__)
+
+#: In the state directory, beside hub.json, which says where the hub is.
+TOKEN_FILE = "hub.token"  # noqa: S105 - a name
+MOST_NAME = 64
+MOST_WHERE = 160
+MOST_TOKENS = 500
+LEAST_TOKEN_S = 60
+MOST_TOKEN_S = streams.ENTRY_PASS_MOST_MS // 1000
+ANOTHER = "Ask for another: `adsum login` on the hub's machine prints one."
+WHY: dict[CodeProblem, tuple[int, str]] = {
+    "unknown": (401, "No login link has this code."),
+    "used": (410, "This login link was used already: each lets one browser in, once."),
+    "expired": (410, "This login link has expired: it is good for ten minutes."),
+}
+
+
+class LoginAccess(NamedTuple):
+    """What a login needs, on the connections kept for strangers."""
+
+    codes: LoginCodes
+    limit: LoginRateLimit
+    sign_ins: CredentialStore
+    bulkhead: Bulkhead
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialIssuer:
+    """Makes and revokes login links, sign-ins and tokens.
+
+    codes, stores: on the connections of those who are let in.
+
+    public_url: where people elsewhere reach the hub; None: nobody has said.
+    """
+
+    authenticator: Authenticator
+    reader: CredentialReader
+    login: LoginAccess
+    codes: LoginCodes
+    stores: dict[Kind, CredentialStore]
+    clock: Clock
+    public_url: str | None
+
+    async def link(self, asked: LoginLinkAsked) -> LoginLink:
+        """Raises BadRequestError."""
+        name = _name(asked.name or asked.role)
+        secret, until = make_code(), self.clock() + streams.LOGIN_CODE_MS
+        await self.codes.put(digest_of(secret), LoginCode(name, asked.role, until))
+        log.info("made a login link for %r as %s", name, asked.role)
+        return LoginLink(SCHEMA, secret, self.public_url, name, asked.role, until)
+
+    async def sign_in(self, code: str, address: str, where: str) -> tuple[str, Credential]:
+        """The cookie's secret, and what it stands for. Raises BadRequestError."""
+        if not is_code(code):
+            raise BadRequestError(400, "This is no code of a login link.", ANOTHER)
+        async with self.login.bulkhead.turn(origin_of(address)):
+            return await self._sign_in(digest_of(code), address, where)
+
+    async def _sign_in(self, code: str, address: str, where: str) -> tuple[str, Credential]:
+        """code: its digest."""
+        if wait := await self.login.limit.count(address):
+            self.authenticator.refused["login"] += 1
+            raise BadRequestError(
+                429,
+                "Too many logins were tried.",
+                f"Try again in {wait} s.",
+                {"retry-after": str(wait)},
+            )
+        now = self.clock()
+        taken = await self.login.codes.take(code, now)
+        if not isinstance(taken, LoginCode):
+            status, cause = WHY[taken]
+            self.authenticator.refused["login"] += 1
+            raise BadRequestError(status, cause, ANOTHER)
+        secret = make_cookie()
+        digest = digest_of(secret)
+        credential = Credential(
+            id_of(digest),
+            taken.name,
+            taken.role,
+            now,
+            now + SIGN_IN_MOST_MS,
+            now,
+            SIGN_IN_IDLE_MS,
+            "".join(each for each in where if each.isprintable())[:MOST_WHERE],
+        )
+        await self.login.sign_ins.issue(digest, credential, now)
+        log.info(
+            "%r signed in as %s from %s (%s)",
+            credential.name,
+            credential.role,
+            address,
+            credential.id,
+        )
+        return secret, credential
+
+    async def sign_out(self, secret: str) -> None:
+        digest = digest_of(secret)
+        self.authenticator.forget(digest)
+        if await self.stores["sign-in"].remove(digest):
+            log.info("signed out (%s)", id_of(digest))
+
+    async def make_token(self, asked: TokenAsked) -> TokenMade:
+        """Raises BadRequestError."""
+        name, now = _name(asked.name), self.clock()
+        if not LEAST_TOKEN_S <= asked.expires_s <= MOST_TOKEN_S:
+            step = f"Give {LEAST_TOKEN_S} to {MOST_TOKEN_S} seconds: a minute to 366 days."
+            raise BadRequestError(400, "expires_s is out of range.", step)
+        tokens = self.stores["token"]
+        if len(await tokens.all(now)) >= MOST_TOKENS:
+            step = "Revoke those that nobody uses: `adsum hub tokens list` says when each was used."
+            raise BadRequestError(409, f"There are {MOST_TOKENS} tokens already.", step)
+        secret = make_token()
+        digest = digest_of(secret)
+        credential = Credential(
+            id_of(digest), name, asked.role, now, now + asked.expires_s * 1000, 0
+        )
+        await tokens.issue(digest, credential, now)
+        log.info("made token %s for %r as %s", credential.id, name, credential.role)
+        return TokenMade(SCHEMA, secret, token_of(credential))
+
+    async def revoke(self, kind: Kind, named: str) -> None:
+        """Raises BadRequestError: there is no such one."""
+        digest = await self.stores[kind].revoke(named)
+        if digest is None:
+            cause = f"There is no {kind} {named[:40]!r}."
+            raise BadRequestError(404, cause, f"List them: `adsum hub {kind}s list`.")
+        self.authenticator.forget(digest)
+        log.info("revoked the %s %s", kind, named)
+
+
+def token_of(credential: Credential) -> Token:
+    return msgspec.convert(credential, Token, from_attributes=True)
+
+
+def _name(name: str) -> str:
+    """Raises BadRequestError."""
+    name = name.strip()
+    if not 0 < len(name) <= MOST_NAME or not name.isprintable():
+        step = f"Give one of 1 to {MOST_NAME} signs without line breaks: it is shown in lists."
+        raise BadRequestError(400, "This is no name.", step)
+    return name
+
+
+@contextlib.contextmanager
+def machine_token(state_dir: Path) -> Iterator[str]:
+    """Writes the token of this machine's own command line; yields its digest. Raises OSError.
+
+    Each run of a hub has a new one, and removes it at its end.
+
+    Kept from run to run it would open a later hub to whoever, with an account on this machine, had
+    listened on the port of a dead one when a command asked there.
+    """
+    secret, file = make_token(), state_dir / TOKEN_FILE
+    write_private(file, f"{secret}\n".encode())
+    try:
+        yield digest_of(secret)
+    finally:
+        # Another hub of this directory may have put its own there.
+        with contextlib.suppress(OSError, ValueError):
+            if file.read_text(encoding="ascii").strip() == secret:
+                file.unlink()
+
+
+class MachineTokenError(RuntimeError):
+    """The token of this machine cannot be written. The text names the file, the cause, the next step."""
+
+
+@contextlib.asynccontextmanager
+async def signing_in(
+    settings: HubSettings, access: RedisAccess, clock: Clock
+) -> AsyncIterator[CredentialIssuer | None]:
+    """Opens what signing in needs; None where nobody has to sign in. Raises MachineTokenError."""
+    if not settings.sign_in:
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            machine = stack.enter_context(machine_token(settings.state_dir))
+        except OSError as error:
+            raise MachineTokenError(
+                f"{settings.state_dir / TOKEN_FILE} cannot be written ({error.strerror}). Without it no "
+                "command on this machine gets in: free space there, or set ADSUM_STATE_DIR."
+            ) from error
+        known = Lookup(_stores(access.known), access.people)
+        unknown = Lookup(_stores(access.strangers), access.unknown)
+        yield CredentialIssuer(
+            Authenticator(known, unknown, machine, clock),
+            CredentialReader(settings.public_url),
+            LoginAccess(
+                LoginCodes(access.strangers),
+                LoginRateLimit(access.strangers),
+                CredentialStore(access.strangers, "sign-in"),
+                access.logins,
+            ),
+            LoginCodes(access.hub),
+            _stores(access.hub),
+            clock,
+            settings.public_url,
+        )
+
+
+def _stores(redis: Redis) -> dict[Kind, CredentialStore]:
+    kinds: tuple[Kind, ...] = ("sign-in", "token")
+    return {kind: CredentialStore(redis, kind) for kind in kinds}
+
+
+async def greet(signing: CredentialIssuer, url: str, say: Callable[[str], None]) -> None:
+    """Shows a first login link to whoever started the hub by hand, as soon as Redis takes one."""
+    for pause in backoff():
+        try:
+            link = await signing.link(LoginLinkAsked())
+        except UNAVAILABLE:
+            if not wanted():
+                return
+            await asyncio.sleep(pause)
+        else:
+            say(f"{signing.public_url or url}/login#{link.code}")
+            return

@@ -1,1 +1,0 @@
-"""What the hub measures of itself and its hosts, for Prometheus and by OTLP."""

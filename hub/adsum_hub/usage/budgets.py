@@ -1,0 +1,377 @@
+"""Budgets: as they are written down, which sessions are over one, and how much is used. Pure.
+
+Nobody tells a session that it is over its budget: whoever has the same facts and the same budgets
+comes to the same conclusion, so no hub's opinion has to be passed on. The moment of a crossing is
+read off the trail in the facts; hubs that have watched for longer may date it some minutes apart.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from fnmatch import fnmatchcase
+from math import floor, fsum
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from adsum_hub.facts import Budget as Exceeded
+from adsum_hub.facts import Facts
+from adsum_hub.usage.spending import Key, Spending
+from adsum_hub.views import view_id
+from adsum_shared.settings import SettingsError
+from adsum_shared.usage import BudgetUse, BudgetView
+
+Scope = Literal["session", "project", "host", "team"]
+Per = Literal["session", "day", "7 days", "30 days"]
+
+MOST_USD = 1e9
+
+_DAYS: dict[str, int] = {"day": 1, "7 days": 7, "30 days": 30}
+_FIELDS = ("scope", "name", "usd", "per")
+_EXAMPLE = 'An entry looks like { scope = "project", name = "web*", usd = 50, per = "day" }.'
+
+
+class BudgetsError(SettingsError):
+    """The setting `budgets` cannot be used; says where it stands, which entry, why, what to do."""
+
+
+class BudgetLimit(msgspec.Struct, frozen=True):
+    """name: a pattern; None: each session, project or host has such a budget of its own."""
+
+    scope: Scope
+    usd: float
+    per: Per
+    name: str | None = None
+
+    def days(self, today: str) -> list[str] | None:
+        """Those it looks at, the earliest first; None: the whole session, however long it was."""
+        count = _DAYS.get(self.per)
+        if count is None:
+            return None
+        last = date.fromisoformat(today)
+        return [(last - timedelta(days=back)).isoformat() for back in range(count)][::-1]
+
+    def fits(self, *names: str | None) -> bool:
+        if self.name is None:
+            return True
+        pattern = self.name.casefold()
+        return any(fnmatchcase(name.casefold(), pattern) for name in names if name)
+
+    @property
+    def when(self) -> str:
+        """For people, behind the sums."""
+        return "" if self.scope == self.per == "session" else _WHEN[self.per]
+
+
+_WHEN = {"session": "a session", "day": "a day", "7 days": "in 7 days", "30 days": "in 30 days"}
+
+
+def read_budgets(given: Any, *, variable: bool = False) -> tuple[BudgetLimit, ...]:
+    """given: entries as TOML has them, or as JSON text. Raises BudgetsError.
+
+    variable: they come from the environment.
+    """
+    where = "ADSUM_BUDGETS" if variable else "[[budgets]]"
+    if isinstance(given, str) and given:
+        try:
+            given = json.loads(given)
+        except ValueError:
+            step = "Write a JSON list, or the entries into config.toml."
+            raise BudgetsError(f"{where}: it is no JSON. {step}") from None
+    entries = given or ()
+    if not isinstance(entries, list | tuple):
+        step = "Begin every entry with a line [[budgets]]; a variable takes a JSON list."
+        raise BudgetsError(f"{where}: it is not a list of entries. {step}")
+    where += ", entry" * variable
+    return tuple(_read(f"{where} {number}", entry) for number, entry in enumerate(entries, 1))
+
+
+def _read(where: str, entry: Any) -> BudgetLimit:
+    wrong = _wrong_with(entry)
+    if wrong is not None:
+        raise BudgetsError(f"{where}: {wrong}. {_EXAMPLE}")
+    return BudgetLimit(entry["scope"], float(entry["usd"]), entry["per"], entry.get("name"))
+
+
+def _is_dollars(usd: object) -> bool:
+    # In TOML `true` is no number; in Python it is 1. A whole number may be too long for a float.
+    if isinstance(usd, bool) or not isinstance(usd, int | float):
+        return False
+    return 0 < usd <= MOST_USD and math.isfinite(usd)
+
+
+def _wrong_with(entry: Any) -> str | None:
+    if not isinstance(entry, dict):
+        return "it is no table"
+    strange = sorted(set(map(str, entry)) - set(_FIELDS))
+    if strange:
+        known = ", ".join(f"`{name}`" for name in _FIELDS)
+        return f"`{strange[0][:40]}` is not known; there are {known}"
+    for name, choice in (("scope", get_args(Scope)), ("per", get_args(Per))):
+        if entry.get(name) not in choice:
+            is_ = f"is {str(entry[name])[:40]!r}" if name in entry else "is missing"
+            return f"`{name}` {is_}; it can be {', '.join(choice[:-1])} or {choice[-1]}"
+    usd, pattern = entry.get("usd"), entry.get("name")
+    if not _is_dollars(usd):
+        is_ = f"is {str(usd)[:40]!r}" if "usd" in entry else "is missing"
+        return f"`usd` {is_}; it must be a number of dollars above 0, at most {MOST_USD:,.0f}"
+    if pattern is not None and (not isinstance(pattern, str) or not pattern):
+        return "`name` must be a text, and may have * in it"
+    if pattern is not None and entry["scope"] == "team":
+        return "the team is everybody and has no `name`"
+    return None
+
+
+#: A session that has spent nothing for so long is over no budget any more: else a new one would call
+#: for a human in whatever was spent before it was written.
+SPENDS_MS = 24 * 3_600_000
+#: Sums of floats differ by a hair; a limit that is just reached is reached.
+HAIR = 1e-9
+#: A crossing is told by units, and how many dollars those of a step stand for changes a little with
+#: every report. So it stays where it was first found, unless it was in truth at quite another time:
+#: else a session would call again and again, and one that was answered too.
+SETTLED_MS = 3_600_000
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A session that may still spend, the label of its host, and what that one's clock shows."""
+
+    key: Key
+    host: str
+    facts: Facts
+    now: int
+
+
+class Overspent:
+    def __init__(self, budgets: Sequence[BudgetLimit], spending: Spending) -> None:
+        self._budgets = budgets
+        self._spending = spending
+        self._sums: dict[object, tuple[float, int, int]] = {}
+        self._before: dict[object, tuple[float, int, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._budgets)
+
+    @property
+    def budgets(self) -> Sequence[BudgetLimit]:
+        return self._budgets
+
+    def look(self, workers: Iterable[Worker], today: str) -> dict[Key, Exceeded]:
+        """Of each session that is over one the budget that was crossed first."""
+        self._before, self._sums = self._sums, {}
+        found: dict[Key, Exceeded] = {}
+        for worker in workers:
+            if worker.facts.used_at > worker.now - SPENDS_MS:
+                over = [
+                    each for budget in self._budgets for each in self._over(budget, worker, today)
+                ]
+                if over:
+                    found[worker.key] = min(over, key=lambda each: each.at)
+        return found
+
+    def _over(self, budget: BudgetLimit, worker: Worker, today: str) -> Iterator[Exceeded]:
+        project, facts = worker.facts.project, worker.facts
+        names = {
+            "session": (worker.key[1], facts.title),
+            "project": (project,),
+            "host": (worker.host, worker.key[0]),
+            "team": (),
+        }[budget.scope]
+        if not budget.fits(*names) or (budget.scope == "project" and not project):
+            return
+        days = budget.days(today)
+        alone = days is None or budget.scope == "session"
+        # On hosts that share a home another may be the one for which it counts.
+        keys = (self._spending.copies(worker.key) or [worker.key]) if alone else None
+        owner: object = {"project": project, "host": worker.key[0]}.get(budget.scope)
+        kept = (budget, tuple(keys) if keys else owner, days and days[-1])
+        if kept not in self._sums:
+            found = self.crossing(budget, owner, days, keys)
+            self._sums[kept] = _settled(found, self._before.get(kept))
+        spent, times, crossed = self._sums[kept]
+        if times and facts.used_at >= crossed and facts.answered_at <= crossed:
+            since = crossed or min((s[0][0] for s in facts.trail.values()), default=facts.used_at)
+            name = {"host": worker.host, "project": project}.get(budget.scope)
+            yield Exceeded(since, spent, budget.usd, name, budget.scope, budget.when)
+
+    def crossing(
+        self,
+        budget: BudgetLimit,
+        owner: object,
+        days: list[str] | None,
+        keys: list[Key] | None,
+        *,
+        first: bool = False,
+    ) -> tuple[float, int, int]:
+        """What was spent, how many times the limit that is, and when it came to be so many.
+
+        By the machines' own clocks, which are not compared otherwise: nothing else is the same to
+        every hub. 0: earlier than anything that is known of. first: when it came to be the limit.
+        """
+        if days is None and keys:
+            days = sorted({line.day for key in keys for line in self._spending.lines(key)})
+        sums = [(day, self._spent_on(day, budget, owner, keys)) for day in days or ()]
+        spent = fsum(usd for _, shares in sums for usd in shares.values())
+        times = floor(spent / budget.usd + HAIR)
+        if not times:
+            return spent, 0, 0
+        target, before = (1 if first else times) * budget.usd * (1 - HAIR), 0.0
+        for day, shares in sums:
+            on_day = fsum(shares.values())
+            if before + on_day >= target:
+                return spent, times, self._reached(day, shares, target - before)
+            before += on_day
+        return spent, times, 0
+
+    def _spent_on(
+        self, day: str, budget: BudgetLimit, owner: object, keys: list[Key] | None
+    ) -> dict[Key, float]:
+        found = self._spending.day(day)
+        if keys is not None:
+            return {key: found.usd[key] for key in keys if key in found.usd}
+        if budget.scope == "team":
+            return found.usd
+        shares = found.by_host if budget.scope == "host" else found.by_project
+        return shares.get(str(owner), {})
+
+    def _reached(self, day: str, shares: dict[Key, float], target: float) -> int:
+        """When the day's sessions together had spent so much: as the steps of their trails add up."""
+        steps: list[tuple[int, float]] = []
+        for key, usd in shares.items():
+            trail = self._spending.facts(key).trail.get(day) or ((0, 1),)
+            whole, before = trail[-1][1] or 1, 0
+            for at, units in trail:
+                steps.append((at, usd * (units - before) / whole))
+                before = units
+        reached = 0.0
+        for at, usd in sorted(steps):
+            reached += usd
+            if reached >= target - HAIR:
+                return at
+        return max(steps)[0]
+
+
+def _settled(
+    found: tuple[float, int, int], before: tuple[float, int, int] | None
+) -> tuple[float, int, int]:
+    spent, times, crossed = found
+    if before is None or before[1] != times or abs(crossed - before[2]) > SETTLED_MS:
+        return found
+    return spent, times, before[2]
+
+
+#: More than these nobody reads: they are the fullest.
+MOST = 20
+EVERYBODY = "everybody"
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A session that may still spend: what a budget may go by."""
+
+    key: Key
+    host: str
+    project: str | None
+    title: str | None
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    """Who has a budget of its own. keys: a session and its copies; None: all that is `of`."""
+
+    key: str
+    label: str
+    spent: float
+    of: str | None
+    keys: list[Key] | None
+
+
+class Uses:
+    """labels: of hosts by their ids. listed: the sessions of which a budget for one may be over."""
+
+    def __init__(
+        self,
+        spending: Spending,
+        overspent: Overspent,
+        labels: Mapping[str, str],
+        listed: Iterable[Listed],
+    ) -> None:
+        self._spending = spending
+        self._overspent = overspent
+        self._labels = labels
+        self._listed = list(listed)
+
+    def view(self, budget: BudgetLimit, today: str) -> BudgetView:
+        days = budget.days(today)
+        if days is None or budget.scope == "session":
+            owners = self._sessions(budget, days)
+        else:
+            owners = self._groups(budget, days)
+        owners.sort(key=lambda owner: (-owner.spent, owner.key))
+        uses = [self._use(budget, owner, days) for owner in owners[:MOST]]
+        more = max(0, len(owners) - MOST)
+        return BudgetView(
+            budget.scope, budget.usd, budget.per, budget.name, budget.when, uses, more
+        )
+
+    def _use(self, budget: BudgetLimit, owner: _Owner, days: list[str] | None) -> BudgetUse:
+        spent, times, since = self._overspent.crossing(
+            budget, owner.of, days, owner.keys, first=True
+        )
+        return BudgetUse(owner.key, owner.label, spent, since if times and since else None)
+
+    def _groups(self, budget: BudgetLimit, days: list[str]) -> list[_Owner]:
+        """Of those that have spent anything: whoever has not is under every budget."""
+        spent: dict[str, list[float]] = {}
+        for name in days:
+            day = self._spending.day(name)
+            if budget.scope == "team":
+                spent.setdefault("", []).extend(day.usd.values())
+            else:
+                shares = day.by_host if budget.scope == "host" else day.by_project
+                for owner, usd in shares.items():
+                    spent.setdefault(owner, []).extend(usd.values())
+        return [
+            _Owner(owner, self._label(budget, owner), fsum(usd), owner or None, None)
+            for owner, usd in spent.items()
+            if any(usd) and self._fits(budget, owner)
+        ]
+
+    def _label(self, budget: BudgetLimit, owner: str) -> str:
+        if budget.scope == "team":
+            return EVERYBODY
+        return self._labels.get(owner, owner) if budget.scope == "host" else owner
+
+    def _fits(self, budget: BudgetLimit, owner: str) -> bool:
+        if budget.scope == "team":
+            return True
+        if budget.scope == "project":
+            return bool(owner) and budget.fits(owner)
+        return budget.fits(owner, self._labels.get(owner))
+
+    def _sessions(self, budget: BudgetLimit, days: list[str] | None) -> list[_Owner]:
+        """Each once, though several machines tell of it."""
+        owners: dict[str, _Owner] = {}
+        for each in self._listed:
+            if each.key[1] in owners or not _is_under(budget, each):
+                continue
+            keys = self._spending.copies(each.key) or [each.key]
+            spent = fsum(
+                line.usd
+                for key in keys
+                for line in self._spending.lines(key)
+                if line.usd is not None and (days is None or line.day in days)
+            )
+            if spent:
+                label = each.title or each.key[1]
+                owners[each.key[1]] = _Owner(view_id(*each.key), label, spent, None, keys)
+        return list(owners.values())
+
+
+def _is_under(budget: BudgetLimit, each: Listed) -> bool:
+    if budget.scope == "project":
+        return bool(each.project) and budget.fits(each.project)
+    if budget.scope == "host":
+        return budget.fits(each.host, each.key[0])
+    return budget.scope == "team" or budget.fits(each.key[1], each.title)

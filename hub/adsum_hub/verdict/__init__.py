@@ -1,0 +1,1 @@
+"""What the facts mean at an instant. Pure."""

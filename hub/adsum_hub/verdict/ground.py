@@ -1,0 +1,503 @@
+"""What the facts say whatever the time: turns, calls, requests and children, and where the turn stands.
+
+Each part is found of one dictionary of the facts. Nearly every signal leaves all but one of them as
+they are, so a part holds for as long as its dictionary is the very same object.
+
+Nothing here, nor in facts, verdicts and views, can be part of a cycle, so the garbage collector need
+not look at it (`gc=False`): that took a third of what verdict and view cost, 39 us of which 25 are left.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn, same_process
+from adsum_hub.limits import LAUNCH, START_SLACK
+
+#: A tool that comes back without answers has put a question nobody was seen to be asked.
+QUESTION = "AskUserQuestion"
+
+
+class Turns(msgspec.Struct, frozen=True, gc=False):
+    """closed: the latest close. opener: the youngest turn's rank, its latest opener, its key.
+
+    typed: the latest prompt that a human typed in a turn with a name, typed_at in any. 0 = none.
+    """
+
+    by_id: dict[str, Turn]
+    closed: int
+    opener: tuple[int, int, str]
+    typed: int
+    typed_at: int
+
+
+class Calls(msgspec.Struct, frozen=True, gc=False):
+    """latest: the youngest call. finished: the main agent's latest finish, and which.
+
+    openers: the main agent's first and last start by prompt id. open: its calls that have begun
+    and not ended. timed: anybody's that also have a time-out. unanswered: questions that came back
+    without answers.
+    """
+
+    by_id: dict[str, Tool]
+    latest: int
+    finished: tuple[int, str]
+    openers: dict[str, tuple[int, int]]
+    open: list[tuple[str, Tool]]
+    timed: list[Tool]
+    unanswered: list[tuple[str, Tool]]
+
+
+class Requests(msgspec.Struct, frozen=True, gc=False):
+    """pending: those that nothing has closed. closed: the latest close of the others."""
+
+    by_id: dict[str, Request]
+    pending: list[tuple[str, Request]]
+    closed: int
+
+
+class Children(msgspec.Struct, frozen=True, gc=False):
+    """running: those whose own last word is a start. finished: the latest finish."""
+
+    by_id: dict[str, Child]
+    running: dict[str, Child]
+    finished: int
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """Where the main agent's turn stands by hooks and transcript alone: open, or closed and how.
+
+    opened: the latest opener (0: no turn known); closed: the close that ended it, 0 if open.
+    began: when the turn of that opener began. how: ended, failed or interrupted.
+    """
+
+    opened: int = 0
+    began: int = 0
+    closed: int = 0
+    how: str = ""
+    turn: Turn | None = None
+    source: str = "hook"
+
+    @property
+    def open(self) -> bool:
+        return bool(self.opened) and not self.closed
+
+
+class Ground(msgspec.Struct, frozen=True, gc=False):
+    """run: when the present run began. unclosed: what only the registry can have ended.
+
+    last_closed: when the last of the other requests was over. last_main: the newest thing that
+    hooks or transcript said of the main agent; heard: that anybody said at all. tools: the main agent's open calls, oldest first.
+    """
+
+    facts: Facts
+    turns: Turns
+    calls: Calls
+    requests: Requests
+    children: Children
+    status: Status | None
+    run: int
+    stand: Standing
+    unclosed: list[tuple[str, Request]]
+    last_closed: int
+    last_main: int
+    heard: int
+    tools: list[tuple[str, Tool]]
+
+
+def ground_of(facts: Facts, last: Ground | None = None) -> Ground:
+    """last: of the same session, of which is taken over whatever holds."""
+    status, run = _life_of(facts, last)
+    if last is None:
+        turns, calls = gather_turns(facts.turns), gather_calls(facts.tools)
+        requests, children = gather_requests(facts.requests), gather_children(facts.children)
+    else:
+        turns, calls, requests, children = last.turns, last.calls, last.requests, last.children
+        if turns.by_id is not facts.turns:
+            turns = gather_turns(facts.turns)
+        if calls.by_id is not facts.tools:
+            calls = gather_calls(facts.tools)
+        if requests.by_id is not facts.requests:
+            requests = gather_requests(facts.requests)
+        if children.by_id is not facts.children:
+            children = gather_children(facts.children)
+    if last is not None and last.turns is turns and last.calls is calls and last.run == run:
+        stand, tools = last.stand, last.tools
+    else:
+        stand, tools = standing(turns, calls, run), main_tools(turns, calls, run)
+    if requests.pending or calls.unanswered:
+        unclosed, last_closed = unclosed_of(facts, turns, calls, requests, run)
+    else:
+        unclosed, last_closed = [], requests.closed  # as above: most sessions ask nothing
+    # A prompt typed into the queue is no word of the main agent: it says that a human types.
+    last_main = max(
+        stand.opened,
+        calls.finished[0],
+        turns.closed,
+        facts.progress,
+        facts.compacting,
+        facts.compacted,
+    )
+    return Ground(
+        facts,
+        turns,
+        calls,
+        requests,
+        children,
+        status,
+        run,
+        stand,
+        unclosed,
+        last_closed,
+        last_main,
+        facts.updated_at,
+        tools,
+    )
+
+
+def _life_of(facts: Facts, last: Ground | None) -> tuple[Status | None, int]:
+    """The registry's word, and when the present run began: few signals touch what they rest on."""
+    if last is not None:
+        before = last.facts
+        if (
+            before.status is facts.status
+            and before.process is facts.process
+            and before.left is facts.left
+            and before.ended is facts.ended
+            and before.named == facts.named
+            and before.resumed == facts.resumed
+        ):
+            return last.status, last.run
+    return valid(facts), run_began(facts)
+
+
+def gather_turns(turns: dict[str, Turn]) -> Turns:
+    opener = 0, 0, ""
+    closed = typed = typed_at = 0
+    for key, turn in turns.items():
+        end = turn.closed
+        if end > closed:
+            closed = end
+        prompt = at = turn.prompt
+        if turn.reopened > at:
+            at = turn.reopened
+        if at:
+            ranked = turn.first if key else at, at, key
+            if ranked > opener:
+                opener = ranked
+        if turn.typed:
+            if prompt > typed_at:
+                typed_at = prompt
+            if key and prompt > typed:
+                typed = prompt
+    return Turns(turns, closed, opener, typed, typed_at)
+
+
+def gather_calls(tools: dict[str, Tool]) -> Calls:  # noqa: C901, PLR0912 - as below
+    """One plain loop without a call in it: it is what a signal costs most."""
+    latest = ended = 0
+    which = ""
+    openers: dict[str, tuple[int, int]] = {}
+    begun: list[tuple[str, Tool]] = []
+    unanswered: list[tuple[str, Tool]] = []
+    for name, tool in tools.items():
+        first, end = tool.first, tool.finished
+        if first > latest:
+            latest = first
+        if not end:
+            if tool.started:
+                begun.append((name, tool))
+        elif tool.tool == QUESTION and tool.ok and not (tool.answered or tool.denied):
+            unanswered.append((name, tool))
+        if tool.agent_id is not None:
+            continue
+        if end >= ended and end and (end > ended or name > which):
+            ended, which = end, name
+        if tool.started:
+            key = tool.prompt_id or ""
+            held = openers.get(key)
+            if held is None:
+                openers[key] = first, first
+            elif first < held[0]:
+                openers[key] = first, held[1]
+            elif first > held[1]:
+                openers[key] = held[0], first
+    return Calls(
+        tools,
+        latest,
+        (ended, which),
+        openers,
+        [each for each in begun if each[1].agent_id is None],
+        [tool for _, tool in begun if tool.timeout_ms],
+        unanswered,
+    )
+
+
+def gather_requests(requests: dict[str, Request]) -> Requests:
+    """A close whose request nobody has seen is none of a request."""
+    pending: list[tuple[str, Request]] = []
+    closed = 0
+    for each in requests.items():
+        request = each[1]
+        if not request.kind:
+            continue
+        if not request.closed:
+            pending.append(each)
+        elif request.closed > closed:
+            closed = request.closed
+    return Requests(requests, pending, closed)
+
+
+def gather_children(children: dict[str, Child]) -> Children:
+    running: dict[str, Child] = {}
+    finished = 0
+    for key, child in children.items():
+        end = child.finished
+        if end > finished:
+            finished = end
+        # A tool start may be a hook stamped late, a start names the new run itself.
+        if child.restarted > end or child.active > end + LATENESS:
+            running[key] = child
+    return Children(children, running, finished)
+
+
+def valid(facts: Facts) -> Status | None:
+    """The registry's word, while it stands by it and its process is the session's living one."""
+    status, process = facts.status, facts.process
+    if status is None or (facts.left is not None and facts.left.at >= facts.named):
+        return None
+    if process is None or status.pid is None:
+        return status
+    living = not process.gone and same_process(process, status.pid, status.started)
+    return status if living else None
+
+
+def run_began(facts: Facts) -> int:
+    """The run of the session that counts: what happened before it is void. 0 = all there is.
+
+    A run begins with a new process, or with `session.started(resume)` inside one. The resume's
+    stamp is that of a shim that runs beside the session, so where the process has just been
+    started, its start is the better word.
+    """
+    process = facts.process
+    launched = process.started - START_SLACK if process and process.started else 0
+    if process is not None and 0 < process.before <= process.started + START_SLACK:
+        # A kill and a resume within a second: what the dead one was at is void all the same.
+        launched = max(launched, process.before)
+    if process is not None and not process.started and not process.first_of_all:
+        launched = process.seen
+    if not facts.resumed:
+        return max(launched, 0)
+    ends = [end.at for end in (facts.ended, facts.left) if end is not None]
+    # The resume's stamp may be late, a process's end is not.
+    ends += [process.gone + LATENESS] if process is not None and process.gone else []
+    inside = any(launched < end <= facts.resumed for end in ends)
+    if launched and launched <= facts.resumed <= launched + LAUNCH and not inside:
+        return launched
+    return max(launched, facts.resumed - LATENESS)
+
+
+def rank(turns: dict[str, Turn], prompt_id: str, at: int) -> int:
+    """Orders turns by the first that was heard of them; those without a name, by time."""
+    turn = turns.get(prompt_id) if prompt_id else None
+    return turn.first if turn is not None else at
+
+
+def ends(turns: dict[str, Turn], key: str, turn: Turn, prompt_id: str, at: int) -> bool:
+    """Whether this turn's close is the end of something of `prompt_id` that began at `at`.
+
+    A Stop of the turn *before* can be stamped late, after the next prompt: its prompt id betrays
+    it. A Stop with a younger id ends older turns too: a queued prompt is hooked under the id of
+    the turn it waited for, and closes under its own. And so does one with an older id that is
+    later than late: the report of a background task can join the turn that runs.
+    """
+    closed = turn.closed
+    if not closed or closed < at:
+        return False
+    if key in ("", prompt_id) or not prompt_id or closed > at + LATENESS:
+        return True
+    return turn.first >= rank(turns, prompt_id, at)
+
+
+def over(told: Turns, prompt_id: str | None, at: int) -> int:
+    """When the main agent's turn ended in which something began at `at`; 0 if it has not.
+
+    By a close, or by a human's prompt of another turn: no hook fires on Esc or No, so the next
+    prompt may be the first to tell.
+    """
+    if told.closed < at and told.typed <= at:
+        return 0  # as below: nothing of either kind is that late
+    key, turns = prompt_id or "", told.by_id
+    times = [turn.closed for name, turn in turns.items() if ends(turns, name, turn, key, at)]
+    times += [
+        turn.prompt
+        for name, turn in turns.items()
+        if turn.typed and name and name != key and turn.prompt > at
+    ]
+    return min(times, default=0)
+
+
+def standing(told: Turns, calls: Calls, run: int) -> Standing:
+    """From the openers (prompts, tool starts) of the youngest turn, and what closed it.
+
+    Finishes open nothing: they come late, and after the end.
+    """
+    turns, latest = told.by_id, told.opener
+    for key, (_, last) in calls.openers.items():
+        turn_of = turns.get(key) if key else None
+        ranked = (turn_of.first if turn_of is not None else last), last, key
+        if ranked > latest:
+            latest = ranked
+    _, opened, key = latest
+    if not opened:
+        return _never_opened(told)
+    turn_of = turns.get(key)
+    prompt = turn_of.prompt if turn_of is not None else 0
+    first = calls.openers[key][0] if key in calls.openers else opened
+    began = prompt if 0 < prompt <= opened else first
+    closed, name = _closed_by(told, key, opened)
+    if closed:
+        turn = turns[name]
+        return Standing(opened, began, closed, how_closed(turn, opened), turn, turn.source)
+    if opened < run:
+        # kill -9 and a resume: the old turn can have no end of its own.
+        return Standing(opened, began, run, "interrupted", None, "process")
+    return Standing(opened, began, source=_opened_by(calls, opened))
+
+
+def _closed_by(told: Turns, key: str, opened: int) -> tuple[int, str]:
+    """When, and by which turn's close."""
+    if told.closed < opened:
+        return 0, ""
+    turns = told.by_id
+    closes = [
+        (turn.closed, name) for name, turn in turns.items() if ends(turns, name, turn, key, opened)
+    ]
+    return max(closes, default=(0, ""))
+
+
+def _never_opened(told: Turns) -> Standing:
+    """A close alone, whose opener nobody saw."""
+    closes = [(turn.closed, name) for name, turn in told.by_id.items() if turn.closed]
+    if not closes:
+        return Standing()
+    closed, name = max(closes)
+    turn = told.by_id[name]
+    return Standing(closed, closed, closed, how_closed(turn, 0), turn, turn.source)
+
+
+def how_closed(turn: Turn, opened: int) -> str:
+    """A failed turn is also reported as ended, by another witness: the graver word holds."""
+    if turn.failed and turn.failed >= opened:
+        return "failed"
+    if turn.interrupted and turn.interrupted >= opened:
+        return "interrupted"
+    return "ended"
+
+
+def _opened_by(calls: Calls, opened: int) -> str:
+    """By whose word a call opened it; nothing for a prompt, which both witnesses tell of."""
+    if opened <= calls.latest:
+        for tool in calls.by_id.values():
+            if tool.first == opened:
+                return tool.source
+    return ""
+
+
+def opener_source(ground: Ground) -> str:
+    stand = ground.stand
+    return stand.source or ("hook" if ground.facts.hook_at >= stand.opened else "transcript")
+
+
+def main_tools(told: Turns, calls: Calls, run: int) -> list[tuple[str, Tool]]:
+    """The main agent's open calls in the turn that runs, oldest first."""
+    found = [
+        (key, tool)
+        for key, tool in calls.open
+        if tool.first >= run and not over(told, tool.prompt_id, tool.first)
+    ]
+    return sorted(found, key=lambda item: (item[1].first, item[0])) if len(found) > 1 else found
+
+
+def failed_tool(ground: Ground) -> Tool | None:
+    """The main agent's latest call, if it failed and nothing has happened since.
+
+    (Rejected: PostToolUseFailure is an error at once, the first seed's reading.)
+    """
+    at, key = ground.calls.finished
+    if not at or ground.stand.opened > at or ground.facts.progress > at:
+        return None
+    tool = ground.calls.by_id[key]
+    if tool.ok or tool.denied or tool.is_interrupt:
+        return None
+    return None if over(ground.turns, tool.prompt_id, at) else tool
+
+
+def closed_at(facts: Facts, told: Turns, request: Request) -> int:
+    """When a witness ended it, 0 if none has.
+
+    Sticky: only its own tool's finish, a decision, or the end of *its* agent's turn. A parallel
+    tool, another agent's event or an assistant line must not. (Rejected: one time-out for all; it
+    forgets a question the human takes three minutes to answer.)
+    """
+    if request.closed:
+        return request.closed
+    released = facts.released.get(request.request_id or "", 0)
+    if released >= request.opened:
+        return released
+    if request.agent_id is not None:
+        # A subagent's request outlives its parent's Stop: seen, 1.4 s before it was answered.
+        child = facts.children.get(request.agent_id)
+        ended = child.finished if child is not None and not child.running else 0
+        return ended if ended >= request.opened else 0
+    unnamed = facts.turns.get("")
+    if unnamed is not None and unnamed.typed and unnamed.prompt > request.opened:
+        # Old CLIs name no prompt. But a dialog has the keyboard: who types has left it.
+        return unnamed.prompt
+    return over(told, request.prompt_id, request.opened)
+
+
+def unclosed_of(
+    facts: Facts, told: Turns, calls: Calls, requests: Requests, run: int
+) -> tuple[list[tuple[str, Request]], int]:
+    """What no witness but the registry can have ended, oldest first.
+
+    And when the last of the others was over.
+    """
+    asked = requests.pending
+    if calls.unanswered:
+        asked = asked + unasked_answers(facts, calls)
+    last = requests.closed
+    found = []
+    for key, request in asked:
+        closed = closed_at(facts, told, request)
+        last = max(last, closed)
+        if not closed and request.opened >= run:
+            found.append((key, request))
+    if len(found) > 1:
+        found.sort(key=lambda item: (item[1].opened, item[0]))
+    return found, last
+
+
+def unasked_answers(facts: Facts, calls: Calls) -> list[tuple[str, Request]]:
+    """An AskUserQuestion that came back without answers and was never seen to ask.
+
+    All that is left of the first seed's *PostToolUse(AskUserQuestion) means it waits for input*:
+    that hook fires after the human has answered.
+    """
+    return [
+        (
+            key,
+            Request(
+                "question",
+                tool.finished,
+                tool=tool.tool,
+                tool_use_id=key,
+                agent_id=tool.agent_id,
+                prompt_id=tool.prompt_id,
+                summary=tool.summary,
+            ),
+        )
+        for key, tool in calls.unanswered
+        if key not in facts.requests and max(facts.progress, calls.latest) <= tool.finished
+    ]

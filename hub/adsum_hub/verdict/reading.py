@@ -1,0 +1,275 @@
+"""The facts at one instant: which requests are open, who is at work, what the registry's word is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from adsum_hub.facts import LATENESS, Child, Facts, Request, Status
+from adsum_hub.limits import Limits
+from adsum_hub.verdict.ground import Children, Ground, Standing
+from adsum_shared.state import GROUP_OF, AgentState, StateSource
+
+SOURCES: dict[str, StateSource] = {
+    "hook": "hook",
+    "statusline": "hook",
+    "transcript": "transcript",
+    "registry": "registry",
+    "process": "process",
+}
+
+
+class Clock:
+    """The present, as far as rules may ask for it: whether an instant has come.
+
+    until: the soonest instant that somebody asked for and that is still to come. Before it every
+    answer given here stays the same, and so does whatever was made of these answers alone.
+    """
+
+    __slots__ = ("now", "until")
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.until: int | None = None
+
+    def passed(self, at: int) -> bool:
+        if self.now >= at:
+            return True
+        if self.until is None or at < self.until:
+            self.until = at
+        return False
+
+
+class Reading(msgspec.Struct, gc=False):
+    """idle, busy, waiting: since when the registry's word applies, 0 if it does not.
+
+    children: those that live, and may wake their parent.
+    """
+
+    ground: Ground
+    facts: Facts
+    clock: Clock
+    limits: Limits
+    status: Status | None
+    stand: Standing
+    requests: list[tuple[str, Request]]
+    children: dict[str, Child]
+    idle: int = 0
+    busy: int = 0
+    waiting: int = 0
+    #: a turn of the main agent runs
+    open: bool = False
+
+
+def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
+    status, stand = ground.status, ground.stand
+    gathered = ground.children
+    children: dict[str, Child] = {}
+    if gathered.by_id:
+        children = alive(ground.facts, gathered, ground.run, status, clock, limits)
+    requests = ground.unclosed
+    if requests:
+        requests = unanswered(requests, stand.opened, status, clock, limits)
+    is_open = bool(stand.opened) and not stand.closed
+    if status is None:
+        return Reading(
+            ground, ground.facts, clock, limits, None, stand, requests, children, open=is_open
+        )
+    waiting = idle = busy = 0
+    if not requests and not _cancelled(status, stand, children):
+        waiting = nameless_since(status, ground.last_closed, stand.opened, clock, limits)
+    if is_open:
+        idle = closed_since(status, stand.opened, clock, limits)
+    if not children:
+        busy = busy_since(status, ground.last_main, clock, limits)
+    return Reading(
+        ground,
+        ground.facts,
+        clock,
+        limits,
+        status,
+        stand,
+        requests,
+        children,
+        idle,
+        busy,
+        waiting,
+        bool(busy) or (is_open and not idle),
+    )
+
+
+def _cancelled(status: Status, stand: Standing, children: dict[str, Child]) -> bool:
+    """A turn's end after it said `waiting`, with no child alive that could be the one asking."""
+    return stand.closed > status.at and not children
+
+
+def unanswered(
+    unclosed: list[tuple[str, Request]],
+    opened: int,
+    status: Status | None,
+    clock: Clock,
+    limits: Limits,
+) -> list[tuple[str, Request]]:
+    """Of these, what the registry does not mask. opened: the main agent's latest opener."""
+    if status is None:
+        return unclosed
+    idle = closed_since(status, opened, clock, limits)
+    return [
+        (key, request)
+        for key, request in unclosed
+        if not masked(request, status, clock, limits)
+        and not (request.agent_id is None and idle >= request.opened)
+    ]
+
+
+# The CLI's registry: a mask and a last resort, never a competitor. Newer evidence with an id, by
+# hook or transcript, always beats it. It alone sees Esc, No, an approval at the terminal, and
+# dialogs that have no hook.
+
+
+def masked(request: Request, status: Status, clock: Clock, limits: Limits) -> bool:
+    """Answered at the terminal, as far as anyone can see.
+
+    No event tells of an approval until the tool has finished, ten minutes later for a build. But
+    `waiting` held after the request opened, and no longer. Never from any `busy`: its report
+    can be 350 ms late, so it may be older than the dialog. But one stamped well after the request
+    is a return from a `waiting` too short to have been read (seen on a loaded machine: a dialog
+    answered within half a second stood for as long as its tool ran).
+    """
+    if status.status == "waiting":
+        return False
+    if status.status == "busy" and status.at >= request.opened + limits.registry_missed:
+        return clock.passed(status.at + limits.registry_hold)
+    released = status.released
+    return released > request.opened and clock.passed(released + limits.registry_hold)
+
+
+def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> int:
+    """Since when the registry says that the turn opened at `opened` is over; 0 if it does not.
+
+    `shell` is an end too: only a background shell is left. A prompt is hooked a moment before or
+    after its `busy` is written, so an older `idle` must still stand half a second later.
+    """
+    if status.status not in ("idle", "shell"):
+        return 0
+    if status.at >= opened + limits.registry_ahead:
+        return status.at
+    held = max(status.at, opened) + limits.registry_hold
+    return held if clock.passed(held) else 0
+
+
+def busy_since(status: Status, last_main: int, clock: Clock, limits: Limits) -> int:
+    """Since when it says that a turn runs of which no hook and no transcript knows."""
+    if status.status != "busy" or status.at <= last_main:
+        return 0
+    return status.at if clock.passed(status.at + limits.registry_hold) else 0
+
+
+def nameless_since(
+    status: Status, last_close: int, opened: int, clock: Clock, limits: Limits
+) -> int:
+    """Since when it waits for a human although no witness has opened a request.
+
+    It may go from one dialog to the next without ceasing to wait.
+    """
+    if status.status != "waiting":
+        return 0
+    held = max(status.waiting or status.at, last_close, opened) + limits.nameless
+    return status.at if clock.passed(held) else 0
+
+
+# Children: whatever works on without the main agent, and may wake it.
+
+
+def alive(
+    facts: Facts,
+    children: Children,
+    run: int,
+    status: Status | None,
+    clock: Clock,
+    limits: Limits,
+) -> dict[str, Child]:
+    """Children that run, or have finished so lately that their parent is about to wake up.
+
+    A Stop does not end them: in the terminal every subagent runs in the background, the Stop
+    comes first, then SubagentStop (which still lists itself as running), then a notification
+    prompt and a second Stop. Nor does SubagentStop always come, so each child has a second end:
+    the list in a later Stop, or five minutes of silence.
+    """
+    wakes = children.finished and not clock.passed(children.finished + limits.wake)
+    return {
+        key: child
+        for key, child in (children.by_id if wakes else children.running).items()
+        if child.last >= run
+        and child_alive(facts, child, status, clock, limits, runs=key in children.running)
+    }
+
+
+def child_alive(
+    facts: Facts,
+    child: Child,
+    status: Status | None,
+    clock: Clock,
+    limits: Limits,
+    *,
+    runs: bool,
+) -> bool:
+    last = child.last
+    if facts.drained > last or is_killed(facts, child):
+        return False
+    if not runs:
+        # Of many that have ended long ago nothing is asked that a clock would have to remember.
+        return _wakes_parent(facts, child, clock, limits) and not _is_idle(
+            status, last, clock, limits
+        )
+    if _is_idle(status, last, clock, limits):
+        return False
+    if child.kind != "agent":
+        # A server in the background says nothing for hours, a cron entry until its time comes.
+        return True
+    # The registry stays `busy` while a subagent works, however silent.
+    busy = status is not None and status.status == "busy" and status.at <= last
+    return busy or not clock.passed(last + limits.child_silence)
+
+
+def _is_idle(status: Status | None, last: int, clock: Clock, limits: Limits) -> bool:
+    if status is None or status.status != "idle":
+        return False
+    return clock.passed(max(status.at, last) + limits.registry_hold)
+
+
+def is_killed(facts: Facts, child: Child) -> bool:
+    """Ctrl-C kills all subagents at once, and none of them wakes its parent."""
+    killed = facts.killed
+    return killed > child.restarted and killed > child.active and child.kind == "agent"
+
+
+def _wakes_parent(facts: Facts, child: Child, clock: Clock, limits: Limits) -> bool:
+    """In the gap between its end and the notification that starts the parent's next turn."""
+    finished = child.finished
+    # A report that joins a running turn is stamped a little before the end it reports.
+    told = max(child.notified + LATENESS if child.notified else 0, facts.drained)
+    if told >= finished or clock.passed(finished + limits.wake):
+        return False
+    return not any(turn.prompt >= finished for turn in facts.turns.values())
+
+
+def state(
+    name: str,
+    label: str,
+    since: int,
+    *,
+    confidence: float,
+    source: str,
+    context: dict[str, Any] | None = None,
+) -> AgentState:
+    return AgentState(
+        GROUP_OF[name],
+        name,
+        label,
+        confidence,
+        SOURCES.get(source, "fallback"),
+        since,
+        context,
+    )

@@ -1,0 +1,397 @@
+// @ts-check
+/** One session as a card, with its badge, unread mark, warnings and usage. */
+import { useEffect, useId, useMemo, useRef } from "../vendor/preact-hooks.js";
+import { computed } from "../vendor/signals-core.js";
+import { Branches, finishedCount } from "./children.js";
+import { isSeen, markNoticed, unreadIn } from "../core/attention.js";
+import { costOf, counted, exactUsage, fullness, nearlyFull, plain, short, tokensOf } from "../core/format.js";
+import { missingOf, problemOf, sourceWords } from "../core/hosts.js";
+import { opened, openSession } from "../core/navigation.js";
+import { askOfSession } from "../core/requests.js";
+import { hostOf, lastSeen } from "../core/roster.js";
+import { iconOf, isOver, labelOf, modelName, remedyOf, titleOf, toneOf } from "../core/states.js";
+import { Age, Bar, html, Icon } from "../ui/html.js";
+
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+/** @import { Ask } from "../core/requests.js" */
+/** @import { Entry } from "../core/roster.js" */
+/** @import { Group, SessionView, UsageView } from "../wire.js" */
+
+/** For so long a card that has just come draws the eye. */
+const NEW_MS = 1500;
+
+/**
+ * `first` is why this card is the one to attend to first; only that card has it.
+ * @param {{entry: Entry, first?: string}} props
+ */
+export function Card({ entry, first }) {
+  const session = entry.view.value;
+  const { state } = session;
+  const absent = session.reachability === "offline";
+  const classes = [
+    "card",
+    first && "card-first",
+    absent && "card-absent",
+    Date.now() - entry.moved < NEW_MS && "card-new",
+  ]
+    .filter(Boolean)
+    .join(" ");
+  /** @param {MouseEvent} click */
+  const onClick = (click) => {
+    // The whole card is as good as its button, yet what it says can still be selected and copied.
+    if (/** @type {Element} */ (click.target).closest("button, [popover]") || getSelection()?.toString()) return;
+    openSession(session.id);
+  };
+  return html`
+    <li class=${classes} data-id=${session.id} data-tone=${toneOf(state)} data-state=${state.state} onClick=${onClick}>
+      ${first && html`
+        <p class="why">
+          <strong>Start here:</strong> ${first}
+        </p>
+      `}
+      <article>
+        <div class="card-top">
+          <${Badge} session=${session} />
+          ${absent ? html`
+            <span class="seen">
+              <${Icon} name="unplug" />
+              <span>
+                last seen <${Age} at=${lastSeen(session)} /> ago
+              </span>
+            </span>
+          ` : html`
+            <${Age} at=${state.since} />
+          `}
+        </div>
+        <h3 class="title">
+          <${NewMark} entry=${entry} />
+          <${Opener} session=${session} />
+        </h3>
+        ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} />`}
+        <${Meta} session=${session} />
+        <${Branches} list=${session.children ?? []} />
+        <${Problems} session=${session} />
+        ${first && html`
+          <p class="where">
+            <${Icon} name="terminal" />
+            <span>
+              ${remedyOf(state)} on <b>${plain(session.host)}</b>
+              ${session.cwd && html`
+                , in <code>${plain(session.cwd)}</code>
+              `}
+            </span>
+          </p>
+        `}
+      </article>
+    </li>
+  `;
+}
+
+/** Opens the details. @param {{session: SessionView}} props */
+function Opener({ session: { id, ...session } }) {
+  // A signal as attribute: opening one card's details draws no other card again.
+  const expanded = useMemo(() => computed(() => opened.value === id), [id]);
+  return html`
+    <button class="open" aria-haspopup="dialog" aria-expanded=${expanded} onClick=${() => openSession(id)}>
+      <bdi>${titleOf(session)}</bdi>
+    </button>
+  `;
+}
+
+/** What a card says of its witnesses: only what is wrong. @param {{session: SessionView}} props */
+function Problems({ session }) {
+  const problems = (session.witnesses ?? []).map(problemOf).filter((problem) => problem !== undefined);
+  if (problems.length === 0) return null;
+  return html`
+    <ul class="problems" aria-label="Witnesses">
+      ${problems.map(({ label, text, commands }) => html`
+        <li key=${label}>
+          <${Hint} label=${label} onPress=${() => openSession(session.id)}>
+            ${text}${" "}
+            <span class="hint-next">
+              Next:${" "}
+              ${commands.map((command, i) => html`
+                ${i > 0 && " or "}
+                <code key=${command}>${command}</code>
+              `)}${" "}
+              on <b>${plain(session.host)}</b>.
+            </span>
+          <//>
+        </li>
+      `)}
+    </ul>
+  `;
+}
+
+/** @param {{session: SessionView}} props */
+export function Badge({ session: { state, display } }) {
+  const label = plain(labelOf(state));
+  const why = `${state.state}${display?.label ? `, ${label}` : ""}. ${sourceWords(state.source, state.confidence)}`;
+  return html`
+    <span class="badge" title=${why}>
+      <${Icon} name=${iconOf(state)} />
+      <bdi>${display?.label ? plain(display.label) : label}</bdi>
+    </span>
+  `;
+}
+
+/** What domains say beside the label. @param {{session: SessionView}} props */
+function Chips({ session }) {
+  return html`
+    ${(session.display?.chips ?? []).map(({ text, tone = "plain" }) => html`
+      <li key=${text} class="chip" data-tone=${tone}>
+        <bdi>${plain(text)}</bdi>
+      </li>
+    `)}
+  `;
+}
+
+/** @param {{ask: Ask | undefined}} props */
+function AskBlock({ ask }) {
+  if (!ask) return null;
+  return html`
+    <div class="ask" data-form=${ask.form}>
+      ${ask.note && html`
+        <p class="ask-note" dir="auto">
+          ${ask.note}
+        </p>
+      `}
+      <div class="ask-box">
+        <p class="ask-text" dir="auto">
+          ${ask.text}
+        </p>
+      </div>
+      ${ask.options && ask.options.length > 0 && html`
+        <ol class="options">
+          ${ask.options.map((option, i) => html`
+            <li key=${i} dir="auto">
+              ${option}
+            </li>
+          `)}
+        </ol>
+      `}
+      ${ask.more && html`<p class="ask-more">${ask.more}</p>`}
+    </div>
+  `;
+}
+
+/** @param {{session: SessionView}} props */
+export function Meta({ session }) {
+  const { project, host, branch, model, reachability, incomplete, usage, children = [] } = session;
+  const finished = finishedCount(children);
+  return html`
+    <ul class="meta">
+      <${Chips} session=${session} />
+      ${project && session.title && html`
+        <li>
+          <${Icon} name="folder" />
+          <bdi>${plain(project)}</bdi>
+        </li>
+      `}
+      <li>
+        <${Icon} name="server" />
+        <bdi>${plain(host)}</bdi>
+        ${reachability === "late" && html`
+          <span class="late" title="No heartbeat from its collector for more than 10 s">
+            late
+          </span>
+        `}
+      </li>
+      ${branch && html`
+        <li>
+          <${Icon} name="git-branch" />
+          <bdi>${plain(branch)}</bdi>
+        </li>
+      `}
+      ${model && html`
+        <li title=${plain(model)}>
+          <${Icon} name="cpu" />
+          ${modelName(plain(model))}
+        </li>
+      `}
+      ${usage && html`<${Spent} usage=${usage} />`}
+      <${Gauge} session=${session} />
+      ${finished > 0 && html`
+        <li>
+          <${Icon} name="network" />
+          ${counted(finished, "child", "children")},${" "}
+          ${children.some((child) => child.status === "orphaned") ? "none running" : "finished"}
+        </li>
+      `}
+      ${incomplete && html`
+        <li class="late" title=${missingOf(session, hostOf(session)?.gaps ?? [])}>
+          <${Icon} name="triangle-alert" />
+          incomplete
+        </li>
+      `}
+    </ul>
+  `;
+}
+
+/** So long it is to be in sight of a reader who is there. */
+const LOOK_MS = 1500;
+const STEP_MS = 250;
+/** In sight: since when somebody looks, by this browser's steady clock. @type {Map<Element, number>} */
+const inSight = new Map();
+/** @type {ReturnType<typeof setInterval> | undefined} */
+let timer;
+
+const watcher = new IntersectionObserver((changes) => {
+  for (const { target, isIntersecting } of changes) {
+    if (isIntersecting) inSight.set(target, performance.now());
+    else inSight.delete(target);
+  }
+  keepTime();
+});
+
+function keepTime() {
+  if (inSight.size > 0) timer ??= setInterval(look, STEP_MS);
+  else timer = void clearInterval(timer);
+}
+
+function look() {
+  const at = performance.now();
+  // Whoever is elsewhere, or reads what lies over the list, sees no mark.
+  if (!document.hasFocus() || document.visibilityState === "hidden" || document.querySelector("dialog[open]")) {
+    for (const mark of inSight.keys()) inSight.set(mark, at);
+    return;
+  }
+  const read = [...inSight].filter(([, since]) => at - since >= LOOK_MS).map(([mark]) => mark);
+  markNoticed(read.map((mark) => /** @type {HTMLElement} */ (mark).dataset.of ?? ""));
+  for (const mark of read) inSight.delete(mark);
+  keepTime();
+}
+
+/** @param {{entry: Pick<Entry, "id" | "view">}} props */
+export function NewMark({ entry }) {
+  const unseen = useMemo(() => computed(() => !isSeen(entry.view.value)), [entry]);
+  return unseen.value ? html`<${Dot} id=${entry.id} />` : null;
+}
+
+/** @param {{id: string}} props */
+function Dot({ id }) {
+  const dot = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const mark = /** @type {HTMLElement} */ (dot.current);
+    watcher.observe(mark);
+    return () => {
+      watcher.unobserve(mark);
+      inSight.delete(mark);
+      keepTime();
+    };
+  }, [id]);
+  return html`
+    <span ref=${dot} class="new-mark" data-of=${id}>
+      <span class="sr">New: </span>
+    </span>
+  `;
+}
+
+/** On a phone's tab. @param {{group: Group}} props */
+export function TabMark({ group }) {
+  const count = unreadIn[group].value;
+  return (
+    count > 0 && html`
+      <span class="new-mark tab-new">
+        <span class="sr">${count.toLocaleString()} new, </span>
+      </span>
+    `
+  );
+}
+
+const GAP = 8;
+
+/**
+ * Pressing it shows the same at length.
+ * @param {{label: string, children?: ComponentChildren, onPress: () => void}} props
+ */
+export function Hint({ label, children, onPress }) {
+  const id = useId();
+  const chip = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  const tip = useRef(/** @type {HTMLElement | null} */ (null));
+  const isOpen = () => tip.current?.matches(":popover-open");
+  const follow = () => {
+    if (isOpen() && chip.current && tip.current) place(tip.current, chip.current.getBoundingClientRect());
+    else removeEventListener("scroll", follow, true);
+  };
+  const show = () => {
+    if (isOpen()) return;
+    tip.current?.showPopover();
+    follow();
+    // Focusing a chip below the fold scrolls to it only afterwards.
+    addEventListener("scroll", follow, true);
+  };
+  const hide = () => isOpen() && tip.current?.hidePopover();
+  /** @param {KeyboardEvent} press */
+  const onKeyDown = (press) => {
+    if (press.key === "Escape") hide();
+  };
+  const onClick = () => {
+    hide();
+    onPress();
+  };
+  // The text lies within, so that the pointer can go over to it and read, or select.
+  return html`
+    <span
+      class="hint"
+      onMouseEnter=${show}
+      onMouseLeave=${hide}
+      onFocusIn=${() => chip.current?.matches(":focus-visible") && show()}
+      onFocusOut=${hide}
+      onKeyDown=${onKeyDown}
+    >
+      <button ref=${chip} class="chip" aria-describedby=${id} onClick=${onClick}>
+        <${Icon} name="triangle-alert" />
+        ${label}
+      </button>
+      <span ref=${tip} id=${id} class="hint-text" role="tooltip" popover="manual">
+        ${children}
+      </span>
+    </span>
+  `;
+}
+
+/**
+ * Under the chip if there is room, else above it; never outside the window.
+ * @param {HTMLElement} tip
+ * @param {DOMRect} chip
+ */
+function place(tip, chip) {
+  const { width, height } = tip.getBoundingClientRect();
+  const left = Math.max(GAP, Math.min(chip.left, innerWidth - width - GAP));
+  const below = chip.bottom + height + GAP < innerHeight;
+  tip.style.left = `${left}px`;
+  tip.style.top = `${below ? chip.bottom : Math.max(GAP, chip.top - height)}px`;
+}
+
+/** Its dollars and tokens in the quiet line of a card. @param {{usage: UsageView}} props */
+export function Spent({ usage }) {
+  const tokens = tokensOf(usage);
+  const words = [costOf(usage), tokens > 0 && `${short(tokens)} tokens`].filter(Boolean).join(" · ");
+  return (
+    words && html`
+      <li class="spent" title=${exactUsage(usage)}>
+        <${Icon} name="wallet" />
+        ${words}
+      </li>
+    `
+  );
+}
+
+/** How full its context is, while it goes on. @param {{session: SessionView}} props */
+export function Gauge({ session: { context, state } }) {
+  const percent = context ? fullness(context) : undefined;
+  if (!context || percent === undefined || isOver(state) || state.state === "archived") return null;
+  const near = nearlyFull(percent);
+  return html`
+    <li
+      class="gauge"
+      data-near=${near}
+      title=${`Context: ${context.tokens.toLocaleString()} of ${context.size?.toLocaleString()} tokens`}
+    >
+      ${near && html`<${Icon} name="triangle-alert" />`}
+      <${Bar} percent=${percent} />
+      ${percent} % context<span class="sr"> full</span>
+    </li>
+  `;
+}

@@ -1,0 +1,126 @@
+// @ts-check
+/** What each key does. */
+import { effect } from "../vendor/signals-core.js";
+import { filters, narrow } from "../core/filters.js";
+import { chooseTab, closeSession, go, opened, openSession, show, view } from "../core/navigation.js";
+import { pathTo, PLACES, sessionPath } from "../core/routes.js";
+import { GROUPS } from "../core/states.js";
+import { neighboursOf } from "../session/state.js";
+
+/** @import { Group } from "../wire.js" */
+
+/** "g" waits for its second key. */
+const SECOND_MS = 1500;
+const OPENERS = ".open, .row-open, button, a[href]";
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let waiting;
+
+/** @param {string} key */
+export function runKey(key) {
+  const second = waiting !== undefined;
+  clearTimeout(waiting);
+  waiting = undefined;
+  if (second) {
+    const place = PLACES.find((each) => each.key === key);
+    return place && go(place.path);
+  }
+  if (key === "g") waiting = setTimeout(() => (waiting = undefined), SECOND_MS);
+  else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+  else if (key === "x" || key === "Escape") opened.value && closeSession();
+  else if (key === "o") openAsPage();
+  else if (key === "u") toggleRead();
+  else if (key === "/") focusFilter();
+  else if (key === "?") show("shortcuts");
+  else if ("123".includes(key)) toGroup(GROUPS[Number(key) - 1]);
+}
+
+function focusFilter() {
+  const box = /** @type {HTMLInputElement | null} */ (
+    document.querySelector(".head .filter input") ?? document.querySelector("#main input[type=search]")
+  );
+  box?.focus();
+  box?.select();
+}
+
+/** Cards or rows as one sees them, top to bottom, section by section. @returns {HTMLElement[]} */
+function items() {
+  return /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#main [data-id]")]).filter((item) =>
+    item.checkVisibility(),
+  );
+}
+
+/** The one that has the focus. */
+function current() {
+  return /** @type {HTMLElement | null} */ (document.activeElement?.closest("#main [data-id]") ?? null);
+}
+
+/** @param {HTMLElement | undefined} item */
+function focusItem(item) {
+  if (!item) return;
+  const target = item.matches("a, button, [tabindex]") ? item : item.querySelector(OPENERS);
+  if (!(target instanceof HTMLElement)) return;
+  target.focus({ preventScroll: true });
+  item.scrollIntoView({ block: "nearest" });
+}
+
+/** @param {1 | -1} by */
+function step(by) {
+  if (opened.value) return stepSession(opened.value, by);
+  const all = items();
+  const at = current();
+  const to = at ? all.indexOf(at) + by : by > 0 ? 0 : all.length - 1;
+  focusItem(all[Math.max(0, Math.min(to, all.length - 1))]);
+}
+
+/**
+ * From one session to the next, in the order of the view from which it was opened.
+ * @param {string} id
+ * @param {1 | -1} by
+ */
+function stepSession(id, by) {
+  const { previous, next } = neighboursOf(id);
+  const other = by > 0 ? next : previous;
+  if (!other) return;
+  if (view.value === "session") return go(sessionPath(other));
+  openSession(other);
+  comeBackTo(other);
+}
+
+/** @type {(() => void) | undefined} */
+let stopWaiting;
+
+/** Once the panel closes, the focus goes to the session that it showed last. @param {string} id */
+function comeBackTo(id) {
+  stopWaiting?.();
+  stopWaiting = effect(() => {
+    if (opened.value === id) return;
+    // The browser gives the focus back to where it was before; after that it is ours.
+    if (opened.value === null) setTimeout(() => focusItem(items().find((item) => item.dataset.id === id)), 50);
+    queueMicrotask(() => stopWaiting?.());
+  });
+}
+
+function openAsPage() {
+  const id = opened.value ?? current()?.dataset.id;
+  if (id) go(sessionPath(id));
+}
+
+/** On the board to its section, in a list to nobody else. @param {Group} group */
+function toGroup(group) {
+  if (view.value === "list" || view.value === "host" || view.value === "project") {
+    const alone = filters.value.group.length === 1 && filters.value.group[0] === group;
+    return narrow({ group: alone ? [] : [group] });
+  }
+  if (view.value !== "board") go(pathTo("board"));
+  chooseTab(group);
+  requestAnimationFrame(() => {
+    const first = items().find((item) => item.closest(`[data-group="${group}"]`));
+    if (first) return focusItem(first);
+    /** @type {HTMLElement | null} */ (document.querySelector(`.section[data-group="${group}"] .scroll`))?.focus();
+  });
+}
+
+async function toggleRead() {
+  const id = opened.value ?? current()?.dataset.id;
+  if (id) (await import("../core/attention.js")).toggleSeen(id);
+}

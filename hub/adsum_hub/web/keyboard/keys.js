@@ -1,0 +1,48 @@
+// @ts-check
+/** Hears the keys that are shortcuts; what they do is fetched with the first of them. */
+import { show } from "../core/navigation.js";
+import { PLACES } from "../core/routes.js";
+
+/** Without any other key held down. */
+const OURS = `jkoxu/?g123${PLACES.map(({ key }) => key).join("")}`;
+/** In the panel of a session there are fewer. */
+const OVER_A_SESSION = "jkoxu";
+
+/** @type {Promise<typeof import("./actions.js")> | undefined} */
+let actions;
+
+export function followKeys() {
+  addEventListener("keydown", onKey);
+}
+
+/** At once: the letters that are typed after it must not be lost. */
+function filterFocused() {
+  const box = document.getElementById("filter");
+  box?.focus();
+  return box !== null;
+}
+
+/** @param {KeyboardEvent} press */
+function onKey(press) {
+  const { key, ctrlKey, metaKey, altKey, shiftKey, target } = press;
+  if (press.defaultPrevented || press.isComposing || altKey) return;
+  if ((ctrlKey || metaKey) && !shiftKey && key.toLowerCase() === "k") {
+    press.preventDefault();
+    if (!document.querySelector(".palette[open]")) show("palette");
+    return;
+  }
+  if (ctrlKey || metaKey || (press.repeat && !"jk".includes(key))) return;
+  if (key !== "Escape" && (key.length !== 1 || !OURS.includes(key))) return;
+  if (target instanceof Element && target.closest("input, textarea, select, [contenteditable]")) return;
+  const over = document.querySelector("dialog[open], [popover='auto']:popover-open");
+  if (over && !(over.matches("[data-name=sheet]") && OVER_A_SESSION.includes(key))) return;
+  if (document.querySelectorAll("dialog[open]").length > 1) return;
+  if (key !== "Escape") press.preventDefault();
+  if (key === "/" && filterFocused()) return;
+  // One promise for all, so that what was pressed first is done first.
+  actions ??= import("./actions.js");
+  actions.then(
+    ({ runKey }) => runKey(key),
+    () => (actions = undefined), // asked for again at the next press
+  );
+}

@@ -1,0 +1,124 @@
+"""One pass over every view and everything that opens over one: drawn whole, in its width, accessible."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import pytest
+from playwright.async_api import Page, ViewportSize, expect
+
+from adsum_hub.app import WEB
+from adsum_hub.assets import Assets
+from tests.browser import fleets, spending
+from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
+from tests.browser.standin import StandIn
+from tests.browser.test_looks import overflow, violations
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.browser_pass,
+    pytest.mark.asyncio(loop_scope="session"),
+]
+
+#: What is on a view once it is drawn.
+DRAWN = {
+    "board": ".card",
+    "host": ".group-row",
+    "project": ".group-row",
+    "list": ".list-row",
+    "hosts": ".machine",
+    "usage": ".report",
+    "history": ".result",
+    "settings": ".saved-views",
+    "session": ".session-body .log",
+}
+PAGES = Assets(WEB).pages
+STAR = "alpha:web-2"
+Scheme = Literal["light", "dark"]
+SIZES: dict[str, tuple[ViewportSize, Scheme]] = {"desk": (DESK, "light"), "phone": (PHONE, "dark")}
+
+
+@pytest.fixture
+def busy(hub: StandIn) -> StandIn:
+    now = wall_ms()
+    hub.load(*fleets.broken(now))
+    hub.activity[STAR] = fleets.activity(now)
+    hub.past = [spending.over(now, number) for number in range(5)]
+    hub.reports = spending.reports()
+    hub.budgets = spending.budgets(now)
+    return hub
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", PAGES)
+async def test_every_view_is_drawn_in_its_width_and_accessible(
+    open_page: OpenPage, busy: StandIn, expected_faults: list[str], view: str, size: str
+) -> None:
+    if view == "settings":
+        expected_faults.append("Failed to load resource")  # the stand-in notifies nobody
+    viewport, scheme = SIZES[size]
+    path = PAGES[view] + (STAR if view == "session" else "")
+    page = await open_page(path=path, viewport=viewport, scheme=scheme, ready=DRAWN[view])
+
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+
+
+async def palette(page: Page) -> None:
+    await page.keyboard.press("Control+k")
+    await expect(page.locator(".palette-row").first).to_be_visible()
+
+
+async def shortcuts(page: Page) -> None:
+    await page.keyboard.press("?")
+    await expect(page.locator(".shortcuts").first).to_be_visible()
+
+
+async def details(page: Page) -> None:
+    await page.locator("#main [data-id] .open").first.click()
+    await expect(page.locator(".sheet .session-body")).to_be_visible()
+
+
+async def menu(page: Page) -> None:
+    await page.get_by_role("button", name="More").click()
+    await expect(page.locator(".menu")).to_be_visible()
+
+
+async def narrowing(page: Page) -> None:
+    await page.locator(".pick").first.click()
+    await expect(page.locator(".picks, .sheet .fold").first).to_be_visible()
+
+
+async def adding(page: Page) -> None:
+    await page.get_by_role("button", name="Add a machine").click()
+    await expect(page.locator(".adding-form")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("opens", "size", "view"),
+    [
+        (palette, "desk", "board"),
+        (palette, "phone", "list"),
+        (shortcuts, "desk", "board"),
+        (details, "desk", "board"),
+        (details, "phone", "list"),
+        (menu, "phone", "board"),
+        (narrowing, "desk", "list"),
+        (narrowing, "phone", "board"),
+        (adding, "desk", "hosts"),
+    ],
+)
+async def test_what_opens_over_a_view_is_accessible(
+    open_page: OpenPage,
+    busy: StandIn,
+    opens: Callable[[Page], Awaitable[None]],
+    size: str,
+    view: str,
+) -> None:
+    viewport, scheme = SIZES[size]
+    page = await open_page(path=PAGES[view], viewport=viewport, scheme=scheme, ready=DRAWN[view])
+    await opens(page)
+
+    assert await violations(page) == []
+    assert await overflow(page) == 0

@@ -1,0 +1,130 @@
+"""Login codes and passes as Redis keeps them: for one login, until they end, until they are revoked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from fakeredis import FakeAsyncRedis
+
+from adsum_hub.auth.credentials import DAY_MS, Credential, digest_of, id_of
+from adsum_hub.auth.store import COARSE_MS, CredentialStore, LoginCode, LoginCodes
+from adsum_shared import streams
+
+NOW = 1_764_000_000_000
+DIGEST, OTHER = digest_of("one"), digest_of("other")
+
+
+@pytest.fixture
+async def redis() -> AsyncIterator[FakeAsyncRedis]:
+    client = FakeAsyncRedis()
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def codes(redis: FakeAsyncRedis) -> LoginCodes:
+    return LoginCodes(redis)
+
+
+@pytest.fixture
+def passes(redis: FakeAsyncRedis) -> CredentialStore:
+    return CredentialStore(redis, "token")
+
+
+def code() -> LoginCode:
+    return LoginCode("Ann", "operator", NOW + 1000)
+
+
+def credential(digest: str = DIGEST, since: int = NOW) -> Credential:
+    return Credential(id_of(digest), "Ann", "operator", since, since + DAY_MS, since)
+
+
+async def test_a_code_lets_in_once(codes: LoginCodes) -> None:
+    await codes.put(DIGEST, code())
+
+    assert await codes.take(DIGEST, NOW) == code()
+    assert await codes.take(DIGEST, NOW) == "used"
+
+
+async def test_a_code_is_good_until_its_end(codes: LoginCodes) -> None:
+    await codes.put(DIGEST, code())
+
+    assert await codes.take(DIGEST, NOW + 1000) == "expired"
+    assert await codes.take(DIGEST, NOW + 999) == code()
+
+
+@pytest.mark.parametrize("stored", [None, b"{", b'{"name": "Ann", "role": "king", "until": 1}'])
+async def test_what_is_no_code_is_unknown(
+    codes: LoginCodes, redis: FakeAsyncRedis, stored: bytes | None
+) -> None:
+    if stored is not None:
+        await redis.set(streams.login_code(DIGEST), stored)
+
+    assert await codes.take(DIGEST, NOW) == "unknown"
+
+
+async def test_a_code_is_forgotten_in_the_end(codes: LoginCodes, redis: FakeAsyncRedis) -> None:
+    await codes.put(DIGEST, code())
+    await codes.take(DIGEST, NOW)
+
+    left = await redis.pttl(streams.login_code(DIGEST))
+    assert 0 < left <= streams.LOGIN_CODE_KEEP_MS
+
+
+async def test_a_pass_is_found_by_its_digest_and_ends_by_itself(
+    passes: CredentialStore, redis: FakeAsyncRedis
+) -> None:
+    await passes.issue(DIGEST, credential(), NOW)
+
+    assert await passes.find(DIGEST) == credential()
+    assert await passes.find(OTHER) is None
+    assert 0 < await redis.pttl(streams.entry_pass("token", DIGEST)) <= DAY_MS
+
+
+async def test_a_pass_that_cannot_be_read_lets_nobody_in(
+    passes: CredentialStore, redis: FakeAsyncRedis
+) -> None:
+    await redis.set(streams.entry_pass("token", DIGEST), b'{"name": 1}')
+
+    assert await passes.find(DIGEST) is None
+
+
+async def test_use_is_noted_now_and_then(passes: CredentialStore) -> None:
+    await passes.issue(DIGEST, credential(), NOW)
+
+    await passes.use(DIGEST, credential(), NOW + COARSE_MS - 1)
+    assert await passes.find(DIGEST) == credential()
+    used = await passes.use(DIGEST, credential(), NOW + COARSE_MS)
+    assert used.seen == NOW + COARSE_MS
+    assert await passes.find(DIGEST) == used
+
+
+async def test_use_does_not_bring_back_what_was_revoked_in_that_moment(
+    passes: CredentialStore,
+) -> None:
+    await passes.issue(DIGEST, credential(), NOW)
+    assert await passes.revoke(id_of(DIGEST)) == DIGEST
+
+    await passes.use(DIGEST, credential(), NOW + COARSE_MS)
+    assert await passes.find(DIGEST) is None
+    assert await passes.all(NOW) == []
+
+
+async def test_passes_are_listed_latest_first_without_those_that_have_ended(
+    passes: CredentialStore,
+) -> None:
+    await passes.issue(DIGEST, credential(), NOW)
+    await passes.issue(OTHER, credential(OTHER, NOW + 5), NOW)
+
+    assert await passes.all(NOW) == [credential(OTHER, NOW + 5), credential()]
+    assert await passes.all(NOW + DAY_MS + 1) == [credential(OTHER, NOW + 5)]
+
+
+async def test_only_what_is_there_is_revoked(passes: CredentialStore) -> None:
+    await passes.issue(DIGEST, credential(), NOW)
+
+    assert await passes.revoke(id_of(OTHER)) is None
+    assert await passes.revoke(id_of(DIGEST)) == DIGEST
+    assert await passes.revoke(id_of(DIGEST)) is None
+    assert await passes.remove(DIGEST) is False

@@ -1,0 +1,48 @@
+"""Joining that comes to nothing at the hub: the token is as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakeredis import FakeAsyncRedis
+
+from adsum_hub.auth.credentials import digest_of, id_of
+from adsum_hub.join.joining import Addresses, JoinAccess, Joining
+from adsum_hub.join.machines import Machines
+from adsum_hub.join.rights import NoRightsError
+from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
+from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.join_answers import JoinAsked
+
+HOST = "11111111-1111-4111-8111-111111111111"
+DIGEST = digest_of("one")
+
+
+class Refused:
+    """Of rights: none can be given."""
+
+    async def grant(self, *_: str) -> None:
+        raise NoRightsError("it takes +acl")
+
+
+@pytest.mark.parametrize("reusable", [False, True])
+async def test_a_token_by_which_no_machine_came_in_has_as_many_uses_as_before(
+    reusable: bool,
+) -> None:
+    held = StoredJoinToken(id_of(DIGEST), 0, 9, reusable, "", 3 if reusable else 0)
+    async with FakeAsyncRedis() as redis:
+        parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
+        tokens: Any = JoinTokenStore(redis)
+        rights: Any = Refused()
+        unlimited: Any = None
+        parts["strangers"] = JoinAccess(tokens, Machines(redis), rights, unlimited, unlimited)
+        parts["clock"] = lambda: 1
+        parts["addresses"] = Addresses("redis://r", None, None)
+        joining = Joining(**parts)
+        await tokens.put(DIGEST, held, 1)
+
+        with pytest.raises(BadRequestError, match="a login of its own"):
+            await joining._let_in(JoinAsked("t", HOST, "oak"), DIGEST, "oak", "10.0.0.1")
+
+        assert await tokens.look(DIGEST, 1) == held

@@ -1,0 +1,126 @@
+"""Machines that are shut out: not let in again by what they had begun, nor by a login of before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakeredis import FakeAsyncRedis
+from fastapi import FastAPI
+
+from adsum_hub.auth.credentials import digest_of
+from adsum_hub.join.joining import Joining as JoiningOfHub
+from adsum_hub.join.leaving import JoinedHosts
+from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.routes import join_router
+from adsum_hub.join.tokens import JoinTokenStore
+from adsum_hub.redis_access import Bulkhead
+from adsum_hub.rest.bodies import BadRequestError
+
+
+class Joining:
+    """Lets the machine in until it is shut out."""
+
+    def __init__(self) -> None:
+        self.shut_out = False
+        self.leaving = self
+        self.hosts = JoinedHosts(*[None] * 5)  # type: ignore[arg-type] # not asked
+        self.done: list[str] = []
+
+    async def machine_of(self, _secret: str, _address: str) -> Any:
+        if self.shut_out:
+            raise BadRequestError(401, "Not valid any more.", "Join again.")
+        return SimpleNamespace(host_id="oak")
+
+    async def leave(self, _machine: Any, *, undo: bool) -> None:
+        self.done.append(f"leave {undo}")
+
+    async def go_through_hub(self, _machine: Any) -> None:
+        self.done.append("ingest")
+
+
+@pytest.mark.parametrize("verb", ["leave", "ingest"])
+async def test_who_is_shut_out_while_its_request_comes_is_not_let_in(verb: str) -> None:
+    joining: Any = Joining()
+    app = FastAPI()
+    app.include_router(join_router(joining))
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        joining.shut_out = True  # a machine that waits with its body, until it is revoked
+        return {"type": "http.request", "body": b'{"undo": true}', "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    path = f"/api/v1/machine/{verb}"
+    headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer ours")]
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+    await app({**scope, "headers": headers, "query_string": b""}, receive, send)
+
+    assert (sent[0]["status"], joining.done) == (401, [])
+
+
+@pytest.fixture
+async def redis() -> AsyncIterator[Any]:
+    client = FakeAsyncRedis()
+    yield client
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("state", "secret", "says"),
+    [
+        ("revoked", "right", "was revoked"),
+        ("reset", "right", "not valid, or not any more"),
+        ("revoked", "wrong", "not valid, or not any more"),
+    ],
+)
+async def test_that_it_was_revoked_is_told_to_the_machine_alone(
+    state: Any, secret: str, says: str
+) -> None:
+    host_id = "11111111-1111-4111-8111-111111111111"
+    secrets = {each: f"adsum_machine_{host_id}_{each:x>43}" for each in ("right", "wrong")}
+    machine = Machine(host_id, "oak", digest_of(secrets["right"]), 1, "acl", "t", state)
+    counted: list[str] = []
+
+    async def find(*_: Any) -> Machine:
+        return machine
+
+    def knows(*_: str) -> bool:
+        return True
+
+    async def count(address: str) -> None:
+        counted.append(address)
+
+    parts: dict[str, Any] = dict.fromkeys(JoiningOfHub.__dataclass_fields__)
+    parts["watch"] = SimpleNamespace(find=find, knows=knows)
+    parts["strangers"] = SimpleNamespace(shown=SimpleNamespace(count=count), machines=None)
+    bulkhead = Bulkhead(1, of_one=1, wait_s=1.0)
+    parts["access"] = SimpleNamespace(machines=bulkhead, unknown=bulkhead)
+    with pytest.raises(BadRequestError, match=says):
+        await JoiningOfHub(**parts).machine_of(secrets[secret], "10.0.0.1")
+    assert counted == ["10.0.0.1"]
+
+
+async def test_a_login_that_stayed_in_redis_goes_too(redis: Any) -> None:
+    """Going through the hub was noted, and Redis did not answer when the login was to go."""
+    gone: list[str] = []
+
+    async def withdraw_if_any(host_id: str) -> None:
+        gone.append(host_id)
+
+    async def look() -> None: ...
+
+    machines = Machines(redis)
+    await machines.enter(Machine("oak", "oak", "d", 1, "ingest", "t"), "")
+    rights, watch = SimpleNamespace(withdraw_if_any=withdraw_if_any), SimpleNamespace(look=look)
+    roster: Any = SimpleNamespace(hosts={})
+    hosts = JoinedHosts(roster, machines, rights, watch, JoinTokenStore(redis))  # type: ignore[arg-type] # as far as they are asked
+
+    await hosts.shut_out("oak", for_good=True)
+
+    found = await machines.find("oak")
+    assert (gone, found is not None and found.state) == (["oak"], "revoked")
