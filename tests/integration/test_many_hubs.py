@@ -81,7 +81,11 @@ async def caught_up(hub: HubProcess, load: Load) -> None:
 
 
 def what_it_says(hub: HubProcess, host_id: str) -> dict[str, Any]:
-    """All of REST but `now`, in the host's own time: each hub has measured its clock for itself."""
+    """All of REST but `now`, in the host's own time: each hub has measured its clock for itself.
+
+    A rank holds a time of the hub's clock within a larger number, so the order that the ranks give is
+    compared in their place.
+    """
     host = hub.host(host_id)
     ahead = host.get("clock_offset_ms", 0)
     sessions = hub.get("/api/v1/sessions")["sessions"]
@@ -90,8 +94,10 @@ def what_it_says(hub: HubProcess, host_id: str) -> dict[str, Any]:
         for view in sessions
     }
     own = ("last_seen", "lag_ms", "clock_offset_ms")
+    ranks = {view["id"]: view.pop("rank") for view in sessions}
     told = [
         {view["id"]: view for view in sessions},
+        sorted(ranks, key=lambda name: ranks[name]),
         activity,
         {key: value for key, value in host.items() if key not in own},
     ]
