@@ -141,7 +141,7 @@ async def hosts(redis: Redis, request: pytest.FixtureRequest) -> AsyncIterator[l
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("hosts", [8_000], indirect=True)
+@pytest.mark.parametrize("hosts", [7_600], indirect=True)
 async def test_clients_that_do_not_read_delay_nobody_and_are_let_go(
     redis: Redis, redis_url: str, hosts: list[str], tmp_path: Path
 ):
