@@ -1,20 +1,22 @@
-"""Asking a hub over REST, and saying what is wrong when it does not answer."""
+"""The command line's HTTP: which hub is asked, what lets a command in, and what a failure means."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import re
 import ssl
+import time
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from platformdirs import user_config_path, user_state_path
 
-from adsum.credentials import joined_to, running_here, token_for
 from adsum.outcome import CommandError, Exit
 from adsum_shared.tls import wrong_tls
 
@@ -23,6 +25,86 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - told apart, not bound
 TIMEOUT_S = 10.0
 READY_WITHIN_S = 3.0
+TOKEN = re.compile(r"[!-~]{1,300}")
+
+
+class SilentError(Exception):
+    """Nobody answers there, or somebody else. The text is the reason.
+
+    sent: the connection was open, so the request may have been carried out all the same.
+    """
+
+    def __init__(self, reason: str, *, sent: bool = True) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """took_ms: from the request on an open connection to the last byte."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+    took_ms: float
+
+    @property
+    def json(self) -> Any:
+        """None: it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+
+def request(
+    url: str,
+    path: str = "",
+    body: Mapping[str, Any] | bytes | None = None,
+    *,
+    method: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> HttpResponse:
+    """One request to anybody: POST if it has a body, else GET. Raises SilentError, with the cause.
+
+    headers: beside those that a HubAddress brings. tls: instead of what `url` itself calls for.
+    """
+    parts, tls = urlsplit(url), tls or tls_to(url)
+    all_headers = {"Accept": "application/json", **headers_for(url), **(headers or {})}
+    if body is not None:
+        all_headers["Content-Type"] = "application/json"
+    address = (parts.hostname or "", parts.port)
+    connection = (
+        http.client.HTTPConnection(*address, timeout=timeout_s)
+        if tls is None
+        else http.client.HTTPSConnection(*address, timeout=timeout_s, context=tls)
+    )
+    sent = False
+    try:
+        connection.connect()
+        sent, sent_at = True, time.perf_counter()
+        text = body if body is None or isinstance(body, bytes) else json.dumps(body)
+        connection.request(
+            method or ("GET" if body is None else "POST"), parts.path + path, text, all_headers
+        )
+        response = connection.getresponse()
+        answer = response.read()
+        took_ms = (time.perf_counter() - sent_at) * 1000
+        return HttpResponse(response.status, response.headers, answer, took_ms)
+    except (OSError, http.client.HTTPException) as error:
+        raise SilentError(reason_of(error), sent=sent) from error
+    finally:
+        connection.close()
+
+
+def readiness(url: str) -> dict[str, Any]:
+    """The facts of `/readyz`, whether they say ready or not. Raises SilentError."""
+    facts = request(url, "/readyz", timeout_s=READY_WITHIN_S).json
+    if not isinstance(facts, dict) or "ready" not in facts:
+        raise SilentError("another program answers there")
+    return facts
 
 
 class HubAddress(str):
@@ -44,14 +126,6 @@ class HubAddress(str):
 
 def headers_for(url: str) -> dict[str, str]:
     return url.headers() if isinstance(url, HubAddress) else {}
-
-
-def connection_to(url: str, timeout_s: float) -> http.client.HTTPConnection:
-    parts, tls = urlsplit(url), tls_to(url)
-    host, port = parts.hostname or "", parts.port
-    if tls is None:
-        return http.client.HTTPConnection(host, port, timeout=timeout_s)
-    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
 
 
 def tls_to(url: str) -> ssl.SSLContext | None:
@@ -94,61 +168,36 @@ def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
 
 
 def fetch(
-    url: str,
-    path: str,
-    query: Mapping[str, str] | None = None,
-    *,
-    timeout_s: float = TIMEOUT_S,
+    url: str, path: str, query: Mapping[str, str] | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> Any:
     """The decoded JSON of GET `path`. Raises CommandError with the exit code that fits."""
-    status, _, body = _ask(url, path, query, timeout_s=timeout_s)
-    return _decoded(url, status, body)
+    return _decoded(url, _answer(url, path, query, timeout_s=timeout_s))
 
 
-def tell(url: str, method: str, path: str, told: Mapping[str, Any] | None = None) -> Any:
-    """The decoded JSON of what changes something. Raises as `fetch` does."""
-    status, _, body = _ask(url, path, method=method, told=told or {})
-    return _decoded(url, status, body)
+def send(url: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """The decoded JSON of a request that changes something. Raises as `fetch` does."""
+    return _decoded(url, _answer(url, path, body=body or {}, method=method))
 
 
 def fetch_csv(url: str, path: str, query: Mapping[str, str]) -> bytes:
-    """The body of GET `path` as it comes: what is safe to open as a table the hub sees to."""
-    status, kind, body = _ask(url, path, query, accept="text/csv")
-    if status == 200 and kind.startswith("text/csv"):
-        return body
-    _decoded(url, status, body)  # says why, unless it is an answer to another question
+    """The body of GET `path` as it comes: the hub makes it safe to open as a table."""
+    answer = _answer(url, path, query, headers={"Accept": "text/csv"})
+    if answer.status == 200 and answer.headers.get("Content-Type", "").startswith("text/csv"):
+        return answer.body
+    _decoded(url, answer)  # says why, unless it is an answer to another question
     raise no_hub(url)
 
 
-def _ask(
-    url: str,
-    path: str,
-    query: Mapping[str, str] | None = None,
-    *,
-    method: str = "GET",
-    told: Mapping[str, Any] | None = None,
-    accept: str = "application/json",
-    timeout_s: float = TIMEOUT_S,
-) -> tuple[int, str, bytes]:
-    """Status, content type and body."""
-    parts = urlsplit(url)
-    connection = connection_to(url, timeout_s)
-    target = parts.path + path + (f"?{urlencode(query)}" if query else "")
-    headers = {"Accept": accept, **headers_for(url)}
-    text = None
-    if told is not None:
-        text, headers["Content-Type"] = json.dumps(told), "application/json"
+def _answer(
+    url: str, path: str, query: Mapping[str, str] | None = None, **how: Any
+) -> HttpResponse:
     try:
-        connection.request(method, target, text, headers)
-        response = connection.getresponse()
-        return response.status, response.headers.get("Content-Type", ""), response.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise unreachable(url, error) from error
-    finally:
-        connection.close()
+        return request(url, path + (f"?{urlencode(query)}" if query else ""), **how)
+    except SilentError as error:
+        raise unreachable(url, error.__cause__ or error) from error
 
 
-def unreachable(url: str, error: Exception) -> CommandError:
+def unreachable(url: str, error: BaseException) -> CommandError:
     if isinstance(error, ssl.SSLCertVerificationError):
         pinned = isinstance(url, HubAddress) and url.ca
         own = "adsum join --again --ca FILE" if pinned else "SSL_CERT_FILE=FILE"
@@ -160,27 +209,23 @@ def unreachable(url: str, error: Exception) -> CommandError:
     )
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """In a few words. asyncio puts the address into what is otherwise the system's own text."""
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _decoded(url: str, status: int, body: bytes) -> Any:
-    try:
-        answer = json.loads(body)
-    except ValueError:
-        answer = None
+def _decoded(url: str, response: HttpResponse) -> Any:
+    status, answer = response.status, response.json
     if status == 200 and answer is not None:
         return answer
     said = answer if isinstance(answer, dict) else {}
+    reason = f"{said.get('error', 'it gives no reason')} {said.get('next', '')}".rstrip()
     if status in (401, 403):
-        why, step = said.get("error", "it gives no reason"), said.get("next", "")
-        raise refused(url, f"{why} {step}".rstrip())
+        raise refused(url, reason)
     if "error" in said:
-        code = Exit.USAGE if status in (400, 422) else Exit.ERROR
-        raise CommandError(f"{said['error']} {said.get('next', '')}".rstrip(), code)
+        raise CommandError(reason, Exit.USAGE if status in (400, 422) else Exit.ERROR)
     if status == 422:
         why = _misunderstood(said.get("detail"))
         raise CommandError(f"The hub does not understand the question: {why}", Exit.USAGE)
@@ -192,11 +237,10 @@ def refused(url: str, why: str = "it gives no reason") -> CommandError:
 
 
 def _misunderstood(detail: Any) -> str:
-    """As FastAPI tells it: a list of what is wrong with which parameter."""
-    if not isinstance(detail, list):
-        return str(detail)
-    told = [each for each in detail if isinstance(each, dict) and each.get("loc")]
-    return "; ".join(f"{each['loc'][-1]}: {each.get('msg')}" for each in told) or str(detail)
+    """FastAPI gives a list of what is wrong with which parameter."""
+    listed = detail if isinstance(detail, list) else []
+    wrong = [each for each in listed if isinstance(each, dict) and each.get("loc")]
+    return "; ".join(f"{each['loc'][-1]}: {each.get('msg')}" for each in wrong) or str(detail)
 
 
 def no_hub(url: str, why: str = "") -> CommandError:
@@ -247,23 +291,61 @@ def _state_dir(config: dict[str, Any]) -> Path:
     return Path(chosen).expanduser() if isinstance(chosen, str) else user_state_path("adsum")
 
 
-class SilentError(Exception):
-    """Nobody answers there, or somebody else. The text is the reason."""
+def token_for(url: str, state_dir: Path, config: dict[str, Any]) -> str | None:
+    """ADSUM_TOKEN > ADSUM_TOKEN_FILE > token_file of the TOML file > this machine's, to its own hub.
 
-
-def readiness(url: str) -> dict[str, Any]:
-    """The facts, whether they say ready or not. Raises SilentError."""
-    connection = connection_to(url, READY_WITHIN_S)
+    Nothing else is ever shown this machine's: whoever listens at another address is not that hub.
+    """
+    if given := os.environ.get("ADSUM_TOKEN", "").strip():
+        return _usable(given, "ADSUM_TOKEN")
+    named = os.environ.get("ADSUM_TOKEN_FILE") or config.get("token_file")
+    if named:
+        file = Path(str(named)).expanduser()
+        try:
+            given = file.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise CommandError(
+                f"The token file {file} cannot be read ({why}). Correct ADSUM_TOKEN_FILE, or "
+                "token_file in config.toml.",
+                Exit.USAGE,
+            ) from error
+        return _usable(given, str(file))
+    if running_here(state_dir) != url:
+        return None
     try:
-        headers = {"Accept": "application/json", **headers_for(url)}
-        connection.request("GET", f"{urlsplit(url).path}/readyz", headers=headers)
-        facts = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException) as error:
-        raise SilentError(getattr(error, "strerror", None) or str(error) or "no answer") from error
-    except ValueError as error:
-        raise SilentError("another program answers there") from error
-    finally:
-        connection.close()
-    if not isinstance(facts, dict) or "ready" not in facts:
-        raise SilentError("another program answers there")
-    return facts
+        return (state_dir / "hub.token").read_text("ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def running_here(state_dir: Path) -> str | None:
+    """The URL of the hub that runs on this machine, as it announced itself."""
+    try:
+        url = json.loads((state_dir / "hub.json").read_bytes())["url"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(url)
+
+
+def joined_to(state_dir: Path) -> tuple[str | None, str | None]:
+    """(URL, file with who may have signed for it) of the hub that this machine has joined.
+
+    Not by `adsum.joined`, whose imports would double the time to the first row.
+    """
+    try:
+        kept = json.loads((state_dir / "machine.json").read_bytes())
+        return str(kept["hub"]), kept.get("ca")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None, None
+
+
+def _usable(token: str, where: str) -> str:
+    # Said without any of it: what stands there may be another secret.
+    if TOKEN.fullmatch(token) is None:
+        raise CommandError(
+            f"What {where} holds is no token: a token is one word. `adsum hub tokens create` on "
+            "the hub's machine makes one.",
+            Exit.USAGE,
+        )
+    return token

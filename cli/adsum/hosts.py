@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from adsum.client import fetch, hub_url, tell
+from adsum.client import fetch, hub_url, send
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import advice, open_console, own_up, show
 from adsum.text.plain import clean
@@ -45,7 +45,7 @@ def change(
     hosts = msgspec.convert(fetch(url, "/api/v1/hosts")["hosts"], list[HostView])
     host_id, name = _found(hosts, named)
     told = {} if label is None else {"label": label}
-    tell(url, "POST", f"/api/v1/hosts/{quote(host_id, safe='')}/{verb}", told)
+    send(url, "POST", f"/api/v1/hosts/{quote(host_id, safe='')}/{verb}", told)
     say(_DONE[verb].format(name=name, label=clean(label or "what it calls itself")))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from adsum.client import fetch, hub_url, tell
+from adsum.client import fetch, hub_url, send
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json, say
 
@@ -39,7 +39,7 @@ def print_login(
 
 def make_link(url: str, role: str, name: str) -> dict[str, Any]:
     """url, code, name, role and until, ms. Raises CommandError."""
-    made = tell(url, "POST", "/api/v1/login-links", {"role": role, "name": name})
+    made = send(url, "POST", "/api/v1/login-links", {"role": role, "name": name})
     base = made["public_url"] or url
     told = {key: made[key] for key in ("code", "name", "role", "until")}
     return {"url": f"{base}/login#{made['code']}", **told}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from adsum.client import fetch, hub_url, tell
+from adsum.client import fetch, hub_url, send
 from adsum.login import ROLES, is_local
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console
@@ -27,7 +27,7 @@ def create_token(
     if role not in ROLES:
         raise CommandError(f"{role!r} is no role. Give one of {', '.join(ROLES)}.", Exit.USAGE)
     asked = {"role": role, "name": name, "expires_s": seconds(expires)}
-    made = tell(url, "POST", "/api/v1/tokens", asked)
+    made = send(url, "POST", "/api/v1/tokens", asked)
     if as_json:
         put_json(made)
         return
@@ -63,7 +63,7 @@ def list_sign_ins(hub: str | None, state_dir: Path | None, *, as_json: bool) -> 
 def revoke(hub: str | None, state_dir: Path | None, kind: str, named: str) -> None:
     """kind: token or sign-in."""
     url = hub_url(hub, state_dir)
-    tell(url, "DELETE", f"/api/v1/{kind}s/{quote(named, safe='')}")
+    send(url, "DELETE", f"/api/v1/{kind}s/{quote(named, safe='')}")
     say(f"Revoked {named}: it opens nothing more, and what it has open is closed within seconds.")
 
 
@@ -123,7 +123,7 @@ def create_join_token(
 ) -> None:
     url = hub_url(hub, state_dir)
     asked = {"expires_s": seconds(expires, MOST_JOIN_DAYS), "reusable": reusable, "label": label}
-    made = tell(url, "POST", "/api/v1/join-tokens", asked)
+    made = send(url, "POST", "/api/v1/join-tokens", asked)
     if as_json:
         put_json(made)
         return
@@ -157,5 +157,5 @@ def list_join_tokens(hub: str | None, state_dir: Path | None, *, as_json: bool) 
 
 def revoke_join_token(hub: str | None, state_dir: Path | None, named: str) -> None:
     url = hub_url(hub, state_dir)
-    tell(url, "DELETE", f"/api/v1/join-tokens/{quote(named, safe='')}")
+    send(url, "DELETE", f"/api/v1/join-tokens/{quote(named, safe='')}")
     say(f"Revoked {named}: it lets nobody in any more. Who has joined by it stays.")

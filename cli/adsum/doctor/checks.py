@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from adsum.client import SilentError, fetch, readiness
-from adsum.credentials import running_here
+from adsum.client import SilentError, fetch, readiness, running_here
 from adsum.doctor.finding import Finding, from_text
 from adsum.outcome import CommandError
 from adsum.text.causes import sentence

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+from http.client import HTTPMessage
 from pathlib import Path
 
 import pytest
 
-from adsum.client import DEFAULT_URL, _decoded, hub_url, reason_of
+from adsum.client import DEFAULT_URL, HttpResponse, _decoded, hub_url, reason_of
 from adsum.config import UpSettings, read_settings
 from adsum.outcome import CommandError, Exit
 
@@ -74,7 +75,7 @@ def test_what_is_no_address_is_a_usage_error(url: str, tmp_path: Path) -> None:
 )
 def test_a_question_the_hub_refuses_is_a_usage_error(status: int, body: bytes, words: str) -> None:
     with pytest.raises(CommandError, match=words) as wrong:
-        _decoded("http://h", status, body)
+        _decoded("http://h", HttpResponse(status, HTTPMessage(), body, 0))
     assert wrong.value.code is Exit.USAGE
 
 
