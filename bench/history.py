@@ -29,7 +29,7 @@ from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.budgets import Overspent, Worker, read_budgets
 from adsum_hub.usage.spending import Spending
 from adsum_shared import signals as s
-from adsum_shared.price_book import load_book
+from adsum_shared.prices import load_book
 
 NOW = 1_795_000_000_000
 DAY = 86_400_000

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from adsum_hub.settings import HubSettings
-from adsum_shared.ingest import MOST_BYTES
+from adsum_shared.host_keys import MOST_BYTES
 from adsum_shared.settings import KNOWN
 
 pytestmark = pytest.mark.timeout(60)

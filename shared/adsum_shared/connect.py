@@ -1,4 +1,9 @@
-"""Connections to Redis: our time-outs, our back-off, and the classes of error that mean "later"."""
+"""Clients of Redis: of one server, of the master that Sentinels name, or of a cluster.
+
+First what every client shares: the classes of error that mean "later", back-off, versions. Then the
+connections and their pools, and last the client of a master whose address Sentinels are asked for
+whenever a connection is opened. That of a cluster is in `redis_cluster`.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,39 @@ import asyncio
 import contextlib
 import functools
 import random
-from typing import TYPE_CHECKING, Any
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import redis.asyncio
-from redis.exceptions import RedisError
+from redis.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection, parse_url
+from redis.asyncio.sentinel import (
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_shared.redis_cluster import ClusterReader, ClusterRedis, Slots
-from adsum_shared.redis_connections import WaitingPool, honest
-from adsum_shared.redis_errors import BrokerTooOldError, ExhaustedError
-from adsum_shared.redis_sentinel import SentinelRedis, open_master
-from adsum_shared.redis_url import RedisUrlError, address_of, kind_of, read_url
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+from adsum_shared.redis_errors import (
+    BrokerTooOldError,
+    ExhaustedError,
+    UnsettledError,
+    WayError,
+    told_of,
+)
+from adsum_shared.redis_url import (
+    Address,
+    RedisUrl,
+    RedisUrlError,
+    address_of,
+    kind_of,
+    read_url,
+    written,
+)
+from adsum_shared.tls import Renewed, trusted_file
 
 __all__ = [
     "OLDEST",
@@ -40,6 +64,7 @@ __all__ = [
 ]
 
 Redis = redis.asyncio.Redis
+OpenOne = Callable[[str], Redis]
 
 #: Anything Redis can answer or fail with. LOADING, READONLY, OOM, MISCONF, BUSY, NOPERM and a
 #: refused connection all mean the same to us: degraded, visible, tried again.
@@ -177,3 +202,290 @@ def require_recent(info: dict[str, str]) -> None:
             f"Redis {version[0]}.{version[1]} is too old: Adsum needs Redis 6.2 or Valkey 7.2, or newer. "
             "Upgrade it, or leave out the Redis URL to run the embedded broker."
         )
+
+
+#: How long a request waits for one of its pool's connections. Commands take milliseconds.
+POOL_WAIT_S = 5.0
+
+
+class WaitingPool(ConnectionPool):
+    """Whoever finds no connection left waits its turn for one, first come first served.
+
+    The library's pool fails at once, by the error that a lost server gives. Its BlockingConnectionPool
+    waits, and fails by that error as well; a cancelled release loses one of its connections.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._turn = asyncio.Lock()
+        self._released = asyncio.Event()
+
+    async def get_connection(
+        self, command_name: Any = None, *keys: Any, **options: Any
+    ) -> AbstractConnection:
+        """Raises ExhaustedError, and what connecting raises."""
+        del command_name, keys, options
+        try:
+            async with asyncio.timeout(POOL_WAIT_S), self._turn:
+                while not self.can_get_connection():
+                    self._released.clear()
+                    await self._released.wait()
+                connection = self.get_available_connection()  # type: ignore[no-untyped-call] # the library's
+        except TimeoutError as error:
+            raise ExhaustedError(
+                f"all {self.max_connections} connections were in use for {POOL_WAIT_S:.0f} s"
+            ) from error
+        try:
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        taken: AbstractConnection = connection
+        return taken
+
+    async def release(self, connection: AbstractConnection) -> None:
+        try:
+            await super().release(connection)
+        finally:
+            self._released.set()
+
+
+def honest(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """A connection that tells of a lost peer by ConnectionError whenever it is noticed.
+
+    uvloop answers a write to a transport that closed a moment ago with RuntimeError, which the
+    library passes on, and which would end the process as an error of our own does.
+    """
+
+    class Honest(kind):  # type: ignore[misc,valid-type] # a base known at run time only
+        async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                await super().send_packed_command(*args, **kwargs)
+            except RuntimeError as error:
+                await self.disconnect(nowait=True)
+                raise RedisConnectionError("Connection lost.") from error
+
+    return _pinned(Honest) if issubclass(kind, SSLConnection) else Honest
+
+
+def _pinned(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Where ssl_ca_certs is given, only that authority counts.
+
+    The library adds it to all that the system trusts: whoever has any public certificate for the
+    name would pass. And it reads the system's file anew for each connection, which takes 20 ms.
+    """
+    held: list[Renewed] = []
+
+    class Pinned(kind):  # type: ignore[misc,valid-type] # a base known at run time only
+        def _connection_arguments(self) -> Mapping[str, Any]:
+            wanted = self.ssl_context
+            if not held:
+                files = (wanted.ca_certs or trusted_file(), wanted.certfile, wanted.keyfile)
+                held.append(Renewed(files, lambda: _context(wanted), WayError))
+            wanted.context = held[0].context()
+            found: Mapping[str, Any] = super()._connection_arguments()
+            return found
+
+        async def _connect(self) -> None:
+            try:
+                await super()._connect()
+            except TimeoutError as error:
+                raise WayError(
+                    "no connection with TLS came about in time. Look whether that port speaks TLS, and "
+                    "whether something on the way holds it up."
+                ) from error
+
+    return Pinned
+
+
+def _context(wanted: Any) -> ssl.SSLContext:
+    """wanted: the library's own description. Raises WayError."""
+    file = wanted.ca_certs or wanted.certfile or wanted.keyfile
+    try:
+        if wanted.ca_certs is None:
+            wanted.context = None  # or it answers the one of before
+            made: ssl.SSLContext = wanted.get()
+            return made
+        context = ssl.create_default_context(cafile=wanted.ca_certs)
+        context.check_hostname = wanted.check_hostname
+        context.verify_mode = wanted.cert_reqs
+        file = wanted.certfile or wanted.keyfile
+        if file:
+            context.load_cert_chain(wanted.certfile, wanted.keyfile, wanted.password)
+        if wanted.min_version is not None:
+            context.minimum_version = wanted.min_version
+        if wanted.ciphers is not None:
+            context.set_ciphers(wanted.ciphers)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError, and names no file
+        raise WayError(
+            f"the file {file} cannot be read as certificates ({getattr(error, 'strerror', error)}). "
+            "Correct ADSUM_REDIS_CA, or the file that the URL names; it must be PEM."
+        ) from error
+    return context
+
+
+#: One Sentinel that hangs must not use up the time in which the others answer.
+ASK_S = 2.0
+
+
+class Sentinels:
+    """Ours in place of the library's.
+
+    That one asks for all that a Sentinel knows, and writes its clients into its errors (held by
+    tests/unit/shared/test_library_clients.py).
+    """
+
+    def __init__(self, url: RedisUrl, open_one: OpenOne) -> None:
+        self.url = url
+        self.open_one = open_one
+        #: who answered last comes first
+        self._order = list(url.nodes)
+
+    async def discover_master(self, service_name: str) -> Address:
+        """Raises WayError."""
+        answer = await self._first("GET-MASTER-ADDR-BY-NAME", service_name)
+        with _told_odd():
+            host, port = answer
+            return host.decode(), int(port)
+
+    async def replicas(self) -> list[Address]:
+        """Those that are up. Raises WayError."""
+        answer, found = await self._first("REPLICAS", self.url.master), []
+        with _told_odd():
+            for flat in answer:
+                told = dict(zip(flat[::2], flat[1::2], strict=False))
+                if not {b"s_down", b"o_down", b"disconnected"} & set(told[b"flags"].split(b",")):
+                    found.append((told[b"ip"].decode(), int(told[b"port"])))
+        return found
+
+    def doubt(self) -> None:
+        """What the first one said does not hold: a Sentinel that is cut off knows old things."""
+        self._order.append(self._order.pop(0))
+
+    async def _first(self, *words: str) -> Any:
+        """The first answer of one that knows the master."""
+        failures: list[str] = []
+        strangers: list[str] = []
+        for address in list(self._order):
+            try:
+                async with asyncio.timeout(ASK_S):
+                    answer = await self._ask(address, *words)
+            except TimeoutError:
+                failures.append(f"{written(address)}: no answer")
+            except AuthenticationError:
+                failures.append(
+                    f"{written(address)} refuses the login: put sentinel_username and "
+                    "sentinel_password into the URL's query"
+                )
+            except (RedisError, OSError) as error:
+                if "No such master" in str(error):
+                    strangers.append(written(address))
+                else:
+                    failures.append(f"{written(address)}: {told_of(error) or error}")
+            else:
+                if answer is not None:
+                    self._order.remove(address)
+                    self._order.insert(0, address)
+                    return answer
+                strangers.append(written(address))
+        raise WayError(_nobody(self.url.master, strangers, failures))
+
+    async def _ask(self, address: Address, *words: str) -> Any:
+        client: Any = self.open_one(self.url.of_sentinel(address))
+        try:
+            return await client.execute_command("SENTINEL", *words)
+        finally:
+            await client.aclose()
+
+
+@contextlib.contextmanager
+def _told_odd() -> Iterator[None]:
+    """Raises WayError: what answers may be no Sentinel."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise WayError(
+            f"what answers makes no sense of a Sentinel ({type(error).__name__}: {error}). "
+            "Look whether the addresses in ADSUM_REDIS_URL are Sentinels'."
+        ) from error
+
+
+def _nobody(master: str, strangers: list[str], failures: list[str]) -> str:
+    if strangers:
+        known_by = ", ".join(strangers)
+        return (
+            f"no Sentinel knows a master named {master} ({known_by} answered). "
+            "Correct the name at the end of ADSUM_REDIS_URL, or have them monitor it."
+        )
+    return f"no Sentinel answers ({'; '.join(failures)}). Start them, or correct ADSUM_REDIS_URL."
+
+
+class SentinelRedis(redis.asyncio.Redis):
+    """Of the master. sentinels: set by `open_master`."""
+
+    sentinels: Sentinels
+
+    @contextlib.asynccontextmanager
+    async def servers(self) -> AsyncIterator[list[tuple[redis.asyncio.Redis, bool]]]:
+        """Clients of master and replicas, and whether it is the master."""
+        async with contextlib.AsyncExitStack() as stack:
+            found: list[tuple[redis.asyncio.Redis, bool]] = [(self, True)]
+            for address in await self.sentinels.replicas():
+                client = self.sentinels.open_one(self.sentinels.url.of(address))
+                stack.push_async_callback(client.aclose)
+                found.append((client, False))
+            yield found
+
+
+class _MasterPool(WaitingPool, SentinelConnectionPool):
+    """Of the master's connections."""
+
+
+def open_master(url: RedisUrl, open_one: OpenOne, **options: Any) -> SentinelRedis:
+    """options: as for one server."""
+    asked: dict[str, Any] = dict(parse_url(url.of(("master", 1))))
+    kind = asked.pop("connection_class", None)
+    for name in ("host", "port"):
+        asked.pop(name)
+    tls = kind is not None and issubclass(kind, SSLConnection)
+    managed = SentinelManagedSSLConnection if tls else SentinelManagedConnection
+    sentinels = Sentinels(url, open_one)
+    asked = {**options, **asked, "connection_class": _of_master(honest(managed))}
+    pool = _MasterPool(url.master, sentinels, **asked)
+    client = SentinelRedis(connection_pool=pool)
+    client.auto_close_connection_pool = True
+    client.sentinels = sentinels
+    return client
+
+
+def _of_master(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    class OfMaster(kind):  # type: ignore[misc,valid-type] # a base known at run time only
+        async def connect_to(self, address: Address) -> None:
+            """What a Sentinel calls the master may be one no more: what it is read of is over."""
+            await super().connect_to(address)
+            try:
+                await self.send_command("ROLE", check_health=False)
+                answer = await self.read_response()
+            except (NoPermissionError, ResponseError):
+                return  # a machine's user may not ask; what it writes a replica refuses
+            role = answer[0] if isinstance(answer, list) and answer else None
+            if role != b"master":
+                await self.disconnect()
+                self.connection_pool.sentinel_manager.doubt()
+                raise _no_master(address, role)
+
+    return OfMaster
+
+
+def _no_master(address: Address, role: object) -> WayError:
+    """role: as it calls itself."""
+    named = f"{written(address)}, named as the master by a Sentinel,"
+    if role == b"slave":
+        return UnsettledError(
+            f"{named} is a replica. A failover is under way: wait; if it lasts, look at the "
+            "Sentinels' logs."
+        )
+    step = "Look at what address the Sentinels monitor, and what listens there."
+    if role == b"sentinel":
+        return WayError(f"{named} is a Sentinel itself. {step}")
+    return WayError(f"{named} does not answer as a Redis does. {step}")

@@ -1,4 +1,9 @@
-"""One host's keys in Redis, as its collector uses them: by itself, or through a hub's ingest."""
+"""One host's keys in Redis, as its collector uses them: by itself, or through a hub's ingest.
+
+The wire of ingest, for machines that may reach only the hub: a request is `KeysRequest`, its answer
+`KeysReply`, both as MessagePack, since what goes through is bytes and is to arrive as it was. Refusals
+are JSON as everywhere.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,13 @@ import msgspec
 from redis.exceptions import NoPermissionError, ResponseError
 
 from adsum_shared import streams
+from adsum_shared.envelope import MOST_BYTES as MOST_BATCH
+
+PATH = "/ingest"
+KIND = "application/msgpack"
+#: What a batch may hold, and room for the rest of an entry and a heartbeat.
+MOST_BEAT = 256 << 10
+MOST_BYTES = MOST_BATCH + MOST_BEAT + (64 << 10)
 
 #: there: it is in the stream already, as an earlier try of the same run whose answer was lost.
 #: moved: others have written since. exhausted: no id can follow the last one.
@@ -35,7 +47,7 @@ class FoundEntry(msgspec.Struct, frozen=True, array_like=True):
     nonce: bytes = b""
 
 
-class Stored(msgspec.Struct, frozen=True, array_like=True):
+class StoredOffsets(msgspec.Struct, frozen=True, array_like=True):
     """As it stands in the snapshot; None: nothing does."""
 
     cursor: bytes | None = None
@@ -43,7 +55,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
     runs: bytes | None = None
 
 
-class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+class KeysRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is to be done and read, in this order, in one go. On the wire of ingest too.
 
     beat: a heartbeat to write. head, stored, want, last_beat: whether that is to be read. after:
@@ -64,7 +76,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     server: str = ""
 
 
-class Told(msgspec.Struct, omit_defaults=True):
+class KeysReply(msgspec.Struct, omit_defaults=True):
     """What became of it. None or empty: there is none, or it was not asked for.
 
     listed: False: it may not enter itself into the list of hosts, and a hub does that.
@@ -73,22 +85,43 @@ class Told(msgspec.Struct, omit_defaults=True):
     added: Added | None = None
     head: FoundEntry | None = None
     beyond: FoundEntry | None = None
-    stored: Stored = Stored()
+    stored: StoredOffsets = StoredOffsets()
     want: bytes | None = None
     beat: bytes | None = None
     server: str = ""
     listed: bool = True
 
 
+_request = msgspec.msgpack.Decoder(KeysRequest)
+_reply = msgspec.msgpack.Decoder(KeysReply)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(what: KeysRequest | KeysReply) -> bytes:
+    return _encoder.encode(what)
+
+
+def decode_request(raw: bytes) -> KeysRequest:
+    """Raises ValueError."""
+    return _request.decode(raw)
+
+
+def decode_reply(raw: bytes) -> KeysReply:
+    """Raises ValueError."""
+    return _reply.decode(raw)
+
+
 class _Command(NamedTuple):
-    """name: the field of Told that its answer is for; empty: none."""
+    """name: the field of KeysReply that its answer is for; empty: none."""
 
     name: str
     key: str
     words: tuple[Any, ...]
 
 
-async def carry_out(client: Any, host_id: str, asked: Asked, *, enlist: bool = True) -> Told:
+async def carry_out(
+    client: Any, host_id: str, asked: KeysRequest, *, enlist: bool = True
+) -> KeysReply:
     """client: of a single connection. enlist: with a heartbeat, into the list of hosts.
 
     Raises OddReplyError, and what the client raises.
@@ -107,10 +140,10 @@ async def carry_out(client: Any, host_id: str, asked: Asked, *, enlist: bool = T
     if asked.add is not None and found["added"] == "moved":
         found["added"] = await _whose(client, host_id, asked.add)
     found.pop("", None)
-    return Told(**found)
+    return KeysReply(**found)
 
 
-def _commands(host_id: str, asked: Asked, *, enlist: bool) -> Iterator[_Command]:
+def _commands(host_id: str, asked: KeysRequest, *, enlist: bool) -> Iterator[_Command]:
     inbox, beat = streams.inbox(host_id), streams.beat(host_id)
     if asked.add is not None:
         pairs = [part for pair in asked.add.fields.items() for part in pair]
@@ -188,7 +221,7 @@ def _read(name: str, reply: Reply) -> Any:
             return _entry(reply[0]) if reply else None
         case "stored":
             cursor, applied, runs = reply
-            return Stored(_bytes(cursor), _bytes(applied), _bytes(runs))
+            return StoredOffsets(_bytes(cursor), _bytes(applied), _bytes(runs))
         case "want" | "beat":
             return _bytes(reply)
         case _:

@@ -12,8 +12,7 @@ from typing import Any, Literal, TextIO
 
 import structlog
 
-from adsum_shared.log_secrets import fields_without_secrets
-from adsum_shared.plain_text import clean, safe, to_json
+from adsum_shared.redact import clean, fields_without_secrets, safe, to_json
 
 LogFormat = Literal["auto", "json", "plain"]
 _LAID_OUT = ("exception", "stack")

@@ -1,11 +1,15 @@
-"""Secrets in texts, known by their shape or their name, and masked. Pure."""
+"""Text made safe to keep and to show: secrets masked, and nothing in it that a terminal obeys. Pure.
+
+Secrets are known by their shape or their name; in logs also by what only logs hold, as cookies and URLs.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 _KEY = (
     r"(?:pass(?:word|wd|phrase)|secret|token|authorization|api[_-]?key|private[_-]?key"
@@ -115,14 +119,17 @@ def redacted(value: Any, salt: str, key: str = "") -> Any:
 
 def _masking(kind: str, salt: str) -> Callable[[re.Match[str]], str]:
     def mask(match: re.Match[str]) -> str:
-        whole = match.group()
-        if "secret" not in match.re.groupindex:
-            return _mark(kind, whole, salt)
-        start, end = match.span("secret")
-        at = match.start()
-        return whole[: start - at] + _mark(kind, match["secret"], salt) + whole[end - at :]
+        secret = match["secret"] if "secret" in match.re.groupindex else match.group()
+        return _with(match, _mark(kind, secret, salt))
 
     return mask
+
+
+def _with(match: re.Match[str], mark: str) -> str:
+    """The match with the mark in place of its secret: of its group `secret`, or all of it."""
+    start, end = match.span("secret" if "secret" in match.re.groupindex else 0)
+    whole, at = match.group(), match.start()
+    return whole[: start - at] + mark + whole[end - at :]
 
 
 def _mark(kind: str, secret: str, salt: str) -> str:
@@ -133,3 +140,80 @@ def digest(text: str, salt: str, size: int) -> str:
     """Equal for equal texts, under one salt."""
     raw = text.encode(errors="replace")
     return hashlib.blake2b(raw, key=salt.encode(), digest_size=size).hexdigest()
+
+
+#: Too short to be taken for a secret by what looks for those afterwards.
+MASK = "***"
+#: Of a line; the rest of one is cut off, or a foreign text of megabytes would be looked through.
+MOST_SIGNS = 20_000
+
+#: Each has a group `secret`, which is all that is masked.
+_MORE = (
+    # To the end of the line: a cookie's own name says nothing of which of its values is a secret.
+    re.compile(
+        r"(?i)\b(?:(?:set-)?cookie|authorization)(?:[\"']?\s{0,9}[:=]|[\"']\s{0,9},)\s{0,9}"
+        r"(?P<secret>[^\r\n]{1,4096})"
+    ),
+    # Whatever a URL is asked with: which names mean secrets, each service decides for itself.
+    re.compile(r"[?&][\w.\[\]-]{1,64}=(?P<secret>[^\s&#\"'<>]{1,4096})"),
+    re.compile(r"://(?P<secret>[^\s/?#@\"'<>]{1,512})@"),
+    # A login link's code stands behind the hash.
+    re.compile(r"/login(?:\?[^\s#]{0,2000})?#(?P<secret>[\w-]{1,128})"),
+    # A token, whether or not a word before it says that it is one; those of machines are longer.
+    re.compile(r"\b(?P<secret>adsum_[\w-]{43,256})"),
+)
+#: Fields by whose name alone the value is one.
+_NAMES = re.compile(r"(?i)cookie|authorization")
+
+
+def without_secrets(text: str, salt: str) -> str:
+    if len(text) > MOST_SIGNS:
+        text = f"{text[:MOST_SIGNS]}… (cut off)"
+    for pattern in _MORE:
+        text = pattern.sub(lambda match: _with(match, MASK), text)
+    return redact_text(text, salt)
+
+
+def fields_without_secrets(fields: Mapping[str, Any], salt: str) -> dict[str, Any]:
+    """The same of every field of a log entry. What is no text becomes one, as a renderer would do."""
+    return {name: _field(name, value, salt) for name, value in fields.items()}
+
+
+def _field(name: str, value: Any, salt: str) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if _NAMES.search(name):
+        return MASK
+    return redacted(without_secrets(str(value), salt), salt, name)
+
+
+#: Titles, labels, projects and models are whatever somebody called them. What a terminal would obey or
+#: nobody would see becomes a space; in JSON it is escaped, so that the value stays what it was.
+#:
+#: Signs after which a joiner is part of writing: emoji, and scripts in which letters change by it.
+_JOINED: Final = "\u0600-\u06ff\u0900-\u0dff\u2600-\u27bf\ufe0f\U0001f000-\U0001faff"
+#: Controls (C1 too), directions, signs of no width, tags, what separates lines, lone surrogates.
+_HIDDEN: Final = (
+    "\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f"
+)
+_JOINER: Final = f"(?<![{_JOINED}])[\u200c\u200d]"
+_IN_LINE: Final = re.compile(f"(?:[\x00-\x1f{_HIDDEN}]|{_JOINER})+")
+_IN_TEXT: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f{_HIDDEN}]|\r(?!\n)|{_JOINER}")
+_IN_JSON: Final = re.compile(f"[{_HIDDEN}\u200c\u200d]")
+
+
+def clean(text: str | None) -> str:
+    """One line of it."""
+    return _IN_LINE.sub(" ", text or "").strip()
+
+
+def safe(text: str) -> str:
+    """As it is laid out: its lines and tabs stay."""
+    return text if text.isprintable() else _IN_TEXT.sub(" ", text)
+
+
+def to_json(value: Any, indent: int | None = None, **options: Any) -> str:
+    """Its signs as they are read, but for those that `safe` takes out: these are escaped."""
+    written = json.dumps(value, ensure_ascii=False, indent=indent, **options)
+    return _IN_JSON.sub(lambda sign: json.dumps(sign[0])[1:-1], written)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adsum_shared.plain_text import clean
+from adsum_shared.redact import clean
 from adsum_shared.state import ActivityEntry, Group, HostWitness, HubTrouble
 from adsum_shared.usage import UsageRow, UsageView
 from tests.hostile import NAME, is_plain

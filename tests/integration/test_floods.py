@@ -15,8 +15,7 @@ import pytest
 import redis
 
 from adsum_hub.auth.credentials import make_code, make_token
-from adsum_shared.host_keys import Asked
-from adsum_shared.ingest import KIND, PATH, encode
+from adsum_shared.host_keys import KIND, PATH, KeysRequest, encode
 from tests.brokers import running_broker
 from tests.hub_processes import HubProcess, started
 from tests.signing_in import admin, asking, link, machine_token
@@ -89,7 +88,7 @@ async def flooded(hub: HubProcess, seen: Counter[int] | None = None) -> AsyncIte
     requests = (
         ("/api/v1/join/check", as_json, join),
         ("/api/v1/tokens", {**as_json, "authorization": f"Bearer {make_token()}"}, b"{}"),
-        (PATH, {"content-type": KIND, "authorization": credential}, encode(Asked())),
+        (PATH, {"content-type": KIND, "authorization": credential}, encode(KeysRequest())),
     )
     crowd = [Stranger(hub, number) for number in range(2 * LOGINS)]
     tasks = [
@@ -184,7 +183,7 @@ async def test_machines_send_through_a_hub_that_is_flooded(
         async def send(host_id: str, secret: str) -> None:
             nonlocal slowest
             headers = {"authorization": f"Bearer {secret}", "content-type": KIND}
-            body = encode(Asked(host_id=host_id))
+            body = encode(KeysRequest(host_id=host_id))
             for _ in range(15):
                 began = time.monotonic()
                 sent[(await http.post(PATH, content=body, headers=headers)).status_code] += 1

@@ -19,8 +19,7 @@ from adsum_collector.errors import HubError
 from adsum_collector.identity import load_identity, make_private
 from adsum_hub.auth.store import MOST_OF_ONE
 from adsum_shared import streams
-from adsum_shared.host_keys import Asked, NewEntry
-from adsum_shared.ingest import KIND, PATH, encode
+from adsum_shared.host_keys import KIND, PATH, KeysRequest, NewEntry, encode
 from tests.authorities import Authority
 from tests.brokers import Broker, free_port, running_broker
 from tests.chaos.links import Link
@@ -278,12 +277,12 @@ async def test_a_machine_may_touch_its_own_keys_alone(
         assert answer.headers["x-content-type-options"] == "nosniff"
         return answer.status_code, answer.text
 
-    status, said = await post(encode(Asked(add=entry, host_id=elm_id)))
+    status, said = await post(encode(KeysRequest(add=entry, host_id=elm_id)))
     assert (status, "another machine's" in said) == (403, True)
     assert entries(broker, elm_id) == []
-    assert (await post(encode(Asked(host_id=elm_id)), elm.secret))[0] == 200
-    assert (await post(encode(Asked(host_id=elm_id)), elm.secret[:-1] + "!"))[0] == 401
-    assert (await post(encode(Asked(host_id=elm_id)), "-"))[0] == 401
+    assert (await post(encode(KeysRequest(host_id=elm_id)), elm.secret))[0] == 200
+    assert (await post(encode(KeysRequest(host_id=elm_id)), elm.secret[:-1] + "!"))[0] == 401
+    assert (await post(encode(KeysRequest(host_id=elm_id)), "-"))[0] == 401
     assert (await post(b"\xc1", elm.secret))[0] == 400
     assert (await post(b"{}", **{"content-type": "application/json"}))[0] == 415
     assert (await http.get(hub.url + PATH)).status_code == 405
@@ -299,7 +298,7 @@ async def test_bad_credentials_are_counted_by_address_and_good_ones_pass_all_the
         headers = {"authorization": f"Bearer {secret}", "content-type": KIND}
         headers["x-forwarded-for"] = address
         return await http.post(
-            hub.url + PATH, content=encode(Asked(host_id=host_id)), headers=headers
+            hub.url + PATH, content=encode(KeysRequest(host_id=host_id)), headers=headers
         )
 
     here, bad = "203.0.113.7", place.secret[:-8] + "aaaaaaaa"
@@ -325,16 +324,16 @@ async def test_redis_answers_through_the_hub_as_it_does_itself(
     async with HubTransport(place).open() as line:
 
         async def add(entry_id: str, fields: dict[bytes, bytes]) -> str | None:
-            return (await line.ask(host_id, Asked(add=NewEntry(entry_id, fields)))).added
+            return (await line.ask(host_id, KeysRequest(add=NewEntry(entry_id, fields)))).added
 
         big = ours | {b"b": b"x" * (2 << 20)}
         assert await add("2-1", big) == "new"
         assert [await add("3-7", ours), await add("3-7", ours)] == ["new", "there"]
         assert [await add("3-7", copys), await add("3-5", ours)] == ["moved", "moved"]
-        told = await line.ask(host_id, Asked(head=True, after="", beat=b"{}", last_beat=True))
+        told = await line.ask(host_id, KeysRequest(head=True, after="", beat=b"{}", last_beat=True))
         assert (told.beyond and told.beyond.id) == "2-1"
         assert (told.head and told.head.id, told.beat) == ("3-7", b"{}")
-        assert (await line.ask(host_id, Asked(after="3-7"))).beyond is None
+        assert (await line.ask(host_id, KeysRequest(after="3-7"))).beyond is None
         with pytest.raises(HubError, match="no entry's id"):
             await add(f"{2**60}-1", ours)
         with redis.Redis.from_url(broker.url) as client:
@@ -353,12 +352,12 @@ async def test_another_redis_behind_the_hub_is_noticed_before_anything_is_writte
             place = let_in(hub, tmp_path / "oak")
             host_id = load_identity(tmp_path / "oak", None).host_id
             async with HubTransport(place).open() as line:
-                await line.ask(host_id, Asked(want=True))
+                await line.ask(host_id, KeysRequest(want=True))
                 broker.kill()
                 with pytest.raises(HubError, match="cannot be reached"):
-                    await line.ask(host_id, Asked(want=True))
+                    await line.ask(host_id, KeysRequest(want=True))
                 broker.start()
-                asked = Asked(add=NewEntry("1-1", {b"n": b"n"}))
+                asked = KeysRequest(add=NewEntry("1-1", {b"n": b"n"}))
                 told = ""
                 while "cannot be reached" in (told or "cannot be reached"):
                     with pytest.raises(HubError) as caught:

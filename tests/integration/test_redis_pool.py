@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from adsum_shared import redis_connections
+from adsum_shared import connect
 from adsum_shared.connect import UNAVAILABLE, ExhaustedError, open_redis
 from adsum_shared.redis_errors import describe
 
@@ -41,7 +41,7 @@ async def test_a_hundred_at_once_are_answered_by_two_connections(client: Any) ->
 async def test_who_waits_too_long_is_told_so_and_not_that_redis_is_away(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_connections, "POOL_WAIT_S", 0.05)
+    monkeypatch.setattr(connect, "POOL_WAIT_S", 0.05)
     blocked = [asyncio.create_task(client.blpop("nothing", 1)) for _ in range(MOST)]
     await asyncio.sleep(0)
     with pytest.raises(ExhaustedError, match="all 2 connections were in use") as told:

@@ -13,7 +13,7 @@ from adsum.joined import Joined, joined
 from adsum.text.plain import clean
 from adsum_collector.delivery.hub_transport import HubPlace, HubTransport
 from adsum_collector.errors import HubError
-from adsum_shared.host_keys import Asked
+from adsum_shared.host_keys import KeysRequest
 
 PATIENCE_S = 12.0
 
@@ -45,4 +45,4 @@ def check_ingest(machine: Joined, hub: HubPlace) -> Finding:
 async def _ask(hub: HubPlace, host_id: str) -> None:
     """Nothing is written."""
     async with HubTransport(hub).open() as line:
-        await line.ask(host_id, Asked(want=True))
+        await line.ask(host_id, KeysRequest(want=True))

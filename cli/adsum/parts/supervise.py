@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.outcome import CommandError
-from adsum_shared.plain_text import clean
 from adsum_shared.private_files import write_private
+from adsum_shared.redact import clean
 
 LOG_MOST = 10 * 1024 * 1024
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adsum_shared.plain_text import clean
+from adsum_shared.redact import clean
 
 __all__ = ["age", "clean"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from adsum_shared.plain_text import safe
+from adsum_shared.redact import safe
 
 
 class SafeConsole(Console):

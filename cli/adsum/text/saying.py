@@ -1,6 +1,6 @@
 """The one way out of the command line: data on standard output, words for people beside it.
 
-Nothing leaves it that a terminal would obey (`adsum_shared.plain_text`).
+Nothing leaves it that a terminal would obey (`adsum_shared.redact`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import textwrap
 from typing import Any, TextIO
 
-from adsum_shared.plain_text import safe, to_json
+from adsum_shared.redact import safe, to_json
 
 #: A command stays whole: pasted from two lines it would be two.
 _COMMAND = re.compile(r"`[^`\n]+`")

@@ -16,8 +16,7 @@ import h11
 import msgspec
 
 from adsum_collector.errors import HubError
-from adsum_shared.host_keys import Asked, Told
-from adsum_shared.ingest import KIND, PATH, decode_told, encode
+from adsum_shared.host_keys import KIND, PATH, KeysReply, KeysRequest, decode_reply, encode
 from adsum_shared.tls import Renewed, in_chain, trusted_file, wrong_tls
 
 #: What only people can mend is not tried every second: each try costs a hub, and most, a handshake.
@@ -95,7 +94,7 @@ class HubLine:
     async def greet(self) -> None:
         """Nothing is asked: whether the Redis behind it will do, the hub has seen to."""
 
-    async def ask(self, host_id: str, asked: Asked) -> Told:
+    async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         if asked.add is not None:
             await self._pace()
         asked = msgspec.structs.replace(asked, host_id=host_id, server=self._server)
@@ -106,7 +105,7 @@ class HubLine:
         if status != 200:
             raise refusal(self._url, status, headers, raw)
         try:
-            told = decode_told(raw)
+            told = decode_reply(raw)
         except (ValueError, RecursionError) as error:
             raise HubError(
                 f"What answers at {self._url} is no hub of Adsum, or a proxy that spoils what it "

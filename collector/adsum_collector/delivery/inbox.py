@@ -13,7 +13,7 @@ from adsum_collector.delivery.transport import Line
 from adsum_collector.errors import StreamMovedError, StreamUnusableError
 from adsum_shared import host_keys, streams
 from adsum_shared.beat import Beat, decode_beat
-from adsum_shared.host_keys import Asked, FoundEntry, NewEntry, OddReplyError, Told
+from adsum_shared.host_keys import FoundEntry, KeysReply, KeysRequest, NewEntry, OddReplyError
 
 _applied = msgspec.json.Decoder(dict[str, int])
 _runs = msgspec.json.Decoder(dict[str, dict[str, int]])
@@ -39,23 +39,23 @@ class Inbox:
 
     async def head(self) -> Head | None:
         """None if there is no stream."""
-        return self._head((await self._ask(Asked(head=True))).head)
+        return self._head((await self._ask(KeysRequest(head=True))).head)
 
     async def stored(self, spool_id: str) -> HubProgress:
         """Foreign values in it count as if no hub had stored anything."""
-        return _stored((await self._ask(Asked(stored=True))).stored, spool_id)
+        return _stored((await self._ask(KeysRequest(stored=True))).stored, spool_id)
 
     async def look(
         self, spool_id: str, after: EntryId | None, *, others: bool = True
     ) -> StreamLook:
         """others: whether entries beyond `after` matter: somebody else's, or of an earlier try."""
         beyond = None if not others else str(after) if after else ""
-        told = await self._ask(Asked(after=beyond, stored=True, want=True))
+        told = await self._ask(KeysRequest(after=beyond, stored=True, want=True))
         return StreamLook(self._head(told.beyond), _stored(told.stored, spool_id), told.want)
 
     async def add(self, entry: EntryId, fields: Mapping[bytes, bytes]) -> None:
         """Raises StreamMovedError, StreamUnusableError."""
-        told = await self._ask(Asked(add=NewEntry(str(entry), fields)))
+        told = await self._ask(KeysRequest(add=NewEntry(str(entry), fields)))
         if told.added == "exhausted":
             raise StreamUnusableError(self.key)
         if told.added == "moved":
@@ -68,7 +68,7 @@ class Inbox:
 
     async def beat(self, beat: bytes) -> None:
         """And have ourselves listed."""
-        await self._ask(Asked(beat=beat))
+        await self._ask(KeysRequest(beat=beat))
 
     def carry(self, beat: bytes) -> None:
         """As `beat`, along with whatever is asked next."""
@@ -76,10 +76,10 @@ class Inbox:
 
     async def last_beat(self) -> Beat | None:
         """The heartbeat that stands there, whoever wrote it."""
-        raw = (await self._ask(Asked(last_beat=True))).beat
+        raw = (await self._ask(KeysRequest(last_beat=True))).beat
         return None if raw is None else decode_beat(raw)
 
-    async def _ask(self, asked: Asked) -> Told:
+    async def _ask(self, asked: KeysRequest) -> KeysReply:
         if self._carried is not None:
             asked = msgspec.structs.replace(asked, beat=self._carried)
             self._carried = None
@@ -99,7 +99,7 @@ class Inbox:
         return Head(entry, spool_id.decode(errors="replace"), nonce.decode(errors="replace"))
 
 
-def _stored(raw: host_keys.Stored, spool_id: str) -> HubProgress:
+def _stored(raw: host_keys.StoredOffsets, spool_id: str) -> HubProgress:
     found = _decoded(_runs, raw.runs)
     return HubProgress(
         EntryId.parse(raw.cursor)

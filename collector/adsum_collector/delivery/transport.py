@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from redis.exceptions import NoPermissionError
 
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis, require_recent
-from adsum_shared.host_keys import Asked, OddReplyError, Told, carry_out, makes_no_sense
+from adsum_shared.host_keys import KeysReply, KeysRequest, OddReplyError, carry_out, makes_no_sense
 
 
 class Line(Protocol):
@@ -19,7 +19,7 @@ class Line(Protocol):
         """Raises BrokerTooOldError, and as `ask`."""
         ...
 
-    async def ask(self, host_id: str, asked: Asked) -> Told:
+    async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         """Raises OddReplyError, HubError, and what is in `connect.UNAVAILABLE`."""
         ...
 
@@ -49,7 +49,7 @@ class RedisLine:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise OddReplyError(makes_no_sense("its version", error)) from error
 
-    async def ask(self, host_id: str, asked: Asked) -> Told:
+    async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         told = await carry_out(self._client, host_id, asked, enlist=self._enlist)
         # Not every two seconds what is refused each time: Redis notes that.
         self._enlist = told.listed

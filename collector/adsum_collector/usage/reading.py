@@ -23,7 +23,7 @@ from adsum_collector.usage.past import History, read_past
 from adsum_collector.usage.scan import Place, Scanned, Scanner
 
 if TYPE_CHECKING:
-    from adsum_shared.price_book import Book
+    from adsum_shared.prices import Book
 
 BATCH_S: Final = 2.0
 UNREADABLE: Final = "unreadable"
@@ -179,6 +179,6 @@ def shipped_limit(model: str) -> int | None:
 
 @functools.cache
 def _book() -> Book:
-    from adsum_shared.price_book import load_book
+    from adsum_shared.prices import load_book
 
     return load_book(None)

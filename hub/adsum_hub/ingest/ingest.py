@@ -25,8 +25,18 @@ from adsum_hub.join.routes import address_of, bearer_of
 from adsum_hub.rest.answers import Problem, as_json
 from adsum_hub.rest.bodies import BadRequestError
 from adsum_shared.connect import UNAVAILABLE, open_redis
-from adsum_shared.host_keys import Asked, OddReplyError, Told, carry_out
-from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_asked, encode
+from adsum_shared.host_keys import (
+    KIND,
+    MOST_BEAT,
+    MOST_BYTES,
+    PATH,
+    KeysReply,
+    KeysRequest,
+    OddReplyError,
+    carry_out,
+    decode_request,
+    encode,
+)
 from adsum_shared.redis_errors import describe
 from adsum_shared.streams import MOST_ID
 
@@ -82,7 +92,7 @@ class Ingest:
             return as_json(Problem(cause.strip(), KEPT), 503)
         return Response(encode(told), 200, {"cache-control": "no-store"}, KIND)
 
-    async def _answered(self, request: Request) -> Told:
+    async def _answered(self, request: Request) -> KeysReply:
         """Raises BadRequestError, OddReplyError, and what is in UNAVAILABLE."""
         _require_readable(request)
         # Each time anew, in Redis: whoever was shut out is so from this moment on.
@@ -107,10 +117,10 @@ class Ingest:
             await self._joining.machines.hang_up()
             return await self._joining.machine_of(secret, address)
 
-    async def _done(self, asked: Asked) -> Told:
+    async def _done(self, asked: KeysRequest) -> KeysReply:
         async with self._lines.one() as line:
             if asked.server and asked.server != line.server:
-                return Told(server=line.server)
+                return KeysReply(server=line.server)
             told = await carry_out(line.client, asked.host_id, asked)
         told.server = line.server
         return told
@@ -173,10 +183,10 @@ async def _body(request: Request, took: Took, patience_s: float) -> bytes:
     return b"".join(parts)
 
 
-def _checked(raw: bytes) -> Asked:
+def _checked(raw: bytes) -> KeysRequest:
     """Raises BadRequestError. An absurd id would be the last that the stream ever takes."""
     try:
-        asked = decode_asked(raw)
+        asked = decode_request(raw)
     except (ValueError, RecursionError) as error:
         raise BadRequestError(400, f"The request cannot be read: {error}.", UPGRADE) from error
     if asked.add is not None:

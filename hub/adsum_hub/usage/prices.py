@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from adsum_shared.price_book import Book, Lookup, Price, PriceFileError, load_book
-from adsum_shared.price_names import names_of
+from adsum_shared.prices import Book, Lookup, Price, PriceFileError, load_book, names_of
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo

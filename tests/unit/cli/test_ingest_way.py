@@ -22,7 +22,7 @@ from adsum.outcome import CommandError
 from adsum.text.machines import notes
 from adsum_collector.delivery.hub_transport import HubPlace
 from adsum_collector.errors import HubError
-from adsum_shared.host_keys import Asked, Told
+from adsum_shared.host_keys import KeysReply, KeysRequest
 from adsum_shared.state import HostView
 
 SECRET = "adsum_machine_the-secret"
@@ -177,11 +177,11 @@ def test_a_way_that_there_is_none_is_named() -> None:
 
 def line_that(outcome: HubError | None) -> Any:
     class Line:
-        async def ask(self, host_id: str, asked: Asked) -> Told:
-            assert (host_id, asked) == ("h", Asked(want=True))
+        async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
+            assert (host_id, asked) == ("h", KeysRequest(want=True))
             if outcome is not None:
                 raise outcome
-            return Told()
+            return KeysReply()
 
     class Transport:
         def __init__(self, _: HubPlace) -> None: ...

@@ -26,8 +26,7 @@ from adsum_collector.delivery.hub_transport import (
     refusal,
 )
 from adsum_collector.errors import HubError
-from adsum_shared.host_keys import Asked, NewEntry, Told
-from adsum_shared.ingest import PATH, decode_asked, encode
+from adsum_shared.host_keys import PATH, KeysReply, KeysRequest, NewEntry, decode_request, encode
 from tests.authorities import Authority
 
 URL = "https://hub.example.net"
@@ -37,31 +36,31 @@ SECRET = "adsum_machine_secret"
 class Http:
     """Answers each request as `answer` does, which may raise."""
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Callable[[KeysRequest], Answer]) -> None:
         self._answer = answer
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         assert (path, headers["authorization"]) == (PATH, f"Bearer {SECRET}")
-        return self._answer(decode_asked(body))
+        return self._answer(decode_request(body))
 
 
-def line(answer: Callable[[Asked], Answer]) -> HubLine:
+def line(answer: Callable[[KeysRequest], Answer]) -> HubLine:
     return HubLine(Http(answer), HubPlace(URL, SECRET))
 
 
-def ok(told: Told) -> Answer:
+def ok(told: KeysReply) -> Answer:
     return Answer(200, {}, encode(told))
 
 
 async def test_what_is_asked_arrives_byte_for_byte_and_so_does_what_is_told() -> None:
-    seen: list[Asked] = []
+    seen: list[KeysRequest] = []
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: KeysRequest) -> Answer:
         seen.append(asked)
-        return ok(Told(added="there", want=b"\xff:1", server="r"))
+        return ok(KeysReply(added="there", want=b"\xff:1", server="r"))
 
     entry = NewEntry("1-2", {b"b": b'["\xc3\xa4\xff"]'})
-    told = await line(answer).ask("h", Asked(add=entry, beat=b"\x00"))
+    told = await line(answer).ask("h", KeysRequest(add=entry, beat=b"\x00"))
 
     assert (told.added, told.want) == ("there", b"\xff:1")
     assert (seen[0].add, seen[0].beat, seen[0].host_id) == (entry, b"\x00", "h")
@@ -71,15 +70,15 @@ async def test_it_says_which_redis_it_knows_and_ends_with_another() -> None:
     servers = ["one", "one", "two"]
     known: list[str] = []
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: KeysRequest) -> Answer:
         known.append(asked.server)
-        return ok(Told(server=servers[len(known) - 1]))
+        return ok(KeysReply(server=servers[len(known) - 1]))
 
     asking = line(answer)
-    await asking.ask("h", Asked())
-    await asking.ask("h", Asked())
+    await asking.ask("h", KeysRequest())
+    await asking.ask("h", KeysRequest())
     with pytest.raises(HubError, match="another Redis"):
-        await asking.ask("h", Asked())
+        await asking.ask("h", KeysRequest())
 
     assert known == ["", "one", "one"]
 
@@ -104,7 +103,7 @@ async def test_every_refusal_names_the_hub_the_cause_and_the_next_step(
     status: int, body: bytes, headers: dict[str, str], words: str, at_least: float
 ) -> None:
     with pytest.raises(HubError) as caught:
-        await line(lambda _: Answer(status, headers, body)).ask("h", Asked())
+        await line(lambda _: Answer(status, headers, body)).ask("h", KeysRequest())
 
     assert words in str(caught.value)
     assert URL in str(caught.value)
@@ -114,15 +113,15 @@ async def test_every_refusal_names_the_hub_the_cause_and_the_next_step(
 
 async def test_what_is_no_answer_of_a_hub_is_told_so() -> None:
     with pytest.raises(HubError, match="no hub of Adsum, or a proxy"):
-        await line(lambda _: Answer(200, {}, b"<html>")).ask("h", Asked())
+        await line(lambda _: Answer(200, {}, b"<html>")).ask("h", KeysRequest())
 
 
 async def test_a_hub_that_is_away_and_a_wrong_certificate_are_told_apart() -> None:
-    def refuse(_: Asked) -> Answer:
+    def refuse(_: KeysRequest) -> Answer:
         raise ConnectionRefusedError("Connection refused")
 
     with pytest.raises(HubError, match=r"cannot be reached .*firewall") as caught:
-        await line(refuse).ask("h", Asked())
+        await line(refuse).ask("h", KeysRequest())
     assert caught.value.wait_s == 0.0
 
     wrong = ssl.SSLCertVerificationError(1, "certificate verify failed")
@@ -165,8 +164,8 @@ def test_a_refusal_by_the_hub_stays_told_until_it_takes_something() -> None:
 
 async def test_batches_that_follow_each_other_quickly_are_paced_and_a_lone_one_is_not() -> None:
     loop = asyncio.get_running_loop()
-    asking = line(lambda _: ok(Told(added="new")))
-    entry = Asked(add=NewEntry("1-1", {b"b": b"[]"}))
+    asking = line(lambda _: ok(KeysReply(added="new")))
+    entry = KeysRequest(add=NewEntry("1-1", {b"b": b"[]"}))
 
     began = loop.time()
     await asking.ask("h", entry)

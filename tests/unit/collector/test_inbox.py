@@ -9,16 +9,16 @@ import pytest
 from adsum_collector.delivery.inbox import Inbox
 from adsum_collector.delivery.resume import EntryId
 from adsum_collector.errors import StreamMovedError, StreamUnusableError
-from adsum_shared.host_keys import Asked, OddReplyError, Told
+from adsum_shared.host_keys import KeysReply, KeysRequest, OddReplyError
 
 
 class Line:
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: KeysReply) -> None:
         self._told = told
 
     async def greet(self) -> None: ...
 
-    async def ask(self, host_id: str, asked: Asked) -> Told:
+    async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         assert host_id == "h"
         assert asked.add is not None
         return self._told
@@ -26,7 +26,7 @@ class Line:
 
 @pytest.mark.parametrize("added", ["new", "there"])
 async def test_an_entry_that_is_there_is_sent(added: Any) -> None:
-    await Inbox(Line(Told(added=added)), "h").add(EntryId(1, 2), {})
+    await Inbox(Line(KeysReply(added=added)), "h").add(EntryId(1, 2), {})
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ async def test_an_entry_of_which_nobody_says_that_it_is_there_is_not(
     added: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        await Inbox(Line(Told(added=added)), "h").add(EntryId(1, 2), {})
+        await Inbox(Line(KeysReply(added=added)), "h").add(EntryId(1, 2), {})

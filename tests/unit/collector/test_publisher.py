@@ -22,7 +22,7 @@ from adsum_collector.errors import StreamUnusableError
 from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_shared.beat import Beat
-from adsum_shared.host_keys import Asked, OddReplyError, Told
+from adsum_shared.host_keys import KeysReply, KeysRequest, OddReplyError
 from tests.support import wait_until
 
 
@@ -82,7 +82,7 @@ class FakeTransport:
 class FakeLine:
     async def greet(self) -> None: ...
 
-    async def ask(self, host_id: str, asked: Asked) -> Told:
+    async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         raise NotImplementedError
 
 

@@ -20,8 +20,18 @@ from adsum_hub.ingest.ingest import READING, Ingest
 from adsum_hub.ingest.lines import Lines
 from adsum_hub.ingest.rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate
 from adsum_hub.rest.bodies import BadRequestError
-from adsum_shared.host_keys import Asked, NewEntry, OddReplyError, Told
-from adsum_shared.ingest import KIND, MOST_BEAT, MOST_BYTES, PATH, decode_told, encode
+from adsum_shared.host_keys import (
+    KIND,
+    MOST_BEAT,
+    MOST_BYTES,
+    PATH,
+    KeysReply,
+    KeysRequest,
+    NewEntry,
+    OddReplyError,
+    decode_reply,
+    encode,
+)
 
 OURS = {"authorization": "Bearer ours", "content-type": KIND}
 
@@ -81,17 +91,17 @@ class Joining:
 class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.redis = Redis()
-        self.done: list[Asked] = []
+        self.done: list[KeysRequest] = []
         self.outcome: Exception | None = None
         self.tried = 0
 
-        async def carry_out(_: Any, host_id: str, asked: Asked) -> Told:
+        async def carry_out(_: Any, host_id: str, asked: KeysRequest) -> KeysReply:
             assert host_id == "h"
             self.tried += 1
             if self.outcome:
                 raise self.outcome
             self.done.append(asked)
-            return Told(added="new")
+            return KeysReply(added="new")
 
         monkeypatch.setattr(ingest_module, "carry_out", carry_out)
         lines: Any = Lines(self.redis)  # type: ignore[arg-type] # as far as it is asked
@@ -100,7 +110,7 @@ class Bench:
         self.client = TestClient(Starlette(routes=[ingest.route()]))
         self.ingest = ingest
 
-    def post(self, asked: Asked | bytes, **headers: str) -> Any:
+    def post(self, asked: KeysRequest | bytes, **headers: str) -> Any:
         body = asked if isinstance(asked, bytes) else encode(asked)
         return self.client.post(PATH, content=body, headers={**OURS, **headers})
 
@@ -111,45 +121,45 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_what_is_asked_is_done_and_which_redis_it_was_is_told(bench: Bench) -> None:
-    asked = Asked(add=NewEntry("1-1", {b"b": b"[]"}), host_id="h")
+    asked = KeysRequest(add=NewEntry("1-1", {b"b": b"[]"}), host_id="h")
 
     answer = bench.post(asked)
 
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-store"
-    assert decode_told(answer.content) == Told(added="new", server="one")
+    assert decode_reply(answer.content) == KeysReply(added="new", server="one")
     assert bench.done == [asked]
 
 
 def test_of_another_redis_than_the_machine_knows_nothing_is_done(bench: Bench) -> None:
-    answer = bench.post(Asked(host_id="h", server="before"))
+    answer = bench.post(KeysRequest(host_id="h", server="before"))
 
-    assert decode_told(answer.content) == Told(server="one")
+    assert decode_reply(answer.content) == KeysReply(server="one")
     assert bench.done == []
 
 
 @pytest.mark.parametrize(
     ("asked", "headers", "status"),
     [
-        (Asked(host_id="h"), {"authorization": "Bearer theirs"}, 401),
-        (Asked(host_id="h"), {"authorization": ""}, 401),
-        (Asked(host_id="another"), {}, 403),
-        (Asked(host_id="h"), {"content-type": "application/json"}, 415),
+        (KeysRequest(host_id="h"), {"authorization": "Bearer theirs"}, 401),
+        (KeysRequest(host_id="h"), {"authorization": ""}, 401),
+        (KeysRequest(host_id="another"), {}, 403),
+        (KeysRequest(host_id="h"), {"content-type": "application/json"}, 415),
         (b"\xc1", {}, 400),
         (msgspec.msgpack.encode({"beat": 7}), {}, 400),
         (b"x" * (MOST_BYTES + 1), {}, 413),
-        (Asked(host_id="h", beat=b"x" * (MOST_BEAT + 1)), {}, 413),
-        (Asked(host_id="h", add=NewEntry("*", {b"b": b""})), {}, 400),
-        (Asked(host_id="h", add=NewEntry(f"1-{2**53}", {b"b": b""})), {}, 400),
-        (Asked(host_id="h", add=NewEntry("0-1", {b"b": b""})), {}, 400),
-        (Asked(host_id="h", add=NewEntry("1-1", {})), {}, 400),
-        (Asked(host_id="h", after="+ COUNT 9"), {}, 400),
-        (Asked(host_id="h", after=f"{2**64}-0"), {}, 400),
-        (Asked(host_id="h", after=f"1-{2**64}"), {}, 400),
+        (KeysRequest(host_id="h", beat=b"x" * (MOST_BEAT + 1)), {}, 413),
+        (KeysRequest(host_id="h", add=NewEntry("*", {b"b": b""})), {}, 400),
+        (KeysRequest(host_id="h", add=NewEntry(f"1-{2**53}", {b"b": b""})), {}, 400),
+        (KeysRequest(host_id="h", add=NewEntry("0-1", {b"b": b""})), {}, 400),
+        (KeysRequest(host_id="h", add=NewEntry("1-1", {})), {}, 400),
+        (KeysRequest(host_id="h", after="+ COUNT 9"), {}, 400),
+        (KeysRequest(host_id="h", after=f"{2**64}-0"), {}, 400),
+        (KeysRequest(host_id="h", after=f"1-{2**64}"), {}, 400),
     ],
 )
 def test_what_is_not_to_pass_does_not(
-    bench: Bench, asked: Asked | bytes, headers: dict[str, str], status: int
+    bench: Bench, asked: KeysRequest | bytes, headers: dict[str, str], status: int
 ) -> None:
     answer = bench.post(asked, **headers)
 
@@ -169,7 +179,7 @@ def test_a_body_without_a_length_is_cut_off_where_it_becomes_too_long(bench: Ben
 def test_connections_that_broke_while_they_lay_idle_turn_no_machine_away(bench: Bench) -> None:
     bench.joining.broken = 8
 
-    assert bench.post(Asked(host_id="h")).status_code == 200
+    assert bench.post(KeysRequest(host_id="h")).status_code == 200
 
 
 async def test_a_machine_that_hangs_up_is_no_fault_of_the_hub(bench: Bench) -> None:
@@ -214,7 +224,7 @@ async def test_a_machine_that_sends_slowly_takes_no_others_room(bench: Bench) ->
 def test_a_redis_that_is_away_is_told_with_when_to_try_again(bench: Bench) -> None:
     bench.outcome = ConnectionError("Error 111 connecting to r:6379.")
 
-    answer = bench.post(Asked(host_id="h"))
+    answer = bench.post(KeysRequest(host_id="h"))
 
     assert answer.status_code == 503
     assert bench.tried == 2  # an idle connection may have broken long ago; a new one has not
@@ -224,7 +234,7 @@ def test_a_redis_that_is_away_is_told_with_when_to_try_again(bench: Bench) -> No
 def test_what_lies_there_for_others_is_told_as_it_is(bench: Bench) -> None:
     bench.outcome = OddReplyError("something else was written under the key k.")
 
-    answer = bench.post(Asked(host_id="h"))
+    answer = bench.post(KeysRequest(host_id="h"))
 
     assert (answer.status_code, "under the key k" in answer.json()["error"]) == (409, True)
 
@@ -262,25 +272,25 @@ def test_a_collector_that_drains_at_full_speed_is_never_held_back() -> None:
 
 
 def test_bytes_are_counted_as_they_come_and_told_of_with_when_to_go_on(bench: Bench) -> None:
-    bench.post(Asked(host_id="h", beat=b"x" * MOST_BEAT))
+    bench.post(KeysRequest(host_id="h", beat=b"x" * MOST_BEAT))
     assert bench.ingest._rate._left["h"].size <= BYTES_BURST - MOST_BEAT
     bench.ingest._rate.took("h", int(BYTES_BURST + 6.5 * BYTES_RATE))
 
-    answer = bench.post(Asked(host_id="h"))
+    answer = bench.post(KeysRequest(host_id="h"))
 
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
     assert len(bench.done) == 1
 
 
 def test_who_shows_a_credential_is_told_apart_by_address(bench: Bench) -> None:
-    bench.post(Asked(host_id="h"))
+    bench.post(KeysRequest(host_id="h"))
 
     assert bench.joining.addresses == {"testclient"}
 
 
 @pytest.mark.parametrize("after", [f"{2**64 - 1}-{2**64 - 1}", "0-0", ""])
 def test_any_id_that_a_stream_may_hold_is_looked_beyond(bench: Bench, after: str) -> None:
-    assert bench.post(Asked(host_id="h", after=after)).status_code == 200
+    assert bench.post(KeysRequest(host_id="h", after=after)).status_code == 200
 
 
 async def test_a_connection_that_fails_is_not_used_again_and_the_idle_ones_neither() -> None:

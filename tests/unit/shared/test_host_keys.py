@@ -8,12 +8,12 @@ import pytest
 from redis.exceptions import NoPermissionError, ReadOnlyError, ResponseError
 
 from adsum_shared.host_keys import (
-    Asked,
     FoundEntry,
+    KeysReply,
+    KeysRequest,
     NewEntry,
     OddReplyError,
-    Stored,
-    Told,
+    StoredOffsets,
     carry_out,
 )
 
@@ -60,18 +60,18 @@ async def test_all_that_is_asked_goes_in_one_round_trip_in_its_order() -> None:
         b"sp:1",
         b"{}",
     )
-    everything = Asked(
+    everything = KeysRequest(
         add=ENTRY, beat=b"{}", head=True, after="2-9", stored=True, want=True, last_beat=True
     )
 
     told = await carry_out(server, "h", everything)
 
     assert server.sent == [["XADD", "SET", "SADD", "XINFO", "XRANGE", "HMGET", "GET", "GET"]]
-    assert told == Told(
+    assert told == KeysReply(
         added="new",
         head=FoundEntry("2-9", b"sp", b"ours"),
         beyond=FoundEntry("3-1", b"x", b"y"),
-        stored=Stored(b"1-1", b"{}", None),
+        stored=StoredOffsets(b"1-1", b"{}", None),
         want=b"sp:1",
         beat=b"{}",
     )
@@ -89,43 +89,49 @@ async def test_all_that_is_asked_goes_in_one_round_trip_in_its_order() -> None:
 async def test_an_id_that_is_refused_is_ours_or_anothers(lies_there: Any, added: str) -> None:
     server = Server(THERE, lies_there)
 
-    assert (await carry_out(server, "h", Asked(add=ENTRY))).added == added
+    assert (await carry_out(server, "h", KeysRequest(add=ENTRY))).added == added
 
 
 async def test_an_id_after_which_none_can_follow_is_told() -> None:
     server = Server(ResponseError("The stream has exhausted the last possible ID"))
 
-    assert (await carry_out(server, "h", Asked(add=ENTRY))).added == "exhausted"
+    assert (await carry_out(server, "h", KeysRequest(add=ENTRY))).added == "exhausted"
 
 
 async def test_what_is_not_there_or_not_allowed_to_be_listed_is_no_error() -> None:
     server = Server(b"OK", NoPermissionError("sadd"), ResponseError("no such key"), [], [None] * 3)
 
-    told = await carry_out(server, "h", Asked(beat=b"{}", head=True, after="", stored=True))
+    told = await carry_out(server, "h", KeysRequest(beat=b"{}", head=True, after="", stored=True))
 
-    assert told == Told(listed=False)
+    assert told == KeysReply(listed=False)
 
 
 async def test_the_first_refusal_is_raised_once_every_answer_was_read() -> None:
     server = Server(ReadOnlyError("replica"), 1, ResponseError("another"))
 
     with pytest.raises(ReadOnlyError):
-        await carry_out(server, "h", Asked(beat=b"{}", want=True))
+        await carry_out(server, "h", KeysRequest(beat=b"{}", want=True))
     assert server.replies == []
 
 
 @pytest.mark.parametrize(
     ("asked", "reply", "words"),
     [
-        (Asked(want=True), ResponseError("WRONGTYPE Operation against a key"), "redis-cli DEL"),
-        (Asked(want=True), 7, "makes no sense"),
-        (Asked(head=True), [b"last-generated-id"], "makes no sense"),
-        (Asked(head=True), [], "makes no sense"),
-        (Asked(after=""), [b"1"], "makes no sense"),
-        (Asked(stored=True), b"OK", "makes no sense"),
+        (
+            KeysRequest(want=True),
+            ResponseError("WRONGTYPE Operation against a key"),
+            "redis-cli DEL",
+        ),
+        (KeysRequest(want=True), 7, "makes no sense"),
+        (KeysRequest(head=True), [b"last-generated-id"], "makes no sense"),
+        (KeysRequest(head=True), [], "makes no sense"),
+        (KeysRequest(after=""), [b"1"], "makes no sense"),
+        (KeysRequest(stored=True), b"OK", "makes no sense"),
     ],
 )
-async def test_what_no_redis_would_answer_is_told_so(asked: Asked, reply: Any, words: str) -> None:
+async def test_what_no_redis_would_answer_is_told_so(
+    asked: KeysRequest, reply: Any, words: str
+) -> None:
     with pytest.raises(OddReplyError, match=words):
         await carry_out(Server(reply), "h", asked)
 
@@ -147,6 +153,6 @@ async def test_of_a_cluster_each_command_finds_its_node() -> None:
 
     cluster = Cluster()
 
-    told = await carry_out(cluster, "h", Asked(beat=b"{}", after=""))
+    told = await carry_out(cluster, "h", KeysRequest(beat=b"{}", after=""))
 
     assert (cluster.sent, told.beyond) == (["SET", "SADD", "XRANGE"], FoundEntry("1-1", b"x"))

@@ -1,7 +1,7 @@
 """Why redis-py's own clients of clusters and Sentinels are not ours: one test a reason.
 
-Each is about the library. One that fails tells that a reason is gone, and that redis_cluster.py or
-redis_sentinel.py may be less.
+Each is about the library. One that fails tells that a reason is gone, and that redis_cluster.py, or
+the Sentinels in connect.py, may be less.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import structlog
 
-from adsum_shared.log_secrets import MASK, MOST_SIGNS, fields_without_secrets, without_secrets
 from adsum_shared.logs import configure
+from adsum_shared.redact import MASK, MOST_SIGNS, fields_without_secrets, without_secrets
 
 #: In pieces, so that no scanner takes this file for a leak.
 KEY = "sk-ant-" + "Planted" * 3

@@ -10,7 +10,7 @@ import unicodedata
 import pytest
 
 from adsum_shared import logs
-from adsum_shared.plain_text import clean, safe, to_json
+from adsum_shared.redact import clean, safe, to_json
 from tests.hostile import HOSTILE, is_plain
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adsum_shared.price_book import Book, Price, load_book
+from adsum_shared.prices import Book, Price, load_book
 from adsum_shared.signals import UsageTotalled
 
 TODAY = "2026-11-22"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_shared.price_book import PriceFileError, load_book
-from adsum_shared.price_file import SHIPPED, read_prices
+from adsum_shared.prices import SHIPPED, PriceFileError, load_book, read_prices
 
 GOOD = {
     "models": '["own"]',
@@ -177,7 +176,7 @@ def test_a_broken_file_leaves_a_book_without_it(tmp_path: Path) -> None:
 
 
 def test_the_shipped_file_has_its_models_in_the_form_that_is_looked_for() -> None:
-    from adsum_shared.price_names import names_of
+    from adsum_shared.prices import names_of
 
     for model in read_prices(SHIPPED):
         names = names_of(model)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from adsum_shared.price_names import Names, names_of
+from adsum_shared.prices import Names, names_of
 
 
 def read(model: str) -> tuple[str, bool, bool]:

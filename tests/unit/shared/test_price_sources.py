@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adsum_shared.price_book import load_book
+from adsum_shared.prices import load_book
 from adsum_shared.signals import UsageTotalled
 
 FOLDER = Path(__file__).parents[2] / "data" / "prices"
@@ -137,8 +137,7 @@ def test_the_same_limits() -> None:
 
 
 def test_every_model_of_ours_is_in_one_of_them() -> None:
-    from adsum_shared.price_file import SHIPPED, read_prices
-    from adsum_shared.price_names import names_of
+    from adsum_shared.prices import SHIPPED, names_of, read_prices
 
     theirs = {names_of(name) for name in (*table("litellm"), *table("genai_prices"))}
     bare = {names.bare for names in theirs if names is not None}

@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio.connection import SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from adsum_shared import redis_connections
+from adsum_shared import connect
 from adsum_shared.redis_errors import WayError, describe, told_of
 
 
@@ -57,7 +57,7 @@ class Slow(SSLConnection):
 
 
 async def test_a_port_that_answers_no_tls_is_told() -> None:
-    connection: Any = redis_connections.honest(Slow)()
+    connection: Any = connect.honest(Slow)()
 
     with pytest.raises(RedisConnectionError) as failed:
         await connection.connect_check_health(retry_socket_connect=False)
@@ -81,7 +81,7 @@ def test_what_is_wanted_of_tls_holds_beside_ones_own_authority(tmp_path: Path) -
     pem, key = authority.sign("localhost")
     more = {"min_version": ssl.TLSVersion.TLSv1_3, "ciphers": "ECDHE+AESGCM"}
 
-    context = redis_connections._context(
+    context = connect._context(
         described(ca_certs=authority.file, certfile=pem, keyfile=key, **more)
     )
 
@@ -97,4 +97,4 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     files = {"ca_certs": Authority(tmp_path).file, name: tmp_path / "missing.pem"}
 
     with pytest.raises(WayError, match=r"missing\.pem.*No such file.*ADSUM_REDIS_CA"):
-        redis_connections._context(described(**files))
+        connect._context(described(**files))

@@ -11,10 +11,9 @@ from redis.asyncio.sentinel import SentinelManagedConnection
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from adsum_shared import redis_sentinel
-from adsum_shared.connect import every_server, open_redis
+from adsum_shared import connect
+from adsum_shared.connect import SentinelRedis, Sentinels, every_server, open_redis
 from adsum_shared.redis_errors import UnsettledError, WayError
-from adsum_shared.redis_sentinel import SentinelRedis, Sentinels
 from adsum_shared.redis_url import read_url
 
 MASTER = [b"10.0.0.1", b"6379"]
@@ -135,7 +134,7 @@ class Pool:
 
 
 def connection(asked: Asked, role: Any) -> Any:
-    made: Any = redis_sentinel._of_master(Answering)(connection_pool=Pool(asked.sentinels))
+    made: Any = connect._of_master(Answering)(connection_pool=Pool(asked.sentinels))
     made.role = role
     return made
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio.connection import SSLConnection
 
-from adsum_shared import redis_connections
+from adsum_shared import connect
 from adsum_shared.tls import Renewed
 from tests.authorities import Authority
 
@@ -101,7 +101,7 @@ def test_a_certificate_of_ours_for_redis_is_renewed_with_its_key(
 
     put("one")
     ca = str(authority.file) if pinned else None
-    kind = redis_connections.honest(SSLConnection)
+    kind = connect.honest(SSLConnection)
 
     def used() -> ssl.SSLContext:
         made = kind(ssl_certfile=str(pem), ssl_keyfile=str(key), ssl_ca_certs=ca)

@@ -24,7 +24,7 @@ from adsum_hub.auth.gate import (
 from adsum_hub.readiness import STRANGER
 from adsum_hub.redis_access import AWAY_STEP, Bulkhead
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts
-from adsum_shared.log_secrets import without_secrets
+from adsum_shared.redact import without_secrets
 
 COOKIE, TOKEN = make_cookie(), make_token()
 

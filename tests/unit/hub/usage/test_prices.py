@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adsum_hub.usage.prices import Wanted, complete_book, known_price, open_book
-from adsum_shared.price_book import load_book
+from adsum_shared.prices import load_book
 from adsum_shared.signals import UsageTotalled
 
 TODAY = "2026-11-22"
@@ -84,7 +84,7 @@ def test_it_is_loaded_when_it_is_asked_and_not_before() -> None:
     script = """
 import sys
 from adsum_hub.usage.prices import known_price
-from adsum_shared.price_book import load_book
+from adsum_shared.prices import load_book
 from adsum_shared.signals import UsageTotalled
 import adsum_hub.app, adsum_collector.app
 book = load_book(fallback=known_price)
