@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_files import used_by
-from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.claude_code.usage_lines import used_by
+from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import BATCH_RECORDS, Turn
 from adsum_collector.usage.ledger import Ledger
@@ -31,7 +30,7 @@ SIZE_BYTES = 4
 class Found(msgspec.Struct, array_like=True, gc=False):
     session_id: str
     begun: int
-    records: list[Record]
+    records: list[UsageRecord]
     faults: dict[str, int]
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from adsum_collector.agent import claude_code
-from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
 from adsum_collector.transcripts.cursors import Stamp
@@ -41,10 +40,10 @@ class Totals:
     def __init__(self, zone: tzinfo | None, limit: Callable[[str], int | None]) -> None:
         self.ledger = Ledger.in_memory(limit, zone)
 
-    def add(self, source: Source, records: Sequence[Record]) -> list[Total]:
+    def add(self, source: Source, records: Sequence[UsageRecord]) -> list[Total]:
         return self.add_all([(source, records)])
 
-    def add_all(self, told: Sequence[tuple[Source, Sequence[Record]]]) -> list[Total]:
+    def add_all(self, told: Sequence[tuple[Source, Sequence[UsageRecord]]]) -> list[Total]:
         """All at once."""
         self.ledger.take([_turn(source, records) for source, records in told], 2**62)
         changed = self.ledger.untold(1 << 30)
@@ -58,7 +57,7 @@ class Totals:
         return len(self.ledger)
 
 
-def _turn(source: Source, records: Sequence[Record]) -> Turn:
+def _turn(source: Source, records: Sequence[UsageRecord]) -> Turn:
     place = Place(begun=source.begun or None)
     scanned = Scanned([*records], place, more=False, faults={})
     return Turn("f", TranscriptFile(source.session_id), Stamp(0, 0, 0, 0), scanned)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Lines, Past, Private
-from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_shared.signals import AnySignal
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -45,9 +45,9 @@ class Agent(NamedTuple):
 
 def claude_code() -> Agent:
     from adsum_collector.agents.claude_code.bodies import decode_hook
-    from adsum_collector.agents.claude_code.history import history
     from adsum_collector.agents.claude_code.hooks import signals_from_hook
     from adsum_collector.agents.claude_code.lines import (
+        history,
         signals_from_lines,
         transcript_file,
         written,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 
 import msgspec
 
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.transcripts.cursor_choice import Waiting
 from adsum_collector.transcripts.cursors import Cursor, Stamp
 

@@ -14,8 +14,8 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from adsum_collector.agent import Transcripts
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Lines
-from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_collector.plain_file import open_transcript

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from adsum_collector.agent import Transcripts
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake

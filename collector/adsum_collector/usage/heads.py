@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_files import begun_in, session_in
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.claude_code.usage_lines import begun_in, session_in
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.usage.opened import open_quietly
 from adsum_collector.usage.scan import Place, Scanned
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.merge import Group
 from adsum_collector.usage.scan import Scanned

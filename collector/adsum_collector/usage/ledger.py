@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.records import UsageRecord
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.file import lay_out, open_ledger
 from adsum_collector.usage.kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
@@ -105,7 +105,7 @@ class Ledger:
             self._find_forks(merge.moved.union(first for first in firsts if first is not None))
         return merge.future
 
-    def _held(self, records: Sequence[Record]) -> dict[int, bytes]:
+    def _held(self, records: Sequence[UsageRecord]) -> dict[int, bytes]:
         keys = self._sieve.sifted([record.key for record in records])
         return dict(
             self._db.execute(

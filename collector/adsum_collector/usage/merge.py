@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import astuple
 
-from adsum_collector.agents.usage import Record, joined
+from adsum_collector.agents.records import UsageRecord, joined
 from adsum_collector.usage.source import Source
 
 #: Of zones, no offset is finer.
@@ -69,7 +69,7 @@ class Kinds(dict[tuple[str, Kind], Group]):
             day = self._days[quarter] = local.date().isoformat()
         return Group(session_id, day, model, fast, geo, over)
 
-    def kind(self, record: Record) -> Kind:
+    def kind(self, record: UsageRecord) -> Kind:
         prompt = record.input + record.cache_read + record.cache_5m + record.cache_1h
         over = prompt > self.limits[record.model]
         return (record.at // QUARTER_MS, record.model, record.fast, record.geo, over)
@@ -105,7 +105,7 @@ class Merge:
         self.moved: set[int] = set()
         self.future = 0
 
-    def add(self, source: Source, records: Iterable[Record], latest: int) -> None:
+    def add(self, source: Source, records: Iterable[UsageRecord], latest: int) -> None:
         owner, session_id = self._kept.owner(source), source.session_id
         limits, kinds, rows, held = self._kinds.limits, self._kinds, self.rows, self._held
         pack, group, sums, last = ROW.pack, 0, [0] * 8, None
@@ -148,7 +148,7 @@ class Merge:
     def row(self, key: int) -> bytes | None:
         return self.rows.get(key) or self._held.get(key) or self._kept.row(key)
 
-    def _place(self, key: int, record: Record) -> int:
+    def _place(self, key: int, record: UsageRecord) -> int:
         """One id, two requests: two messages, unless either copy is a side question's."""
         row = self.row(key)
         assert row is not None  # noqa: S101 - the caller has seen it
@@ -157,7 +157,7 @@ class Merge:
             return key
         return (key * 31 + record.request) % PRIME
 
-    def _join(self, key: int, record: Record, number: int, source: Source) -> None:
+    def _join(self, key: int, record: UsageRecord, number: int, source: Source) -> None:
         row = ROW.unpack(self.row(key) or b"")
         owner, group = row[1], row[2]
         old = self._record(record, row)
@@ -180,11 +180,11 @@ class Merge:
         self._count(group, old, -1)
         self._count(moved, new, 1)
 
-    def _record(self, like: Record, row: tuple[int, ...]) -> Record:
+    def _record(self, like: UsageRecord, row: tuple[int, ...]) -> UsageRecord:
         """What is kept of a message of which another copy has come."""
         seconds, _, group, tokens, output, read, for_5m, for_1h, request, searches, flags = row
         known = self._kept.group(group)
-        return Record(
+        return UsageRecord(
             key=like.key,
             # of a request and a time less is kept than a copy tells
             request=like.request if like.request & 0xFFFF == request else request,
@@ -202,7 +202,7 @@ class Merge:
             web_searches=searches,
         )
 
-    def _count(self, group: int, record: Record, sign: int) -> None:
+    def _count(self, group: int, record: UsageRecord, sign: int) -> None:
         sums = self.sums.setdefault(group, [0] * 8)
         sums[0] += sign
         sums[1] += sign * record.input
@@ -214,7 +214,7 @@ class Merge:
         sums[7] = max(sums[7], record.at)
 
 
-def _packed(record: Record, owner: int, group: int) -> bytes:
+def _packed(record: UsageRecord, owner: int, group: int) -> bytes:
     return ROW.pack(
         record.at // 1000,
         owner,

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Past
-from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.plain_file import open_transcript
 from adsum_collector.transcripts.files import first_lines, stripped
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Past
-from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.heads import NobodysError, dated, owned
 from adsum_collector.usage.kept import BATCH_RECORDS, Turn

@@ -21,10 +21,10 @@ from adsum_collector.agents.claude_code.usage_lines import (
     ROLE,
     USAGE,
     Meter,
+    has_usage,
     own_time,
-    tells,
 )
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.records import UsageRecord
 from adsum_collector.plain_file import checksum
 from adsum_collector.usage.opened import open_quietly
 
@@ -77,7 +77,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 class Scanned(msgspec.Struct, frozen=True, gc=False):
     """more: there may be further whole lines. faults: cause -> how often."""
 
-    records: list[Record]
+    records: list[UsageRecord]
     place: Place
     more: bool
     faults: dict[str, int]
@@ -179,7 +179,7 @@ class Scanner:
                 return follow
         else:
             follow = self._draw()
-        return -1 if tells(self._view[start:stop]) else follow
+        return -1 if has_usage(self._view[start:stop]) else follow
 
     def _suspects(self, go: _Go, start: int, stop: int) -> bool:
         """Of a line that does not begin like an assistant's, whether it may be one all the same."""

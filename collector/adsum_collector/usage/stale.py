@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.reading import Errand
 

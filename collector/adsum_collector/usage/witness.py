@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_files import used_by
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.claude_code.usage_lines import used_by
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
 from adsum_collector.intake import Intake

@@ -11,7 +11,7 @@ import pytest
 
 from adsum_collector.agents.claude_code.lines import signals_from_lines
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.records import TranscriptFile
 from adsum_shared.signals import AnySignal, CostReported, GaugesReported, ModelCost
 
 DATA = Path(__file__).parents[2] / "data"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.transcripts.followed import Followed
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from adsum_collector.agents.claude_code.history import NEVER, history
+from adsum_collector.agents.claude_code.lines import NEVER, history
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Past
-from adsum_collector.agents.transcript_file import TranscriptFile
 from adsum_shared.signals import CostReported, ModelCost
 from tests.claude_lines import AT, SESSION, line, text, user
 

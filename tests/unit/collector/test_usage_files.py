@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from adsum_collector.agents.claude_code.usage_files import begun_in, session_in, used_by
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.claude_code.usage_lines import begun_in, session_in, used_by
+from adsum_collector.agents.records import TranscriptFile
 
 NOON = 1_795_262_400_000  # 2026-11-21T12:00Z
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adsum_collector.agents.claude_code.usage_lines import LAST, Meter, own_time, tells
-from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, joined
+from adsum_collector.agents.claude_code.usage_lines import LAST, Meter, has_usage, own_time
+from adsum_collector.agents.records import NO_WRITES, SPLIT, UNSPLIT, UsageRecord, joined
 
 AT = 1_795_303_906_260
 #: As Claude Code 2.1.330 writes it, with its order of keys.
@@ -51,13 +51,13 @@ def line(**fields: Any) -> bytes:
     return json.dumps(whole | fields).encode()
 
 
-def read(*lines: bytes) -> tuple[list[Record], dict[str, int]]:
+def read(*lines: bytes) -> tuple[list[UsageRecord], dict[str, int]]:
     meter = Meter()
     meter.take(lines)
     return meter.records(), dict(meter.faults)
 
 
-def one(raw: bytes) -> Record:
+def one(raw: bytes) -> UsageRecord:
     (record,), faults = read(raw)
     assert not faults
     return record
@@ -66,7 +66,7 @@ def one(raw: bytes) -> Record:
 def test_a_line_tells_all_there_is_to_pay_for() -> None:
     record = one(NEW)
 
-    assert record == Record(
+    assert record == UsageRecord(
         key=record.key,
         request=record.request,
         at=AT,
@@ -118,7 +118,7 @@ def test_the_order_of_keys_does_not_matter() -> None:
 )
 def test_a_line_about_something_else_tells_nothing_and_is_no_fault(raw: bytes) -> None:
     assert read(raw) == ([], {})
-    assert not tells(raw)
+    assert not has_usage(raw)
 
 
 @pytest.mark.parametrize(
@@ -490,9 +490,9 @@ COPIES = st.builds(
 )
 
 
-def by_message(records: Iterable[Record]) -> dict[tuple[int, int, bool], Record]:
+def by_message(records: Iterable[UsageRecord]) -> dict[tuple[int, int, bool], UsageRecord]:
     """Apart by what kind of agent told it: what outweighs what is the totals' business."""
-    found: dict[tuple[int, int, bool], list[Record]] = {}
+    found: dict[tuple[int, int, bool], list[UsageRecord]] = {}
     for record in records:
         found.setdefault((record.key, record.request, record.sidechain), []).append(record)
     return {message: reduce(joined, alike) for message, alike in found.items()}

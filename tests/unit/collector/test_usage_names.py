@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.records import UsageRecord
 from adsum_collector.usage.source import Source
 from adsum_hub.inbox.usage_bounds import wrong_with
 from adsum_shared.signals import UsageTotalled
@@ -19,7 +19,7 @@ LATER = "2026-11-21T23:31:48.260Z"
 GEO = "inference_geo"
 
 
-def told(record: Record) -> UsageTotalled:
+def told(record: UsageRecord) -> UsageTotalled:
     return UsageTotalled(
         session_id="s",
         at=AT,

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Turn
 from adsum_collector.usage.ledger import Ledger
@@ -38,7 +37,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 
 
 def take(ledger: Ledger, *keys: int) -> None:
-    records = [Record(key, 7, NOON, "m", output=5) for key in keys]
+    records = [UsageRecord(key, 7, NOON, "m", output=5) for key in keys]
     scanned = Scanned(records, Place(), more=False, faults={})
     ledger.take([Turn("f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)], NOON)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import adsum_collector.usage.scan as scan_module
 from adsum_collector.agents.claude_code.usage_lines import Meter
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.records import UsageRecord
 from adsum_collector.usage.scan import Place, Scanned, Scanner
 
 UUID = "fecc7aa0-f380-4317-8753-593d6edf228d"
@@ -81,7 +81,9 @@ def scan(path: Path, place: Place | None = None) -> Scanned:
     return Scanner(never).scan(str(path), place)
 
 
-def scan_all(path: Path, place: Place | None = None) -> tuple[list[Record], Place, Counter[str]]:
+def scan_all(
+    path: Path, place: Place | None = None
+) -> tuple[list[UsageRecord], Place, Counter[str]]:
     scanner, records, faults = Scanner(never), [], Counter[str]()
     while True:
         scanned = scanner.scan(str(path), place)
@@ -92,7 +94,7 @@ def scan_all(path: Path, place: Place | None = None) -> tuple[list[Record], Plac
             return records, place, faults
 
 
-def numbers(records: list[Record]) -> list[int]:
+def numbers(records: list[UsageRecord]) -> list[int]:
     return [record.input for record in records]
 
 

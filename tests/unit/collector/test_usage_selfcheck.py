@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from adsum_collector.agent import claude_code
-from adsum_collector.agents.transcript_file import TranscriptFile
+from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.reading import Batch, Errand, Reading
 from adsum_collector.usage.scan import FIRST, MISSED, Scanner
@@ -155,7 +155,7 @@ def test_first_lines_that_hold_no_answer_are_not_decoded(
 ) -> None:
     decoded: list[bytes] = []
     monkeypatch.setattr(
-        "adsum_collector.usage.scan.tells", lambda raw: decoded.append(bytes(raw)) is not None
+        "adsum_collector.usage.scan.has_usage", lambda raw: decoded.append(bytes(raw)) is not None
     )
     append(path, asked(), asked('"assistant"'), said(1), *[asked()] * 300)
 

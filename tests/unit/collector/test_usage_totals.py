@@ -18,8 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.agents.usage import NO_WRITES, SPLIT, UNSPLIT, Record, joined
+from adsum_collector.agents.records import (
+    NO_WRITES,
+    SPLIT,
+    UNSPLIT,
+    TranscriptFile,
+    UsageRecord,
+    joined,
+)
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
@@ -43,8 +49,8 @@ def totals(zone: tzinfo | None = UTC, limit: int | None = None) -> Totals:
 
 def message(
     key: int, output: int = 1, request: int = 7, at: int = NOON, **fields: object
-) -> Record:
-    return Record(key=key, request=request, at=at, model="m", output=output, **fields)  # type: ignore[arg-type]
+) -> UsageRecord:
+    return UsageRecord(key=key, request=request, at=at, model="m", output=output, **fields)  # type: ignore[arg-type]
 
 
 def group(session_id: str, day: str = "2026-11-21", model: str = "m") -> Group:
@@ -82,7 +88,7 @@ def test_groups_are_apart_by_session_day_model_speed_place_and_size_of_prompt() 
         (MAIN, message(1)),
         (other, message(2)),
         (MAIN, message(3, at=NOON + 12 * HOUR)),
-        (MAIN, Record(4, 7, NOON, "n", output=1)),
+        (MAIN, UsageRecord(4, 7, NOON, "n", output=1)),
         (MAIN, message(5, fast=True)),
         (MAIN, message(6, geo="us")),
         (MAIN, message(7, input=50, cache_read=50)),
@@ -349,7 +355,7 @@ def test_the_largest_numbers_fit() -> None:
         found.add(
             MAIN,
             [
-                Record(
+                UsageRecord(
                     2**61 - 2, most, most * 1000 + 999, "m", input=most, output=most,
                     cache_read=most, cache_5m=most, cache_1h=most, writes=2, web_searches=255,
                 )
@@ -386,7 +392,7 @@ SOURCES = [
     *(Source(-NOON - 1, "c"), Source(-NOON - 14 * HOUR, "d")),
 ]
 RECORDS = st.builds(
-    Record,
+    UsageRecord,
     key=st.integers(1, 6),
     request=st.sampled_from([0, 7, 8]),
     at=st.sampled_from([NOON, NOON + 400, NOON + 13 * HOUR]),
@@ -405,15 +411,15 @@ RECORDS = st.builds(
 TOLD = st.lists(st.tuples(st.sampled_from(SOURCES), RECORDS), max_size=25)
 
 
-def expected(told: Sequence[tuple[Source, Record]]) -> set[Total]:
+def expected(told: Sequence[tuple[Source, UsageRecord]]) -> set[Total]:
     """The rules, without any thrift: first whose message it is, then what it used up."""
-    by_key: dict[int, list[tuple[Source, Record]]] = defaultdict(list)
+    by_key: dict[int, list[tuple[Source, UsageRecord]]] = defaultdict(list)
     for source, record in told:
         by_key[record.key].append((source, record))
     sums: dict[Group, list[int]] = defaultdict(lambda: [0] * 7)
     for copies in by_key.values():
         main = [(source, record) for source, record in copies if not record.sidechain]
-        apart: dict[int, list[tuple[Source, Record]]] = defaultdict(list)
+        apart: dict[int, list[tuple[Source, UsageRecord]]] = defaultdict(list)
         for source, record in main or copies:
             apart[record.request if main else 0].append((source, record))
         for alike in apart.values():
@@ -435,7 +441,7 @@ def expected(told: Sequence[tuple[Source, Record]]) -> set[Total]:
     TOLD, st.randoms(use_true_random=False), st.lists(st.integers(1, 5), min_size=25, max_size=25)
 )
 def test_any_order_and_any_increments_give_the_same_sums(
-    told: list[tuple[Source, Record]], draw: random.Random, sizes: list[int]
+    told: list[tuple[Source, UsageRecord]], draw: random.Random, sizes: list[int]
 ) -> None:
     found = totals(limit=15)
     kept: dict[Group, Total] = {}
@@ -515,9 +521,9 @@ def test_a_batch_that_fails_leaves_nothing_and_harms_no_later_one() -> None:
             raise RefusedError
 
     ledger = Ledger.in_memory(limit)
-    good, bad = message(1, 5), Record(2, 7, NOON, "bad", output=1)
+    good, bad = message(1, 5), UsageRecord(2, 7, NOON, "bad", output=1)
 
-    def turn(*records: Record) -> Turn:
+    def turn(*records: UsageRecord) -> Turn:
         scanned = Scanned([*records], Place(offset=9), more=False, faults={})
         return Turn("f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)
 

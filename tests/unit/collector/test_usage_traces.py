@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.transcript_file import TranscriptFile
-from adsum_collector.agents.usage import Record
+from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.reading import Errand, Reading
 from adsum_collector.usage.scan import Scanner
@@ -138,7 +137,7 @@ def test_a_recorded_session_written_with_spaces_comes_to_the_same_though_read_al
         for name, line in lines_of(trace):
             files[trace.name, name].append(line)
 
-    def records(lines: list[dict[str, Any]], *separators: str) -> list[Record]:
+    def records(lines: list[dict[str, Any]], *separators: str) -> list[UsageRecord]:
         path = tmp_path / "s.jsonl"
         path.write_text("".join(json.dumps(each, separators=separators) + "\n" for each in lines))
         return Scanner(never).scan(str(path)).records

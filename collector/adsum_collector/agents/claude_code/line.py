@@ -20,7 +20,7 @@ CONTEXT_MAX = 64 << 10
 BLOCKS_MAX = 256
 
 
-class Call(msgspec.Struct, omit_defaults=True):
+class PendingCall(msgspec.Struct, omit_defaults=True):
     """A tool call of which the result will only give the id. target: what a stopping call stops."""
 
     tool: str
@@ -32,14 +32,14 @@ class Call(msgspec.Struct, omit_defaults=True):
 class Context(msgspec.Struct, omit_defaults=True):
     """What the lines so far leave to those that follow, in one file.
 
-    at: the latest timestamp, ms. told: digests of what was told last of the session itself. used:
-    tokens of the last prompt. begun: of a subagent's file, that it has begun. ahead: the last
+    at: the latest timestamp, ms. told: digests of what was reported last of the session itself.
+    used: tokens of the last prompt. begun: of a subagent's file, that it has begun. ahead: the last
     timestamp is of a day that has not come.
     """
 
     at: int = 0
     prompt_id: str | None = None
-    calls: dict[str, Call] = {}
+    calls: dict[str, PendingCall] = {}
     told: dict[str, str] = {}
     used: int = 0
     headless: bool = False
@@ -63,9 +63,9 @@ class Context(msgspec.Struct, omit_defaults=True):
         return msgspec.json.encode(msgspec.structs.replace(self, calls={}, told={})).decode()
 
     def news(self, values: Mapping[str, str | None]) -> dict[str, str]:
-        """Those that are not what was told last; from now on they are.
+        """Those that differ from what was reported last; from now on they are that.
 
-        None is not told. An empty text: it is no more, which is told if it once was.
+        None: not known. An empty text: it is no more, which is news if it once was.
         """
         news: dict[str, str] = {}
         for name, value in values.items():
@@ -77,13 +77,13 @@ class Context(msgspec.Struct, omit_defaults=True):
                 news[name] = value
         return news
 
-    def remember(self, tool_use_id: str, call: Call) -> None:
+    def remember(self, tool_use_id: str, call: PendingCall) -> None:
         self.calls[tool_use_id] = call
         while len(self.calls) > CALLS_MAX:
             del self.calls[next(iter(self.calls))]
 
 
-class Line:
+class TranscriptLine:
     """Fields of another type than expected count as missing: the CLI changes them at will.
 
     faults: what should say something and does not.

@@ -9,18 +9,34 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from adsum_collector.agents.claude_code import line_cost, line_meta, line_turns
+import msgspec
+from msgspec.structs import replace
+
 from adsum_collector.agents.claude_code.bodies import decode_fields
-from adsum_collector.agents.claude_code.line import Context, Line
+from adsum_collector.agents.claude_code.line import Context, TranscriptLine
+from adsum_collector.agents.claude_code.line_steps import (
+    IGNORED,
+    LAST_WORDS_MAX,
+    STEPS,
+    child_begins,
+    context_used,
+    surroundings,
+)
 from adsum_collector.agents.claude_code.tool_hooks import Common
-from adsum_collector.agents.transcript import Lines, Private
-from adsum_collector.agents.transcript_file import SESSION_ID, TranscriptFile
-from adsum_shared import signals as s
-from adsum_shared.signals import KnownSignal
+from adsum_collector.agents.claude_code.tools import one_line
+from adsum_collector.agents.records import SESSION_ID, TranscriptFile
+from adsum_collector.agents.transcript import Lines, Past, Private
+from adsum_shared.signals import (
+    AnySignal,
+    CostReported,
+    KnownSignal,
+    MetaChanged,
+    PromptSubmitted,
+)
 
 #: The client's own requests, of no meaning to anybody, and most of a file's bytes.
 HEAVY = b'{"type":"api-request'
@@ -37,7 +53,12 @@ _SESSION = re.compile(SESSION_ID)
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _AGENT_FILE = re.compile(r"agent-([A-Za-z0-9_-]+)\.jsonl")
 
-Step = Callable[[Line, Context, Common], list[KnownSignal]]
+#: Later than any time a line may bear: what is as late bears none.
+NEVER: Final = 1 << 53
+#: Said by the tail or not at all: the head's last is not the session's.
+LAST: Final = ("last_prompt", "last_answer")
+#: What both tell of a session.
+META: Final = tuple(set(Past.__struct_fields__) & set(MetaChanged.__struct_fields__))
 
 
 def transcript_file(path: str) -> TranscriptFile | None:
@@ -84,7 +105,7 @@ def signals_from_lines(
         if raw.startswith(HEAVY) or not raw.strip():
             continue
         try:
-            line = Line(decode_fields(_utf8(raw, faults)))
+            line = TranscriptLine(decode_fields(_utf8(raw, faults)))
         except ValueError:
             faults["no JSON"] += 1
             continue
@@ -97,7 +118,7 @@ def signals_from_lines(
 
 
 def _signals(
-    line: Line,
+    line: TranscriptLine,
     file: TranscriptFile,
     known: Context,
     seen: int,
@@ -123,11 +144,11 @@ def _signals(
         return []
     found: list[KnownSignal] = []
     if file.agent_id is not None:
-        found += line_turns.child_begins(line, known, common, sidecar)
+        found += child_begins(line, known, common, sidecar)
     found += step(line, known, common)
     if file.agent_id is None:
-        found += line_meta.surroundings(line, known, common, found)
-        found += line_cost.context_used(line, known, common)
+        found += surroundings(line, known, common, found)
+        found += context_used(line, known, common)
     faults.update(line.faults)
     return found
 
@@ -138,7 +159,7 @@ def written(lines: Sequence[bytes]) -> int:
         if raw.startswith(HEAVY):
             continue
         try:
-            at = _stamp(Line(decode_fields(_utf8(raw, Counter()))).text("timestamp"))
+            at = _stamp(TranscriptLine(decode_fields(_utf8(raw, Counter()))).text("timestamp"))
         except ValueError:
             continue
         if at:
@@ -167,62 +188,45 @@ def _stamp(text: str | None) -> int:
     return at if at >= EARLIEST_MS else 0
 
 
-def attachment(line: Line, _known: Context, common: Common) -> list[KnownSignal]:
-    """A prompt typed while a turn ran has joined it; so may a background task's report."""
-    held = line.get("attachment", dict[str, Any]) or {}
-    if held.get("type") != "queued_command":
-        return []
-    prompt = held.get("prompt")
-    told = line_turns.children_told(prompt, common) if isinstance(prompt, str) else []
-    return [*told, s.PromptDequeued(**common)]
+def history(head: Sequence[bytes], tail: Sequence[bytes], whose: TranscriptFile) -> Past | None:
+    """See `adsum_collector.agent.Transcripts`. Of a field told in both, the tail's word counts."""
+    first = signals_from_lines(head, whose, "", NEVER, None)
+    between = Context.of(first.context)
+    told = _meta(first.signals)
+    if tail != head:
+        # also if these are the only prompt and answer all over again
+        between.told = {name: mark for name, mark in between.told.items() if name not in LAST}
+        told = {name: value for name, value in told.items() if name not in LAST}
+    last = signals_from_lines(tail, whose, between.encoded(lambda call: call), NEVER, None)
+    told |= _meta(last.signals)
+    books = [each for each in (*first.signals, *last.signals) if isinstance(each, CostReported)]
+    times = [each.at for each in (*first.signals, *last.signals)] + [Context.of(last.context).at]
+    times = [at for at in times if 0 < at < NEVER]
+    past = Past(
+        **{name: value or None for name, value in told.items()},
+        first_prompt=_first_prompt(first.signals),
+        # without the prompt before it, which would tell of a turn
+        cost=replace(books[-1], prompt_id=None) if books else None,
+        started=times[0] if times else 0,
+        ended=max(times, default=0),
+    )
+    return past if past != Past() else None
 
 
-def queue_operation(line: Line, _known: Context, common: Common) -> list[KnownSignal]:
-    if line.text("operation") != "enqueue":
-        return [s.PromptDequeued(**common)]
-    content = line.get("content", str) or ""
-    if content.lstrip().startswith("<task-notification>"):
-        return line_turns.children_ended(content, common)
-    return [s.PromptSubmitted(**common, origin="queued")]
+def _meta(signals: Sequence[AnySignal]) -> dict[str, Any]:
+    """Field by field, the last that was told; an empty text means that it is no more."""
+    found: dict[str, Any] = {}
+    for signal in signals:
+        if isinstance(signal, MetaChanged):
+            fields = msgspec.structs.asdict(signal)
+            found |= {name: fields[name] for name in META if fields[name] is not None}
+    return found
 
 
-def progress(_line: Line, _known: Context, common: Common) -> list[KnownSignal]:
-    return [s.Alive(**common, event="progress")]
-
-
-STEPS: dict[str, Step] = {
-    "user": line_turns.user,
-    "assistant": line_turns.assistant,
-    "system": line_turns.system,
-    "attachment": attachment,
-    "queue-operation": queue_operation,
-    "progress": progress,
-    "custom-title": line_meta.custom_title,
-    "ai-title": line_meta.ai_title,
-    "permission-mode": line_meta.permission_mode,
-    "continued-in": line_meta.continued_in,
-    "pr-link": line_meta.pr_link,
-    "worktree-state": line_meta.worktree_state,
-    "cost-state": line_cost.cost_state,
-}
-
-#: Types of line that mean nothing to us; others are counted, so that a new one is noticed.
-IGNORED = frozenset(
-    {
-        "agent-name",
-        "agent-setting",
-        "api-request",
-        "api-request-blob",
-        "api-request-shape",
-        "atis-latch",
-        "bridge-session",
-        "file-history-delta",
-        "file-history-snapshot",
-        "frame-link",
-        "last-prompt",
-        "mode",  # not of permissions: `normal`, of which nobody knows another
-        "summary",
-        "tag",
-        "tools-used",
-    }
-)
+def _first_prompt(signals: Sequence[AnySignal]) -> str | None:
+    prompts = [
+        signal.text
+        for signal in signals
+        if isinstance(signal, PromptSubmitted) and signal.origin == "typed"
+    ]
+    return one_line(prompts[0], LAST_WORDS_MAX) if prompts else None

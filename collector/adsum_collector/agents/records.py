@@ -1,4 +1,7 @@
-"""What one message of an agent used up, whichever agent wrote it, and how copies of it are one."""
+"""Whose a transcript is, and what one message of it used up, whichever agent wrote it.
+
+Apart from all else of agents: the process that reads a history starts with little to import.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,22 @@ from typing import Final
 
 import msgspec
 
+#: What names a session; it is sent to others.
+SESSION_ID: Final = r"[A-Za-z0-9_.-]{1,128}"
 #: How exactly a record knows for how long its cache writes were to live.
 NO_WRITES: Final = 0
 UNSPLIT: Final = 1
 SPLIT: Final = 2
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class TranscriptFile(msgspec.Struct, frozen=True):
+    """Whose lines a transcript holds. agent_id: a subagent's, None for the main agent's."""
+
+    session_id: str
+    agent_id: str | None = None
+
+
+class UsageRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Tokens of one message, as one line or several copies of it tell.
 
     key: names the message, in 61 bits. request: the request's id in 32 bits, 0 without one. at: ms.
@@ -36,7 +48,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     web_searches: int = 0
 
 
-def joined(one: Record, other: Record) -> Record:
+def joined(one: UsageRecord, other: UsageRecord) -> UsageRecord:
     """Both are of one message. The same whichever comes first, and however often either comes.
 
     Streamed copies grow, so each field is the largest that was told. Side questions repeat what
@@ -50,7 +62,7 @@ def joined(one: Record, other: Record) -> Record:
         cache_5m, cache_1h = other.cache_5m, other.cache_1h
     elif other.writes == writes:
         cache_5m, cache_1h = max(cache_5m, other.cache_5m), max(cache_1h, other.cache_1h)
-    return Record(
+    return UsageRecord(
         key=one.key,
         request=one.request,
         at=min(one.at, other.at),

@@ -1,0 +1,459 @@
+"""Each type of transcript line as signals: the work, the session itself, and what it counts.
+
+A step reads one line, and the `Context` that earlier lines of its file left. Pure and total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from adsum_collector.agents.claude_code import tools
+from adsum_collector.agents.claude_code.amounts import (
+    SYNTHETIC,
+    Dollars,
+    ModelUsage,
+    costs_of,
+    prompt_size,
+    web_address,
+)
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, lenient
+from adsum_collector.agents.claude_code.hooks import AboutChild, about_child
+from adsum_collector.agents.claude_code.line import Context, PendingCall, TranscriptLine
+from adsum_collector.agents.claude_code.prompts import (
+    NO_PROMPTS,
+    PROMPT_MAX,
+    SYSTEM_PROMPTS,
+    ends_of,
+    notified_children,
+)
+from adsum_collector.agents.claude_code.tool_hooks import ERROR_MAX, Common
+from adsum_collector.agents.claude_code.tools import one_line, project_of, shorten
+from adsum_shared import signals as s
+from adsum_shared.signals import ChildKind, KnownSignal
+
+INTERRUPTED: Final = "[Request interrupted by user"
+#: A Stop hook that sends the agent back to work.
+SENT_BACK: Final = "Stop hook feedback:"
+#: What is left of a prompt that another hook refused: its own hook fired, its turn never begins. The
+#: line bears no prompt id.
+BLOCKED: Final = "UserPromptSubmit operation blocked by hook"
+#: How a child ended that wakes nobody.
+STOPPED: Final = frozenset({"stopped", "killed"})
+#: How an answer ends a turn. `tool_use` and `pause_turn` do not; after `max_tokens` the CLI itself
+#: asks for the rest. Most lines of a streamed answer bear none.
+ENDS: Final = ("end_turn", "stop_sequence", "refusal")
+RETRIES_MAX: Final = 1000
+RETRY_MS_MAX: Final = 24 * 3600 * 1000
+#: What a call launches that works on in the background, where its result gives no better word.
+LAUNCHED: Final[dict[str, ChildKind]] = {"Monitor": "monitor", "Workflow": "workflow"}
+STOPPERS: Final = frozenset({"TaskStop", "KillShell", "KillBash"})
+TITLE_MAX: Final = 120
+#: Longer than what leaves a machine by default, since a secret is masked before a text is cut.
+LAST_WORDS_MAX: Final = 1_000
+#: What a directory that is no repository has for a branch, and a detached one.
+NO_BRANCH: Final = "HEAD"
+ODD_COST: Final = "odd cost"
+AHEAD: Final = "date in the future"
+
+Step = Callable[[TranscriptLine, Context, Common], list[KnownSignal]]
+
+
+def user(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
+    """What came back from tools, or a prompt: a human's, the CLI's own, or none at all."""
+    found: list[KnownSignal] = []
+    texts: list[str] = []
+    for block in line.blocks():
+        if block.get("type") == "tool_result":
+            found += _tool_result(block, line, known, common)
+        elif block.get("type") == "text" and isinstance(block.get("text"), str):
+            texts.append(block["text"])
+    return found + _prompt("\n".join(texts), line, common)
+
+
+def _prompt(text: str, line: TranscriptLine, common: Common) -> list[KnownSignal]:
+    start = text.lstrip()
+    if not start or line.flag("isCompactSummary"):
+        return []
+    if start.startswith(INTERRUPTED):
+        return [s.TurnInterrupted(**common)]
+    if common["agent_id"] is not None:
+        return []  # a subagent's prompt begins its run, see `child_begins`
+    if start.startswith(NO_PROMPTS):
+        return [s.Alive(**common, event=s.COMMAND)]
+    if line.flag("isMeta") and not start.startswith(SENT_BACK):
+        return []
+    if start.startswith(SYSTEM_PROMPTS) or line.text("promptSource") == "system":
+        ended = _notified(start, common)
+        if ended and all(isinstance(e, s.ChildFinished) and e.status in STOPPED for e in ended):
+            return ended  # after a kill and a resume: children of the run before, and no turn
+        # It opens a turn, or joins the one that runs.
+        return [*ended, s.PromptSubmitted(**common, origin="system")]
+    return [s.PromptSubmitted(**common, text=shorten(text, PROMPT_MAX))]
+
+
+def _notified(text: str, common: Common) -> list[KnownSignal]:
+    """The children of which this text reports to their parent; it is about them, not of them."""
+    return notified_children(text.lstrip(), Common(**{**common, "agent_id": None}))
+
+
+def child_begins(
+    line: TranscriptLine, known: Context, common: Common, sidecar: bytes | None
+) -> list[KnownSignal]:
+    """A subagent is given its first task or, after its end, another.
+
+    Lines marked as meta are copies of its parent's.
+    """
+    child_id = common["agent_id"]
+    texts = [block.get("text") for block in line.blocks() if block.get("type") == "text"]
+    if child_id is None or line.type != "user" or not texts or line.flag("isMeta"):
+        return []
+    if isinstance(texts[0], str) and texts[0].lstrip().startswith(INTERRUPTED):
+        return []
+    given = {} if known.begun or sidecar is None else lenient(sidecar, dict[str, Any]) or {}
+    known.begun = True
+    return [
+        s.ChildStarted(
+            **about_child(common),
+            child_id=child_id,
+            type=one_line(given.get("agentType")),
+            description=one_line(given.get("description")),
+        )
+    ]
+
+
+def assistant(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
+    texts = [block.get("text") for block in line.blocks() if block.get("type") == "text"]
+    said = ends_of("\n".join(text for text in texts if isinstance(text, str)) or None)
+    if line.flag("isApiErrorMessage"):
+        return [s.TurnFailed(**common, error=line.name("error") or "unknown", message=said)]
+    found: list[KnownSignal] = []
+    for block in line.blocks():
+        if block.get("type") == "tool_use":
+            found += _tool_call(block, known, common)
+        else:
+            found.append(s.Alive(**common, event=s.MESSAGE))
+    if line.message("stop_reason") in ENDS:
+        found.append(s.TurnEnded(**common, last_message=said))
+    return found
+
+
+def _tool_call(block: dict[str, Any], known: Context, common: Common) -> list[KnownSignal]:
+    tool_use_id, tool = _name(block.get("id")), _name(block.get("name"))
+    if tool_use_id is None or tool is None:
+        return []
+    given = block.get("input")
+    value = given if isinstance(given, dict) else {}
+    summary = tools.summary(tool, value)
+    target = value.get("task_id") or value.get("shell_id") if tool in STOPPERS else None
+    known.remember(
+        tool_use_id,
+        PendingCall(
+            tool,
+            summary=one_line(value.get("description")) or summary,
+            type=_name(value.get("subagent_type")),
+            target=_name(target),
+        ),
+    )
+    started = s.ToolStarted(
+        **common,
+        tool=tool,
+        tool_use_id=tool_use_id,
+        summary=summary,
+        timeout_ms=tools.timeout_ms(tool, value),
+    )
+    kind = tools.REQUEST_KINDS.get(tool)
+    if kind is None:
+        return [started]
+    return [
+        started,
+        s.RequestOpened(
+            **common,
+            request_kind=cast("s.RequestKind", kind),
+            tool=tool,
+            tool_use_id=tool_use_id,
+            summary=summary,
+            payload=tools.payload(value) or None,
+        ),
+    ]
+
+
+def _tool_result(
+    block: dict[str, Any], line: TranscriptLine, known: Context, common: Common
+) -> list[KnownSignal]:
+    tool_use_id = _name(block.get("tool_use_id"))
+    if tool_use_id is None:
+        return []
+    call = known.calls.pop(tool_use_id, None) or PendingCall("tool")
+    outcome = line.get("toolUseResult", dict[str, Any]) or {}
+    ok = block.get("is_error") is not True
+    said = None if ok else _result_text(block.get("content"))
+    child_id, kind = _child(call, outcome)
+    finished = s.ToolFinished(
+        **common,
+        tool=call.tool,
+        tool_use_id=tool_use_id,
+        ok=ok,
+        error=shorten(said, ERROR_MAX) if said else None,
+        is_interrupt=outcome.get("interrupted") is True or INTERRUPTED in (said or ""),
+        denied=line.text("toolDenialKind") is not None,
+        answered=bool(outcome.get("answers")),
+        child_id=child_id,
+        background=kind is not None,
+    )
+    children = _children(call, child_id, kind, about_child(common))
+    return [finished, *children, *_tasks(outcome, common)]
+
+
+def _child(call: PendingCall, outcome: dict[str, Any]) -> tuple[str | None, ChildKind | None]:
+    """(the child's id, its kind if it works on in the background)."""
+    agent_id = _name(outcome.get("agentId"))
+    if agent_id is not None:
+        return agent_id, "agent" if outcome.get("status") == "async_launched" else None
+    shell = _name(outcome.get("backgroundTaskId"))
+    if shell is not None:
+        return shell, LAUNCHED.get(call.tool, "shell")
+    if call.tool in LAUNCHED:
+        task = _name(outcome.get("taskId")) or _name(outcome.get("task_id"))
+        return task, LAUNCHED[call.tool] if task else None
+    return None, None
+
+
+def _children(
+    call: PendingCall, child_id: str | None, kind: ChildKind | None, about: AboutChild
+) -> list[KnownSignal]:
+    if child_id is not None and kind is not None:
+        launched = s.ChildStarted(**about, child_id=child_id, child_kind=kind)
+        return [replace(launched, type=call.type, description=call.summary)]
+    if child_id is not None:
+        # It ran in the foreground: its parent has the report in hand.
+        return [s.ChildFinished(**about, child_id=child_id, notified=True)]
+    if call.target is not None:
+        return [s.ChildFinished(**about, child_id=call.target, status="killed", notified=True)]
+    return []
+
+
+def _tasks(outcome: dict[str, Any], common: Common) -> list[KnownSignal]:
+    """A second witness of TaskCreated and TaskCompleted: one lost would make a false end."""
+    task, change = outcome.get("task"), outcome.get("statusChange")
+    if isinstance(task, dict) and isinstance(task.get("id"), str | int):
+        subject = one_line(task.get("subject"))
+        return [s.TaskCreated(**common, task_id=str(task["id"])[:NAME_MAX], subject=subject)]
+    if isinstance(change, dict) and change.get("to") == "completed":
+        task_id = outcome.get("taskId")
+        if isinstance(task_id, str | int):
+            return [s.TaskCompleted(**common, task_id=str(task_id)[:NAME_MAX])]
+    return []
+
+
+def _result_text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _name(value: object) -> str | None:
+    return value[:NAME_MAX] if isinstance(value, str) and value else None
+
+
+def system(line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
+    match line.text("subtype"):
+        case "turn_duration" if common["agent_id"] is None:
+            return [s.TurnEnded(**common)]
+        case "api_error":
+            retry = s.RetryScheduled(
+                **common,
+                attempt=_clamped(line.get("retryAttempt", int), RETRIES_MAX) or 1,
+                max=_clamped(line.get("maxRetries", int), RETRIES_MAX),
+                in_ms=_clamped(line.get("retryInMs", float), RETRY_MS_MAX) or None,
+            )
+            return [retry]
+        case "compact_boundary":
+            trigger = (line.get("compactMetadata", dict[str, Any]) or {}).get("trigger")
+            return [s.CompactionFinished(**common, trigger=_name(trigger))]
+        case "informational" if (line.text("content") or "").startswith(BLOCKED):
+            return [replace(s.TurnInterrupted(**common), prompt_id=None)]
+        case "agents_killed":
+            # Ctrl-C kills every subagent, and the line names none of them.
+            return [
+                s.ChildFinished(**about_child(common), child_id=s.ALL_CHILDREN, status="killed")
+            ]
+        case _:
+            return []
+
+
+def _clamped(number: float | None, most: int) -> int | None:
+    return None if number is None else int(min(max(number, 0), most))
+
+
+def attachment(line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
+    """A prompt typed while a turn ran has joined it; so may a background task's report."""
+    held = line.get("attachment", dict[str, Any]) or {}
+    if held.get("type") != "queued_command":
+        return []
+    prompt = held.get("prompt")
+    ended = _notified(prompt, common) if isinstance(prompt, str) else []
+    return [*ended, s.PromptDequeued(**common)]
+
+
+def queue_operation(line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
+    if line.text("operation") != "enqueue":
+        return [s.PromptDequeued(**common)]
+    content = line.get("content", str) or ""
+    if not content.lstrip().startswith("<task-notification>"):
+        return [s.PromptSubmitted(**common, origin="queued")]
+    # The report still waits in the queue, so its parent does not know. A child that somebody
+    # stopped does not wake its parent: its report waits for the next prompt.
+    return [
+        replace(each, notified=each.status in STOPPED)
+        if isinstance(each, s.ChildFinished)
+        else each
+        for each in _notified(content, common)
+    ]
+
+
+def progress(_line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
+    return [s.Alive(**common, event="progress")]
+
+
+def continued_in(_line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
+    """Written by /clear: the process goes on under another session's name."""
+    return [s.SessionEnded(**common, reason="clear")]
+
+
+def about_session(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
+    """The lines that hold one fact about the session itself."""
+    said: dict[str, str | None] = {
+        "title": one_line(line.text("customTitle"), TITLE_MAX),
+        "ai_title": one_line(line.text("aiTitle"), TITLE_MAX),
+        "mode": line.name("permissionMode"),
+        "pr": web_address(line.text("prUrl")),
+        "worktree": _worktree(line),
+    }
+    return _changed({ABOUT[line.type]: said[ABOUT[line.type]]}, known, common)
+
+
+def _worktree(line: TranscriptLine) -> str | None:
+    """Its name; "" once the session has left it, None if the line does not say."""
+    if line.raw("worktreeSession") == b"null":
+        return ""
+    name = (line.get("worktreeSession", dict[str, Any]) or {}).get("worktreeName")
+    return one_line(name, NAME_MAX)
+
+
+def surroundings(
+    line: TranscriptLine, known: Context, common: Common, said: Sequence[KnownSignal]
+) -> list[KnownSignal]:
+    """Every line says where it was written, by which version; only what has changed is reported.
+
+    said: by this line, of the turn: what a human asked, and how a turn was answered.
+    """
+    entrypoint = line.text("entrypoint")
+    if entrypoint is not None:
+        known.headless = entrypoint.startswith("sdk")
+    cwd, branch = line.text("cwd"), line.text("gitBranch")
+    model = line.message("model") if line.type == "assistant" else None
+    found = {
+        "cwd": cwd,
+        "project": project_of(cwd),
+        "branch": branch if branch != NO_BRANCH else None,
+        "version": line.name("version"),
+        "model": _name(model) if model != SYNTHETIC else None,
+    }
+    for signal in said:
+        if isinstance(signal, s.PromptSubmitted):  # only a human's has a text
+            found["last_prompt"] = one_line(signal.text, LAST_WORDS_MAX)
+        elif isinstance(signal, s.TurnEnded) and signal.last_message:
+            found["last_answer"] = signal.last_message.strip() or None
+    return _changed(found, known, common)
+
+
+def _changed(values: dict[str, str | None], known: Context, common: Common) -> list[KnownSignal]:
+    news = known.news(values)
+    return [replace(s.MetaChanged(**common), **news)] if news else []
+
+
+def cost_state(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
+    """The books are closed: the last thing written before the process lets go of the session.
+
+    A headless run does that a little before it is over.
+    """
+    over = s.SessionEnded(**common, reason="run_over" if known.headless else "closed")
+    return [*_cost(line, known, common), over]
+
+
+def _cost(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
+    """A total that is none is left out; so are all models if one of them is odd.
+
+    So is what was spent on days that have not come: the tokens of these days are not counted either.
+    """
+    if known.ahead:
+        line.faults.append(AHEAD)
+        return []
+    total = line.get("totalCostUSD", Dollars)
+    absent = line.raw("modelUsage") in (None, b"null")
+    models = {} if absent else line.get("modelUsage", dict[str, ModelUsage])
+    if total is None or models is None:
+        line.faults.append(ODD_COST)
+    costs = costs_of(models or {})
+    if total is None or not (total or costs) or not known.news({"cost": repr((total, costs))}):
+        return []
+    return [s.CostReported(**common, cost_usd=total, models=costs or None)]
+
+
+def context_used(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
+    """By the last answer of the main agent. Answers of others have a context of their own."""
+    if line.type != "assistant" or line.flag("isSidechain") or line.flag("isApiErrorMessage"):
+        return []
+    used = None if line.message("model") == SYNTHETIC else prompt_size(line.message("usage"))
+    if used is None or used == known.used:
+        return []
+    known.used = used
+    return [s.GaugesReported(**common, context_tokens=used)]
+
+
+#: Types of line that hold one fact about the session, to its field in `meta.changed`.
+ABOUT: Final = {
+    "custom-title": "title",
+    "ai-title": "ai_title",
+    "permission-mode": "mode",
+    "pr-link": "pr",
+    "worktree-state": "worktree",
+}
+
+STEPS: Final[dict[str, Step]] = {
+    **dict.fromkeys(ABOUT, about_session),
+    "user": user,
+    "assistant": assistant,
+    "system": system,
+    "attachment": attachment,
+    "queue-operation": queue_operation,
+    "progress": progress,
+    "continued-in": continued_in,
+    "cost-state": cost_state,
+}
+
+#: Types of line that mean nothing to us; others are counted, so that a new one is noticed.
+IGNORED: Final = frozenset(
+    {
+        "agent-name",
+        "agent-setting",
+        "api-request",
+        "api-request-blob",
+        "api-request-shape",
+        "atis-latch",
+        "bridge-session",
+        "file-history-delta",
+        "file-history-snapshot",
+        "frame-link",
+        "last-prompt",
+        "mode",  # not of permissions: `normal`, of which nobody knows another
+        "summary",
+        "tag",
+        "tools-used",
+    }
+)
