@@ -35,7 +35,9 @@ def views() -> list[tuple[SessionView, Facts]]:
     for number, raw in enumerate(many_facts(NOW, dice)):
         facts = msgspec.json.decode(raw, type=Facts)
         tools = {
-            key: msgspec.structs.replace(tool, tool="Bash", summary=dice.choice(LINES))
+            key: msgspec.structs.replace(
+                tool, tool="Bash", role="shell", summary=dice.choice(LINES)
+            )
             for key, tool in facts.tools.items()
         }
         facts = msgspec.structs.replace(facts, tools=tools)

@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from adsum_collector.agents.claude_code.tools import role_of
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
@@ -51,6 +52,8 @@ class Session:
         self.t += self.dice.randrange(1, 40)
         prompt_id = f"{self.id[:8]}-p{self.prompts}" if source in ("hook", "transcript") else None
         data = {"prompt_id": prompt_id, **data}
+        if "tool" in data:
+            data["role"] = role_of(data["tool"])
         return kind(
             session_id=self.id,
             at=self.t - late,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from adsum_collector.agents.claude_code.tools import role_of
 from adsum_hub.domains.choice import Choice
 from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Facts
@@ -42,17 +43,19 @@ def view(
 
 
 def running(summary: str, tool: str = "Bash", **more: Any) -> SessionView:
-    return view("acting", {"tool": tool, "summary": summary}, **more)
+    return view("acting", {"tool": tool, "role": role_of(tool), "summary": summary}, **more)
 
 
 def failed(summary: str, error: str, state: str = "error", **more: Any) -> SessionView:
-    return view(state, {"tool": "Bash", "summary": summary, "error": error}, **more)
+    return view(
+        state, {"tool": "Bash", "role": "shell", "summary": summary, "error": error}, **more
+    )
 
 
 def done(*used: tuple[str, ...], state: str = "idle", **more: Any) -> SessionView:
     """used: tool and summary, and the error of those that failed."""
     names = ("tool", "summary", "error")
-    told = [dict(zip(names, each, strict=False)) for each in used]
+    told = [{"role": role_of(each[0]), **dict(zip(names, each, strict=False))} for each in used]
     return view(state, {"last_message": "Done.", "tools_used": told}, **more)
 
 

@@ -15,6 +15,7 @@ from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
 from adsum_hub.views import child_views
 from adsum_shared import signals as s
+from tests.story import with_role
 
 T0 = 1_000_000
 STEPS = (
@@ -86,7 +87,7 @@ class Scene:
         self, kind: type, *sources: s.Source, agent_id: str | None = None, **data: object
     ) -> None:
         for source in sources:
-            signal = kind(**self.common(source, agent_id), **data)
+            signal = kind(**self.common(source, agent_id), **with_role(kind, data))
             getattr(self, source).append(signal)
 
     def status(self, status: str, waiting_for: str | None = None) -> None:

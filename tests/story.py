@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from adsum_collector.agents.claude_code.tools import role_of
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.limits import LIMITS, Limits
@@ -12,7 +13,13 @@ from adsum_hub.views import child_views
 from adsum_shared import signals as s
 from adsum_shared.state import AgentState, ChildView
 
+#: Signals that say what their tool is for, as the adapter would.
+CALLS = (s.ToolStarted, s.ToolFinished, s.RequestOpened)
 T0 = 1_800_000_000_000
+
+
+def with_role(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role_of(str(data.get("tool"))), **data} if kind in CALLS else data
 
 
 class Story:
@@ -22,7 +29,7 @@ class Story:
     def tell(self, kind: type, at: float, **data: Any) -> Self:
         when = T0 + round(at * 1000)
         data.setdefault("seen", when)
-        self.facts = fold(self.facts, kind(session_id="S", at=when, **data))
+        self.facts = fold(self.facts, kind(session_id="S", at=when, **with_role(kind, data)))
         return self
 
     def prompt(self, at: float, prompt_id: str | None = "p1", **data: Any) -> Self:

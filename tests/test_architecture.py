@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from adsum_collector.agents.claude_code.tools import ROLES
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "adsum": ROOT / "cli" / "adsum",
@@ -58,6 +60,18 @@ def _project_files() -> Iterator[Path]:
             and b"\0" not in path.read_bytes()[:8192]
         ):
             yield path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [each for each in [*SOURCES, *SCRIPTS.values()] if WEB.parent in each.parents],
+    ids=_name,
+)
+def test_the_hub_and_its_page_know_roles_of_tools_and_no_tools_name(path: Path) -> None:
+    """Words that people read, after `words:` or `name:` in a script, may be the same."""
+    quoted = rf"""(?<!words: )(?<!name: )["'`]({"|".join(ROLES)})["'`]"""
+
+    assert re.findall(quoted, path.read_text()) == []
 
 
 def test_the_packages_hold_modules() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_shared.signals import ModelCost, RateLimit
+from adsum_shared.signals import ModelCost, RateLimit, ToolRole
 
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
@@ -74,6 +74,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     tool: str
     first: int
+    role: ToolRole = "other"
     started: int = 0
     finished: int = 0
     hooked: int = 0  # when a hook said it started; only such starts can carry a request
@@ -99,6 +100,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     opened: int
     closed: int = 0
     tool: str | None = None
+    role: ToolRole = "other"
     tool_use_id: str | None = None
     request_id: str | None = None
     agent_id: str | None = None

@@ -171,6 +171,7 @@ def request_views(
                 request.tool,
                 request.summary,
                 request.agent_id,
+                request.role,
                 request.payload,
             )
             for key, request in requests

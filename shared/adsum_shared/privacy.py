@@ -24,6 +24,7 @@ _NAMES = frozenset(
         "agent_id",
         "prompt_id",
         "source",
+        "role",
         "tool_use_id",
         "request_id",
         "child_id",

@@ -23,6 +23,24 @@ SESSION_ID_MAX = 200
 
 RequestKind = Literal["permission", "question", "plan", "dialog"]
 ChildKind = Literal["agent", "shell", "monitor", "workflow", "cron"]
+#: What a tool is for. Each agent has names of its own for these; only its adapter knows them. read
+#: and search are of files, fetch and web_search of the web; agent: the call is a subagent's whole
+#: work; question: it asks the human; plan: it submits a plan; todo: it keeps the list of tasks.
+ToolRole = Literal[
+    "shell",
+    "edit",
+    "write",
+    "read",
+    "search",
+    "web_search",
+    "fetch",
+    "agent",
+    "question",
+    "plan",
+    "todo",
+    "mcp",
+    "other",
+]
 
 
 class Signal(
@@ -115,6 +133,7 @@ class ToolStarted(Signal, frozen=True, kw_only=True, tag="tool.started"):
 
     tool: str
     tool_use_id: str
+    role: ToolRole = "other"
     summary: str | None = None
     digest: str | None = None
     timeout_ms: int | None = None
@@ -123,6 +142,7 @@ class ToolStarted(Signal, frozen=True, kw_only=True, tag="tool.started"):
 class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
     tool: str
     tool_use_id: str
+    role: ToolRole = "other"
     ok: bool = True
     error: str | None = None
     is_interrupt: bool = False
@@ -138,6 +158,7 @@ class RequestOpened(Signal, frozen=True, kw_only=True, tag="request.opened"):
 
     request_kind: RequestKind
     tool: str | None = None
+    role: ToolRole = "other"
     tool_use_id: str | None = None
     request_id: str | None = None
     digest: str | None = None
@@ -150,11 +171,6 @@ class RequestClosed(Signal, frozen=True, kw_only=True, tag="request.closed"):
     tool_use_id: str | None = None
     request_id: str | None = None
     outcome: str | None = None
-
-
-class HookReleased(Signal, frozen=True, kw_only=True, tag="hook.released"):
-    why: Literal["answered", "closed_by_cli", "deadline"]
-    request_id: str | None = None
 
 
 class ChildStarted(Signal, frozen=True, kw_only=True, tag="child.started"):
@@ -332,7 +348,6 @@ KnownSignal = (
     | ToolFinished
     | RequestOpened
     | RequestClosed
-    | HookReleased
     | ChildStarted
     | ChildChanged
     | ChildFinished

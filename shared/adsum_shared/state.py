@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from adsum_shared.display import DisplayView
+from adsum_shared.signals import ToolRole
 from adsum_shared.usage import ContextView, RateLimitView, ScanProgress, UsageView
 
 
@@ -86,6 +87,7 @@ class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tool: str | None = None
     summary: str | None = None
     agent_id: str | None = None
+    role: ToolRole = "other"
     payload: dict[str, Any] | None = None
 
 

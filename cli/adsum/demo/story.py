@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from adsum_collector.agents.claude_code.tools import role_of
 from adsum_shared.signals import AnySignal, decode_signal
 
 MINUTE = 60_000
@@ -240,6 +241,8 @@ class Player:
         about: dict[str, Any] = {"session_id": self.session_id, "at": self.now, "seen": self.now}
         about |= {"source": "hook", "prompt_id": self.own["turn"], **self._filled(step)}
         about |= about.pop("*", {})
+        if "tool" in about:
+            about["role"] = role_of(about["tool"])
         self.said.append(decode_signal(json.dumps(about).encode()))
 
     def _filled(self, value: Any, words: dict[str, Any] | None = None) -> Any:

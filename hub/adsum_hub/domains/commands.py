@@ -6,8 +6,6 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-SHELLS = frozenset({"Bash", "PowerShell"})
-
 
 class Step(NamedTuple):
     """One recognised command. certain: if the whole line succeeded, so did this."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from adsum_hub.domains.commands import SHELLS, read_line
+from adsum_hub.domains.commands import read_line
 from adsum_hub.domains.contract import API_VERSION, Display, hookimpl
 from adsum_hub.domains.told import Deed, at_hand, deeds, named
 from adsum_shared.state import SessionView
@@ -15,8 +15,6 @@ adsum_domain_api = API_VERSION
 WORKS = re.compile(
     r"[^/\\]+\.(?:md|markdown|txt|rst|adoc|tex|typ|docx|odt|rtf|fountain|html|svg)$", re.IGNORECASE
 )
-DRAFTERS = frozenset({"Write"})
-REVISERS = frozenset({"Edit", "MultiEdit"})
 
 
 @hookimpl
@@ -40,11 +38,11 @@ def _under_way(done: Deed | None) -> Display | None:
     if done is None:
         return None
     work = _work(done)
-    if work is not None and done.tool in DRAFTERS:
+    if work is not None and done.role == "write":
         return Display(label=named("Drafting", work), icon="pen-line")
-    if work is not None and done.tool in REVISERS:
+    if work is not None and done.role == "edit":
         return Display(label=named("Revising", work), icon="pen-line")
-    if done.tool in SHELLS and read_line(done.summary).kinds == {"export"}:
+    if done.role == "shell" and read_line(done.summary).kinds == {"export"}:
         return Display(label="Exporting the draft", icon="package-check")
     return None
 
@@ -55,11 +53,11 @@ def _finished(done: list[Deed]) -> Display | None:
         if each.error is not None:
             continue
         work = _work(each)
-        if work is not None and each.tool in DRAFTERS:
+        if work is not None and each.role == "write":
             return Display(label=named("Draft ready:", work), icon="pen-line")
-        if work is not None and each.tool in REVISERS:
+        if work is not None and each.role == "edit":
             return Display(label=named("Revision ready:", work), icon="pen-line")
-        steps = read_line(each.summary).steps if each.tool in SHELLS else ()
+        steps = read_line(each.summary).steps if each.role == "shell" else ()
         if any(step.kind == "export" and step.certain for step in steps):
             return Display(label="Draft exported", icon="package-check")
     return None

@@ -14,7 +14,7 @@ DEEDS_MAX = 16
 
 
 def tools_used(facts: Facts) -> list[dict[str, Any]]:
-    """Finished calls, each with tool, summary and, if it failed, its error.
+    """Finished calls, each with tool, role, summary and, if it failed, its error.
 
     Not those in the background, which finish when they start, and none of subagents. They are not
     part of the state: clients have no use for them, and they would double what is sent to them.
@@ -36,6 +36,7 @@ def tools_used(facts: Facts) -> list[dict[str, Any]]:
     return [
         {
             "tool": tool.tool,
+            "role": tool.role,
             "summary": tool.summary,
             **({} if tool.ok else {"error": tool.error or "failed"}),
         }

@@ -5,14 +5,15 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from adsum_hub.domains.contract import API_VERSION, Display, hookimpl
-from adsum_hub.domains.creative import DRAFTERS, REVISERS, WORKS
+from adsum_hub.domains.creative import WORKS
 from adsum_hub.domains.told import Deed, at_hand, deeds, named
 from adsum_shared.state import SessionView
 
 adsum_domain_api = API_VERSION
 
-READERS = frozenset({"Read", "Grep", "Glob"})
-SOUGHT = frozenset({"WebSearch", "WebFetch"})
+READERS = frozenset({"read", "search"})
+SOUGHT = frozenset({"web_search", "fetch"})
+WRITERS = frozenset({"edit", "write"})
 
 
 @hookimpl
@@ -30,11 +31,11 @@ def interpret(session: SessionView) -> Display | None:
 def _under_way(done: Deed | None) -> Display | None:
     if done is None:
         return None
-    if done.tool == "WebSearch":
+    if done.role == "web_search":
         return Display(label=named("Searching:", done.summary), icon="search")
-    if done.tool == "WebFetch":
+    if done.role == "fetch":
         return Display(label=named("Reading", _site(done.summary) or "a source"), icon="search")
-    if done.tool in READERS:
+    if done.role in READERS:
         return Display(label="Reading sources", icon="search")
     if _is_report(done):
         return Display(label=named("Writing up", done.summary), icon="pen-line")
@@ -43,7 +44,7 @@ def _under_way(done: Deed | None) -> Display | None:
 
 def _finished(done: list[Deed]) -> Display | None:
     """Findings only where something was looked up: a chat about nothing in particular has none."""
-    if not any(each.tool in SOUGHT and each.error is None for each in done):
+    if not any(each.role in SOUGHT and each.error is None for each in done):
         return None
     reports = [each for each in done if each.error is None and _is_report(each)]
     if reports:
@@ -53,7 +54,7 @@ def _finished(done: list[Deed]) -> Display | None:
 
 
 def _is_report(done: Deed) -> bool:
-    return done.tool in DRAFTERS | REVISERS and WORKS.fullmatch(done.summary) is not None
+    return done.role in WRITERS and WORKS.fullmatch(done.summary) is not None
 
 
 def _site(address: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from adsum_hub.domains.commands import SHELLS, Line, read_line
+from adsum_hub.domains.commands import Line, read_line
 from adsum_hub.domains.contract import API_VERSION, Display, hookimpl
 from adsum_hub.domains.told import Deed, at_hand, deeds, named, pull_request
 from adsum_shared.display import Chip
@@ -33,7 +33,7 @@ NAMELESS = {"Committing to": "Committing", "Merging into": "Merging"}
 FAILING = re.compile(r"Exit code (?:1|101)\b")
 STOPPED = {"rebase": "Rebase stopped", "merge": "Merge stopped"}
 
-WRITERS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
+WRITERS = frozenset({"edit", "write"})
 FAILING_CHIP = Chip("Tests failing", "bad")
 
 
@@ -60,7 +60,7 @@ def interpret(session: SessionView) -> Display | None:
 
 
 def _line(done: Deed) -> Line | None:
-    return read_line(done.summary) if done.tool in SHELLS else None
+    return read_line(done.summary) if done.role == "shell" else None
 
 
 def _branch(session: SessionView, line: Line) -> str | None:
@@ -115,7 +115,7 @@ def _done(session: SessionView) -> tuple[str | None, str | None, list[Chip]]:
     committed = opened = failing = moved = False
     branch: str | None = None
     for done in deeds(session):
-        if done.tool in WRITERS:
+        if done.role in WRITERS:
             failing = False  # nobody has tried since
         line = _line(done)
         if line is None:

@@ -14,7 +14,7 @@ _PULL_REQUEST = re.compile(r"https?://\S+/(?:pull|merge_requests|pull-requests)/
 class Deed(NamedTuple):
     """One call of a tool. error: None if it succeeded, or is still under way."""
 
-    tool: str
+    role: str
     summary: str
     error: str | None
 
@@ -23,9 +23,9 @@ def deed(raw: Any) -> Deed | None:
     """None for what is no such thing: contexts are made by a core of any version."""
     if not isinstance(raw, dict) or not isinstance(raw.get("tool"), str):
         return None
-    summary, error = raw.get("summary"), raw.get("error")
+    role, summary, error = raw.get("role"), raw.get("summary"), raw.get("error")
     return Deed(
-        raw["tool"],
+        role if isinstance(role, str) else "other",
         summary if isinstance(summary, str) else "",
         error if isinstance(error, str) else None,
     )

@@ -234,7 +234,7 @@ def _said(signal: s.KnownSignal) -> str:
     return ""
 
 
-WORDS = ("text", "last_message", "error", "subject", "reason", "trigger", "outcome", "why")
+WORDS = ("text", "last_message", "error", "subject", "reason", "trigger", "outcome")
 
 
 def first_line(text: str | None) -> str:

@@ -309,7 +309,6 @@ STEPS: dict[type, Step] = {
     s.ToolFinished: work.tool_finished,
     s.RequestOpened: work.request_opened,
     s.RequestClosed: work.request_closed,
-    s.HookReleased: work.hook_released,
     s.ChildStarted: work.child_started,
     s.ChildChanged: work.child_changed,
     s.ChildFinished: work.child_finished,

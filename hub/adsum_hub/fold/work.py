@@ -150,10 +150,11 @@ def close_turn(
 
 def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
     hooked = signal.source == "hook"
-    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at)
+    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at, signal.role)
     merged = replace(
         held,
         tool=signal.tool,
+        role=signal.role,
         first=min(held.first, signal.at),
         started=earliest(held.started, signal.at),
         hooked=earliest(held.hooked, signal.at) if hooked else held.hooked,
@@ -188,10 +189,11 @@ def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
 
 def tool_finished(facts: Facts, signal: s.ToolFinished) -> Changes:
     """Two witnesses of one finish agree by and / or: a failure stays one, an answer too."""
-    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at)
+    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at, signal.role)
     merged = replace(
         held,
         tool=signal.tool if held.tool == NAMELESS else held.tool,
+        role=signal.role if held.tool == NAMELESS else held.role,
         first=min(held.first, signal.at),
         finished=earliest(held.finished, signal.at),
         ok=held.ok and signal.ok,
@@ -244,17 +246,6 @@ def request_closed(facts: Facts, signal: s.RequestClosed) -> Changes:
     return release(facts, signal.request_id, signal.at)
 
 
-def hook_released(facts: Facts, signal: s.HookReleased) -> Changes:
-    """The CLI closes a held PermissionRequest on No and on Esc, not on Yes."""
-    if signal.why == "deadline":
-        return {}
-    changes = release(facts, signal.request_id, signal.at)
-    # "No" in a subagent's dialog does not end that agent's turn.
-    if signal.why == "closed_by_cli" and signal.agent_id is None:
-        changes |= close_turn(facts, signal, "interrupted")
-    return changes
-
-
 # Requests to a human: which tool call they belong to, and what witnesses that they are over.
 
 
@@ -272,6 +263,7 @@ def ask(facts: Facts, signal: s.RequestOpened) -> dict[str, Any]:
         opened=min(held.opened, signal.at) if held.opened else signal.at,
         closed=closed,
         tool=held.tool or signal.tool,
+        role=held.role if held.role != "other" else signal.role,
         tool_use_id=held.tool_use_id or (key if tool is not None else signal.tool_use_id),
         request_id=held.request_id or signal.request_id,
         agent_id=held.agent_id or signal.agent_id,

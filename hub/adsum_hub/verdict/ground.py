@@ -14,9 +14,6 @@ import msgspec
 from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn, same_process
 from adsum_hub.limits import LAUNCH, START_SLACK
 
-#: A tool that comes back without answers has put a question nobody was seen to be asked.
-QUESTION = "AskUserQuestion"
-
 
 class Turns(msgspec.Struct, frozen=True, gc=False):
     """closed: the latest close. opener: the youngest turn's rank, its latest opener, its key.
@@ -207,7 +204,7 @@ def gather_calls(tools: dict[str, Tool]) -> Calls:  # noqa: C901, PLR0912 - as b
         if not end:
             if tool.started:
                 begun.append((name, tool))
-        elif tool.tool == QUESTION and tool.ok and not (tool.answered or tool.denied):
+        elif tool.role == "question" and tool.ok and not (tool.answered or tool.denied):
             unanswered.append((name, tool))
         if tool.agent_id is not None:
             continue
@@ -480,9 +477,9 @@ def unclosed_of(
 
 
 def unasked_answers(facts: Facts, calls: Calls) -> list[tuple[str, Request]]:
-    """An AskUserQuestion that came back without answers and was never seen to ask.
+    """A question that came back without answers and was never seen to ask.
 
-    All that is left of the first seed's *PostToolUse(AskUserQuestion) means it waits for input*:
+    All that is left of the first seed's *a finished question means it waits for input*:
     that hook fires after the human has answered.
     """
     return [
@@ -492,6 +489,7 @@ def unasked_answers(facts: Facts, calls: Calls) -> list[tuple[str, Request]]:
                 "question",
                 tool.finished,
                 tool=tool.tool,
+                role=tool.role,
                 tool_use_id=key,
                 agent_id=tool.agent_id,
                 prompt_id=tool.prompt_id,

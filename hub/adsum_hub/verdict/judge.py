@@ -12,7 +12,7 @@ from adsum_hub.facts import LATENESS, Child, Facts, Request, Turn
 from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.verdict.ground import Ground, ground_of
 from adsum_hub.verdict.reading import Clock, Reading, is_killed, read
-from adsum_hub.verdict.rules import LAUNCHERS, decide, final
+from adsum_hub.verdict.rules import decide, final
 from adsum_shared.state import OVER, AgentState, Group
 
 #: How long a prompt's own hook may keep us waiting beyond LATENESS: the latest of 78 recorded ones
@@ -78,7 +78,7 @@ def running(reading: Reading, state: AgentState) -> frozenset[str]:
         return NOBODY
     facts, ground = reading.facts, reading.ground
     asking = {request.agent_id for _, request in reading.requests}
-    awaited = reading.open and any(tool.tool in LAUNCHERS for _, tool in ground.tools)
+    awaited = reading.open and any(tool.role == "agent" for _, tool in ground.tools)
     return frozenset(
         key
         for key, child in ground.children.running.items()

@@ -6,6 +6,7 @@ Nothing here reads a terminal's screen or asks a model to classify: both were re
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from adsum_hub.facts import LATENESS, Budget, Ended, Facts, Request, Status, Task, Tool, Turn
 from adsum_hub.verdict.ground import Standing, failed_tool, opener_source
@@ -48,8 +49,6 @@ STATE_OF = {
 }
 
 YOUR_TURN = "Waiting for your next prompt"
-#: Tools whose call is another agent's whole work. `Task` is its old name.
-LAUNCHERS = frozenset({"Agent", "Task"})
 
 #: "No sign of life for {age}": the label changes at these ages only, in minutes.
 AGES = (2, 3, 5, 10, 15, 30, 60, 120, 240, 480, 1_440, 2_880, 10_080)
@@ -200,7 +199,7 @@ def request_state(request: Request) -> AgentState:
         request.opened,
         confidence=1.0,
         source=request.source,
-        context={"tool": request.tool, "summary": request.summary},
+        context=_about(request),
     )
 
 
@@ -432,7 +431,7 @@ def doing(reading: Reading, since: int) -> AgentState:
 
 
 def delegates(reading: Reading, tools: list[tuple[str, Tool]]) -> AgentState | None:
-    launchers = [tool for _, tool in tools if tool.tool in LAUNCHERS] if tools else None
+    launchers = [tool for _, tool in tools if tool.role == "agent"] if tools else None
     if not launchers:
         return None
     agents = [child for child in reading.children.values() if child.kind == "agent"]
@@ -469,8 +468,13 @@ def acts(reading: Reading, tools: list[tuple[str, Tool]]) -> AgentState | None:
         return None
     tool = within[-1]
     label = f"Running {tool.tool}" + (f": {tool.summary}" if tool.summary else "")
-    context = {"tool": tool.tool, "summary": tool.summary}
+    context = _about(tool)
     return state("acting", label, tool.first, confidence=0.9, source=tool.source, context=context)
+
+
+def _about(call: Tool | Request) -> dict[str, Any]:
+    """For domains."""
+    return {"tool": call.tool, "role": call.role, "summary": call.summary}
 
 
 def recovers(reading: Reading) -> AgentState | None:
@@ -478,7 +482,7 @@ def recovers(reading: Reading) -> AgentState | None:
     tool = failed_tool(reading.ground)
     if tool is None:
         return None
-    context = {"tool": tool.tool, "summary": tool.summary, "error": tool.error}
+    context = _about(tool) | {"error": tool.error}
     if not reading.clock.passed(tool.finished + reading.limits.error_grace):
         label = f"{tool.tool} failed, recovering"
         return state(

@@ -69,6 +69,7 @@ export interface RequestView {
   tool?: string | null;
   summary?: string | null;
   agent_id?: string | null;
+  role?: "agent" | "edit" | "fetch" | "mcp" | "other" | "plan" | "question" | "read" | "search" | "shell" | "todo" | "web_search" | "write";
   payload?: Record<string, unknown> | null;
 }
 

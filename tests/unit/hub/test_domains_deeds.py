@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adsum_collector.agents.claude_code.tools import role_of
 from adsum_hub.domains.deeds import DEEDS_MAX, tools_used
 from adsum_hub.domains.registry import find
 from adsum_hub.facts import Facts
@@ -34,6 +35,7 @@ def turn(second: int = 0, name: str = "p1") -> list[KnownSignal]:
 def call(second: int, summary: str, tool: str = "Bash", **more: object) -> list[KnownSignal]:
     key = f"t{second}"
     agent = {"agent_id": more.pop("agent_id", None)}
+    agent |= {"role": role_of(tool)}
     start = ToolStarted(**at(second), **agent, tool=tool, tool_use_id=key, summary=summary)
     end = {"ok": True, **more}
     return [start, ToolFinished(**at(second + 1), **agent, tool=tool, tool_use_id=key, **end)]
@@ -57,9 +59,9 @@ def test_the_calls_of_the_turn_that_ended_in_their_order_and_with_their_errors()
     )
 
     assert tools_used(told) == [
-        {"tool": "Edit", "summary": "auth.py"},
-        {"tool": "Bash", "summary": "pytest", "error": "Exit code 1"},
-        {"tool": "Bash", "summary": "git commit -m x"},
+        {"tool": "Edit", "role": "edit", "summary": "auth.py"},
+        {"tool": "Bash", "role": "shell", "summary": "pytest", "error": "Exit code 1"},
+        {"tool": "Bash", "role": "shell", "summary": "git commit -m x"},
     ]
 
 

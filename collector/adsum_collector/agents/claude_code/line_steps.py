@@ -6,7 +6,7 @@ A step reads one line, and the `Context` that earlier lines of its file left. Pu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -146,7 +146,7 @@ def _tool_call(block: dict[str, Any], known: Context, common: Common) -> list[Kn
         return []
     given = block.get("input")
     value = given if isinstance(given, dict) else {}
-    summary = tools.summary(tool, value)
+    summary, role = tools.summary(tool, value), tools.role_of(tool)
     target = value.get("task_id") or value.get("shell_id") if tool in STOPPERS else None
     known.remember(
         tool_use_id,
@@ -160,19 +160,21 @@ def _tool_call(block: dict[str, Any], known: Context, common: Common) -> list[Kn
     started = s.ToolStarted(
         **common,
         tool=tool,
+        role=role,
         tool_use_id=tool_use_id,
         summary=summary,
         timeout_ms=tools.timeout_ms(tool, value),
     )
-    kind = tools.REQUEST_KINDS.get(tool)
+    kind = tools.REQUEST_KINDS.get(role)
     if kind is None:
         return [started]
     return [
         started,
         s.RequestOpened(
             **common,
-            request_kind=cast("s.RequestKind", kind),
+            request_kind=kind,
             tool=tool,
+            role=role,
             tool_use_id=tool_use_id,
             summary=summary,
             payload=tools.payload(value) or None,
@@ -194,6 +196,7 @@ def _tool_result(
     finished = s.ToolFinished(
         **common,
         tool=call.tool,
+        role=tools.role_of(call.tool),
         tool_use_id=tool_use_id,
         ok=ok,
         error=shorten(said, ERROR_MAX) if said else None,

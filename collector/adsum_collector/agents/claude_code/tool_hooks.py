@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -55,12 +55,13 @@ def pre_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
     started = s.ToolStarted(
         **common,
         tool=call.tool,
+        role=tools.role_of(call.tool),
         tool_use_id=call.tool_use_id,
         summary=tools.summary(call.tool, call.value),
         digest=call.digest,
         timeout_ms=tools.timeout_ms(call.tool, call.value),
     )
-    if call.tool != "AskUserQuestion":
+    if tools.role_of(call.tool) != "question":
         return [started]
     # A question asks from its first witness on. (Rejected: to read it from PostToolUse, as the
     # first seed did; that fires after the human has answered.)
@@ -70,7 +71,7 @@ def pre_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
 def permission_request(body: HookBody, common: Common) -> list[KnownSignal]:
     """It names no tool call: `digest` is what it has in common with its PreToolUse."""
     call = call_of(body)
-    kind = cast("s.RequestKind", tools.REQUEST_KINDS.get(call.tool, "permission"))
+    kind = tools.REQUEST_KINDS.get(tools.role_of(call.tool), "permission")
     suggestions = body.get("permission_suggestions", list[Any])
     return [opened(common, call, kind, body.name("tool_use_id"), suggestions)]
 
@@ -86,6 +87,7 @@ def opened(
         **common,
         request_kind=kind,
         tool=call.tool,
+        role=tools.role_of(call.tool),
         tool_use_id=tool_use_id,
         digest=call.digest,
         summary=tools.summary(call.tool, call.value),
@@ -101,6 +103,7 @@ def post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
     finished = s.ToolFinished(
         **common,
         tool=call.tool,
+        role=tools.role_of(call.tool),
         tool_use_id=call.tool_use_id,
         answered=answered(call, response),
         digest=call.digest,
@@ -123,7 +126,7 @@ def post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
 
 def child_of(call: Call, response: dict[str, msgspec.Raw]) -> tuple[str | None, s.ChildKind | None]:
     """(the child's id, its kind if it works on in the background)."""
-    if call.tool in tools.LAUNCHERS and "agentId" in response:
+    if tools.role_of(call.tool) == "agent" and "agentId" in response:
         agent_id = (lenient_part(response["agentId"], str) or "")[:NAME_MAX] or None
         status = lenient_part(response.get("status", msgspec.Raw(b"null")), str)
         return agent_id, "agent" if agent_id and status == "async_launched" else None
@@ -161,7 +164,7 @@ def ended_child(common: Common, child_id: str, status: str, *, notified: bool) -
 
 
 def answered(call: Call, response: dict[str, msgspec.Raw]) -> bool:
-    if call.tool != "AskUserQuestion":
+    if tools.role_of(call.tool) != "question":
         return False
     answers = response.get("answers")
     return bool(call.value.get("answers")) or (
@@ -189,6 +192,7 @@ def post_tool_use_failure(body: HookBody, common: Common) -> list[KnownSignal]:
         s.ToolFinished(
             **common,
             tool=call.tool,
+            role=tools.role_of(call.tool),
             tool_use_id=call.tool_use_id,
             ok=False,
             error=tools.shorten(body.text("error") or "", ERROR_MAX) or None,
@@ -204,6 +208,7 @@ def permission_denied(body: HookBody, common: Common) -> list[KnownSignal]:
         s.ToolFinished(
             **common,
             tool=call.tool,
+            role=tools.role_of(call.tool),
             tool_use_id=call.tool_use_id,
             ok=False,
             denied=True,
@@ -228,6 +233,7 @@ def post_tool_batch(body: HookBody, common: Common) -> list[KnownSignal]:
                 s.ToolFinished(
                     **common,
                     tool=(tool or "tool")[:NAME_MAX],
+                    role=tools.role_of(tool or ""),
                     tool_use_id=tool_use_id[:NAME_MAX],
                     answered=True,
                 )

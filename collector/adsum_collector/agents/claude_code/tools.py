@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from adsum_collector.agents.claude_code.bodies import LARGE, NAME_MAX
+from adsum_shared.signals import RequestKind, ToolRole
 
 Input = Mapping[str, Any]
 
@@ -23,11 +24,30 @@ NUMBER_MAX = 1 << 53
 
 BASH_TIMEOUT = 120_000
 BASH_TIMEOUT_MAX = 600_000
-SHELLS = frozenset({"Bash", "PowerShell"})
-#: Tools whose call is another agent's whole work. `Task` is the old name.
-LAUNCHERS = frozenset({"Agent", "Task"})
+ROLES: dict[str, ToolRole] = {
+    "Bash": "shell",
+    "PowerShell": "shell",
+    "Edit": "edit",
+    "MultiEdit": "edit",
+    "NotebookEdit": "edit",
+    "Write": "write",
+    "Read": "read",
+    "NotebookRead": "read",
+    "LS": "read",
+    "Grep": "search",
+    "Glob": "search",
+    "WebSearch": "web_search",
+    "WebFetch": "fetch",
+    "Agent": "agent",
+    "Task": "agent",  # the old name
+    "AskUserQuestion": "question",
+    "ExitPlanMode": "plan",
+    "TodoWrite": "todo",
+    "TaskCreate": "todo",
+    "TaskUpdate": "todo",
+}
 
-REQUEST_KINDS = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
+REQUEST_KINDS: dict[ToolRole, RequestKind] = {"question": "question", "plan": "plan"}
 
 #: The input fields that say most, by tool; others fall back to the first that is there.
 TELLING = {
@@ -58,6 +78,10 @@ WORKTREES = "/.claude/worktrees/"
 PATHS = ("file_path", "notebook_path", "path")
 
 
+def role_of(tool: str) -> ToolRole:
+    return ROLES.get(tool) or ("mcp" if tool.startswith("mcp__") else "other")
+
+
 def digest(tool: str, raw_input: bytes, parsed: object) -> str:
     """Short hash of (tool, input), equal for every hook of one call.
 
@@ -76,9 +100,10 @@ def digest(tool: str, raw_input: bytes, parsed: object) -> str:
 
 def summary(tool: str, value: Input) -> str | None:
     """One short line about the call: a command, a file's name, a question."""
-    if tool == "AskUserQuestion":
+    role = role_of(tool)
+    if role == "question":
         return one_line(_first_question(value))
-    if tool == "ExitPlanMode":
+    if role == "plan":
         return one_line(value.get("plan"))
     for field in TELLING.get(tool, ()):
         if line := one_line(value.get(field)):
@@ -115,7 +140,7 @@ def timeout_ms(tool: str, value: Input) -> int | None:
     """How long the call may be silent by its own account; 0 in the background, None if unknown."""
     if value.get("run_in_background") is True:
         return 0
-    if tool not in SHELLS:
+    if role_of(tool) != "shell":
         return None
     asked = value.get("timeout")
     if isinstance(asked, int | float) and asked > 0:

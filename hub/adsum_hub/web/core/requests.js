@@ -57,7 +57,7 @@ export function askOf(request) {
   const command = shortWords(input.command);
   const text = command ?? shortWords(input.file_path) ?? shortWords(input.url) ?? summary;
   if (!text) return undefined;
-  const shell = command !== undefined || request.tool === "Bash";
+  const shell = command !== undefined || request.role === "shell";
   return { form: shell ? "command" : "text", text, note: shortWords(input.description) };
 }
 

@@ -193,7 +193,6 @@ const KIND = {
   "tool.finished": { icon: "check", words: "Tool ended" },
   "request.opened": { icon: "message-circle-question-mark", words: "Asks you" },
   "request.closed": { icon: "check", words: "Settled" },
-  "hook.released": { icon: "check", words: "Hook answered" },
   "child.started": { icon: "plus", words: "Child started" },
   "child.finished": { icon: "circle-check", words: "Child finished" },
   "task.created": { icon: "list-plus", words: "Task" },

@@ -80,7 +80,8 @@ def test_acting_names_tool_and_summary() -> None:
     story = working().start(1, summary="make test")
 
     assert (story.state(2), story.label(2)) == ("acting", "Running Bash: make test")
-    assert story.at(2).context == {"tool": "Bash", "summary": "make test"}
+    about = {"tool": "Bash", "role": "shell", "summary": "make test"}
+    assert story.at(2).context == about
 
 
 def test_delegating_while_a_subagent_runs_in_the_foreground() -> None:
@@ -287,23 +288,9 @@ def test_a_subagents_request_outlives_its_parents_stop() -> None:
 
 def test_a_decision_of_ours_closes_the_request_it_answers() -> None:
     story = working().start(1).ask(1.1, request_id="r1")
-    story.tell(s.HookReleased, 2, why="answered", request_id="r1")
+    story.tell(s.RequestClosed, 2, request_id="r1")
 
     assert story.state(3) == "acting"
-
-
-def test_a_held_hook_closed_by_the_cli_is_a_no() -> None:
-    story = working().start(1).ask(1.1, request_id="r1")
-    story.tell(s.HookReleased, 2, why="closed_by_cli", request_id="r1", prompt_id="p1")
-
-    assert (story.state(3), story.label(3)) == ("idle", "Interrupted")
-
-
-def test_a_held_hook_past_its_deadline_decides_nothing() -> None:
-    story = working().start(1).ask(1.1, request_id="r1")
-    story.tell(s.HookReleased, 2, why="deadline", request_id="r1")
-
-    assert story.state(3) == "needs_permission"
 
 
 def test_an_mcp_servers_dialog_opens_and_closes_again_and_again() -> None:
