@@ -12,13 +12,12 @@ import itertools
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adsum_collector.delivery.inbox import Inbox, StreamLook
-from adsum_collector.delivery.place import Place
-from adsum_collector.delivery.problems import DeliveryProblem
+from adsum_collector.delivery.publisher import DeliveryProblem, Place
 from adsum_collector.delivery.resume import EntryId, Head, HubProgress
+from adsum_collector.delivery.transports import Inbox, StreamLook
 from adsum_collector.errors import StreamMovedError
-from adsum_collector.spans import left_of
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_directory import left_of
 from adsum_hub.inbox.sequence import Runs, admit, advance
 from adsum_shared.envelope import Batch, decode_batch, encode_batch, encode_gap
 from adsum_shared.signals import Alive, encode_signal

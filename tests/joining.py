@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from adsum_collector.lock import holder_of, running_port
+from adsum_collector.state_dir import holder_of, running_port
 from tests.brokers import free_port
 from tests.hub_processes import HubProcess
 from tests.signing_in import admin

@@ -17,8 +17,8 @@ import msgspec
 
 from adsum_collector.agent import claude_code
 from adsum_collector.agents.records import TranscriptFile, UsageRecord
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger

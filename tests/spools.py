@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Rows, SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
-from adsum_collector.spool.spool_file import Append
+from adsum_collector.spool.spool_file import Append, SpoolLimits
 from adsum_shared import signals as s
 
 #: Files of ten signals of a thousand bytes. Each is 36 kB, as a table is a page at least.

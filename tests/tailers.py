@@ -13,8 +13,8 @@ from typing import Any
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_collector.processes import watched_in
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.transcripts.tailer import Tailer
 from adsum_shared.signals import Alive, AnySignal, MetaChanged, ProcessSeen
 from tests.support import wait_until

@@ -32,10 +32,9 @@ from adsum_collector.hooks.install import (
 )
 from adsum_collector.hooks.settings_file import Change, SettingsError
 from adsum_collector.hooks.statusline_text import Mode
-from adsum_collector.lock import running_port
-from adsum_collector.peer import others_here, stranger_on
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.token import held_token, renew_token, token_of
+from adsum_collector.sockets import others_here, stranger_on
+from adsum_collector.state_dir import held_token, renew_token, running_port, token_of
 from adsum_shared.private_files import write_private
 
 Wanted = Literal["auto", "http", "shim"]

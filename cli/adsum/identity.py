@@ -13,9 +13,8 @@ from adsum.text.saying import say
 def take_new_identity(state_dir: Path | None) -> None:
     """Only while the collector is stopped: it would go on under the old one."""
     from adsum_collector.errors import StartError
-    from adsum_collector.identity import make_private, renew_identity
-    from adsum_collector.lock import hold_lock
     from adsum_collector.settings import CollectorSettings
+    from adsum_collector.state_dir import hold_lock, make_private, renew_identity
 
     settings = read_settings(CollectorSettings, state_dir=state_dir)
     try:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from adsum.config import read_settings
-from adsum_collector.delivery.hub_transport import HubPlace
+from adsum_collector.delivery.transports import HubPlace
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.private_files import write_private
 

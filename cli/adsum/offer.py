@@ -20,7 +20,7 @@ from adsum.text.saying import ask, say
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hooks.events import HOOK_PATH, SHIM_NAME
 from adsum_collector.hooks.settings_file import SettingsError, read_settings
-from adsum_collector.token import renew_token
+from adsum_collector.state_dir import renew_token
 from adsum_shared.private_files import write_private
 
 

@@ -25,7 +25,7 @@ from adsum.text.saying import put, put_json
 from adsum_collector.claude_version import ClaudeNotFoundError
 from adsum_collector.hooks.install import inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError
-from adsum_collector.peer import unix_peer_uid
+from adsum_collector.sockets import unix_peer_uid
 from adsum_shared.state import HostView
 
 SCHEMA = 1

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import signal
 import socket
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
 from adsum_collector.agent import Agent, claude_code
 from adsum_collector.delivery.arrival import Arrival
-from adsum_collector.delivery.hub_transport import HubPlace, HubTransport
 from adsum_collector.delivery.publisher import Publisher
-from adsum_collector.delivery.transport import RedisTransport, Transport
+from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTransport, Transport
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.facts import Witnesses, counts, facts, problem_of
 from adsum_collector.health import HookFiles
-from adsum_collector.identity import Identity, load_identity
 from adsum_collector.intake import Intake
-from adsum_collector.local_socket import LocalSocket
-from adsum_collector.lock import hold_lock
-from adsum_collector.opening import open_sockets, open_spool
-from adsum_collector.peer import tcp_peer_uid, unix_peer_uid
+from adsum_collector.local_socket import LocalSocket, Ticks
 from adsum_collector.processes import ProcessTable, watched, watched_in
-from adsum_collector.receiver import Receiver
-from adsum_collector.server import Server, server_config
+from adsum_collector.receiver import Receiver, Server, server_config
 from adsum_collector.settings import CollectorSettings
+from adsum_collector.sockets import open_sockets, tcp_peer_uid, unix_peer_uid
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.spool.status import SpoolStatus
-from adsum_collector.ticks import Ticks
-from adsum_collector.token import token_of
+from adsum_collector.state_dir import Identity, hold_lock, load_identity, token_of
 from adsum_collector.transcripts.tailer import Tailer
 from adsum_collector.usage.reading import shipped_limit
 from adsum_collector.usage.witness import UsageWitness
@@ -230,6 +227,16 @@ class Collector:
             counts=counts(self._intake, self._spool, self._publisher, self._parts),
             via=self._transport.via,
         )
+
+
+@contextlib.asynccontextmanager
+async def open_spool(settings: CollectorSettings) -> AsyncIterator[Spool]:
+    limits = SpoolLimits.of(settings.spool_cap_mb << 20, settings.spool_retention_h * 3600)
+    spool = await Spool.open(settings.state_dir / "spool", limits)
+    try:
+        yield spool
+    finally:
+        await spool.close()
 
 
 def now_ms() -> int:

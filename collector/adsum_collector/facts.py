@@ -7,12 +7,11 @@ from typing import Any
 
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness
-from adsum_collector.identity import Identity
 from adsum_collector.intake import Intake
-from adsum_collector.local_socket import LocalSocket
+from adsum_collector.local_socket import LocalSocket, Ticks
 from adsum_collector.receiver import Receiver
 from adsum_collector.spool.spool import Spool
-from adsum_collector.ticks import Ticks
+from adsum_collector.state_dir import Identity
 from adsum_collector.transcripts.tailer import Tailer
 from adsum_collector.usage.witness import UsageWitness
 from adsum_collector.watch import Watch

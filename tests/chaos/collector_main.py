@@ -16,7 +16,7 @@ def main() -> None:
     import uvloop
 
     from adsum_collector.app import run_collector
-    from adsum_collector.delivery.hub_transport import HubPlace
+    from adsum_collector.delivery.transports import HubPlace
     from adsum_collector.errors import StartError
     from adsum_collector.settings import CollectorSettings
     from adsum_shared.signals import AnySignal

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
-from adsum_collector.identity import load_identity
+from adsum_collector.state_dir import load_identity
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.machines import Machine as JoinedMachine
 from adsum_hub.join.machines import Machines

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adsum_collector.token import token_of
+from adsum_collector.state_dir import token_of
 from tests.hubs import session, stand_in_hub
 from tests.integration.conftest import Run, claude
 

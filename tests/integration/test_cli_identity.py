@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from adsum_collector.identity import load_identity
-from adsum_collector.lock import hold_lock
+from adsum_collector.state_dir import hold_lock, load_identity
 from tests.integration.conftest import Run
 
 

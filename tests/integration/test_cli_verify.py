@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from adsum import verify
-from adsum_collector.token import token_of
+from adsum_collector.state_dir import token_of
 from tests.brokers import free_port
 from tests.hubs import StandIn, host, stand_in_hub
 from tests.integration.conftest import Run, claude

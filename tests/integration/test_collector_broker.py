@@ -13,9 +13,8 @@ import httpx
 import pytest
 import redis.asyncio
 
-from adsum_collector.delivery.inbox import Inbox
 from adsum_collector.delivery.resume import EntryId, Head, HubProgress
-from adsum_collector.delivery.transport import RedisLine
+from adsum_collector.delivery.transports import Inbox, RedisConnection
 from adsum_collector.errors import StreamMovedError
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
@@ -311,7 +310,7 @@ async def test_under_concurrent_hooks_a_killed_collector_keeps_every_number_it_t
 async def test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is(
     client: redis.asyncio.Redis,
 ) -> None:
-    inbox = Inbox(RedisLine(client), "h")
+    inbox = Inbox(RedisConnection(client), "h")
     await inbox.add(EntryId(3, 7), {b"n": b"ours", b"sp": b"sp"})
 
     await inbox.add(EntryId(3, 7), {b"n": b"ours", b"sp": b"sp"})
@@ -323,13 +322,13 @@ async def test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is(
 
     assert await client.xlen(streams.inbox("h")) == 1
     assert await inbox.head() == Head(EntryId(3, 7), "sp", "ours")
-    assert await Inbox(RedisLine(client), "nobody").head() is None
+    assert await Inbox(RedisConnection(client), "nobody").head() is None
 
 
 async def test_a_stream_tells_its_last_id_also_without_its_entries(
     client: redis.asyncio.Redis,
 ) -> None:
-    inbox = Inbox(RedisLine(client), "h")
+    inbox = Inbox(RedisConnection(client), "h")
     assert (await inbox.look("sp", None)).other is None
     for seq in (1, 2):
         await inbox.add(EntryId(1, seq), {b"n": b"n%d" % seq, b"sp": b"sp"})
@@ -365,7 +364,7 @@ async def test_what_hubs_have_stored_is_read_whatever_lies_there(
         raw = value.encode(errors="surrogateescape")
         await client.hset(streams.snapshot("h"), name, raw)
 
-    assert await Inbox(RedisLine(client), "h").stored("sp") == expected
+    assert await Inbox(RedisConnection(client), "h").stored("sp") == expected
 
 
 async def test_an_old_redis_is_named_with_what_is_needed(

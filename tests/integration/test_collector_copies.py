@@ -14,9 +14,9 @@ import pytest
 import redis.asyncio
 
 from adsum_collector.delivery.publisher import Publisher
-from adsum_collector.delivery.transport import RedisTransport
-from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis

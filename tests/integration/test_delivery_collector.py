@@ -17,12 +17,11 @@ import adsum_collector.spool.spool as spool_module
 import adsum_collector.transcripts.tailer as tailer_module
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.resume import read_runs
-from adsum_collector.delivery.transport import RedisTransport
+from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.intake import Intake
 from adsum_collector.receiver import PATH, Receiver
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
-from adsum_collector.spool.spool_file import Append
+from adsum_collector.spool.spool_file import Append, SpoolLimits
 from adsum_shared import streams
 from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis

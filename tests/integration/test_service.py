@@ -16,7 +16,7 @@ from adsum.outcome import CommandError
 from adsum.service.init import NoServiceManagerError, why_none
 from adsum.service.service import install_service, remove_service
 from adsum.service.units import env_values
-from adsum_collector.lock import hold_lock
+from adsum_collector.state_dir import hold_lock
 from tests import service_managers
 from tests.service_managers import SYSTEMCTL, Fake
 

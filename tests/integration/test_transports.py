@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from adsum.backup.backup import read_all, write_all
 from adsum.doctor.redis import check_redis
-from adsum_collector.identity import load_identity
+from adsum_collector.state_dir import load_identity
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.auth.store import LoginRateLimit
 from adsum_hub.join.machines import Machine, Machines

@@ -7,18 +7,18 @@ from tests.mutants.runner import Edit, Mutant
 _APP = "collector/adsum_collector/app.py"
 _CONNECT = "shared/adsum_shared/connect.py"
 _FILE = "collector/adsum_collector/spool/spool_file.py"
-_LOCK = "collector/adsum_collector/lock.py"
+_LOCK = "collector/adsum_collector/state_dir.py"
 _KEYS = "shared/adsum_shared/host_keys.py"
 _SHIM = "collector/adsum_collector/shim.py"
 _EVENTS = "collector/adsum_collector/hooks/events.py"
-_OPENING = "collector/adsum_collector/opening.py"
+_OPENING = "collector/adsum_collector/sockets.py"
 _PRIVATE = "shared/adsum_shared/private_files.py"
 _PUBLISHER = "collector/adsum_collector/delivery/publisher.py"
 _READER = "collector/adsum_collector/transcripts/reader.py"
 _RECEIVER = "collector/adsum_collector/receiver.py"
 _PLAIN_FILE = "collector/adsum_collector/plain_file.py"
 _SAYING = "cli/adsum/text/saying.py"
-_PLACE = "collector/adsum_collector/delivery/place.py"
+_PLACE = "collector/adsum_collector/delivery/publisher.py"
 _RESUME = "collector/adsum_collector/delivery/resume.py"
 _MATCH = "collector/adsum_collector/transcripts/match.py"
 _TRANSCRIPTS = "collector/adsum_collector/transcripts/files.py"
@@ -115,7 +115,7 @@ MUTANTS = (
         "root's collector leaves files there that the owner cannot use, or steers",
         (
             Edit(
-                "collector/adsum_collector/identity.py",
+                "collector/adsum_collector/state_dir.py",
                 "        require_own_folder(directory)\n",
                 "",
             ),

@@ -22,11 +22,11 @@ from uuid import uuid5
 from adsum.demo.story import AGENT_VERSION, IDS, MACHINES, MINUTE, Fleet, Machine, history
 from adsum.text.saying import put
 from adsum_collector.delivery.publisher import Publisher
-from adsum_collector.delivery.transport import RedisTransport
+from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import Intake
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
 from adsum_shared.privacy import private_as

@@ -22,7 +22,7 @@ from adsum.doctor.finding import Finding
 from adsum.logs import PARTS, Tail
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import say
-from adsum_collector.lock import running_port
+from adsum_collector.state_dir import running_port
 from adsum_shared import __version__
 from adsum_shared.redact import redact_text, redacted
 

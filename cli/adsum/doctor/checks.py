@@ -13,7 +13,7 @@ from adsum.outcome import CommandError
 from adsum.text.causes import sentence
 from adsum.text.plain import age, clean
 from adsum.text.words import gap_sentence
-from adsum_collector.lock import running_port
+from adsum_collector.state_dir import running_port
 from adsum_shared.state import HostView, HostWitness, HubTrouble
 
 #: Signals on the way in numbers that a burst of work does not reach.

@@ -41,8 +41,8 @@ from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
 from adsum.text.saying import put_json
 from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.lock import running_port
 from adsum_collector.settings import CollectorSettings
+from adsum_collector.state_dir import running_port
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,7 +18,7 @@ from adsum_collector.hooks.events import HOOK_PATH
 from adsum_collector.hooks.install import Report, inspect_hooks, settings_path
 from adsum_collector.hooks.settings_file import SettingsError
 from adsum_collector.hooks.text import ALLOWED_URLS, permits
-from adsum_collector.token import held_token
+from adsum_collector.state_dir import held_token
 
 LINUX_POLICY = Path("/etc/claude-code")
 MAC_POLICY = Path("/Library/Application Support/ClaudeCode")

@@ -13,7 +13,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from adsum.doctor.finding import Finding, from_text
 from adsum.parts.broker import place_of
 from adsum.text.plain import clean
-from adsum_collector.spool.limits import shown_bytes
+from adsum_collector.spool.spool_file import shown_bytes
 from adsum_hub.link import KEPT
 from adsum_hub.trouble import Writes
 from adsum_shared import streams

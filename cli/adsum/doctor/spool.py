@@ -10,8 +10,8 @@ from adsum.outcome import CommandError
 from adsum.spool import ask
 from adsum.text.plain import age, clean
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool.limits import shown_bytes
 from adsum_collector.spool.quarantine import NOTICE_S, Quarantined
+from adsum_collector.spool.spool_file import shown_bytes
 from adsum_collector.spool.status import SpoolStatus
 
 #: Of its allowance; beyond it a while without Redis may cost the oldest.

@@ -29,9 +29,8 @@ from adsum.joined import Joined, joined, keep
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import say
 from adsum_collector.errors import StartError
-from adsum_collector.identity import load_identity, make_private, renew_identity
-from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
+from adsum_collector.state_dir import holder_of, load_identity, make_private, renew_identity
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 from adsum_shared.redis_errors import is_certificates, is_untrusted, told_of

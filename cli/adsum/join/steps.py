@@ -24,8 +24,8 @@ from adsum_collector.hooks.settings_file import (
     load_receipt,
     require_writable,
 )
-from adsum_collector.lock import FILE as LOCK
-from adsum_collector.token import token_of
+from adsum_collector.state_dir import LOCK_FILE as LOCK
+from adsum_collector.state_dir import token_of
 from adsum_shared import __version__
 from adsum_shared.envelope import VERSION
 

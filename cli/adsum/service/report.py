@@ -21,7 +21,7 @@ from adsum.service.service import BOTH, find_init
 from adsum.service.units import PartName
 from adsum.text.plain import age, clean
 from adsum.text.saying import put_json, say
-from adsum_collector.lock import running_port
+from adsum_collector.state_dir import running_port
 
 #: A part that starts is up long before.
 PATIENCE_S = 15.0

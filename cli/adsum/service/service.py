@@ -21,8 +21,8 @@ from adsum.service.job import (
     settled,
 )
 from adsum.service.units import MARK, PartName
-from adsum_collector.lock import holder_of
 from adsum_collector.settings import CollectorSettings
+from adsum_collector.state_dir import holder_of
 from adsum_shared.private_files import write_private
 
 BOTH: tuple[PartName, ...] = ("collector", "hub")

@@ -15,10 +15,10 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from adsum_collector.delivery.inbox import Inbox
+from adsum_collector.delivery.transports import Inbox
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.identity import Identity, confirm_identity, renew_identity
 from adsum_collector.spool.spool import Spool
+from adsum_collector.state_dir import Identity, confirm_identity, renew_identity
 from adsum_shared.beat import Beat
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from adsum_collector.spans import Span
 from adsum_shared import streams
 
 #: Hubs keep 16 of a spool.
@@ -162,14 +161,14 @@ class Runs:
             return "rollback"
         return "copy" if foreign else None
 
-    def delivered(self, stored: Mapping[str, int], last: int) -> tuple[Span, ...]:
+    def delivered(self, stored: Mapping[str, int], last: int) -> tuple[tuple[int, int], ...]:
         """Which of our numbers hubs have, and have as we mean them.
 
         Not all up to one: between two spans of ours may lie one that a copy got in first.
         """
         ends = self._ends(last)
         earlier = ends.get(EARLIER, 0)
-        spans: list[Span] = []
+        spans: list[tuple[int, int]] = []
         before = 0
         for nonce, seq in stored.items():
             ours = min(seq, ends.get(nonce, seq if seq <= earlier else 0))

@@ -14,12 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from adsum_collector.disk_errors import is_full
-from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.spans import Span
-from adsum_collector.spool.limits import SpoolLimits
-from adsum_collector.spool.spool_directory import Rows, SpoolDirectory
-from adsum_collector.spool.spool_file import Append, SpoolGap
+from adsum_collector.errors import SpoolUnavailable, StartError, is_full
+from adsum_collector.spool.spool_directory import Rows, Span, SpoolDirectory
+from adsum_collector.spool.spool_file import Append, SpoolGap, SpoolLimits
 from adsum_collector.spool.status import SpoolStatus, status_of
 
 __all__ = ["Rows", "Spool", "SpoolGap"]

@@ -14,11 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.disk_errors import is_damage, is_full
-from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.identity import make_private
-from adsum_collector.spans import Span, left_of
-from adsum_collector.spool.limits import SpoolLimits, shown_bytes
+from adsum_collector.errors import SpoolUnavailable, is_damage, is_full
 from adsum_collector.spool.quarantine import Quarantine
 from adsum_collector.spool.spool_file import (
     Append,
@@ -27,10 +23,13 @@ from adsum_collector.spool.spool_file import (
     Row,
     SpoolFile,
     SpoolGap,
+    SpoolLimits,
     find_gap,
+    shown_bytes,
     unlink,
     with_gap,
 )
+from adsum_collector.state_dir import make_private
 
 log = logging.getLogger(__name__)
 
@@ -569,3 +568,16 @@ def spool_paths(directory: Path) -> list[Path]:
     """Oldest first."""
     found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
     return sorted(found, key=lambda path: int(path.stem.removeprefix("spool-")))
+
+
+#: First and last number, both included.
+Span = tuple[int, int]
+
+
+def left_of(acked: int, without: Sequence[Span], last: int) -> Iterator[Span]:
+    """The numbers above `acked` and up to `last` that are not in the spans, which are in order."""
+    after = acked
+    for first, end in (*without, (last + 1, last + 1)):
+        if min(first - 1, last) > after:
+            yield after + 1, min(first - 1, last)
+        after = max(after, end)

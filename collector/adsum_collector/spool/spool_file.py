@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import stat
 import struct
@@ -13,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from adsum_collector.disk_errors import is_damage, is_full
+from adsum_collector.errors import is_damage, is_full
 from adsum_shared.private_files import open_private
 from adsum_shared.signals import decode_signal
 
@@ -39,6 +40,38 @@ _LOG_FRAME = struct.Struct(">4xI8s8x")  # the size of the database if a commit e
 MOST_UNREADABLE = 50_000
 
 Row = tuple[int, bytes]
+
+#: A full file of a large spool; a small spool has files of an eighth of its cap, so that the
+#: oldest, should it have to go whole, is no great part of it.
+MOST_ROTATE_BYTES = 64 << 20
+MOST_LOG_BYTES = 4 << 20
+
+
+class SpoolLimits(msgspec.Struct, frozen=True):
+    """retention_s: how long an acknowledged file stays.
+
+    log_bytes: the write-ahead log's size after which it is moved into the file. min_free_bytes,
+    min_free_share: refuse while less than the smaller of both is free. Two per cent alone would
+    have a disk of a terabyte refuse at 20 GB, and 64 MB alone a small one for ever.
+    """
+
+    cap_bytes: int = 512 << 20
+    rotate_bytes: int = MOST_ROTATE_BYTES
+    retention_s: float = 24 * 3600.0
+    min_free_bytes: int = 64 << 20
+    min_free_share: float = 0.02
+    log_bytes: int = MOST_LOG_BYTES
+
+    @classmethod
+    def of(cls, cap_bytes: int, retention_s: float) -> SpoolLimits:
+        rotate_bytes = min(MOST_ROTATE_BYTES, cap_bytes // 8)
+        log_bytes = min(MOST_LOG_BYTES, rotate_bytes // 4)
+        return cls(cap_bytes, rotate_bytes, retention_s, log_bytes=log_bytes)
+
+    def space(self, directory: Path) -> tuple[int, int]:
+        """The bytes free on the directory's disk, and how many of them are left to others."""
+        usage = shutil.disk_usage(directory)
+        return usage.free, min(self.min_free_bytes, int(usage.total * self.min_free_share))
 
 
 class Damaged(Exception):  # noqa: N818 - what the file is
@@ -530,3 +563,11 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def shown_bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.quarantine import Quarantined, quarantined_in
 from adsum_collector.spool.spool_directory import Sealed, SpoolDirectory, spool_paths
 from adsum_collector.spool.spool_file import (
     Damaged,
     SpoolFile,
     SpoolGap,
+    SpoolLimits,
     connect,
     connect_to_read,
     log_of,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.disk_errors import is_damage, is_full
+from adsum_collector.errors import is_damage, is_full
 from adsum_shared.private_files import open_private
 
 NAME: Final = "usage.db"

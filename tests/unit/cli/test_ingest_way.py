@@ -20,7 +20,7 @@ from adsum.join_hub import Hub, RefusedError
 from adsum.joined import Joined, broker_of, ingest_of, joined, keep
 from adsum.outcome import CommandError
 from adsum.text.machines import notes
-from adsum_collector.delivery.hub_transport import HubPlace
+from adsum_collector.delivery.transports import HubPlace
 from adsum_collector.errors import HubError
 from adsum_shared.host_keys import KeysReply, KeysRequest
 from adsum_shared.state import HostView

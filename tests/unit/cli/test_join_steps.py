@@ -19,7 +19,7 @@ from adsum.join.steps import check_settings, put_hooks, until_listening
 from adsum.join.undo import Folder, Undo
 from adsum.outcome import CommandError, Exit
 from adsum.tokens import create_join_token
-from adsum_collector.lock import FILE as LOCK
+from adsum_collector.state_dir import LOCK_FILE as LOCK
 
 
 @pytest.fixture(autouse=True)

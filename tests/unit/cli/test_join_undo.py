@@ -9,7 +9,7 @@ import pytest
 from adsum.join.undo import Folder, Undo
 from adsum.join_hub import Hub
 from adsum.outcome import CommandError
-from adsum_collector.lock import hold_lock
+from adsum_collector.state_dir import hold_lock
 
 OURS = (
     "host.json",

@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 from adsum.app import app
 from adsum.outcome import CommandError
 from adsum.spool import WIDTH
-from adsum_collector.lock import hold_lock
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool_directory import SpoolDirectory
+from adsum_collector.spool.spool_file import SpoolLimits
+from adsum_collector.state_dir import hold_lock
 from tests.spools import Clock, fill
 
 CAP = SpoolLimits(cap_bytes=1 << 20, rotate_bytes=100_000, min_free_bytes=0, log_bytes=0)

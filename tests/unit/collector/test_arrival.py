@@ -9,10 +9,10 @@ import pytest
 
 import adsum_collector.delivery.arrival as arrival_module
 from adsum_collector.delivery.arrival import Arrival, alive_elsewhere
-from adsum_collector.delivery.inbox import Inbox
-from adsum_collector.identity import Identity, load_identity, renew_identity
-from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.delivery.transports import Inbox
 from adsum_collector.spool.spool import Rows, Spool
+from adsum_collector.spool.spool_file import SpoolLimits
+from adsum_collector.state_dir import Identity, load_identity, renew_identity
 from adsum_shared.beat import Beat
 
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-import adsum_collector.delivery.hub_transport as module
-from adsum_collector.delivery.hub_transport import (
+import adsum_collector.delivery.transports as module
+from adsum_collector.delivery.transports import (
     BROKEN,
     MOST_WAIT_S,
     PACE_S,
     PEOPLE_S,
     Answer,
-    HttpLine,
-    HubLine,
+    HttpConnection,
+    HubConnection,
     HubPlace,
     HubTransport,
     away,
@@ -44,8 +44,8 @@ class Http:
         return self._answer(decode_request(body))
 
 
-def line(answer: Callable[[KeysRequest], Answer]) -> HubLine:
-    return HubLine(Http(answer), HubPlace(URL, SECRET))
+def line(answer: Callable[[KeysRequest], Answer]) -> HubConnection:
+    return HubConnection(Http(answer), HubPlace(URL, SECRET))
 
 
 def ok(told: KeysReply) -> Answer:
@@ -210,11 +210,11 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def served(*answers: bytes | None) -> AsyncIterator[tuple[Server, HttpLine]]:
+async def served(*answers: bytes | None) -> AsyncIterator[tuple[Server, HttpConnection]]:
     server = Server(*answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]
-    line = HttpLine(f"http://127.0.0.1:{server.port}", None)
+    line = HttpConnection(f"http://127.0.0.1:{server.port}", None)
     try:
         yield server, line
     finally:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.errors import StartError
-from adsum_collector.identity import confirm_identity, load_identity, renew_identity
-from adsum_collector.lock import hold_lock
+from adsum_collector.state_dir import confirm_identity, hold_lock, load_identity, renew_identity
 
 
 def test_the_identity_is_minted_once(tmp_path: Path) -> None:

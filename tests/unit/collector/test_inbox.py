@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.delivery.inbox import Inbox
 from adsum_collector.delivery.resume import EntryId
+from adsum_collector.delivery.transports import Inbox
 from adsum_collector.errors import StreamMovedError, StreamUnusableError
 from adsum_shared.host_keys import KeysReply, KeysRequest, OddReplyError
 

@@ -16,7 +16,7 @@ from adsum_collector.claude_version import (
     version_of,
 )
 from adsum_collector.hooks.events import Target, entry_for, events_for, is_ours
-from adsum_collector.token import token_of
+from adsum_collector.state_dir import token_of
 
 NEVER = {
     "WorktreeCreate",

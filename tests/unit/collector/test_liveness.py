@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from adsum_collector.liveness import (
+from adsum_collector.processes import Process, ProcessTable, state_changes, watched
+from adsum_collector.watch import (
     CPU_INTERVAL_MS,
     Entry,
     Known,
@@ -15,7 +16,6 @@ from adsum_collector.liveness import (
     news_of_work,
     read_entry,
 )
-from adsum_collector.processes import Process, ProcessTable, state_changes, watched
 from adsum_shared.signals import (
     Alive,
     AnySignal,

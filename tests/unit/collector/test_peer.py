@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.errors import StartError
-from adsum_collector.opening import open_sockets
-from adsum_collector.peer import (
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.sockets import (
     _uid_by_process,
     find_uid,
     listener_uid,
+    open_sockets,
     others_of,
     stranger_on,
     tcp_peer_uid,
     unix_peer_uid,
 )
-from adsum_collector.settings import CollectorSettings
-from adsum_collector.token import token_of
+from adsum_collector.state_dir import token_of
 
 TABLE = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -16,8 +16,8 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from adsum_collector.delivery.problems import NOTICE_S, DeliveryProblem
-from adsum_collector.delivery.transport import RedisTransport
+from adsum_collector.delivery.publisher import NOTICE_S, DeliveryProblem
+from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.errors import (
     SpoolUnavailable,
     StreamMovedError,

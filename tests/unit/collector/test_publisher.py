@@ -14,13 +14,12 @@ import pytest
 from redis.exceptions import InvalidResponse, NoPermissionError
 
 import adsum_collector.delivery.publisher as publisher_module
-from adsum_collector.delivery.inbox import Inbox, StreamLook
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.resume import EntryId, Head, HubProgress
-from adsum_collector.delivery.transport import Line
+from adsum_collector.delivery.transports import Inbox, StreamLook, TransportConnection
 from adsum_collector.errors import StreamUnusableError
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
+from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared.beat import Beat
 from adsum_shared.host_keys import KeysReply, KeysRequest, OddReplyError
 from tests.support import wait_until
@@ -75,7 +74,7 @@ class FakeTransport:
     place = "Redis at redis://127.0.0.1:1"
 
     @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[Line]:
+    async def open(self) -> AsyncIterator[TransportConnection]:
         yield FakeLine()
 
 

@@ -24,12 +24,11 @@ from adsum_collector import shim
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import Intake
-from adsum_collector.local_socket import LocalSocket, listen
-from adsum_collector.peer import unix_peer_uid
+from adsum_collector.local_socket import LocalSocket, Ticks
 from adsum_collector.processes import watched
-from adsum_collector.spool.limits import SpoolLimits
+from adsum_collector.sockets import listen_unix, unix_peer_uid
 from adsum_collector.spool.spool import Rows, Spool
-from adsum_collector.ticks import Ticks
+from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared.signals import Alive, AnySignal, ProcessSeen, decode_signal
 from tests.collectors import adapt_hook
 from tests.support import wait_until
@@ -57,7 +56,7 @@ class Door:
         self._serving: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        self._serving = asyncio.create_task(self.local.serve(listen(self.path)))
+        self._serving = asyncio.create_task(self.local.serve(listen_unix(self.path)))
 
     async def close(self) -> None:
         if self._serving is not None:
@@ -248,17 +247,17 @@ async def test_a_message_from_the_far_past_is_dated_now(door: Door) -> None:
 
 def test_the_socket_is_the_owners_alone_and_a_stale_one_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "collector.sock"
-    listen(path).close()  # its file stays
+    listen_unix(path).close()  # its file stays
 
-    with listen(path):
+    with listen_unix(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with pytest.raises(StartError, match="ADSUM_STATE_DIR"):
-            listen(path)
+            listen_unix(path)
 
 
 def test_a_path_too_long_for_a_socket_is_explained(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="shorter ADSUM_STATE_DIR"):
-        listen(tmp_path / ("x" * 120) / "collector.sock")
+        listen_unix(tmp_path / ("x" * 120) / "collector.sock")
 
 
 async def test_the_real_peer_of_a_connection_is_known(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ import pytest
 
 import adsum_collector.spool.spool as spool_module
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
-from adsum_collector.spool.spool_file import Append
+from adsum_collector.spool.spool_file import Append, SpoolLimits
 from tests.support import wait_until
 
 ROOMY = SpoolLimits(min_free_bytes=0)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.spool.limits import MOST_ROTATE_BYTES, SpoolLimits
 from adsum_collector.spool.spool import SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
+from adsum_collector.spool.spool_file import MOST_ROTATE_BYTES, SpoolLimits
 from tests.spools import Clock, fill, numbers_of, read_all, snapshots
 
 #: Files of a hundred signals of a thousand bytes, and seven of them.

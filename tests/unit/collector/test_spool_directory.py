@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import adsum_collector.spool.spool_file as spool_file_module
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
-from adsum_collector.spool.spool_file import Append
+from adsum_collector.spool.spool_file import Append, SpoolLimits
 from tests.spools import SMALL, Clock, fill, numbers_of, prompt, put, read_all
 
 

@@ -12,10 +12,9 @@ import pytest
 
 import adsum_collector.spool.spool as spool_module
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_directory import LONGEST_RETRY_S, SpoolDirectory
-from adsum_collector.spool.spool_file import Append
+from adsum_collector.spool.spool_file import Append, SpoolLimits
 from tests.spools import SMALL, Clock, SmallDisk, fill, names, prompt, put, read_all
 from tests.support import wait_until
 

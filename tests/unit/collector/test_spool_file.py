@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from adsum_collector.disk_errors import is_damage
+from adsum_collector.errors import is_damage
 from adsum_collector.spool.spool import SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
 from adsum_collector.spool.spool_file import connect_to_read, find_gap, require_log, with_gap

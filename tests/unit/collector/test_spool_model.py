@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool_directory import SpoolDirectory
-from adsum_collector.spool.spool_file import Append
+from adsum_collector.spool.spool_file import Append, SpoolLimits
 from tests.spools import Clock, numbers_of, prompt, read_all
 
 LIMITS = SpoolLimits(

@@ -15,15 +15,14 @@ from typing import Any
 
 import pytest
 
-import adsum_collector.liveness as liveness_module
+import adsum_collector.watch as liveness_module
 import adsum_collector.watch as watch_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
-from adsum_collector.liveness import Entry, Known
 from adsum_collector.processes import Process, ProcessTable, look_up, watched
-from adsum_collector.spool.limits import SpoolLimits
 from adsum_collector.spool.spool import Spool
-from adsum_collector.watch import Watch
+from adsum_collector.spool.spool_file import SpoolLimits
+from adsum_collector.watch import Entry, Known, Watch
 from adsum_shared.signals import (
     Alive,
     AnySignal,

@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import adsum_hub.ingest.ingest as ingest_module
-from adsum_collector.delivery.hub_transport import PACE_S
 from adsum_collector.delivery.publisher import BATCH_BYTES
+from adsum_collector.delivery.transports import PACE_S
 from adsum_hub.ingest.ingest import READING, Ingest
 from adsum_hub.ingest.lines import Lines
 from adsum_hub.ingest.rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.errors import StartError
-from adsum_collector.identity import load_identity, make_private
-from adsum_collector.lock import hold_lock
 from adsum_collector.spool.spool_file import connect
-from adsum_collector.token import token_of
+from adsum_collector.state_dir import hold_lock, load_identity, make_private, token_of
 from adsum_collector.usage.file import LedgerError, open_ledger
 from adsum_shared.private_files import open_private, write_private
 
