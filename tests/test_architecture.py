@@ -194,7 +194,7 @@ def test_nothing_leaves_the_command_line_around_what_makes_it_safe_to_show() -> 
 
     assert {name: calls for name, calls in found.items() if calls} == {
         "cli/adsum/__main__.py": ["print("],  # the version alone, before anything is imported
-        "cli/adsum/backup/backup.py": ["stdout.buffer", "stdout.buffer"],
+        "cli/adsum/backup.py": ["stdout.buffer", "stdout.buffer"],
     }
 
 

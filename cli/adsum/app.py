@@ -20,6 +20,7 @@ from adsum.reach import reach_app
 from adsum.reports import reports_app
 from adsum.service.app import service_app
 from adsum.text.saying import put, say
+from adsum_shared.errors import AdsumError
 
 app = typer.Typer(
     name="adsum",
@@ -68,10 +69,10 @@ def run() -> int:
     sys.excepthook = _tell_of_a_fault
     try:
         app(prog_name="adsum")
-    except CommandError as error:
+    except AdsumError as error:
         sys.stdout.flush()
         say(f"adsum: {error}")
-        return int(error.code)
+        return int(error.code if isinstance(error, CommandError) else Exit.ERROR)
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
     except SystemExit as end:

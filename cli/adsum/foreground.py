@@ -9,35 +9,25 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from adsum.config import T, read_settings, require_url
+from adsum.broker import broker_url
+from adsum.config import T, read_settings
 from adsum.outcome import CommandError
-from adsum.parts.broker import is_ready, place_of
-from adsum.parts.parts import SUPERVISED
-from adsum_shared.connect import BrokerTooOldError
-from adsum_shared.settings import AdsumSettings, SettingsError
+from adsum.supervise import SUPERVISED
+from adsum_shared.errors import AdsumError
+from adsum_shared.settings import AdsumSettings
+
+NO_URL = (
+    "No Redis URL. Set ADSUM_REDIS_URL (or --redis-url) to a Redis 6.2 or Valkey or newer; join a "
+    "hub with `adsum join`; or run `adsum up`, which brings a broker of its own."
+)
 
 
 def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
-    from adsum_hub.announcing import StateDirError
-    from adsum_hub.app import PortTakenError, run_hub
-    from adsum_hub.auth.sign_in import MachineTokenError
-    from adsum_hub.domains.choice import DomainsError
-    from adsum_hub.notify.config import NotifyConfigError
-    from adsum_hub.notify.push import PushKeyError
-    from adsum_hub.request_guard import PublicAddressError
+    from adsum_hub.app import run_hub
     from adsum_hub.settings import HubSettings
 
     settings = _with_broker(HubSettings, state_dir, redis_url)
-    told = (
-        DomainsError,
-        MachineTokenError,
-        NotifyConfigError,
-        PortTakenError,
-        PublicAddressError,
-        PushKeyError,
-        StateDirError,
-    )
-    _run(lambda: run_hub(settings, _greeting()), settings, told)
+    _run(run_hub(settings, _greeting()), settings)
 
 
 def _greeting() -> Callable[[str], None] | None:
@@ -52,7 +42,6 @@ def _greeting() -> Callable[[str], None] | None:
 def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
     from adsum.joined import broker_of, ingest_of
     from adsum_collector.app import run_collector
-    from adsum_collector.errors import StartError
     from adsum_collector.settings import CollectorSettings
 
     hub = ingest_of(state_dir, redis_url)
@@ -60,30 +49,17 @@ def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
         settings = _with_broker(CollectorSettings, state_dir, broker_of(state_dir, redis_url))
     else:
         settings = read_settings(CollectorSettings, state_dir=state_dir)
-    _run(lambda: run_collector(settings, hub=hub), settings, (StartError,))
+    _run(run_collector(settings, hub=hub), settings)
 
 
 def _with_broker(kind: type[T], state_dir: Path | None, redis_url: str | None) -> T:
     """The settings with a Redis URL: the given one, or that of this machine's embedded broker."""
     settings = read_settings(kind, state_dir=state_dir, redis_url=redis_url)
-    if settings.redis_url:
-        require_url(settings.redis_url)
-        return settings
-    place = place_of(settings.state_dir)
-    if not asyncio.run(is_ready(place.socket)):
-        raise CommandError(
-            "No Redis URL. Set ADSUM_REDIS_URL (or --redis-url) to a Redis 6.2 or Valkey or newer; "
-            "join a hub with `adsum join`; or run `adsum up`, which brings a broker of its own."
-        )
-    return read_settings(kind, state_dir=state_dir, redis_url=place.url)
+    return settings.model_copy(update={"redis_url": broker_url(settings, NO_URL)})
 
 
-def _run(
-    part: Callable[[], Coroutine[None, None, None]],
-    settings: AdsumSettings,
-    expected: tuple[type[Exception], ...],
-) -> None:
-    """expected: what the part raises for people. Anything else is a fault and keeps its traceback."""
+def _run(part: Coroutine[None, None, None], settings: AdsumSettings) -> None:
+    """What a part raises for people ends it in words; a fault keeps its traceback."""
     from adsum_shared.logs import configure
 
     configure(settings.log_level, settings.log_format)
@@ -91,19 +67,16 @@ def _run(
     async def work() -> None:
         if os.environ.get(SUPERVISED):
             _end_with_supervisor()
-        await part()
+        await part
 
-    known: tuple[type[Exception], ...] = (*expected, BrokerTooOldError, SettingsError)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(work())
-    except known as error:
-        raise CommandError(str(error)) from error
     except ExceptionGroup as group:
-        told, faults = group.split(known)
-        if told is None or faults is not None:
+        expected, faults = group.split(AdsumError)
+        if expected is None or faults is not None:
             raise
-        raise CommandError("\n".join(map(str, _leaves(told)))) from group
+        raise CommandError("\n".join(map(str, _leaves(expected)))) from group
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -126,8 +99,8 @@ def _end_with_supervisor() -> None:
     asyncio.get_running_loop().add_reader(0, closed)
 
 
-def _leaves(group: ExceptionGroup[Exception]) -> list[Exception]:
-    found: list[Exception] = []
+def _leaves(group: ExceptionGroup[AdsumError]) -> list[AdsumError]:
+    found: list[AdsumError] = []
     for error in group.exceptions:
         found += _leaves(error) if isinstance(error, ExceptionGroup) else [error]
     return found

@@ -41,7 +41,7 @@ def hub_backup(
     redis_url: RedisUrl = None,
 ) -> None:
     """Write what lies in Redis into a file, while all runs."""
-    from adsum.backup.backup import back_up
+    from adsum.backup import back_up
 
     back_up(file, state_dir or context.obj, redis_url)
 
@@ -57,7 +57,7 @@ def hub_restore(
     redis_url: RedisUrl = None,
 ) -> None:
     """Put a backup into Redis. Stop the hubs first; collectors may run."""
-    from adsum.backup.backup import restore
+    from adsum.backup import restore
 
     restore(file, state_dir or context.obj, redis_url, replace=replace)
 

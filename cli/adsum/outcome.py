@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from adsum_shared.errors import AdsumError
+
 
 class Exit(IntEnum):
     OK = 0
@@ -16,7 +18,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class CommandError(Exception):
+class CommandError(AdsumError):
     """Ends the command. The text names the thing, the cause and the next step."""
 
     def __init__(self, text: str, code: Exit = Exit.ERROR) -> None:

@@ -7,20 +7,17 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from adsum.broker import broker_part, find_engine, prepare
 from adsum.config import UpSettings, read_settings, require_url
 from adsum.offer import Offer
 from adsum.outcome import CommandError, Exit
-from adsum.parts.broker import prepare
-from adsum.parts.engine import find_engine
-from adsum.parts.parts import broker_part, python_part
-from adsum.parts.supervise import Part, Supervisor
+from adsum.supervise import Part, python_part, supervise
 from adsum.text import saying
 from adsum.text.saying import put
 from adsum_collector.settings import CollectorSettings
@@ -75,11 +72,6 @@ def say(text: str) -> None:
 
 async def _run(plan: Plan, offer: Offer) -> None:
     stages, broker = await _stages(plan)
-    supervisor = Supervisor(stages, say)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, supervisor.stop)
-    loop.add_signal_handler(signal.SIGHUP, supervisor.hang_up)
 
     async def started() -> None:
         hooks = await asyncio.to_thread(offer.settle)
@@ -103,7 +95,7 @@ async def _run(plan: Plan, offer: Offer) -> None:
             say(taken_out)
             await asyncio.sleep(NOTICED_S)
 
-    await supervisor.run(started, ending)
+    await supervise(stages, say, started, ending)
 
 
 def _way_in(plan: Plan) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from adsum_collector.hooks.events import Version
+from adsum_shared.errors import AdsumError
 
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 #: Where installers put it, beside PATH: a service or a cron job has a short PATH.
@@ -23,7 +24,7 @@ _PLACES = (
 _SHARED_PLACES = (Path("/usr/local/bin/claude"), Path("/opt/homebrew/bin/claude"))
 
 
-class ClaudeNotFoundError(Exception):
+class ClaudeNotFoundError(AdsumError):
     """The program named by the user does not say that it is Claude Code."""
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import sqlite3
 
+from adsum_shared.errors import AdsumError
 
-class StartError(RuntimeError):
+
+class StartError(AdsumError):
     """The collector cannot start. The text is for people: the thing, the cause, the next step."""
 
 

@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator
 
 from adsum_hub.settings import HubSettings
+from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
 
 
-class StateDirError(RuntimeError):
+class StateDirError(AdsumError):
     """The state directory cannot be used."""
 
 

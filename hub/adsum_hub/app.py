@@ -53,13 +53,14 @@ from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_hub.usage.spending import Spending
 from adsum_shared import __version__
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
+from adsum_shared.errors import AdsumError
 
 log = logging.getLogger(__name__)
 
 WEB = Path(__file__).parent / "web"
 
 
-class PortTakenError(RuntimeError):
+class PortTakenError(AdsumError):
     """Something else listens where the hub should."""
 
 

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
 from adsum_hub.clock import Clock
+from adsum_shared.errors import AdsumError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -52,7 +53,7 @@ MOST_SAID = 500
 MOST_LINES = 60
 
 
-class PublicAddressError(RuntimeError):
+class PublicAddressError(AdsumError):
     """The hub was told to listen where others can reach it, without what that takes."""
 
 

@@ -16,6 +16,8 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from adsum_shared.errors import AdsumError
+
 
 class WayError(RedisConnectionError):
     """No server is reached, or none that may be written to. The text: the cause, the next step."""
@@ -25,7 +27,7 @@ class UnsettledError(WayError):
     """The servers change their parts just now. What was asked was not done: ask again."""
 
 
-class BrokerTooOldError(RuntimeError):
+class BrokerTooOldError(AdsumError):
     """The broker lacks commands we cannot do without."""
 
 

@@ -16,6 +16,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from adsum_shared.errors import AdsumError
 from adsum_shared.redis_url import with_ca
 
 #: Every setting of every part: they share one file, and no part may know the others' classes.
@@ -64,7 +65,7 @@ KNOWN = frozenset(
 TABLES = frozenset({"budgets", "domains", "notify", "channel"})
 
 
-class SettingsError(Exception):
+class SettingsError(AdsumError):
     """A setting cannot be used. The text names where it stands, the cause, the next step.
 
     No ValueError: raised by a validator, that would be wrapped in words that name a variable which

@@ -16,18 +16,19 @@ import psutil
 import pytest
 import redis
 
-from adsum.outcome import CommandError
-from adsum.parts.broker import (
+from adsum.broker import (
     SOCKET_PATH_MOST,
+    Engine,
     answers,
+    ask_engine,
+    broker_part,
     dismiss_orphan,
     is_ready,
     place_of,
     prepare,
 )
-from adsum.parts.engine import Engine, ask_engine
-from adsum.parts.parts import broker_part
-from adsum.parts.supervise import Part, Supervisor
+from adsum.outcome import CommandError
+from adsum.supervise import Part, Supervisor
 from tests.brokers import require_binary
 from tests.support import wait_until
 

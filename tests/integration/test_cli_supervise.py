@@ -15,10 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from adsum import supervise
 from adsum.outcome import CommandError
-from adsum.parts import supervise
-from adsum.parts.parts import python_part
-from adsum.parts.supervise import Part, Supervisor, launcher, trim_log
+from adsum.supervise import Part, Supervisor, launcher, python_part, trim_log
 from tests.support import wait_until
 
 SERVES = "import time; time.sleep(60)"
@@ -259,7 +258,7 @@ async def test_a_launched_child_dies_with_its_killed_parent(tmp_path: Path) -> N
         f"import os; print(os.getpid(), flush=True); {SERVES}",
     ]
     code = (
-        "import os, subprocess, sys; from adsum.parts.supervise import launcher;"
+        "import os, subprocess, sys; from adsum.supervise import launcher;"
         f"subprocess.Popen(launcher(os.getpid(), {child!r})).wait()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import site
 import socket
 import sys
@@ -17,12 +16,10 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
+from adsum.broker import broker_part, find_engine, place_of, prepare
 from adsum.demo.story import SCRIPT
 from adsum.outcome import CommandError
-from adsum.parts.broker import place_of, prepare
-from adsum.parts.engine import find_engine
-from adsum.parts.parts import broker_part, python_part, start_python
-from adsum.parts.supervise import Part, Supervisor
+from adsum.supervise import Part, python_part, start_python, supervise
 from adsum.text import saying
 from adsum.up import LOOPBACK, held, say
 
@@ -49,11 +46,6 @@ def run_demo(state_dir: Path | None) -> None:
 
 async def _run(folder: Path, port: int) -> None:
     stages = _stages(folder, port)
-    supervisor = Supervisor(stages, say)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, supervisor.stop)
-    loop.add_signal_handler(signal.SIGHUP, supervisor.hang_up)
 
     async def started() -> None:
         url = f"http://{LOOPBACK}:{port}"
@@ -67,7 +59,7 @@ async def _run(folder: Path, port: int) -> None:
         )
         saying.say("\n".join(lines), sys.stdout)
 
-    await supervisor.run(started)
+    await supervise(stages, say, started)
 
 
 def _stages(folder: Path, port: int) -> list[list[Part]]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
 
+from adsum.broker import place_of
 from adsum.doctor.finding import Finding, from_text
-from adsum.parts.broker import place_of
 from adsum.text.plain import clean
 from adsum_collector.spool.spool_file import shown_bytes
 from adsum_hub.link import KEPT

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from adsum.outcome import CommandError
-from adsum.parts.parts import SUPERVISED
 from adsum.service.init import NoServiceManagerError
 from adsum.service.service import install_service, remove_service
+from adsum.supervise import SUPERVISED
 from adsum_collector.state_dir import holder_of
 
 #: What is in the spool gets there within three seconds, or goes at the next start.

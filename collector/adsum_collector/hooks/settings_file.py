@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from adsum_collector.plain_file import open_plain
+from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 BACKUPS_KEPT = 3
@@ -30,7 +31,7 @@ _BEARER = re.compile(r"Bearer [^\"]+")
 _BOM = "\ufeff"
 
 
-class SettingsError(Exception):
+class SettingsError(AdsumError):
     """The settings file cannot be read or written as it is. The text says what to do next."""
 
 

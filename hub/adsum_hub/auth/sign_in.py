@@ -41,6 +41,7 @@ from adsum_hub.rest.sign_in_answers import LoginLink, LoginLinkAsked, Token, Tok
 from adsum_hub.settings import HubSettings
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, backoff, wanted
+from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
@@ -207,7 +208,7 @@ def machine_token(state_dir: Path) -> Iterator[str]:
                 file.unlink()
 
 
-class MachineTokenError(RuntimeError):
+class MachineTokenError(AdsumError):
     """The token of this machine cannot be written. The text names the file, the cause, the next step."""
 
 

@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
+from adsum_shared.errors import AdsumError
+
 #: Where no entry matches.
 DEFAULT = ("sdlc",)
 _KEYS = {"project", "use"}
 
 
-class DomainsError(ValueError):
+class DomainsError(AdsumError):
     """The setting `domains` cannot be used; says which entry, why, and what to do."""
 
 

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from adsum_hub.notify.rules import PUSH, Channel, Config, Content, On, Quiet, Rule
+from adsum_shared.errors import AdsumError
 from adsum_shared.state import GROUP_OF
 
 MOST = 50
@@ -28,7 +29,7 @@ _CHOICES = {"on": get_args(On), "content": get_args(Content)}
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
-class NotifyConfigError(ValueError):
+class NotifyConfigError(AdsumError):
     """An entry cannot be used. The text holds nothing of a URL: any part of it may be a secret."""
 
     def __init__(self, kind: str, number: int, name: str, cause: str, step: str) -> None:

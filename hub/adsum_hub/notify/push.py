@@ -27,6 +27,7 @@ from adsum_hub.notify.messages import Message
 from adsum_hub.rest.notify_answers import PushSubscription
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ NOBODY = "mailto:adsum@example.com"
 _CONTACT = re.compile(r"mailto:[\w.+-]+@[\w-]+(\.[\w-]+)+")
 
 
-class PushKeyError(RuntimeError):
+class PushKeyError(AdsumError):
     """Nothing can be signed. The text names the file or the place, the cause, the next step."""
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from adsum import broker as module
+from adsum.broker import Engine, ask_engine, find_engine
 from adsum.outcome import CommandError
-from adsum.parts import engine as module
-from adsum.parts.engine import Engine, ask_engine, find_engine
 
 
 def server(folder: Path, name: str, answer: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adsum.parts.supervise import tail_of
+from adsum.supervise import tail_of
 
 
 def test_json_is_quoted_as_words(tmp_path: Path) -> None:

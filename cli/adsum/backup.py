@@ -1,25 +1,30 @@
-"""`adsum hub backup` and `restore`: what lies in Redis, into a file and back."""
+"""`adsum hub backup` and `restore`: what lies in Redis, into a file and back.
+
+The file is gzipped lines of JSON, a header first, a count last. Keys are written by their type and
+not by DUMP, whose bytes another version of Redis, and Valkey, refuse.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import os
 import shutil
 import sys
 import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, get_args
 
+import msgspec
 from redis.exceptions import ResponseError
 
-from adsum.backup import file as backup_file
-from adsum.backup.file import TYPES, BackupFileError, Record, raw, text
-from adsum.config import read_settings, require_url
+from adsum.broker import broker_url
+from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
-from adsum.parts.broker import is_ready, place_of
 from adsum.text.saying import say
 from adsum_shared import __version__, streams
 from adsum_shared.connect import (
@@ -33,17 +38,106 @@ from adsum_shared.connect import (
 from adsum_shared.redis_errors import describe
 from adsum_shared.settings import AdsumSettings
 
+FORMAT = 1
+Kind = Literal["string", "hash", "set", "zset", "stream"]
 #: What ends so soon is said anew by whoever said it: heartbeats, wishes, drafts.
 PASSING_MS = 60_000
 SCANNED = 1_000
+
+
+class BackupFileError(ValueError):
+    """The text says what is wrong with the file."""
+
+
+class StoredKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """ends_at: ms since 1970, None: never. value: in the form its type has in JSON."""
+
+    key: str
+    type: Kind
+    ends_at: int | None
+    value: Any
+
+
+def text(raw: bytes) -> str:
+    """Reversible for any bytes, and plain to read where they are ASCII."""
+    return raw.decode("latin-1")
+
+
+def raw(told: str) -> bytes:
+    return told.encode("latin-1")
+
+
+def write(file: IO[bytes], header: dict[str, Any], records: Iterable[StoredKey]) -> int:
+    """The number of keys."""
+    count = 0
+    with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
+        packed.write(_line({"adsum_backup": FORMAT, **header}))
+        for count, record in enumerate(records, 1):  # noqa: B007 - the last is the number of all
+            packed.write(_line(record))
+        packed.write(_line({"end": count}))
+    return count
+
+
+def read_header(file: IO[bytes]) -> dict[str, Any]:
+    """Raises BackupFileError."""
+    return _header(next(_lines(file), b""))
+
+
+def read(file: IO[bytes]) -> Iterator[StoredKey]:
+    """Raises BackupFileError, at the latest behind the last record: look at all before you use one."""
+    lines = _lines(file)
+    _header(next(lines, b""))
+    for count, line in enumerate(lines):
+        if line.startswith(b"{"):
+            if _json(line, count + 2) != {"end": count} or next(lines, None) is not None:
+                raise BackupFileError("its last line does not fit the lines before it")
+            return
+        yield _json(line, count + 2, StoredKey)
+    raise BackupFileError("it ends in the middle: its last line is not there")
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    try:
+        with gzip.GzipFile(fileobj=file, mode="rb") as packed:
+            yield from packed
+    except (EOFError, zlib.error) as error:
+        raise BackupFileError("it ends in the middle, or was damaged") from error
+    except gzip.BadGzipFile as error:
+        raise BackupFileError("it is no backup, or was damaged") from error
+
+
+def _json(line: bytes, number: int, kind: Any = Any) -> Any:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.ValidationError as error:
+        raise BackupFileError(f"line {number} is no key of a backup") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BackupFileError(f"line {number} is not JSON") from error
+
+
+def _header(line: bytes) -> dict[str, Any]:
+    if not line:
+        raise BackupFileError("it is empty")
+    header = _json(line, 1)
+    found = header.get("adsum_backup") if isinstance(header, dict) else None
+    if not isinstance(found, int):
+        raise BackupFileError("it is no backup of Adsum")
+    if found > FORMAT:
+        raise BackupFileError(f"it has format {found}, from a newer Adsum than this one")
+    return dict(header)
+
+
+def _line(told: Any) -> bytes:
+    return msgspec.json.encode(told) + b"\n"
 
 
 # Reading. Keys that belong together (the same tag in braces) are read at one moment: a stream must
 # not be trimmed by a snapshot that the backup does not have.
 
 
-async def read_all(redis: Any) -> list[Record]:
-    found: list[Record] = []
+async def read_all(redis: Any) -> list[StoredKey]:
+    found: list[StoredKey] = []
     now = await _now(redis)
     for keys in _together([key async for key in keys_of(redis)]):
         found += await _read_together(redis, keys, now)
@@ -70,9 +164,9 @@ def _tag(key: str) -> str:
     return key.partition("{")[2].partition("}")[0] or key
 
 
-async def _read_together(redis: Any, keys: list[bytes], now: int) -> list[Record]:
-    types = [text(await redis.type(key)) for key in keys]
-    kept = [(key, kind) for key, kind in zip(keys, types, strict=True) if kind in TYPES]
+async def _read_together(redis: Any, keys: list[bytes], now: int) -> list[StoredKey]:
+    types: list[Any] = [text(await redis.type(key)) for key in keys]
+    kept = [(key, kind) for key, kind in zip(keys, types, strict=True) if kind in get_args(Kind)]
     async with redis.pipeline(transaction=True) as moment:
         for key, kind in kept:
             moment.pttl(key)
@@ -88,7 +182,7 @@ async def _read_together(redis: Any, keys: list[bytes], now: int) -> list[Record
         if left == -2 or isinstance(value, ResponseError) or 0 <= left <= PASSING_MS:
             continue
         ends_at = None if left < 0 else now + left
-        records.append(Record(text(key), kind, ends_at, _told(kind, value, last)))
+        records.append(StoredKey(text(key), kind, ends_at, _told(kind, value, last)))
     return records
 
 
@@ -128,9 +222,9 @@ def _texts(fields: dict[bytes, bytes]) -> dict[str, str]:
 # Writing.
 
 
-async def write_all(redis: Any, records: Iterable[Record], there: Iterable[bytes]) -> None:
+async def write_all(redis: Any, records: Iterable[StoredKey], there: Iterable[bytes]) -> None:
     """there: the keys of Adsum that lie there already; those that are not among the records go."""
-    groups: dict[str, list[Record]] = defaultdict(list)
+    groups: dict[str, list[StoredKey]] = defaultdict(list)
     for record in records:
         groups[_tag(record.key)].append(record)
     for group in groups.values():
@@ -146,7 +240,7 @@ async def write_all(redis: Any, records: Iterable[Record], there: Iterable[bytes
         await redis.delete(key)
 
 
-def _put(moment: Any, key: bytes, record: Record) -> None:
+def _put(moment: Any, key: bytes, record: StoredKey) -> None:
     value = record.value
     match record.type:
         case "string":
@@ -191,12 +285,12 @@ def back_up(to: str, state_dir: Path | None, redis_url: str | None) -> None:
     url = _url(state_dir, redis_url)
     if to != "-" and Path(to).exists():
         raise CommandError(f"{to} is there already. Name another file, or move it away.")
-    records: list[Record] = _on(url, read_all)
+    records: list[StoredKey] = _on(url, read_all)
     if not records:
         raise CommandError(f"Nothing of Adsum lies in {address_of(url)}, so no file was written.")
     header = {"adsum": __version__, "schema": streams.SCHEMA_NUMBER}
     if to == "-":
-        backup_file.write(sys.stdout.buffer, header, records)
+        write(sys.stdout.buffer, header, records)
         sys.stdout.buffer.flush()
     else:
         _write_file(Path(to), header, records)
@@ -209,8 +303,8 @@ def restore(source: str, state_dir: Path | None, redis_url: str | None, *, repla
     url = _url(state_dir, redis_url)
     with _opened(source) as file:
         try:
-            header = backup_file.read_header(file)
-            count = sum(1 for _ in backup_file.read(file))
+            header = read_header(file)
+            count = sum(1 for _ in read(file))
         except BackupFileError as error:
             raise CommandError(f"{source} cannot be restored: {error}. {KEPT}") from error
         schema = header.get("schema")
@@ -230,22 +324,15 @@ async def _put_back(redis: Redis, file: IO[bytes], address: str, *, replace: boo
             f"{address} holds {len(there)} keys of Adsum already. Stop the hubs, and give --replace "
             f"to have the backup in their place. {KEPT}"
         )
-    await write_all(redis, backup_file.read(file), there)
+    await write_all(redis, read(file), there)
 
 
 def _url(state_dir: Path | None, redis_url: str | None) -> str:
-    """The given one, or the embedded broker's while it runs."""
-    settings = read_settings(AdsumSettings, state_dir=state_dir, redis_url=redis_url)
-    if settings.redis_url:
-        require_url(settings.redis_url)
-        return settings.redis_url
-    place = place_of(settings.state_dir)
-    if not asyncio.run(is_ready(place.socket)):
-        raise CommandError(
-            "No Redis URL is set, and no embedded broker runs. Set ADSUM_REDIS_URL (or give "
-            "--redis-url), or start `adsum up`."
-        )
-    return place.url
+    return broker_url(
+        read_settings(AdsumSettings, state_dir=state_dir, redis_url=redis_url),
+        "No Redis URL is set, and no embedded broker runs. Set ADSUM_REDIS_URL (or give "
+        "--redis-url), or start `adsum up`.",
+    )
 
 
 def _on(url: str, work: Callable[[Redis], Awaitable[Any]]) -> Any:
@@ -275,12 +362,12 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
         raise CommandError(f"{source} cannot be read: {error.strerror}. {KEPT}") from error
 
 
-def _write_file(path: Path, header: dict[str, Any], records: list[Record]) -> None:
+def _write_file(path: Path, header: dict[str, Any], records: list[StoredKey]) -> None:
     """Complete or not there; for its owner alone, since titles and questions stand in it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            backup_file.write(file, header, records)
+            write(file, header, records)
             file.flush()
             os.fsync(file.fileno())
         draft.rename(path)

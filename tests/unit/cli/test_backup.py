@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from adsum.backup.file import FORMAT, BackupFileError, Record, raw, read, read_header, text, write
+from adsum.backup import FORMAT, BackupFileError, StoredKey, raw, read, read_header, text, write
 
 HEADER = {"adsum_backup": FORMAT, "made": 1}
 RECORDS = [
-    Record("adsum:s", "string", None, text(bytes(range(256)))),
-    Record("adsum:h", "hash", 12, {"field": "value"}),
-    Record("adsum:x", "stream", None, {"last": "2-0", "entries": [["1-0", {"b": "1"}]]}),
+    StoredKey("adsum:s", "string", None, text(bytes(range(256)))),
+    StoredKey("adsum:h", "hash", 12, {"field": "value"}),
+    StoredKey("adsum:x", "stream", None, {"last": "2-0", "entries": [["1-0", {"b": "1"}]]}),
 ]
 
 
-def written(records: list[Record]) -> io.BytesIO:
+def written(records: list[StoredKey]) -> io.BytesIO:
     file = io.BytesIO()
     assert write(file, {"made": 1}, records) == len(records)
     return file
@@ -31,7 +31,7 @@ def lines(*told: Any) -> io.BytesIO:
 
 
 @pytest.mark.parametrize("records", [RECORDS, []], ids=["some", "none"])
-def test_what_is_written_is_read_again(records: list[Record]) -> None:
+def test_what_is_written_is_read_again(records: list[StoredKey]) -> None:
     file = written(records)
 
     assert read_header(file) == HEADER

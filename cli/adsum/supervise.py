@@ -10,54 +10,18 @@ import signal
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.outcome import CommandError
-from adsum_shared.private_files import write_private
+from adsum_shared.private_files import open_private, write_private
 from adsum_shared.redact import clean
 
-LOG_MOST = 10 * 1024 * 1024
-
-
-def trim_log(log: Path, most: int = LOG_MOST) -> None:
-    if log.exists() and log.stat().st_size > most:
-        write_private(log.with_suffix(".old.log"), log.read_bytes(), durable=False)
-        os.truncate(log, 0)
-
-
-def tail_of(log: Path, start: int, lines: int = 8) -> str:
-    """The last lines written since `start`, indented."""
-    if not log.exists():
-        return "  (it wrote nothing)"
-    with log.open("rb") as file:
-        size = log.stat().st_size
-        file.seek(max(start if start <= size else 0, size - 8192))
-        text = file.read().decode("utf-8", "replace")
-    told = [line for each in text.split("\n") for line in for_people(each).split("\n")]
-    told = told[:-1] if told[-1:] == [""] else told
-    return "\n".join(f"  {line}" for line in told[-lines:]) or "  (it wrote nothing)"
-
-
-def for_people(line: str) -> str:
-    """A part logs JSON to a file; who reads its end at a terminal is a person."""
-    try:
-        entry = json.loads(line) if line.startswith("{") else None
-        return (
-            "\n".join([f"{entry['level']}: {clean(entry['event'])}", *_trace(entry)])
-            if entry
-            else line
-        )
-    except (ValueError, KeyError, TypeError):
-        return line  # the first line is cut where the file is long
-
-
-def _trace(entry: dict[str, str]) -> list[str]:
-    return [entry["exception"]] if "exception" in entry else []
-
-
 Say = Callable[[str], None]
+
+#: Set for supervised parts: their standard input is a pipe that closes when the supervisor is gone.
+SUPERVISED = "ADSUM_SUPERVISED"
 
 #: A part that died this soon after its start died quickly; after so many in a row we give up, or
 #: try further ones more slowly where the others can do without it.
@@ -103,6 +67,47 @@ class Part:
 def launcher(parent: int, argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` bound to the life of process `parent`."""
     return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(parent), *argv]
+
+
+def python_part(name: str, address: tuple[str, int], log: Path, env: Mapping[str, str]) -> Part:
+    """`adsum hub` or `adsum collector` in a process of its own."""
+
+    async def launch() -> Process:
+        return await start_python(("adsum", name), log, env)
+
+    # A hub that fails must not end the collector: then every hook of the user's would fail too.
+    return Part(name, launch, lambda: answers_ok(*address), log, vital=name != "hub")
+
+
+async def start_python(module: Sequence[str], log: Path, env: Mapping[str, str]) -> Process:
+    """`python -m` with these words; it ends when its standard input, a pipe of ours, closes."""
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
+        # -P: a folder named like one of our packages in the current directory must not win.
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", *module),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **env, SUPERVISED: "1"},
+            start_new_session=True,
+        )
+
+
+async def answers_ok(host: str, port: int, path: str = "/livez") -> bool:
+    """Whether a 200 comes back; a whole HTTP client takes longer to import than this to run."""
+    try:
+        reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), 1.0)
+    except (OSError, TimeoutError):
+        return False
+    named = f"[{host}]" if ":" in host else host
+    try:
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: {named}:{port}\r\n\r\n".encode())
+        status = await asyncio.wait_for(reader.readline(), 2.0)
+    except (OSError, TimeoutError):
+        return False
+    finally:
+        writer.close()
+    return b" 200" in status
 
 
 class Supervisor:
@@ -257,6 +262,21 @@ class Supervisor:
             await asyncio.sleep(LOG_CHECK_S)
 
 
+async def supervise(
+    stages: Sequence[Sequence[Part]],
+    say: Say,
+    started: Callable[[], Awaitable[None]],
+    ending: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Runs a supervisor until a signal stops it."""
+    supervisor = Supervisor(stages, say)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, supervisor.stop)
+    loop.add_signal_handler(signal.SIGHUP, supervisor.hang_up)
+    await supervisor.run(started, ending)
+
+
 async def _outlives(process: Process, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
@@ -286,3 +306,35 @@ def _ending(process: Process) -> str:
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     return f"exit code {code}"
+
+
+LOG_MOST = 10 * 1024 * 1024
+
+
+def trim_log(log: Path, most: int = LOG_MOST) -> None:
+    if log.exists() and log.stat().st_size > most:
+        write_private(log.with_suffix(".old.log"), log.read_bytes(), durable=False)
+        os.truncate(log, 0)
+
+
+def tail_of(log: Path, start: int, lines: int = 8) -> str:
+    """The last lines written since `start`, indented."""
+    if not log.exists():
+        return "  (it wrote nothing)"
+    with log.open("rb") as file:
+        size = log.stat().st_size
+        file.seek(max(start if start <= size else 0, size - 8192))
+        text = file.read().decode("utf-8", "replace")
+    told = [line for each in text.split("\n") for line in for_people(each).split("\n")]
+    told = told[:-1] if told[-1:] == [""] else told
+    return "\n".join(f"  {line}" for line in told[-lines:]) or "  (it wrote nothing)"
+
+
+def for_people(line: str) -> str:
+    """A part logs JSON to a file; who reads its end at a terminal is a person."""
+    try:
+        entry = json.loads(line)
+        said = f"{entry['level']}: {clean(entry['event'])}"
+    except (ValueError, KeyError, TypeError):
+        return line  # no JSON; or cut, where the file is long
+    return f"{said}\n{entry['exception']}" if "exception" in entry else said

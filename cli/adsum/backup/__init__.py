@@ -1,1 +1,0 @@
-"""`adsum hub backup` and `restore`."""

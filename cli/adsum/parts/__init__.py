@@ -1,1 +1,0 @@
-"""What `adsum up` keeps running: the embedded broker, hub and collector as processes of their own."""

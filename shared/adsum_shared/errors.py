@@ -1,0 +1,10 @@
+"""The one root of errors that people are to read."""
+
+from __future__ import annotations
+
+
+class AdsumError(Exception):
+    """Ends a command or a part without a traceback.
+
+    The text is for people: it names the thing, the cause and the next step.
+    """
