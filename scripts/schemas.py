@@ -11,7 +11,7 @@ from typing import Any, get_args
 import msgspec
 
 from adsum_hub.live.live import Resume
-from adsum_hub.rest.answers import components
+from adsum_hub.rest.api import components
 from adsum_shared.beat import Beat
 from adsum_shared.signals import KnownSignal
 from adsum_shared.state import Group, HostView, HubTrouble, SessionView

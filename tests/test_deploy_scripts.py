@@ -13,7 +13,7 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import Rights
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
@@ -133,10 +133,10 @@ def test_a_machines_user_writes_what_machines_write_alone(server: Server) -> Non
 async def test_the_hubs_user_may_all_that_joining_and_mending_take(server: Server) -> None:
     server.start()
     client = open_redis(f"redis://hub:hub-word@127.0.0.1:{server.port}")
-    rights, machines, digest = Rights(client), Machines(client), "a" * 64
+    rights, machines, digest = Rights(client), MachineStore(client), "a" * 64
     async with machines.alone(HOST) as alone:
         assert alone
-        await machines.enter(Machine(HOST, "oak", digest, 1, "acl", "t"), "")
+        await machines.enter(JoinedMachine(HOST, "oak", digest, 1, "acl", "t"), "")
 
     await rights.mend([(HOST, digest)], [], machines.entitled)
     assert await rights.there() == {HOST}

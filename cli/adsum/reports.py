@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from adsum.options import AsJson, HubUrl, StateDir
+from adsum_shared import MOST_DAYS
 
 reports_app = typer.Typer()
 
@@ -22,7 +23,10 @@ def usage(
     state_dir: StateDir = None,
     since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-22.")] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=36_500, help="So many days, the last included. [7]")
+        int | None,
+        typer.Option(
+            min=1, max=MOST_DAYS, help=f"So many days, at most {MOST_DAYS}, the last included. [7]"
+        ),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Last day; today if left out.")] = None,
     by: Annotated[str, typer.Option(help="day, host, project, model or session.")] = "day",

@@ -15,13 +15,14 @@ from adsum.outcome import CommandError, Exit
 from adsum.text.console import advice, open_console, show
 from adsum.text.plain import clean
 from adsum.text.saying import put, put_json, say
+from adsum_shared import MOST_DAYS
 from adsum_shared.usage import UsageReport
 
 PATH = "/api/v1/usage"
 BYS = ("day", "host", "project", "model", "session")
 DAYS = 7
 #: How far back to look when there is nothing; a hub keeps no more than the last.
-FURTHER = (90, 400)
+FURTHER = (90, MOST_DAYS)
 LIMIT = 20
 
 

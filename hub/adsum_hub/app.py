@@ -36,8 +36,7 @@ from adsum_hub.notify.notifications import Notifications, notify_router, open_no
 from adsum_hub.readiness import health_router
 from adsum_hub.redis_access import open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
-from adsum_hub.rest.answers import describe, explain
-from adsum_hub.rest.budgets import budgets_router
+from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.rest.usage import usage_router
 from adsum_hub.room import Room
@@ -88,7 +87,6 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(api_router(roster, broadcast, clock))
     app.include_router(usage_router(roster, clock, notes))
-    app.include_router(budgets_router(roster, clock))
     app.include_router(health_router(roster, broadcast, link, clock))
     app.include_router(live_router(broadcast))
     if isinstance(broadcast, MeasuredBroadcast):

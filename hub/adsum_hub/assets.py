@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from adsum_hub.rest.answers import Problem, as_json
+from adsum_hub.rest.api import Problem, as_json
 
 #: What is served at all: neither the declarations of types nor the lock of what is vendored.
 KINDS = {

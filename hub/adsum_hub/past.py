@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from adsum_hub.facts import Ended, Facts
 from adsum_hub.fold.usage import OLD_STEPS, thinned
 from adsum_hub.verdict.judge import Verdict
+from adsum_shared import MOST_DAYS
 from adsum_shared.state import AgentState, Group
 
 #: Kept per host: the newest so many, and none that is older.
 MOST_PAST = 20_000
-PAST_MS = 400 * 24 * 3_600_000
+PAST_MS = MOST_DAYS * 24 * 3_600_000
 
 
 def stripped(facts: Facts, state: AgentState | None) -> Facts:

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 
 from adsum_hub.clock import Clock
 from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.rest.answers import Readiness, Ready, answers_of, as_json
+from adsum_hub.rest.api import as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_hub.trouble import blindness
 
 #: In a scope, true: whoever asks would have to sign in to be told all of it.
 STRANGER = "adsum.stranger"
+
+
+class Ready(msgspec.Struct):
+    """All that `/readyz` tells whoever has not signed in, where people have to."""
+
+    ready: bool
+
+
+class Readiness(msgspec.Struct):
+    """ready: the list is as true as what the machines report; not while Redis cannot be read.
+
+    lag_ms: since Redis was last read. problem: sentences for people; one may be there although the
+    list is true, such as that Redis takes no writes. backlog: signals of all machines, known of by
+    their heartbeats, that are not part of the list yet. counts: since this hub started.
+    """
+
+    ready: bool
+    lag_ms: int | None
+    problem: str | None
+    backlog: int
+    hosts: int
+    sessions: int
+    clients: int
+    counts: dict[str, int]
 
 
 def health_router(roster: Roster, broadcast: Broadcast, link: Link, clock: Clock) -> APIRouter:
@@ -22,13 +47,8 @@ def health_router(roster: Roster, broadcast: Broadcast, link: Link, clock: Clock
     async def livez() -> Response:
         return Response("ok", media_type="text/plain")
 
-    @router.get(
-        "/readyz",
-        summary="The roster is being kept",
-        responses=answers_of(Readiness),
-        response_class=Response,
-    )
-    async def readyz(request: Request) -> Response:
+    @endpoint(router, "GET /readyz", "The roster is being kept")
+    async def readyz(request: Request) -> Readiness | Response:
         now = clock()
         blind, told = blindness(link, now, now), broadcast.trouble
         ready = blind is None and not broadcast.restoring

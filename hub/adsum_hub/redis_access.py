@@ -22,18 +22,9 @@ from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from starlette.responses import Response
-
-from adsum_hub.rest.answers import Problem, as_json
 from adsum_shared.connect import ExhaustedError, Redis, open_redis
 
 T = TypeVar("T")
-
-AWAY = "Redis does not answer the hub, so this was not done, or not to the end."
-AWAY_STEP = "Try again in a moment; `adsum doctor` on the hub's machine says what is wrong."
-BUSY = "Too much is asked of this hub at once."
-BUSY_STEP = "Try again in a moment."
-AWAY_RETRY_S, BUSY_RETRY_S = 5, 2
 
 #: Of one bulkhead, inside and waiting.
 MOST_WAITING = 4_000
@@ -128,10 +119,3 @@ async def answered_within(work: Coroutine[Any, Any, T], most_s: float) -> T:
         raise TimeoutError
     finally:
         asking.cancel()
-
-
-def unavailable(error: BaseException) -> Response:
-    """The answer where Redis could not be asked. error: of `connect.UNAVAILABLE`."""
-    if isinstance(error, ExhaustedError):
-        return as_json(Problem(BUSY, BUSY_STEP), 503, {"retry-after": str(BUSY_RETRY_S)})
-    return as_json(Problem(AWAY, AWAY_STEP), 503, {"retry-after": str(AWAY_RETRY_S)})

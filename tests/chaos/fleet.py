@@ -15,8 +15,7 @@ from pathlib import Path
 
 from adsum_collector.state_dir import load_identity
 from adsum_hub.auth.credentials import digest_of
-from adsum_hub.join.machines import Machine as JoinedMachine
-from adsum_hub.join.machines import Machines
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.tokens import make_machine_secret
 from adsum_shared.connect import open_redis
 from tests.brokers import Broker
@@ -169,7 +168,7 @@ class Fleet:
                 each.join()
                 digest = digest_of(each.secret)
                 machine = JoinedMachine(each.host_id, each.name, digest, 0, "ingest", "-")
-                await Machines(redis).enter(machine, "")
+                await MachineStore(redis).enter(machine, "")
         await redis.aclose()
 
     def _hub(self, name: str, port: int, link: Link) -> Part:

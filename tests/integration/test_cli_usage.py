@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from adsum_shared import MOST_DAYS
 from adsum_shared.state import Group, HubTrouble, SessionView
 from adsum_shared.usage import UsageReport, UsageRow, UsageView
 from tests.brokers import free_port
@@ -169,7 +170,7 @@ def test_no_hub_is_exit_3_and_no_hubs_address_exit_2(run: Run, command: list[str
         "usage --since 2025-11-20 --days 2",
         "usage --by week",
         "usage --days 0",
-        "usage --days 99999999999999999999",
+        f"usage --days {MOST_DAYS + 1}",
         "usage --days many",
         "usage --json --csv",
         "usage --limit 3",

@@ -11,10 +11,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.leaving import JoinedHosts, Leaving
-from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import NoRightsError, Rights, user_of
 from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
-from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.api import BadRequestError
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
 from tests.brokers import Broker, running_broker
@@ -22,7 +22,7 @@ from tests.brokers import Broker, running_broker
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 HOST = "11111111-1111-4111-8111-111111111111"
 TOKEN = "d" * 64
-MACHINE = Machine(HOST, "oak", digest_of("one"), 0, "acl", TOKEN[:12], fresh=True)
+MACHINE = JoinedMachine(HOST, "oak", digest_of("one"), 0, "acl", TOKEN[:12], fresh=True)
 #: (part of leaving, what is asked of it), in their order.
 STEPS = [("rights", "withdraw_if_any"), ("tokens", "free"), ("machines", "forget")]
 Step = Callable[..., Awaitable[Any]]
@@ -51,7 +51,7 @@ async def asked(client: Redis) -> Leaving:
 
     made = Leaving(
         JoinTokenStore(client),
-        Machines(client),
+        MachineStore(client),
         Rights(client),
         SimpleNamespace(look=look),  # type: ignore[arg-type] # as far as it is asked
         lambda: 1,
@@ -147,8 +147,8 @@ async def test_a_login_of_before_that_is_not_given_back_at_once_is_given_back_la
     asked: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The credential that could ask for it again has gone."""
-    before = Machine(HOST, "oak", digest_of("old"), 0, "acl", "")
-    found = Machine(HOST, "oak", MACHINE.digest, 0, "acl", TOKEN[:12], before=before)
+    before = JoinedMachine(HOST, "oak", digest_of("old"), 0, "acl", "")
+    found = JoinedMachine(HOST, "oak", MACHINE.digest, 0, "acl", TOKEN[:12], before=before)
     await asked.machines.put(found)
     monkeypatch.setattr(asked.rights, "grant", once(asked.rights.grant, done=False))
 
@@ -170,8 +170,8 @@ async def test_a_login_that_redis_lets_nobody_give_back_keeps_an_undo_from_nothi
     async def refuses(*_: str) -> None:
         raise NoRightsError("it takes +acl")
 
-    before = Machine(HOST, "oak", digest_of("old"), 0, "acl", "")
-    found = Machine(HOST, "oak", MACHINE.digest, 0, "ingest", TOKEN[:12], before=before)
+    before = JoinedMachine(HOST, "oak", digest_of("old"), 0, "acl", "")
+    found = JoinedMachine(HOST, "oak", MACHINE.digest, 0, "ingest", TOKEN[:12], before=before)
     await asked.machines.put(found)
     await asked.tokens.put(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, True, "", 3), 1)
     monkeypatch.setattr(asked.watch, "look", look)

@@ -12,10 +12,10 @@ import redis
 
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.leaving import Leaving
-from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import NoRightsError, Rights, user_of
 from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
-from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.api import BadRequestError
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
 from tests.brokers import Broker, running_broker
@@ -64,8 +64,8 @@ def ping(connection: redis.Connection) -> bool:
     return bool(connection.read_response() == b"PONG")
 
 
-def machine(host_id: str, digest: str, **more: object) -> Machine:
-    return msgspec.structs.replace(Machine(host_id, "oak", digest, 1, "acl", "t"), **more)
+def machine(host_id: str, digest: str, **more: object) -> JoinedMachine:
+    return msgspec.structs.replace(JoinedMachine(host_id, "oak", digest, 1, "acl", "t"), **more)
 
 
 async def gets_in(client: Redis, host_id: str, digest: str) -> bool:
@@ -92,7 +92,7 @@ async def test_an_old_connection_stays_dead_after_a_new_grant(
 
 
 async def test_mend_ends_the_connections_of_who_is_barred(client: Redis, broker: Broker) -> None:
-    rights, machines = Rights(client), Machines(client)
+    rights, machines = Rights(client), MachineStore(client)
     await rights.grant(HOST, digest_of("one"))
     await machines.put(machine(HOST, digest_of("one"), state="revoked"))
     old = opened(broker, "one")
@@ -108,7 +108,7 @@ async def test_mend_ends_the_connections_of_who_is_barred(client: Redis, broker:
 async def test_mend_gives_a_member_its_own_login_back(
     client: Redis, spoilt: tuple[str, ...]
 ) -> None:
-    rights, machines, digest = Rights(client), Machines(client), digest_of("one")
+    rights, machines, digest = Rights(client), MachineStore(client), digest_of("one")
     await rights.grant(HOST, digest)
     await machines.put(machine(HOST, digest))
     await client.execute_command("ACL", "SETUSER", user_of(HOST), *spoilt)
@@ -140,7 +140,7 @@ async def test_why_redis_refuses_is_told_in_its_own_words_alone(
 
 
 async def test_mend_leaves_who_is_right_connected(client: Redis, broker: Broker) -> None:
-    rights, machines, digest = Rights(client), Machines(client), digest_of("one")
+    rights, machines, digest = Rights(client), MachineStore(client), digest_of("one")
     await rights.grant(HOST, digest)
     await machines.put(machine(HOST, digest))
     held = opened(broker, "one")
@@ -151,7 +151,7 @@ async def test_mend_leaves_who_is_right_connected(client: Redis, broker: Broker)
 
 
 async def test_mend_goes_by_what_holds_now_not_by_an_old_list(client: Redis) -> None:
-    rights, machines, digest = Rights(client), Machines(client), digest_of("new")
+    rights, machines, digest = Rights(client), MachineStore(client), digest_of("new")
     await rights.grant(HOST, digest)
     await machines.put(machine(HOST, digest))  # the list of before has it barred
     await machines.put(machine(OTHER, digest, state="revoked"))  # and this one as a member
@@ -162,7 +162,7 @@ async def test_mend_goes_by_what_holds_now_not_by_an_old_list(client: Redis) -> 
 
 
 async def test_mend_leaves_alone_who_is_being_let_in(client: Redis) -> None:
-    rights, machines = Rights(client), Machines(client)
+    rights, machines = Rights(client), MachineStore(client)
     await machines.put(machine(HOST, digest_of("old")))
     async with machines.alone(HOST) as alone:
         assert alone
@@ -173,7 +173,7 @@ async def test_mend_leaves_alone_who_is_being_let_in(client: Redis) -> None:
 
 
 async def test_a_sweep_by_an_old_list_takes_nothing_of_who_joined_anew(client: Redis) -> None:
-    machines = Machines(client)
+    machines = MachineStore(client)
     await client.xadd(streams.inbox(HOST), {"a": "b"})
     await client.xadd(streams.inbox(OTHER), {"a": "b"})
     await client.sadd(streams.FORGOTTEN, OTHER)  # type: ignore[misc] # its stubs leave open whether it is awaited
@@ -186,7 +186,7 @@ async def test_a_sweep_by_an_old_list_takes_nothing_of_who_joined_anew(client: R
 
 @pytest.mark.parametrize("way", ["ingest", "shared"])
 async def test_mend_takes_the_login_of_who_goes_another_way_now(client: Redis, way: str) -> None:
-    rights, machines = Rights(client), Machines(client)
+    rights, machines = Rights(client), MachineStore(client)
     await rights.grant(HOST, digest_of("one"))
     await machines.put(machine(HOST, digest_of("one"), way=way))
 
@@ -198,7 +198,7 @@ async def test_mend_takes_the_login_of_who_goes_another_way_now(client: Redis, w
 def leaving(client: Redis) -> Leaving:
     async def look() -> None: ...
 
-    machines, rights, watch = Machines(client), Rights(client), SimpleNamespace(look=look)
+    machines, rights, watch = MachineStore(client), Rights(client), SimpleNamespace(look=look)
     return Leaving(JoinTokenStore(client), machines, rights, watch, lambda: 1)  # type: ignore[arg-type] # as far as it is asked
 
 
@@ -231,11 +231,11 @@ async def test_who_is_revoked_just_after_it_was_let_in_stays_revoked(
 async def test_what_a_machine_asks_never_writes_over_a_revocation(
     client: Redis, broker: Broker, leaves: bool
 ) -> None:
-    machines, found = Machines(client), machine(HOST, digest_of("one"))
+    machines, found = MachineStore(client), machine(HOST, digest_of("one"))
     await machines.put(found)
     revoked = msgspec.structs.replace(found, state="revoked")
 
-    def meanwhile(now: Machine) -> Machine | None:
+    def meanwhile(now: JoinedMachine) -> JoinedMachine | None:
         with redis.Redis.from_url(broker.url) as admin:
             admin.hset(streams.MACHINES, HOST, msgspec.json.encode(revoked))
         return None if leaves else msgspec.structs.replace(now, way="ingest")
@@ -245,7 +245,7 @@ async def test_what_a_machine_asks_never_writes_over_a_revocation(
 
 
 async def test_a_revocation_while_a_machine_leaves_is_not_forgotten_with_it(client: Redis) -> None:
-    machines = Machines(client)
+    machines = MachineStore(client)
     await machines.put(machine(HOST, digest_of("one"), state="revoked"))
 
     await machines.forget(HOST, left=True)
@@ -296,7 +296,7 @@ async def test_of_two_joins_of_one_identity_at_once_one_is_refused(
     client: Redis, hub: HubProcess
 ) -> None:
     token = join_token(hub)
-    async with Machines(client).alone(HOST):
+    async with MachineStore(client).alone(HOST):
         refused = joins(hub, token)
     assert refused.status_code == 409
     assert "joining just now" in refused.text
@@ -314,7 +314,7 @@ async def test_an_undo_makes_the_token_good_again_only_right_after_the_join(
 ) -> None:
     token = join_token(hub)
     secret = joins(hub, token).json()["secret"]
-    machines = Machines(client)
+    machines = MachineStore(client)
     found = await machines.find(HOST)
     assert found is not None
     if late:

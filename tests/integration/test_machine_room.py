@@ -14,7 +14,7 @@ from adsum_hub.auth.credentials import digest_of
 from adsum_hub.consumer.consumer import COUNT, HEAVY, next_count
 from adsum_hub.consumer.heartbeats import MOST_BYTES
 from adsum_hub.join.leaving import JoinedHosts
-from adsum_hub.join.machines import Machine, Machines, RollFile, RollWatch
+from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch
 from adsum_hub.join.rights import Rights, rules_of, user_of
 from adsum_hub.room import Room
 from adsum_hub.trouble import Writes
@@ -53,12 +53,12 @@ async def client(broker: Broker) -> AsyncIterator[Redis]:
 async def hub(broker: Broker, client: Redis) -> AsyncIterator[Hub]:
     """Of two machines that have joined, with little room for each."""
     hub = Hub(broker.url)
-    machines, rights = Machines(client), Rights(client)
+    machines, rights = MachineStore(client), Rights(client)
     joined = JoinedHosts(hub.roster, machines, rights, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type] # as far as it is asked
     hub.room = hub.heartbeats._room = Room(hub.roster, client, clock, ROOM, joined.pause)
     for host_id in (HOST, OTHER):
         await rights.grant(host_id, digest_of("secret"))
-        await machines.enter(Machine(host_id, "oak", digest_of("secret"), 1, "acl", "t"), "")
+        await machines.enter(JoinedMachine(host_id, "oak", digest_of("secret"), 1, "acl", "t"), "")
         await FakeCollector(client, host_id).beat()
     await hub.consumer._discovery.look()
     yield hub
@@ -87,7 +87,7 @@ async def test_a_giant_heartbeat_is_deleted_and_its_machine_kept_out_for_a_while
     assert "in 10 minutes" in problem(hub)
     assert hub.room.notes() == ["lab filled Redis: see `adsum hosts`."]
     assert await Rights(client).there() == {OTHER}
-    machines, digest = Machines(client), digest_of("secret")
+    machines, digest = MachineStore(client), digest_of("secret")
     await Rights(client).mend([(HOST, digest), (OTHER, digest)], [], machines.entitled)
     assert await Rights(client).there() == {OTHER}
     await client.delete(streams.paused(HOST))
@@ -160,8 +160,8 @@ async def test_a_full_redis_is_told_with_the_machine_that_fills_it(
 
 
 async def test_a_user_by_earlier_rules_is_made_anew(client: Redis, broker: Broker) -> None:
-    rights, machines, digest = Rights(client), Machines(client), digest_of("secret")
-    await machines.put(Machine(HOST, "oak", digest, 1, "acl", "t"))
+    rights, machines, digest = Rights(client), MachineStore(client), digest_of("secret")
+    await machines.put(JoinedMachine(HOST, "oak", digest, 1, "acl", "t"))
     earlier = [*rules_of(HOST), "+select", f"(+sadd %W~{streams.HOSTS})"]
     await client.execute_command("ACL", "SETUSER", user_of(HOST), "on", f"#{digest}", *earlier)
     machine(broker).sadd(streams.HOSTS, "x" * 1000)
@@ -201,7 +201,7 @@ def test_the_database_of_a_url_is_known(url: str, db: int) -> None:
 async def test_machines_are_back_in_the_set_of_hosts_soon_after_redis_lost_everything(
     hub: Hub, client: Redis, tmp_path: Path
 ) -> None:
-    machines = Machines(client)
+    machines = MachineStore(client)
     watch = RollWatch(hub.roster, machines, Rights(client), clock, lambda: None, RollFile(tmp_path))
     running = asyncio.create_task(watch.run())
     await wait_until(lambda: watch._kept.roll is not None)
@@ -223,7 +223,7 @@ async def test_what_is_no_name_of_a_host_leaves_the_set_of_hosts(hub: Hub, clien
 
 
 async def test_who_is_forgotten_leaves_nothing_in_redis(hub: Hub, client: Redis) -> None:
-    machines, before = Machines(client), set(await client.keys("*"))
+    machines, before = MachineStore(client), set(await client.keys("*"))
     await client.xadd(streams.inbox(HOST), {"a": "b"})
     await machines.pause(HOST)
 

@@ -10,8 +10,7 @@ import pytest
 
 from adsum_hub.auth.credentials import Credential, digest_of, make_cookie
 from adsum_hub.auth.store import CredentialStore
-from adsum_hub.notify.push import MOST_OF_ONE, SubscriptionOwner
-from adsum_hub.rest.notify_answers import PushSubscription
+from adsum_hub.notify.push import MOST_OF_ONE, PushSubscription, SubscriptionOwner
 from adsum_shared import streams
 from tests.brokers import Broker
 from tests.hub_processes import HubProcess, started

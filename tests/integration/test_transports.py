@@ -21,7 +21,7 @@ from adsum.doctor.redis import check_redis
 from adsum_collector.state_dir import load_identity
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.auth.store import LoginRateLimit
-from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import Rights, user_of
 from adsum_hub.notify.notifier import SentMarks
 from adsum_shared import streams
@@ -159,7 +159,7 @@ async def test_a_machine_that_joined_has_a_user_at_every_node(
 
 async def test_what_hubs_keep_for_all_machines_is_kept_over_several_nodes(client: Redis) -> None:
     names = [f"case{number}" for number in range(6)]
-    marks, machines = SentMarks(client), Machines(client)
+    marks, machines = SentMarks(client), MachineStore(client)
     for _ in range(2):
         assert await marks.claim(names) == ["won"] * 6
         await marks.free(names)
@@ -169,7 +169,7 @@ async def test_what_hubs_keep_for_all_machines_is_kept_over_several_nodes(client
 
     async with machines.alone(HOST) as mine, machines.alone(HOST) as other:
         assert (mine, other) == (True, False)
-        await machines.enter(Machine(HOST, "oak", "digest", 1, "acl", "t"), "label")
+        await machines.enter(JoinedMachine(HOST, "oak", "digest", 1, "acl", "t"), "label")
         assert await machines.entitled(HOST) is None
     assert await machines.entitled(HOST) == "digest"
     await client.xadd(streams.inbox(HOST), {"a": "b"}, id="1-1")

@@ -9,8 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from adsum_hub.rest.sign_in_answers import Role
-
+Role = Literal["viewer", "operator", "admin"]
 Kind = Literal["sign-in", "token"]
 
 DAY_MS = 24 * 3_600_000

@@ -22,6 +22,7 @@ from adsum_hub.auth.credentials import (
     TOKEN_PREFIX,
     Credential,
     Kind,
+    Role,
     covers,
     csrf_of,
     digest_of,
@@ -34,10 +35,9 @@ from adsum_hub.clock import Clock
 from adsum_hub.live.live import LAPSE
 from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.readiness import STRANGER
-from adsum_hub.redis_access import AWAY_STEP, BUSY, BUSY_STEP, Bulkhead, answered_within
+from adsum_hub.redis_access import Bulkhead, answered_within
 from adsum_hub.request_guard import log_refusal
-from adsum_hub.rest.answers import Problem, as_json
-from adsum_hub.rest.sign_in_answers import Role
+from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json
 from adsum_shared.connect import UNAVAILABLE, ExhaustedError, wanted
 
 if TYPE_CHECKING:

@@ -2,113 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import cast
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
-from adsum_hub.auth.credentials import SIGN_IN_MOST_MS, Kind, csrf_of
-from adsum_hub.auth.gate import GRANT, AccessDeniedError, Grant, Presented
-from adsum_hub.auth.sign_in import CredentialIssuer, token_of
-from adsum_hub.redis_access import unavailable
-from adsum_hub.request_guard import log_refusal
-from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
-from adsum_hub.rest.bodies import BadRequestError, read, takes
-from adsum_hub.rest.sign_in_answers import (
-    LoginAsked,
+from adsum_hub.auth.credentials import SIGN_IN_MOST_MS, Role, csrf_of
+from adsum_hub.auth.gate import GRANT, AccessDeniedError, Grant
+from adsum_hub.auth.sign_in import (
+    CredentialIssuer,
     LoginLink,
     LoginLinkAsked,
-    Me,
-    Revoked,
-    SignedOut,
-    SignIn,
-    SignIns,
+    Token,
     TokenAsked,
     TokenMade,
-    Tokens,
+    token_of,
 )
-from adsum_shared.connect import UNAVAILABLE
+from adsum_hub.request_guard import log_refusal
+from adsum_hub.rest.api import (
+    OFTEN,
+    REFUSED,
+    SCHEMA,
+    UNKNOWN,
+    BadRequestError,
+    Problem,
+    address_of,
+    as_json,
+    endpoint,
+)
 
-REFUSED = {
-    400: "No such request",
-    401: "Not signed in",
-    403: "Not the role for it",
-    409: "Not possible here",
-    415: "Not JSON",
-    503: "Redis does not answer",
-}
-NOBODY = Me("", "admin", "", sign_in=False)
 NO_SIGN_IN = "This hub asks nobody to sign in (ADSUM_SIGN_IN=off)."
 NO_SIGN_IN_STEP = "Open its page; or restart it without that setting."
 
 
+class Me(msgspec.Struct, omit_defaults=True):
+    """csrf: to be sent as x-csrf-token with what changes something; empty: not needed.
+
+    sign_in: False where the hub asks nobody who it is; then everybody is an admin. demo: all that it
+    shows is made up.
+    """
+
+    name: str
+    role: Role
+    csrf: str
+    sign_in: bool
+    demo: bool = False
+
+
+class LoginAsked(msgspec.Struct):
+    code: str
+
+
+class SignedOut(msgspec.Struct):
+    schema: int
+
+
+class SignIn(msgspec.Struct):
+    """A browser that is signed in. since, seen, ends: ms. where: what it says it is."""
+
+    id: str
+    name: str
+    role: Role
+    since: int
+    seen: int
+    ends: int
+    where: str
+
+
+class SignIns(msgspec.Struct):
+    schema: int
+    now: int
+    sign_ins: list[SignIn]
+
+
+class Tokens(msgspec.Struct):
+    schema: int
+    now: int
+    tokens: list[Token]
+
+
+class Revoked(msgspec.Struct):
+    schema: int
+    id: str
+
+
 def sign_in_router(signing: CredentialIssuer | None, *, demo: bool = False) -> APIRouter:
     """None: nobody has to sign in; the paths are there all the same, and say so."""
+
+    def refuse() -> None:
+        if signing is None:
+            raise BadRequestError(409, NO_SIGN_IN, NO_SIGN_IN_STEP)
+
     router = APIRouter(prefix="/api/v1", tags=["v1"])
-    _add_me(router, demo=demo)
-    _add_login(router, signing)
-    _add_logout(router, signing)
-    _add_links(router, signing)
-    _add_sign_ins(router, signing)
-    _add_tokens(router, signing)
-    return router
 
-
-async def _answered(
-    signing: CredentialIssuer | None, work: Callable[[CredentialIssuer], Awaitable[Any]]
-) -> Response:
-    if signing is None:
-        return as_json(Problem(NO_SIGN_IN, NO_SIGN_IN_STEP), 409)
-    try:
-        done = await work(signing)
-    except BadRequestError as error:
-        return error.answer
-    except UNAVAILABLE as error:
-        return unavailable(error)
-    return done if isinstance(done, Response) else as_json(done)
-
-
-def _add_me(router: APIRouter, *, demo: bool) -> None:
-    @router.get(
-        "/me",
-        summary="Who is asking, and what they may do",
-        responses=answers_of(Me, also={401: "Not signed in"}),
-        response_class=Response,
-    )
-    async def me(request: Request) -> Response:
+    @endpoint(router, "GET /me", "Who is asking, and what they may do", {401: "Not signed in"})
+    async def me(request: Request) -> Me:
         grant: Grant | None = request.scope.get(GRANT)
-        found = NOBODY if grant is None else Me(grant.name, grant.role, grant.csrf, sign_in=True)
-        return as_json(msgspec.structs.replace(found, demo=demo))
-
-
-def _add_login(router: APIRouter, signing: CredentialIssuer | None) -> None:
-    async def login(signing: CredentialIssuer, request: Request) -> Response:
-        code = (await read(request, LoginAsked)).code.strip()
-        address = request.client.host if request.client else ""
-        before = _cookie(signing, request)
-        where = request.headers.get("user-agent", "")
-        try:
-            secret, credential = await signing.sign_in(code, address, where)
-        except BadRequestError as error:
-            log_refusal(request.scope, str(error))
-            raise
-        if before is not None:
-            await signing.sign_out(before)  # this browser has a new one
-        me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True)
-        return _with_cookie(signing, request, as_json(me), secret)
-
-    @router.post(
-        "/login",
-        summary="A browser signs in with the code of a login link",
-        responses=answers_of(
-            Me, also={**REFUSED, 410: "Used or expired", 429: "Too many tries: see Retry-After"}
-        ),
-        response_class=Response,
-        openapi_extra=takes(LoginAsked),
-    )
-    async def post(request: Request) -> Response:
-        return await _answered(signing, lambda found: login(found, request))
+        if grant is None:
+            return Me("", "admin", "", sign_in=False, demo=demo)
+        return Me(grant.name, grant.role, grant.csrf, sign_in=True, demo=demo)
 
     @router.get("/login", include_in_schema=False)
     async def get() -> Response:
@@ -116,9 +108,33 @@ def _add_login(router: APIRouter, signing: CredentialIssuer | None) -> None:
         problem = Problem("A code is sent by POST, as JSON.", "Open /login in a browser.")
         return as_json(problem, 405, {"allow": "POST"})
 
+    guarded = APIRouter(dependencies=[Depends(refuse)])
+    issuer = cast("CredentialIssuer", signing)  # `refuse` comes before whatever uses it
+    _add_sign_ins(guarded, issuer)
+    _add_tokens(guarded, issuer)
+    router.include_router(guarded)
+    return router
 
-def _add_logout(router: APIRouter, signing: CredentialIssuer | None) -> None:
-    async def logout(signing: CredentialIssuer, request: Request) -> Response:
+
+def _add_sign_ins(router: APIRouter, signing: CredentialIssuer) -> None:
+    over = {**REFUSED, 410: "Used or expired", **OFTEN}
+
+    @endpoint(router, "POST /login", "A browser signs in with the code of a login link", over)
+    async def login(request: Request, asked: LoginAsked) -> Me | Response:
+        where = request.headers.get("user-agent", "")
+        try:
+            found = await signing.sign_in(asked.code.strip(), address_of(request), where)
+        except BadRequestError as error:
+            log_refusal(request.scope, str(error))
+            raise
+        secret, credential = found
+        if (before := _cookie(signing, request)) is not None:
+            await signing.sign_out(before)  # this browser has a new one
+        me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True)
+        return _with_cookie(signing, request, as_json(me), secret)
+
+    @endpoint(router, "POST /logout", "This browser's sign-in ends", REFUSED)
+    async def logout(request: Request) -> SignedOut | Response:
         secret = _cookie(signing, request)
         if secret is None:
             step = "A token is revoked instead: `adsum hub tokens revoke ID`."
@@ -126,108 +142,54 @@ def _add_logout(router: APIRouter, signing: CredentialIssuer | None) -> None:
         await signing.sign_out(secret)
         return _with_cookie(signing, request, as_json(SignedOut(SCHEMA)), None)
 
-    @router.post(
-        "/logout",
-        summary="This browser's sign-in ends",
-        responses=answers_of(SignedOut, also=REFUSED),
-        response_class=Response,
+    @endpoint(
+        router,
+        "POST /login-links",
+        "A link that lets one browser in, once, within ten minutes",
+        REFUSED,
     )
-    async def post(request: Request) -> Response:
-        return await _answered(signing, lambda found: logout(found, request))
+    async def make_login_link(asked: LoginLinkAsked) -> LoginLink:
+        return await signing.link(asked)
 
-
-def _add_links(router: APIRouter, signing: CredentialIssuer | None) -> None:
-    async def link(signing: CredentialIssuer, request: Request) -> LoginLink:
-        return await signing.link(await read(request, LoginLinkAsked))
-
-    @router.post(
-        "/login-links",
-        summary="A link that lets one browser in, once, within ten minutes",
-        responses=answers_of(LoginLink, also=REFUSED),
-        response_class=Response,
-        openapi_extra=takes(LoginLinkAsked),
-    )
-    async def post(request: Request) -> Response:
-        return await _answered(signing, lambda found: link(found, request))
-
-
-def _add_sign_ins(router: APIRouter, signing: CredentialIssuer | None) -> None:
-    async def listed(signing: CredentialIssuer) -> SignIns:
+    @endpoint(router, "GET /sign-ins", "The browsers that are signed in", REFUSED)
+    async def sign_ins() -> SignIns:
         now = signing.clock()
-        credential = await signing.stores["sign-in"].all(now)
+        found = await signing.stores["sign-in"].all(now)
         return SignIns(
-            SCHEMA,
-            now,
-            [msgspec.convert(each, SignIn, from_attributes=True) for each in credential],
+            SCHEMA, now, [msgspec.convert(each, SignIn, from_attributes=True) for each in found]
         )
 
-    @router.get(
-        "/sign-ins",
-        summary="The browsers that are signed in",
-        responses=answers_of(SignIns, also=REFUSED),
-        response_class=Response,
-    )
-    async def get() -> Response:
-        return await _answered(signing, listed)
+    summary = "A browser is signed out, and what it has open is closed"
 
-    @router.delete(
-        "/sign-ins/{named}",
-        summary="A browser is signed out, and what it has open is closed",
-        responses=answers_of(Revoked, also={**REFUSED, 404: "No such one"}),
-        response_class=Response,
-    )
-    async def delete(named: str) -> Response:
-        return await _answered(signing, lambda found: _revoked(found, "sign-in", named))
+    @endpoint(router, "DELETE /sign-ins/{named}", summary, {**REFUSED, **UNKNOWN})
+    async def revoke_sign_in(named: str) -> Revoked:
+        await signing.revoke("sign-in", named)
+        return Revoked(SCHEMA, named)
 
 
-def _add_tokens(router: APIRouter, signing: CredentialIssuer | None) -> None:
-    async def listed(signing: CredentialIssuer) -> Tokens:
+def _add_tokens(router: APIRouter, signing: CredentialIssuer) -> None:
+    @endpoint(router, "GET /tokens", "The tokens that are good, without their secrets", REFUSED)
+    async def tokens() -> Tokens:
         now = signing.clock()
-        return Tokens(
-            SCHEMA, now, [token_of(each) for each in await signing.stores["token"].all(now)]
-        )
+        found = await signing.stores["token"].all(now)
+        return Tokens(SCHEMA, now, [token_of(each) for each in found])
 
-    async def made(signing: CredentialIssuer, request: Request) -> TokenMade:
-        return await signing.make_token(await read(request, TokenAsked))
+    summary = "A token for the API; its secret is answered this once"
 
-    @router.get(
-        "/tokens",
-        summary="The tokens that are good, without their secrets",
-        responses=answers_of(Tokens, also=REFUSED),
-        response_class=Response,
-    )
-    async def get() -> Response:
-        return await _answered(signing, listed)
+    @endpoint(router, "POST /tokens", summary, REFUSED)
+    async def make_token(asked: TokenAsked) -> TokenMade:
+        return await signing.make_token(asked)
 
-    @router.post(
-        "/tokens",
-        summary="A token for the API; its secret is answered this once",
-        responses=answers_of(TokenMade, also=REFUSED),
-        response_class=Response,
-        openapi_extra=takes(TokenAsked),
-    )
-    async def post(request: Request) -> Response:
-        return await _answered(signing, lambda found: made(found, request))
-
-    @router.delete(
-        "/tokens/{named}",
-        summary="A token is good no more",
-        responses=answers_of(Revoked, also={**REFUSED, 404: "No such one"}),
-        response_class=Response,
-    )
-    async def delete(named: str) -> Response:
-        return await _answered(signing, lambda found: _revoked(found, "token", named))
-
-
-async def _revoked(signing: CredentialIssuer, kind: Kind, named: str) -> Revoked:
-    await signing.revoke(kind, named)
-    return Revoked(SCHEMA, named)
+    @endpoint(router, "DELETE /tokens/{named}", "A token is good no more", {**REFUSED, **UNKNOWN})
+    async def revoke_token(named: str) -> Revoked:
+        await signing.revoke("token", named)
+        return Revoked(SCHEMA, named)
 
 
 def _cookie(signing: CredentialIssuer, request: Request) -> str | None:
     """The secret of this browser's sign-in, good or not."""
     try:
-        shown: Presented | None = signing.reader.shown(request.scope)
+        shown = signing.reader.shown(request.scope)
     except AccessDeniedError:
         return None
     return shown.secret if shown is not None and shown.kind == "sign-in" else None

@@ -17,6 +17,7 @@ from adsum_hub.auth.credentials import (
     SIGN_IN_MOST_MS,
     Credential,
     Kind,
+    Role,
     digest_of,
     id_of,
     is_code,
@@ -35,9 +36,7 @@ from adsum_hub.auth.store import (
 )
 from adsum_hub.clock import Clock
 from adsum_hub.redis_access import Bulkhead, RedisAccess
-from adsum_hub.rest.answers import SCHEMA
-from adsum_hub.rest.bodies import BadRequestError
-from adsum_hub.rest.sign_in_answers import LoginLink, LoginLinkAsked, Token, TokenAsked, TokenMade
+from adsum_hub.rest.api import SCHEMA, BadRequestError
 from adsum_hub.settings import HubSettings
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, backoff, wanted
@@ -59,6 +58,49 @@ WHY: dict[CodeProblem, tuple[int, str]] = {
     "used": (410, "This login link was used already: each lets one browser in, once."),
     "expired": (410, "This login link has expired: it is good for ten minutes."),
 }
+
+
+class LoginLinkAsked(msgspec.Struct):
+    """Whom the link will let in, and as what."""
+
+    role: Role = "admin"
+    name: str = ""
+
+
+class LoginLink(msgspec.Struct):
+    """public_url: where the hub is reached from elsewhere; None: nobody has said so. until: ms."""
+
+    schema: int
+    code: str
+    public_url: str | None
+    name: str
+    role: Role
+    until: int
+
+
+class TokenAsked(msgspec.Struct):
+    role: Role
+    name: str
+    expires_s: int
+
+
+class Token(msgspec.Struct):
+    """since, seen, until: ms. seen: when it was last used, to ten minutes; 0: never."""
+
+    id: str
+    name: str
+    role: Role
+    since: int
+    seen: int
+    until: int
+
+
+class TokenMade(msgspec.Struct):
+    """secret: shown here and never again."""
+
+    schema: int
+    secret: str
+    token: Token
 
 
 class LoginAccess(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from adsum_hub.auth.credentials import Credential, Kind, id_of
-from adsum_hub.rest.sign_in_answers import Role
+from adsum_hub.auth.credentials import Credential, Kind, Role, id_of
 from adsum_shared import streams
 from adsum_shared.connect import Redis
 

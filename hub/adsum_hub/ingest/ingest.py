@@ -20,10 +20,8 @@ from starlette.routing import Route
 from adsum_hub.ingest.lines import Lines
 from adsum_hub.ingest.rate import Rate
 from adsum_hub.join.joining import Joining
-from adsum_hub.join.machines import Machine
-from adsum_hub.join.routes import address_of, bearer_of
-from adsum_hub.rest.answers import Problem, as_json
-from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.join.machines import JoinedMachine
+from adsum_hub.rest.api import BadRequestError, Problem, address_of, as_json, bearer_of
 from adsum_shared.connect import UNAVAILABLE, open_redis
 from adsum_shared.host_keys import (
     KIND,
@@ -110,7 +108,7 @@ class Ingest:
         except RedisConnectionError:  # it had broken while idle; what arrived even so is `there`
             return await self._done(asked)
 
-    async def _machine_of(self, secret: str, address: str) -> Machine:
+    async def _machine_of(self, secret: str, address: str) -> JoinedMachine:
         try:
             return await self._joining.machine_of(secret, address)
         except RedisConnectionError:

@@ -1,4 +1,4 @@
-"""Machines join with a token, are looked up by their credential, and learn where Redis is."""
+"""MachineStore join with a token, are looked up by their credential, and learn where Redis is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -27,9 +27,12 @@ from adsum_hub.join.leaving import (
     label_of,
     worthless,
 )
-from adsum_hub.join.machines import Machine, Machines, RollFile, RollWatch
+from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch, Way
 from adsum_hub.join.rights import NoRightsError, Rights, user_of
 from adsum_hub.join.tokens import (
+    JoinToken,
+    JoinTokenAsked,
+    JoinTokenMade,
     JoinTokenStore,
     StoredJoinToken,
     host_in,
@@ -39,25 +42,14 @@ from adsum_hub.join.tokens import (
     make_machine_secret,
 )
 from adsum_hub.redis_access import RedisAccess
-from adsum_hub.rest.answers import SCHEMA
-from adsum_hub.rest.bodies import BadRequestError
-from adsum_hub.rest.join_answers import (
-    JoinAsked,
-    JoinChecked,
-    Joined,
-    JoinToken,
-    JoinTokenAsked,
-    JoinTokenMade,
-    MachineSeen,
-    Via,
-    Way,
-)
+from adsum_hub.rest.api import SCHEMA, BadRequestError
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
 from adsum_shared import __version__, streams
 from adsum_shared.beat import decode_beat
 from adsum_shared.connect import address_of, db_of
 from adsum_shared.envelope import VERSION
+from adsum_shared.state import Reachability
 from adsum_shared.tls import is_untrusted
 
 log = logging.getLogger(__name__)
@@ -174,15 +166,64 @@ async def vouched(url: str) -> str | None:
     return None
 
 
+#: What a machine that joins asks for; auto: whatever the hub offers and is reached from there.
+Via = Literal["auto", "redis", "ingest"]
+
+
+class JoinChecked(msgspec.Struct):
+    """The token is good. version: the hub's. wire: of batches it reads. now: its clock, ms."""
+
+    schema: int
+    version: str
+    wire: int
+    now: int
+
+
+class JoinAsked(msgspec.Struct):
+    """former: the secret of an earlier joining, which proves that the identity is the machine's.
+
+    via: machines that are older than ingest can do nothing but Redis.
+    """
+
+    token: str
+    host_id: str
+    label: str
+    former: str = ""
+    via: Via = "redis"
+
+
+class JoinAnswer(msgspec.Struct):
+    """redis_url: with the machine's login in it; empty where it goes through the hub.
+
+    secret: what it shows to the hub. warning: what is not as it should be; None: nothing. why: of the way.
+    """
+
+    schema: int
+    host_id: str
+    label: str
+    way: Way
+    redis_url: str
+    secret: str
+    warning: str | None
+    why: str = ""
+
+
+class MachineSeen(msgspec.Struct):
+    """What the hub has of the machine that asks. applied: the number of its last signal."""
+
+    schema: int
+    host_id: str
+    label: str
+    listed: bool
+    applied: int
+    reachability: Reachability
+
+
 class _Offer(NamedTuple):
     way: Way
     url: str = ""
     warning: str | None = None
     why: str = ""
-
-
-def token_of(held: StoredJoinToken) -> JoinToken:
-    return msgspec.convert(held, JoinToken, from_attributes=True)
 
 
 def good(found: StoredJoinToken | CodeProblem) -> StoredJoinToken:
@@ -212,7 +253,7 @@ class JoinAccess(NamedTuple):
     """
 
     tokens: JoinTokenStore
-    machines: Machines
+    machines: MachineStore
     rights: Rights
     limit: LoginRateLimit
     shown: LoginRateLimit
@@ -230,7 +271,7 @@ class Joining:
     access: RedisAccess
     strangers: JoinAccess
     tokens: JoinTokenStore
-    machines: Machines
+    machines: MachineStore
     watch: RollWatch
     hosts: JoinedHosts
     leaving: Leaving
@@ -256,7 +297,8 @@ class Joining:
         await self.tokens.put(digest, held, now)
         log.info("made join token %s", held.id)
         command = f"adsum join {url} --token {secret}"
-        return JoinTokenMade(SCHEMA, secret, command, token_of(held), note)
+        shown = msgspec.convert(held, JoinToken, from_attributes=True)
+        return JoinTokenMade(SCHEMA, secret, command, shown, note)
 
     async def revoke_token(self, named: str) -> None:
         """Raises BadRequestError."""
@@ -271,12 +313,12 @@ class Joining:
             await self._look(token, address)
         return JoinChecked(SCHEMA, __version__, VERSION, self.clock())
 
-    async def join(self, asked: JoinAsked, address: str) -> Joined:
+    async def join(self, asked: JoinAsked, address: str) -> JoinAnswer:
         """Raises BadRequestError; then nothing has changed, and the token is as good as before."""
         async with self.access.joins.turn(origin_of(address)):
             return await self._join(asked, address)
 
-    async def _join(self, asked: JoinAsked, address: str) -> Joined:
+    async def _join(self, asked: JoinAsked, address: str) -> JoinAnswer:
         digest = await self._look(asked.token, address)
         if not is_host_id(asked.host_id):
             raise BadRequestError(400, "host_id is no identity of a machine.", ANOTHER)
@@ -287,7 +329,7 @@ class Joining:
                 raise BadRequestError(409, JOINING, JOINING_STEP)
             return await self._let_in(asked, digest, label, address)
 
-    async def _let_in(self, asked: JoinAsked, digest: str, label: str, address: str) -> Joined:
+    async def _let_in(self, asked: JoinAsked, digest: str, label: str, address: str) -> JoinAnswer:
         host_id, now = asked.host_id, self.clock()
         before = await self._admissible(host_id, asked.former)
         held = good(await self.strangers.tokens.take(digest, host_id, now))
@@ -298,7 +340,7 @@ class Joining:
             await self.strangers.tokens.free(held.id, host_id, now)
             await self.strangers.tokens.discount(held.id, now)
             raise
-        machine = Machine(
+        machine = JoinedMachine(
             host_id,
             label,
             digest_of(secret),
@@ -314,9 +356,9 @@ class Joining:
             await self.strangers.rights.withdraw_if_any(host_id)
         log.info("%s (%s) joined by %s, %s", host_id, label, held.id, way.way)
         label = held.label or label
-        return Joined(SCHEMA, host_id, label, way.way, way.url, secret, way.warning, way.why)
+        return JoinAnswer(SCHEMA, host_id, label, way.way, way.url, secret, way.warning, way.why)
 
-    async def _admissible(self, host_id: str, former: str) -> Machine | None:
+    async def _admissible(self, host_id: str, former: str) -> JoinedMachine | None:
         """What is known of it. Raises BadRequestError: the identity is, or may be, another's."""
         before = await self.strangers.machines.find(host_id)
         if before is not None and before.state == "revoked":
@@ -350,7 +392,7 @@ class Joining:
             raise BadRequestError(409, cause, NO_USER_STEP) from error
         return _Offer("acl", self.addresses.redis(host_id, secret))
 
-    async def machine_of(self, secret: str, address: str) -> Machine:
+    async def machine_of(self, secret: str, address: str) -> JoinedMachine:
         """Who shows this. Raises BadRequestError. Counted as tokens are: the bad ones alone."""
         host_id, digest = host_in(secret) or "", digest_of(secret)
         if self.watch.knows(host_id, digest):
@@ -361,7 +403,7 @@ class Joining:
         async with self.access.unknown.turn(origin_of(address)):
             return await self._machine_of(host_id, digest, address)
 
-    async def _machine_of(self, host_id: str, digest: str, address: str) -> Machine:
+    async def _machine_of(self, host_id: str, digest: str, address: str) -> JoinedMachine:
         machine = await self.watch.find(host_id, self.strangers.machines) if host_id else None
         if machine is not None and machine.is_let_in_by(digest):
             return machine
@@ -373,7 +415,7 @@ class Joining:
             raise BadRequestError(401, REVOKED, REVOKED_STEP)
         raise worthless()
 
-    def seen(self, machine: Machine) -> MachineSeen:
+    def seen(self, machine: JoinedMachine) -> MachineSeen:
         host = self.roster.hosts.get(machine.host_id)
         if host is None:
             return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003 - the fields in their order
@@ -408,7 +450,7 @@ def open_joining(
         settings.machine_redis_url or redis_url, settings.machine_shared_url, settings.public_url
     )
     db = db_of(addresses.redis_url)
-    machines, rights = Machines(access.hub), Rights(access.hub, db)
+    machines, rights = MachineStore(access.hub), Rights(access.hub, db)
     watch = RollWatch(roster, machines, rights, clock, changed, RollFile(settings.state_dir))
     tokens = JoinTokenStore(access.hub)
     strangers = access.strangers
@@ -417,13 +459,13 @@ def open_joining(
         access,
         JoinAccess(
             JoinTokenStore(strangers),
-            Machines(strangers),
+            MachineStore(strangers),
             Rights(strangers, db),
             LoginRateLimit(strangers, "join:"),
             LoginRateLimit(strangers, "machine:"),
         ),
         tokens,
-        Machines(access.known),
+        MachineStore(access.known),
         watch,
         JoinedHosts(roster, machines, rights, watch, tokens),
         Leaving(tokens, machines, rights, watch, clock),

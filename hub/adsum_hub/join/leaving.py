@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import msgspec
 
 from adsum_hub.clock import Clock
-from adsum_hub.join.machines import Machine, Machines, RollWatch, State
+from adsum_hub.join.machines import JoinedMachine, MachineStore, RollWatch, State
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.join.tokens import JoinTokenStore
-from adsum_hub.rest.answers import SCHEMA
-from adsum_hub.rest.bodies import BadRequestError
-from adsum_hub.rest.join_answers import HostChanged
+from adsum_hub.rest.api import SCHEMA, BadRequestError
 from adsum_hub.roster import Roster
 from adsum_shared.connect import UNAVAILABLE
 
@@ -53,22 +51,27 @@ def label_of(given: str) -> str:
 UNDO_MS = 5 * 60_000
 
 
+class HostChanged(msgspec.Struct):
+    schema: int
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Leaving:
     """What a machine asks for itself: to leave, to take its joining back, to go through the hub.
 
     Who it is was looked up a moment ago, and somebody may shut it out in that moment. So what it becomes
-    is written by `Machines.change`, and comes last: whatever fails before can be asked for again, by the
+    is written by `MachineStore.change`, and comes last: whatever fails before can be asked for again, by the
     credential that goes with it.
     """
 
     tokens: JoinTokenStore
-    machines: Machines
+    machines: MachineStore
     rights: Rights
     watch: RollWatch
     clock: Clock
 
-    async def go_through_hub(self, machine: Machine) -> HostChanged:
+    async def go_through_hub(self, machine: JoinedMachine) -> HostChanged:
         """It cannot reach Redis, so it needs no user there. Raises BadRequestError."""
         if await self.machines.change(machine, _by_hub) is None:
             raise worthless()
@@ -76,7 +79,7 @@ class Leaving:
         await self.rights.withdraw_if_any(machine.host_id)
         return HostChanged(SCHEMA, machine.host_id)
 
-    async def leave(self, machine: Machine, *, undo: bool) -> HostChanged:
+    async def leave(self, machine: JoinedMachine, *, undo: bool) -> HostChanged:
         """undo: the joining failed just now, so all is to be as it was before. Raises BadRequestError."""
         # One that joins anew meanwhile would be forgotten, and a login made anew would stay.
         async with self.machines.alone(machine.host_id) as alone:
@@ -87,7 +90,7 @@ class Leaving:
             await self._let_go(machine, undo=undo and self.clock() - machine.since <= UNDO_MS)
         return HostChanged(SCHEMA, machine.host_id)
 
-    async def _let_go(self, machine: Machine, *, undo: bool) -> None:
+    async def _let_go(self, machine: JoinedMachine, *, undo: bool) -> None:
         before = machine.before if undo else None
         lasting = before is not None and before.way == "acl" and before.state == "in"
         if not lasting:
@@ -109,16 +112,16 @@ class Leaving:
                 await self.tokens.discount(machine.token, self.clock())
 
 
-def _by_hub(now: Machine) -> Machine:
+def _by_hub(now: JoinedMachine) -> JoinedMachine:
     """One that shares a login keeps it in mind: it was given that, and knows it."""
     return msgspec.structs.replace(now, way="ingest") if now.way == "acl" else now
 
 
-def _restored(now: Machine) -> Machine | None:
+def _restored(now: JoinedMachine) -> JoinedMachine | None:
     return None if now.fresh else now.before
 
 
-def _gone(_: Machine) -> None:
+def _gone(_: JoinedMachine) -> None:
     return None
 
 
@@ -130,7 +133,7 @@ class JoinedHosts:
     """What admins do with hosts that are there: name, forget and shut them out."""
 
     roster: Roster
-    machines: Machines
+    machines: MachineStore
     rights: Rights
     watch: RollWatch
     tokens: JoinTokenStore

@@ -19,7 +19,6 @@ from adsum_hub import host_troubles
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.join.rights import NoRightsError, Rights
-from adsum_hub.rest.join_answers import Way
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import Snapshot
 from adsum_shared import streams
@@ -28,6 +27,9 @@ from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
 
+#: How a machine's signals get into Redis: as a user of its own, by a URL that several share, or
+#: through a hub.
+Way = Literal["acl", "shared", "ingest"]
 #: revoked: shut out. reset: as that, and the identity may join anew.
 State = Literal["in", "revoked", "reset"]
 
@@ -51,7 +53,7 @@ OWN = (
 )
 
 
-class Machine(msgspec.Struct, frozen=True):
+class JoinedMachine(msgspec.Struct, frozen=True):
     """digest: SHA-256 of its secret. since: ms. token: id of what it joined by.
 
     before: what stood here before the last joining, should that come to nothing. fresh: nothing of
@@ -65,7 +67,7 @@ class Machine(msgspec.Struct, frozen=True):
     way: Way
     token: str
     state: State = "in"
-    before: Machine | None = None
+    before: JoinedMachine | None = None
     fresh: bool = False
 
     def is_let_in_by(self, digest: str) -> bool:
@@ -75,13 +77,13 @@ class Machine(msgspec.Struct, frozen=True):
 class Roll(msgspec.Struct, frozen=True):
     """mark: empty: nobody has joined, or Redis has lost who has."""
 
-    machines: dict[str, Machine]
+    machines: dict[str, JoinedMachine]
     labels: dict[str, str]
     forgotten: frozenset[str]
     mark: str = ""
 
 
-class Machines:
+class MachineStore:
     """The roll in Redis: which machines have joined, what hosts are called, which are forgotten."""
 
     def __init__(self, redis: Redis) -> None:
@@ -91,7 +93,7 @@ class Machines:
         """One connection has broken, so those that lie idle may have as well."""
         await self._redis.connection_pool.disconnect(inuse_connections=False)
 
-    async def find(self, host_id: str) -> Machine | None:
+    async def find(self, host_id: str) -> JoinedMachine | None:
         return _decoded(await self._redis.hget(streams.MACHINES, host_id))
 
     @contextlib.asynccontextmanager
@@ -164,12 +166,12 @@ class Machines:
     async def is_listed(self, host_id: str) -> bool:
         return bool(await self._redis.sismember(streams.HOSTS, host_id))
 
-    async def put(self, machine: Machine) -> None:
+    async def put(self, machine: JoinedMachine) -> None:
         await self._redis.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
 
     async def change(
-        self, machine: Machine, to: Callable[[Machine], Machine | None]
-    ) -> Machine | None:
+        self, machine: JoinedMachine, to: Callable[[JoinedMachine], JoinedMachine | None]
+    ) -> JoinedMachine | None:
         """By the machine itself: what it becomes; to None: it has not joined.
 
         The answer: what stood there. None: its credential is good no more, and all stays. Found and
@@ -187,11 +189,11 @@ class Machines:
                 return found
         return None
 
-    async def is_in(self, machine: Machine) -> bool:
+    async def is_in(self, machine: JoinedMachine) -> bool:
         """By the credential that it has shown."""
         return _is_same(machine, await self.find(machine.host_id))
 
-    async def enter(self, machine: Machine, label: str) -> None:
+    async def enter(self, machine: JoinedMachine, label: str) -> None:
         """On the roll from now on, even if it had been forgotten. label: empty: its own."""
         async with self._redis.pipeline(transaction=False) as writes:
             writes.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
@@ -260,7 +262,7 @@ def _roll(machines: dict[bytes, bytes], labels: dict[bytes, bytes], forgotten: s
     return Roll(known, given, frozenset(map(_text, forgotten)), mark)
 
 
-def _is_same(machine: Machine, found: Machine | None) -> bool:
+def _is_same(machine: JoinedMachine, found: JoinedMachine | None) -> bool:
     return found is not None and (found.digest, found.state) == (machine.digest, "in")
 
 
@@ -268,10 +270,10 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-def _decoded(stored: bytes | None) -> Machine | None:
+def _decoded(stored: bytes | None) -> JoinedMachine | None:
     """None also for what cannot be read: nobody is let in by it."""
     try:
-        return None if stored is None else msgspec.json.decode(stored, type=Machine)
+        return None if stored is None else msgspec.json.decode(stored, type=JoinedMachine)
     except msgspec.DecodeError:
         return None
 
@@ -333,7 +335,7 @@ class RollWatch:
     def __init__(
         self,
         roster: Roster,
-        machines: Machines,
+        machines: MachineStore,
         rights: Rights,
         clock: Clock,
         changed: Callable[[], None],
@@ -364,7 +366,7 @@ class RollWatch:
         machine = self._latest.machines.get(host_id) if self._latest is not None else None
         return machine is not None and hmac.compare_digest(machine.digest, digest)
 
-    async def find(self, host_id: str, machines: Machines) -> Machine | None:
+    async def find(self, host_id: str, machines: MachineStore) -> JoinedMachine | None:
         """As it stands in Redis; where that has lost everything, as it stood there.
 
         machines: asks by connections for whoever wants to know.
@@ -446,7 +448,7 @@ class RollWatch:
             log.debug("machines could not be entered into the list of hosts: %s", error)
 
 
-def _mark(host: Host, machine: Machine | None) -> bool:
+def _mark(host: Host, machine: JoinedMachine | None) -> bool:
     """Whether it is shut out, for people. Whether that is news."""
     text = _SHUT_OUT.get(machine.state) if machine is not None else None
     if host.troubles.get("access") == text:

@@ -44,6 +44,38 @@ def host_in(secret: str) -> str | None:
     return found[1] if found else None
 
 
+class JoinTokenAsked(msgspec.Struct):
+    """label: what the machine is to be called; empty: what it calls itself."""
+
+    expires_s: int = 3600
+    reusable: bool = False
+    label: str = ""
+
+
+class JoinToken(msgspec.Struct):
+    """since, until: ms. uses: how many machines have joined by it."""
+
+    id: str
+    since: int
+    until: int
+    reusable: bool
+    label: str
+    uses: int
+
+
+class JoinTokenMade(msgspec.Struct):
+    """secret: shown here and never again. command: the one line to type on the machine.
+
+    note: what would keep other machines from joining; None: nothing that is known.
+    """
+
+    schema: int
+    secret: str
+    command: str
+    token: JoinToken
+    note: str | None
+
+
 class StoredJoinToken(msgspec.Struct, frozen=True):
     """since, until: ms. by: the host that has used it up, of one that is not reusable."""
 

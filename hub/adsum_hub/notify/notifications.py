@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Request, Response
+import msgspec
+from fastapi import APIRouter, Request
 
 from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
@@ -22,7 +23,7 @@ from adsum_hub.notify.push import (
     Push,
     PushKey,
     PushKeyError,
-    SubscriptionError,
+    PushSubscription,
     SubscriptionOwner,
     Subscriptions,
     load_key,
@@ -30,26 +31,95 @@ from adsum_hub.notify.push import (
     subscription_of,
 )
 from adsum_hub.notify.rules import PUSH, Channel, Rule
-from adsum_hub.redis_access import unavailable
-from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
-from adsum_hub.rest.bodies import BadRequestError, read, takes
-from adsum_hub.rest.notify_answers import (
-    Notify,
-    NotifyChannel,
-    NotifyRule,
-    NotifyTest,
-    NotifyTestAsked,
-    NotifyTried,
-    PushEndpoint,
-    PushSubscription,
-    Subscribed,
-)
+from adsum_hub.rest.api import REFUSED, SCHEMA, BadRequestError, endpoint
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
-from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
+from adsum_shared.connect import Redis, open_redis
 
 if TYPE_CHECKING:
     from starlette.types import Scope
+
+
+#: Between two tests: whoever holds the button down is no nuisance to others.
+TEST_EVERY_MS = 5_000
+
+
+class NotifyChannel(msgspec.Struct):
+    """sent, failed, dropped: since this hub started. waiting: cases it is not told of yet.
+
+    error: of the last try that failed; problem: the same while nothing was sent since.
+    """
+
+    name: str
+    content: str
+    waiting: int
+    sent: int
+    failed: int
+    dropped: int
+    sent_at: int | None
+    failed_at: int | None
+    error: str | None
+    problem: str | None
+
+
+class NotifyRule(msgspec.Struct):
+    """state, host, project: patterns; none = any. quiet: such as `22:00-07:00 Europe/Berlin`."""
+
+    on: str
+    channels: list[str]
+    after_s: int
+    digest_s: int
+    state: list[str]
+    host: list[str]
+    project: list[str]
+    quiet: str | None
+
+
+class Notify(msgspec.Struct):
+    """public_key: what a browser subscribes with; None: `problem` says why there is none.
+
+    subscriptions: made with this key; others: with another hub's, which is the one to tell them.
+    contact: whether ADSUM_PUSH_CONTACT is given, without which Apple's service takes nothing.
+    """
+
+    schema: int
+    now: int
+    public_key: str | None
+    problem: str | None
+    contact: bool
+    subscriptions: int
+    others: int
+    channels: list[NotifyChannel]
+    rules: list[NotifyRule]
+
+
+class Subscribed(msgspec.Struct):
+    """subscriptions: how many there are now, of all keys."""
+
+    schema: int
+    subscriptions: int
+
+
+class NotifyTried(msgspec.Struct):
+    """error: None if it went well."""
+
+    channel: str
+    error: str | None
+
+
+class NotifyTest(msgspec.Struct):
+    schema: int
+    tried: list[NotifyTried]
+
+
+class PushEndpoint(msgspec.Struct):
+    endpoint: str
+
+
+class NotifyTestAsked(msgspec.Struct):
+    """channel: None = all."""
+
+    channel: str | None = None
 
 
 class Notifications:
@@ -71,6 +141,7 @@ class Notifications:
         self.clock = clock
         self.subscriptions = Subscriptions(redis, Owners(redis) if settings.sign_in else None)
         self._settings = settings
+        self._tested_at = 0
         self._key: PushKey | None = None
         self._making = asyncio.Lock()
         self._push = Push(self.subscriptions, self.key, clock, private=settings.push_allow_private)
@@ -102,12 +173,13 @@ class Notifications:
             return self._key
 
     def owner_of(self, scope: Scope) -> SubscriptionOwner | None:
-        """None where nobody has to sign in. Raises SubscriptionError."""
+        """None where nobody has to sign in. Raises BadRequestError."""
         if not self._settings.sign_in:
             return None
         owner: SubscriptionOwner | None = scope.get(OWNER)
         if owner is None:
-            raise SubscriptionError(
+            raise BadRequestError(
+                409,
                 "This machine's own token takes no pushes: a subscription ends with its sign-in.",
                 "Sign in in the browser that is to be told; `adsum login` prints a link.",
             )
@@ -116,13 +188,17 @@ class Notifications:
     async def subscribe(
         self, asked: PushSubscription, owner: SubscriptionOwner | None = None
     ) -> int:
-        """How many there are now. Raises SubscriptionError, PushKeyError, and what Redis raises."""
-        key = await self.key()
+        """How many there are now. Raises BadRequestError, and what Redis raises."""
+        try:
+            key = await self.key()
+        except PushKeyError as error:
+            raise BadRequestError(503, str(error), "Restart the hub once it is there.") from error
         subscription = subscription_of(
             asked, key.public, self.clock(), owner, private=self._settings.push_allow_private
         )
         if subscription.service.endswith(APPLE) and not self._settings.push_contact:
-            raise SubscriptionError(
+            raise BadRequestError(
+                409,
                 "Apple's push service takes nothing from a hub without a contact.",
                 "Set ADSUM_PUSH_CONTACT to mailto: and an address of yours, and restart the hub.",
             )
@@ -150,6 +226,22 @@ class Notifications:
             channels=[self._channel(each) for each in config.channels],
             rules=[_rule(each) for each in config.rules],
         )
+
+    async def test(self, channel: str | None) -> dict[str, str | None]:
+        """Sends a test to one channel, or all; returns what went wrong, by channel.
+
+        Raises BadRequestError: there is no such channel, or the last test was just now.
+        """
+        known = list(self.notifier.senders)
+        if channel is not None and channel not in known:
+            cause = f"There is no channel {channel[:40]!r}."
+            raise BadRequestError(400, cause, f"Name one of {', '.join(known)}.")
+        now = self.clock()
+        if now - self._tested_at < TEST_EVERY_MS:
+            step = f"Wait {TEST_EVERY_MS // 1000} s between two tests."
+            raise BadRequestError(429, "A test was sent just now.", step)
+        self._tested_at = now
+        return await self.notifier.test([channel] if channel else known)
 
     def troubles(self) -> list[str]:
         """Channels that keep failing, in sentences: whoever relies on them would never know."""
@@ -210,97 +302,31 @@ async def open_notifications(
         await redis.aclose()
 
 
-#: Between two tests: whoever holds the button down is no nuisance to others.
-TEST_EVERY_MS = 5_000
-REFUSED = {400: "No such request", 409: "Not possible here", 415: "Not JSON", 503: "Not now"}
-
-
-async def _answered(work: Awaitable[Any]) -> Response:
-    try:
-        return as_json(await work)
-    except BadRequestError as error:
-        return error.answer
-    except SubscriptionError as error:
-        return as_json(Problem(str(error), error.next), 409)
-    except PushKeyError as error:
-        return as_json(Problem(str(error), "Restart the hub once it is there."), 503)
-    except UNAVAILABLE as error:
-        return unavailable(error)
-
-
-class Testing:
-    """Sends test messages, at most one in a while."""
-
-    def __init__(self, notifications: Notifications) -> None:
-        self._notifications = notifications
-        self._tested_at = 0
-
-    async def test(self, request: Request) -> NotifyTest:
-        wanted = (await read(request, NotifyTestAsked)).channel
-        known = list(self._notifications.notifier.senders)
-        if wanted is not None and wanted not in known:
-            cause = f"There is no channel {wanted[:40]!r}."
-            raise BadRequestError(400, cause, f"Name one of {', '.join(known)}.")
-        now = self._notifications.clock()
-        if now - self._tested_at < TEST_EVERY_MS:
-            step = f"Wait {TEST_EVERY_MS // 1000} s between two tests."
-            raise BadRequestError(429, "A test was sent just now.", step)
-        self._tested_at = now
-        found = await self._notifications.notifier.test([wanted] if wanted else known)
-        return NotifyTest(SCHEMA, [NotifyTried(name, error) for name, error in found.items()])
-
-
 def notify_router(notifications: Notifications) -> APIRouter:
     router = APIRouter(prefix="/api/v1/notify", tags=["v1"])
-    testing = Testing(notifications)
+    away = {503: "Redis does not answer"}
 
-    async def subscribed(request: Request) -> Subscribed:
-        asked = await read(request, PushSubscription)
+    @endpoint(router, "GET ", "Who is told of what, and how that has fared", away)
+    async def status() -> Notify:
+        return await notifications.status(SCHEMA)
+
+    summary = "A browser asks for pushes: what its subscription.toJSON() says"
+
+    @endpoint(router, "POST /subscriptions", summary, REFUSED)
+    async def subscribe(request: Request, asked: PushSubscription) -> Subscribed:
         owner = notifications.owner_of(request.scope)
         return Subscribed(SCHEMA, await notifications.subscribe(asked, owner))
 
-    async def unsubscribed(request: Request) -> Subscribed:
-        named = await read(request, PushEndpoint)
+    @endpoint(router, "DELETE /subscriptions", "A browser wants no more of them", REFUSED)
+    async def unsubscribe(named: PushEndpoint) -> Subscribed:
         await notifications.subscriptions.remove(named.endpoint)
         return Subscribed(SCHEMA, len(await notifications.subscriptions.all()))
 
-    @router.get(
-        "",
-        summary="Who is told of what, and how that has fared",
-        responses=answers_of(Notify, also={503: "Redis does not answer"}),
-        response_class=Response,
-    )
-    async def status() -> Response:
-        return await _answered(notifications.status(SCHEMA))
+    summary = "Tell one channel, or all, that messages arrive"
 
-    @router.post(
-        "/subscriptions",
-        summary="A browser asks for pushes: what its subscription.toJSON() says",
-        responses=answers_of(Subscribed, also=REFUSED),
-        response_class=Response,
-        openapi_extra=takes(PushSubscription),
-    )
-    async def subscribe(request: Request) -> Response:
-        return await _answered(subscribed(request))
-
-    @router.delete(
-        "/subscriptions",
-        summary="A browser wants no more of them",
-        responses=answers_of(Subscribed, also=REFUSED),
-        response_class=Response,
-        openapi_extra=takes(PushEndpoint),
-    )
-    async def unsubscribe(request: Request) -> Response:
-        return await _answered(unsubscribed(request))
-
-    @router.post(
-        "/test",
-        summary="Tell one channel, or all, that messages arrive",
-        responses=answers_of(NotifyTest, also={**REFUSED, 429: "Too soon"}),
-        response_class=Response,
-        openapi_extra=takes(NotifyTestAsked),
-    )
-    async def test(request: Request) -> Response:
-        return await _answered(testing.test(request))
+    @endpoint(router, "POST /test", summary, {**REFUSED, 429: "Too soon"})
+    async def test(asked: NotifyTestAsked) -> NotifyTest:
+        tried = await notifications.test(asked.channel)
+        return NotifyTest(SCHEMA, [NotifyTried(name, error) for name, error in tried.items()])
 
     return router

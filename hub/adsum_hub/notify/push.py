@@ -24,7 +24,7 @@ import msgspec
 from adsum_hub.clock import Clock
 from adsum_hub.notify.channels import SEND_S, Health, Outcome
 from adsum_hub.notify.messages import Message
-from adsum_hub.rest.notify_answers import PushSubscription
+from adsum_hub.rest.api import BadRequestError
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 from adsum_shared.errors import AdsumError
@@ -67,12 +67,16 @@ MOST_URL = 2_048
 APPLE = "push.apple.com"
 
 
-class SubscriptionError(ValueError):
-    """Not to be kept. next: what to do about it."""
+class PushKeys(msgspec.Struct):
+    p256dh: str
+    auth: str
 
-    def __init__(self, cause: str, step: str) -> None:
-        super().__init__(cause)
-        self.next = step
+
+class PushSubscription(msgspec.Struct):
+    """What a browser's `subscription.toJSON()` is; further fields are ignored."""
+
+    endpoint: str
+    keys: PushKeys
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -115,19 +119,19 @@ def subscription_of(
     *,
     private: bool = False,
 ) -> Subscription:
-    """Raises SubscriptionError. private: plain http and this machine's own network will do."""
+    """Raises BadRequestError. private: plain http and this machine's own network will do."""
     require_endpoint(asked.endpoint, private=private)
     point, auth = _decoded(asked.keys.p256dh), _decoded(asked.keys.auth)
     if not _on_curve(point) or len(auth) != 16:
         step = "Send what the browser's subscription.toJSON() returns, as it is."
-        raise SubscriptionError("`keys` are no keys of a push subscription.", step)
+        raise BadRequestError(409, "`keys` are no keys of a push subscription.", step)
     by, digest = owner if owner is not None else (None, "")
     keys = asked.keys
     return Subscription(asked.endpoint, keys.p256dh, keys.auth, key, now, by, digest)
 
 
 def require_endpoint(endpoint: str, *, private: bool) -> None:
-    """Raises SubscriptionError: a hub posts where it is told to, so not to its own network."""
+    """Raises BadRequestError: a hub posts where it is told to, so not to its own network."""
     step = "Send what the browser's subscription.toJSON() returns, as it is."
     try:
         parts = urlsplit(endpoint)
@@ -136,13 +140,13 @@ def require_endpoint(endpoint: str, *, private: bool) -> None:
         host, port, parts = "", None, urlsplit("")
     plain = len(endpoint) <= MOST_URL and endpoint.isascii() and endpoint.isprintable()
     if not plain or not host or parts.username is not None or parts.fragment or " " in endpoint:
-        raise SubscriptionError("`endpoint` is no address of a push service.", step)
+        raise BadRequestError(409, "`endpoint` is no address of a push service.", step)
     if private and parts.scheme in ("http", "https"):
         return
     if parts.scheme != "https" or port not in (None, 443):
-        raise SubscriptionError("`endpoint` must be https, on its usual port.", step)
+        raise BadRequestError(409, "`endpoint` must be https, on its usual port.", step)
     if not _is_public_name(host):
-        raise SubscriptionError("`endpoint` is not the name of a public service.", step)
+        raise BadRequestError(409, "`endpoint` is not the name of a public service.", step)
 
 
 def leads_home(host: str) -> bool:
@@ -219,7 +223,7 @@ class Subscriptions:
         return [each for each in known if each.owner is not None and each.owner not in gone]
 
     async def add(self, subscription: Subscription) -> None:
-        """Raises SubscriptionError if there are too many. A known one is renewed."""
+        """Raises BadRequestError if there are too many. A known one is renewed."""
         key = streams.NOTIFY_SUBSCRIPTIONS
         others = [each for each in await self.all() if each.id != subscription.id]
         of_one = [] if subscription.owner is None else _of(subscription.owner, others)
@@ -228,7 +232,7 @@ class Subscriptions:
         known = await self._redis.hexists(key, subscription.id)
         if not known and await self._redis.hlen(key) >= MOST:
             step = "Unsubscribe on devices that are no longer used."
-            raise SubscriptionError(f"{MOST} browsers are subscribed already.", step)
+            raise BadRequestError(409, f"{MOST} browsers are subscribed already.", step)
         await self._redis.hset(key, subscription.id, msgspec.json.encode(subscription))
 
     async def remove(self, endpoint: str) -> bool:

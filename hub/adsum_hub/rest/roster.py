@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,9 +10,10 @@ from fastapi import APIRouter, Header, Query, Response
 
 from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.rest.answers import SCHEMA, Activity, Hosts, Problem, Sessions, answers_of, as_json
+from adsum_hub.rest.api import SCHEMA, BadRequestError, as_json, endpoint
 from adsum_hub.roster import Roster
-from adsum_shared.state import Group, HostView, SessionView, Summary
+from adsum_shared.beat import Counts
+from adsum_shared.state import ActivityEntry, Group, HostView, HubTrouble, SessionView, Summary
 
 MOST = 1000
 
@@ -41,19 +42,62 @@ def _words(view: SessionView) -> str:
     return "\n".join(word for word in words if word).casefold()
 
 
-# Every endpoint is a coroutine although none awaits: a plain function would run in a thread, beside
-# the loop that changes the roster under its hands.
+class Sessions(msgspec.Struct):
+    """total counts what matches, before limit and offset. now: the hub's clock, ms."""
+
+    schema: int
+    now: int
+    total: int
+    sessions: list[SessionView]
+    trouble: HubTrouble | None
+
+
+class SessionActivity(msgspec.Struct):
+    """What a session did last, newest last; at most a hundred."""
+
+    schema: int
+    now: int
+    entries: list[ActivityEntry]
+
+
+class Hosts(msgspec.Struct):
+    """collectors: by host id, what each has done since it started; missing for older ones."""
+
+    schema: int
+    now: int
+    hosts: list[HostView]
+    trouble: HubTrouble | None
+    collectors: dict[str, Counts] = {}
+
+
+Sort = Literal["attention", "updated", "since"]
 
 
 def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["v1"])
+    _add_sessions(router, roster, broadcast, clock)
+    _add_session(router, roster, clock)
 
-    @router.get(
-        "/sessions",
-        summary="Who there is, who needs a human first",
-        responses=answers_of(Sessions),
-        response_class=Response,
-    )
+    @endpoint(router, "GET /hosts")
+    async def hosts() -> Hosts:
+        now = clock()
+        counts = {
+            host.id: host.beat.counts
+            for host in roster.hosts.values()
+            if host.beat is not None and host.beat.counts is not None
+        }
+        listed = sorted(roster.all_hosts(now), key=lambda host: (host.label, host.id))
+        return Hosts(SCHEMA, now, listed, broadcast.trouble, counts)
+
+    @endpoint(router, "GET /summary")
+    async def summary() -> Summary:
+        return roster.summary(clock())
+
+    return router
+
+
+def _add_sessions(router: APIRouter, roster: Roster, broadcast: Broadcast, clock: Clock) -> None:
+    @endpoint(router, "GET /sessions", "Who there is, who needs a human first")
     async def sessions(  # noqa: PLR0913 - the query parameters are the interface
         group: Group | None = None,
         state: str | None = None,
@@ -62,11 +106,11 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         q: str | None = None,
         *,
         needs_you: bool = False,
-        sort: Literal["attention", "updated", "since"] = "attention",
+        sort: Sort = "attention",
         limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
         offset: Annotated[int, Query(ge=0)] = 0,
         if_none_match: Annotated[str | None, Header()] = None,
-    ) -> Response:
+    ) -> Sessions | Response:
         trouble = broadcast.trouble
         tag = f'"{broadcast.epoch}-{roster.revision}-{trouble.since if trouble else 0}"'
         if if_none_match == tag:
@@ -77,64 +121,37 @@ def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
         page = found[offset : offset + limit]
         return as_json(Sessions(SCHEMA, clock(), len(found), page, trouble), headers={"etag": tag})
 
+
+def _add_session(router: APIRouter, roster: Roster, clock: Clock) -> None:
+    none = {404: "No such session"}
+
     # Before the session itself, whose pattern takes every path below.
-    @router.get(
-        "/sessions/{session_id:path}/activity",
-        summary="What it did last, newest last",
-        responses=answers_of(Activity, also={404: "No such session"}),
-        response_class=Response,
+    @endpoint(
+        router, "GET /sessions/{session_id:path}/activity", "What it did last, newest last", none
     )
-    async def activity(session_id: str) -> Response:
+    async def activity(session_id: str) -> SessionActivity:
         entries = roster.activity(session_id)
         if entries is None:
-            return _no_session(session_id)
-        return as_json(Activity(SCHEMA, clock(), entries))
+            raise _no_session(session_id)
+        return SessionActivity(SCHEMA, clock(), entries)
 
-    @router.get(
-        "/sessions/{session_id:path}",
-        responses=answers_of(SessionView, also={404: "No such session"}),
-        response_class=Response,
-    )
-    async def session(session_id: str) -> Response:
+    @endpoint(router, "GET /sessions/{session_id:path}", also=none)
+    async def session(session_id: str) -> SessionView:
         view, found = roster.views.get(session_id), roster.find(session_id)
         if view is None and found is not None:
             view = roster.accounts.past_view(*found)
-        return _no_session(session_id) if view is None else as_json(view)
-
-    @router.get("/hosts", responses=answers_of(Hosts), response_class=Response)
-    async def hosts() -> Response:
-        now = clock()
-        counts = {
-            host.id: host.beat.counts
-            for host in roster.hosts.values()
-            if host.beat is not None and host.beat.counts is not None
-        }
-        listed = _by_label(roster.all_hosts(now))
-        return as_json(Hosts(SCHEMA, now, listed, broadcast.trouble, counts))
-
-    @router.get("/summary", responses=answers_of(Summary), response_class=Response)
-    async def summary() -> Response:
-        return as_json(roster.summary(clock()))
-
-    return router
+        if view is None:
+            raise _no_session(session_id)
+        return view
 
 
-def _no_session(session_id: str) -> Response:
-    return as_json(
-        Problem(
-            f"There is no session {session_id[:200]!r}.",
-            "List them at /api/v1/sessions; an id is HOST_ID:SESSION_ID.",
-        ),
-        404,
-    )
+def _no_session(session_id: str) -> BadRequestError:
+    step = "List them at /api/v1/sessions; an id is HOST_ID:SESSION_ID."
+    return BadRequestError(404, f"There is no session {session_id[:200]!r}.", step)
 
 
-_SORTS: dict[str, Callable[[SessionView], Any]] = {
+_SORTS: dict[Sort, Callable[[SessionView], Any]] = {
     "attention": lambda view: (view.rank, view.id),
     "updated": lambda view: -view.updated_at,
     "since": lambda view: view.state.since,
 }
-
-
-def _by_label(hosts: Iterable[HostView]) -> list[HostView]:
-    return sorted(hosts, key=lambda host: (host.label, host.id))

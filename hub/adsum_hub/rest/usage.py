@@ -1,10 +1,11 @@
-"""REST v1: what was used and what it cost, and the sessions that are over."""
+"""REST v1: what was used and what it cost, how full budgets are, and the sessions that are over."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, timedelta
+from difflib import get_close_matches
 from operator import itemgetter
 from typing import Annotated, Literal
 
@@ -13,41 +14,40 @@ from fastapi import APIRouter, Query, Response
 from adsum_hub.clock import Clock
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
-from adsum_hub.past import PAST_MS, Search, search
-from adsum_hub.rest.answers import SCHEMA, Problem, answers_of, as_json
-from adsum_hub.rest.misspelt import misspelt
+from adsum_hub.past import Search, search
+from adsum_hub.rest.api import SCHEMA, BadRequestError, as_json, endpoint
 from adsum_hub.roster import Roster
+from adsum_hub.usage.budgets import Listed, Uses
 from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
 from adsum_hub.usage.spending import Key
 from adsum_hub.views import view_id
+from adsum_shared import MOST_DAYS
 from adsum_shared.state import OVER, History, SessionView
-from adsum_shared.usage import UsageReport
+from adsum_shared.usage import Budgets, BudgetView, UsageReport
 
 MOST = 1000
 DAYS = 7
-MOST_DAYS = PAST_MS // 86_400_000
 REFUSED = "A parameter that cannot be used"
 #: Sessions gone through before the loop gets its turn.
 SLICE = 50
 
 
-class DaysError(ValueError):
-    """Days that cannot be asked for."""
-
-
 def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = list) -> APIRouter:
     """notes: what keeps all dollars from being right."""
     router = APIRouter(prefix="/api/v1", tags=["v1"])
+    _add_usage(router, roster, clock, notes)
+    _add_history(router, roster, clock)
+    _add_budgets(router, roster, clock)
+    return router
 
-    @router.get(
-        "/usage",
-        summary="What was used and what it cost",
-        responses=answers_of(
-            UsageReport, also={400: "Days that cannot be asked for", 422: REFUSED}, csv=True
-        ),
-        response_class=Response,
-    )
+
+def _add_usage(
+    router: APIRouter, roster: Roster, clock: Clock, notes: Callable[[], list[str]]
+) -> None:
+    also = {400: "Days that cannot be asked for", 422: REFUSED}
+
+    @endpoint(router, "GET /usage", "What was used and what it cost", also, csv=True)
     async def usage(  # noqa: PLR0913, PLR0917 - the query parameters are the interface
         by: By = "day",
         days: Annotated[int | None, Query(ge=1, le=MOST_DAYS)] = None,
@@ -59,16 +59,9 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
         split: Split | None = None,
         compare: bool = False,  # noqa: FBT001, FBT002 - as in the address
         form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
-    ) -> Response:
+    ) -> UsageReport | Response:
         now = clock()
-        today = roster.accounts.spending.day_of(now)
-        try:
-            first, last = days_asked(today, days, since, until)
-        except DaysError as error:
-            return as_json(
-                Problem(str(error), "A day is written as 2026-11-30; until is today unless given."),
-                400,
-            )
+        first, last = days_asked(roster.accounts.spending.day_of(now), days, since, until)
         before = days_before(first, last) if compare else None
         asked = Asked(first, last, by, host, project, model, split, before)
         tally = await _tallied(roster, asked)
@@ -82,19 +75,16 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
             return Response(text, 200, headers, "text/csv; charset=utf-8; header=present")
         return await asyncio.to_thread(as_json, report)
 
-    @router.get(
-        "/history",
-        summary="Sessions that are over, the latest first",
-        responses=answers_of(History, also={422: REFUSED}),
-        response_class=Response,
-    )
+
+def _add_history(router: APIRouter, roster: Roster, clock: Clock) -> None:
+    @endpoint(router, "GET /history", "Sessions that are over, the latest first", {422: REFUSED})
     async def history(
         q: Annotated[str | None, Query(max_length=500)] = None,
         host: str | None = None,
         project: str | None = None,
         limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
         offset: Annotated[int, Query(ge=0)] = 0,
-    ) -> Response:
+    ) -> History:
         found = await _found(roster, search(q, host, project))
         now = clock()
         page: list[SessionView] = []
@@ -103,9 +93,31 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
             if count % SLICE == 0:
                 await asyncio.sleep(0)
         strange = [] if found else await misspelt(roster, host, project)
-        return as_json(History(SCHEMA, now, len(found), page, strange))
+        return History(SCHEMA, now, len(found), page, strange)
 
-    return router
+
+def _add_budgets(router: APIRouter, roster: Roster, clock: Clock) -> None:
+    @endpoint(router, "GET /budgets", "How much of each budget is used")
+    async def budgets() -> Budgets:
+        accounts, now = roster.accounts, clock()
+        today = accounts.spending.day_of(now)
+        found: list[BudgetView] = []
+        if accounts.overspent:
+            labels = {host.id: host.label for host in roster.hosts.values()}
+            uses = Uses(accounts.spending, accounts.overspent, labels, _listed(roster))
+            for budget in accounts.overspent.budgets:
+                found.append(uses.view(budget, today))
+                await asyncio.sleep(0)
+        return Budgets(SCHEMA, now, found)
+
+
+def _listed(roster: Roster) -> list[Listed]:
+    return [
+        Listed((host.id, key), host.label, host.facts[key].project, host.facts[key].title)
+        for host in roster.hosts.values()
+        for key, verdict in host.verdicts.items()
+        if verdict.state.state not in OVER
+    ]
 
 
 async def _tallied(roster: Roster, asked: Asked) -> Tally:
@@ -141,17 +153,22 @@ async def _found(roster: Roster, asked: Search) -> list[tuple[int, str, Host, Fa
 def days_asked(
     today: str, days: int | None, since: str | None, until: str | None
 ) -> tuple[str, str]:
-    """The first and the last. Raises DaysError."""
+    """The first and the last. Raises BadRequestError."""
     if days is not None and since is not None:
-        raise DaysError("days and since exclude each other.")
+        raise _no_days("days and since exclude each other.")
     last = _day("until", until) or date.fromisoformat(today)
     first = _day("since", since)
     if first is None:
         back = min((days or DAYS) - 1, (last - date.min).days)
         first = last - timedelta(days=back)
     if first > last:
-        raise DaysError(f"since ({first}) is after until ({last}).")
+        raise _no_days(f"since ({first}) is after until ({last}).")
     return first.isoformat(), last.isoformat()
+
+
+def _no_days(cause: str) -> BadRequestError:
+    step = "A day is written as 2026-11-30; until is today unless given."
+    return BadRequestError(400, cause, step)
 
 
 def days_before(first: str, last: str) -> str:
@@ -169,7 +186,7 @@ def _day(name: str, text: str | None) -> date | None:
     except ValueError:
         day = None
     if day is None or day.isoformat() != text:
-        raise DaysError(f"{name} is {text[:40]!r}, which is no day.")
+        raise _no_days(f"{name} is {text[:40]!r}, which is no day.")
     return day
 
 
@@ -210,3 +227,52 @@ def _unfinished(roster: Roster, now: int) -> list[str]:
             f"{dropped:,} sessions are too old or too many to be kept, and are in no sum any more."
         )
     return notes
+
+
+#: Named in a note, the most alike first; and of each name so many characters.
+NAMED = 8
+NAME_MAX = 60
+#: Sessions gone through before the loop gets its turn.
+NAMES_SLICE = 500
+
+
+async def misspelt(
+    roster: Roster,
+    host: str | None = None,
+    project: str | None = None,
+    model: str | None = None,
+) -> list[str]:
+    """Notes on names that nothing bears: a slip of the pen must not look like "nothing".
+
+    For whoever found nothing. A name that is borne by something, in whatever days, is no fault.
+    """
+    notes: list[str] = []
+    if host is not None and host not in roster.hosts:
+        notes += unknown("host", host, {each.label for each in roster.hosts.values()})
+    if project is None and model is None:
+        return notes
+    projects: set[str] = set()
+    models: set[str] = set()
+    for each in list(roster.hosts.values()):
+        for count, facts in enumerate(list(each.facts.values()), 1):
+            projects.add(facts.project or "")
+            models |= {key.split(" ", 2)[2] for key in facts.usage}
+            models.add(facts.about("model") or "")
+            if count % NAMES_SLICE == 0:
+                await asyncio.sleep(0)
+    notes += unknown("project", project, projects)
+    return notes + unknown("model", model, models)
+
+
+def unknown(kind: str, name: str | None, known: Iterable[str]) -> list[str]:
+    """A sentence, if there is no such. "" is a name as well: of sessions without a project."""
+    names = set(known)
+    if name is None or name in names:
+        return []
+    names.discard("")
+    near = get_close_matches(name, sorted(names), n=NAMED, cutoff=0.5)
+    order = [*near, *sorted(names - set(near))]
+    more = f" and {len(order) - NAMED} more" if len(order) > NAMED else ""
+    listed = ", ".join(each[:NAME_MAX] for each in order[:NAMED])
+    there = f"; there are: {listed}{more}" if listed else ", nor any other yet"
+    return [f"There is no {kind} `{name[:NAME_MAX]}`{there}."]

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from adsum_hub.rest import bodies
-from adsum_hub.rest.bodies import MOST_BYTES, BadRequestError, read
+from adsum_hub.rest import api
+from adsum_hub.rest.api import MOST_BYTES, BadRequestError, read
 
 
 class Named(msgspec.Struct):
@@ -57,7 +57,7 @@ async def test_what_cannot_be_taken_is_refused_in_words(asked: Any, status: int,
 
 
 async def test_who_sends_slowly_holds_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_S", 0.05)
+    monkeypatch.setattr(api, "BODY_S", 0.05)
 
     assert await refusal(request(b'{"na', ends=False)) == (
         408,

@@ -19,7 +19,7 @@ from adsum_collector.delivery.transports import PACE_S
 from adsum_hub.ingest.ingest import READING, Ingest
 from adsum_hub.ingest.lines import Lines
 from adsum_hub.ingest.rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate
-from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.api import BadRequestError
 from adsum_shared.host_keys import (
     KIND,
     MOST_BEAT,

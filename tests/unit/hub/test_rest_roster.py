@@ -15,7 +15,7 @@ from adsum_hub.facts import Activity, Facts
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.order import rank, urgency
 from adsum_hub.readiness import health_router
-from adsum_hub.rest.answers import describe
+from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.snapshots import HostRecord, Snapshot
@@ -72,6 +72,7 @@ async def client(roster: Roster, broadcast: Broadcast) -> AsyncIterator[httpx.As
     app.include_router(api_router(roster, broadcast, lambda: 1_000))
     app.include_router(health_router(roster, broadcast, link, lambda: 1_000))
     describe(app)
+    explain(app)
     app.state.link = link
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://hub"
@@ -273,5 +274,12 @@ async def test_the_document_describes_every_answer(client: httpx.AsyncClient):
     names = set(document["components"]["schemas"])
     used = set(msgspec.json.encode(document).decode().split("#/components/schemas/")[1:])
 
-    assert {"SessionView", "AgentState", "Activity", "HostView", "Summary", "Problem"} <= names
+    assert {
+        "SessionView",
+        "AgentState",
+        "SessionActivity",
+        "HostView",
+        "Summary",
+        "Problem",
+    } <= names
     assert {each.partition('"')[0] for each in used} <= names

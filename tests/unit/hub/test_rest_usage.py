@@ -11,13 +11,13 @@ from fastapi import FastAPI
 
 from adsum_hub.facts import Facts
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.rest.answers import describe, explain
-from adsum_hub.rest.misspelt import unknown
+from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
-from adsum_hub.rest.usage import usage_router
+from adsum_hub.rest.usage import unknown, usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
+from adsum_shared import MOST_DAYS
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.state import History
@@ -173,6 +173,13 @@ async def test_days_that_cannot_be_are_refused_with_a_next_step(
 
     assert answer.status_code == 400
     assert set(answer.json()) == {"error", "next"}
+
+
+async def test_as_many_days_as_the_command_line_offers_are_answered(
+    client: httpx.AsyncClient,
+) -> None:
+    assert (await client.get(f"/api/v1/usage?days={MOST_DAYS}")).status_code == 200
+    assert (await client.get(f"/api/v1/usage?days={MOST_DAYS + 1}")).status_code == 422
 
 
 @pytest.mark.parametrize(

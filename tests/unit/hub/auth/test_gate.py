@@ -22,8 +22,9 @@ from adsum_hub.auth.gate import (
     Presented,
 )
 from adsum_hub.readiness import STRANGER
-from adsum_hub.redis_access import AWAY_STEP, Bulkhead
+from adsum_hub.redis_access import Bulkhead
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts
+from adsum_hub.rest.api import AWAY_STEP
 from adsum_shared.redact import without_secrets
 
 COOKIE, TOKEN = make_cookie(), make_token()

@@ -8,12 +8,11 @@ import pytest
 from fakeredis import FakeAsyncRedis
 
 from adsum_hub.auth.credentials import digest_of, id_of
-from adsum_hub.join.joining import Addresses, JoinAccess, Joining
-from adsum_hub.join.machines import Machines
+from adsum_hub.join.joining import Addresses, JoinAccess, JoinAsked, Joining
+from adsum_hub.join.machines import MachineStore
 from adsum_hub.join.rights import NoRightsError
 from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
-from adsum_hub.rest.bodies import BadRequestError
-from adsum_hub.rest.join_answers import JoinAsked
+from adsum_hub.rest.api import BadRequestError
 
 HOST = "11111111-1111-4111-8111-111111111111"
 DIGEST = digest_of("one")
@@ -36,7 +35,7 @@ async def test_a_token_by_which_no_machine_came_in_has_as_many_uses_as_before(
         tokens: Any = JoinTokenStore(redis)
         rights: Any = Refused()
         unlimited: Any = None
-        parts["strangers"] = JoinAccess(tokens, Machines(redis), rights, unlimited, unlimited)
+        parts["strangers"] = JoinAccess(tokens, MachineStore(redis), rights, unlimited, unlimited)
         parts["clock"] = lambda: 1
         parts["addresses"] = Addresses("redis://r", None, None)
         joining = Joining(**parts)

@@ -16,8 +16,8 @@ from fakeredis import FakeAsyncRedis
 from adsum_hub.join.machines import (
     OLDEST_S,
     ROLL_FILE,
-    Machine,
-    Machines,
+    JoinedMachine,
+    MachineStore,
     Roll,
     RollFile,
     RollWatch,
@@ -25,8 +25,8 @@ from adsum_hub.join.machines import (
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE
 
-OAK = Machine("oak", "oak", "d1", 1, "ingest", "t")
-ELM = Machine("elm", "elm", "d2", 2, "acl", "t", state="revoked")
+OAK = JoinedMachine("oak", "oak", "d1", 1, "ingest", "t")
+ELM = JoinedMachine("elm", "elm", "d2", 2, "acl", "t", state="revoked")
 
 
 class Hosts(dict[str, Any]):
@@ -43,11 +43,11 @@ async def redis() -> AsyncIterator[Any]:
 def watch_on(redis: Any, folder: Path) -> RollWatch:
     roster: Any = SimpleNamespace(hosts=Hosts())
     rights: Any = None
-    return RollWatch(roster, Machines(redis), rights, lambda: 0, lambda: None, RollFile(folder))
+    return RollWatch(roster, MachineStore(redis), rights, lambda: 0, lambda: None, RollFile(folder))
 
 
 async def test_what_redis_has_lost_a_hub_that_runs_puts_back(redis: Any, tmp_path: Path) -> None:
-    machines, watch = Machines(redis), watch_on(redis, tmp_path)
+    machines, watch = MachineStore(redis), watch_on(redis, tmp_path)
     await machines.enter(OAK, "Build farm")
     await machines.enter(ELM, "")
     await redis.sadd(streams.FORGOTTEN, "ash")
@@ -55,53 +55,53 @@ async def test_what_redis_has_lost_a_hub_that_runs_puts_back(redis: Any, tmp_pat
 
     await redis.flushall()
 
-    assert await watch.find("oak", Machines(redis)) == OAK
+    assert await watch.find("oak", MachineStore(redis)) == OAK
     assert await watch.look() == before
     assert before.forgotten == {"ash"}
     assert before.labels == {"oak": "Build farm"}
 
 
 async def test_a_hub_that_starts_anew_knows_it_from_its_disk(redis: Any, tmp_path: Path) -> None:
-    await Machines(redis).enter(OAK, "")
+    await MachineStore(redis).enter(OAK, "")
     await watch_on(redis, tmp_path).look()
     await redis.flushall()
 
-    assert await watch_on(redis, tmp_path).find("oak", Machines(redis)) == OAK
+    assert await watch_on(redis, tmp_path).find("oak", MachineStore(redis)) == OAK
     assert stat.S_IMODE((tmp_path / ROLL_FILE).stat().st_mode) == 0o600
 
 
 async def test_what_was_known_long_ago_is_not_put_back(redis: Any, tmp_path: Path) -> None:
     """Who was shut out since would be let in again."""
-    await Machines(redis).enter(OAK, "")
+    await MachineStore(redis).enter(OAK, "")
     await watch_on(redis, tmp_path).look()
     await redis.flushall()
     then = time.time() - OLDEST_S - 5
     os.utime(tmp_path / ROLL_FILE, (then, then))
 
-    assert await watch_on(redis, tmp_path).find("oak", Machines(redis)) is None
+    assert await watch_on(redis, tmp_path).find("oak", MachineStore(redis)) is None
 
 
 async def test_the_last_machine_to_leave_is_not_taken_for_a_loss(
     redis: Any, tmp_path: Path
 ) -> None:
-    machines, watch = Machines(redis), watch_on(redis, tmp_path)
+    machines, watch = MachineStore(redis), watch_on(redis, tmp_path)
     await machines.enter(OAK, "")
     await watch.look()
 
     await machines.forget("oak")
 
-    assert await watch.find("oak", Machines(redis)) is None
+    assert await watch.find("oak", MachineStore(redis)) is None
     assert (await watch.look()).machines == {}
 
 
 async def test_who_joined_after_the_loss_stays_as_it_is(redis: Any, tmp_path: Path) -> None:
-    machines, watch = Machines(redis), watch_on(redis, tmp_path)
+    machines, watch = MachineStore(redis), watch_on(redis, tmp_path)
     await machines.enter(OAK, "")
     await redis.sadd(streams.FORGOTTEN, "ash")
     await watch.look()
     await redis.flushall()
-    ash = Machine("ash", "ash", "d3", 3, "ingest", "t")
-    newer = Machine("oak", "oak", "d4", 4, "ingest", "t")
+    ash = JoinedMachine("ash", "ash", "d3", 3, "ingest", "t")
+    newer = JoinedMachine("oak", "oak", "d4", 4, "ingest", "t")
     for each in (ash, newer):
         await redis.hset(streams.MACHINES, each.host_id, b"{}")
         await machines.put(each)
@@ -148,4 +148,4 @@ class NoRedis:
 
 async def test_a_roll_that_makes_no_sense_is_an_outage_and_no_fault() -> None:
     with pytest.raises(UNAVAILABLE, match="makes no sense"):
-        await Machines(NoRedis()).roll()  # type: ignore[arg-type]
+        await MachineStore(NoRedis()).roll()  # type: ignore[arg-type]

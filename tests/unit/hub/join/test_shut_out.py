@@ -1,4 +1,4 @@
-"""Machines that are shut out: not let in again by what they had begun, nor by a login of before."""
+"""MachineStore that are shut out: not let in again by what they had begun, nor by a login of before."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fastapi import FastAPI
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.joining import Joining as JoiningOfHub
 from adsum_hub.join.leaving import JoinedHosts
-from adsum_hub.join.machines import Machine, Machines
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.routes import join_router
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.redis_access import Bulkhead
-from adsum_hub.rest.bodies import BadRequestError
+from adsum_hub.rest.api import BadRequestError, explain
 
 
 class Joining:
@@ -46,6 +46,7 @@ async def test_who_is_shut_out_while_its_request_comes_is_not_let_in(verb: str) 
     joining: Any = Joining()
     app = FastAPI()
     app.include_router(join_router(joining))
+    explain(app)
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -83,10 +84,10 @@ async def test_that_it_was_revoked_is_told_to_the_machine_alone(
 ) -> None:
     host_id = "11111111-1111-4111-8111-111111111111"
     secrets = {each: f"adsum_machine_{host_id}_{each:x>43}" for each in ("right", "wrong")}
-    machine = Machine(host_id, "oak", digest_of(secrets["right"]), 1, "acl", "t", state)
+    machine = JoinedMachine(host_id, "oak", digest_of(secrets["right"]), 1, "acl", "t", state)
     counted: list[str] = []
 
-    async def find(*_: Any) -> Machine:
+    async def find(*_: Any) -> JoinedMachine:
         return machine
 
     def knows(*_: str) -> bool:
@@ -114,8 +115,8 @@ async def test_a_login_that_stayed_in_redis_goes_too(redis: Any) -> None:
 
     async def look() -> None: ...
 
-    machines = Machines(redis)
-    await machines.enter(Machine("oak", "oak", "d", 1, "ingest", "t"), "")
+    machines = MachineStore(redis)
+    await machines.enter(JoinedMachine("oak", "oak", "d", 1, "ingest", "t"), "")
     rights, watch = SimpleNamespace(withdraw_if_any=withdraw_if_any), SimpleNamespace(look=look)
     roster: Any = SimpleNamespace(hosts={})
     hosts = JoinedHosts(roster, machines, rights, watch, JoinTokenStore(redis))  # type: ignore[arg-type] # as far as they are asked

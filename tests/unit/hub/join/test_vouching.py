@@ -14,8 +14,7 @@ from fakeredis import FakeAsyncRedis
 
 from adsum_hub.join import joining as joining_module
 from adsum_hub.join.joining import LOCAL_HUB, Addresses, Joining, Vouched, vouched
-from adsum_hub.join.tokens import JoinTokenStore
-from adsum_hub.rest.join_answers import JoinTokenAsked
+from adsum_hub.join.tokens import JoinTokenAsked, JoinTokenStore
 from tests.authorities import Authority
 
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from adsum_hub.join.machines import MEND_S, Machine, Machines, Roll, RollFile, RollWatch, expel
+from adsum_hub.join.machines import (
+    MEND_S,
+    JoinedMachine,
+    MachineStore,
+    Roll,
+    RollFile,
+    RollWatch,
+    expel,
+)
 from adsum_hub.join.rights import NoRightsError
 from tests.story import working
 
@@ -24,7 +32,7 @@ class Rights:
             raise self.refusal
 
 
-class Roles(Machines):
+class Roles(MachineStore):
     def __init__(self) -> None:
         super().__init__(None)  # type: ignore[arg-type] # not asked
 
@@ -33,8 +41,8 @@ class Roles(Machines):
     async def enlist(self, host_ids: list[str]) -> None: ...
 
 
-def machine(host_id: str, **more: Any) -> Machine:
-    return Machine(host_id, host_id, "d", 1, **{"way": "acl", "token": "t", **more})
+def machine(host_id: str, **more: Any) -> JoinedMachine:
+    return JoinedMachine(host_id, host_id, "d", 1, **{"way": "acl", "token": "t", **more})
 
 
 def watch(rights: Rights, folder: Path) -> RollWatch:
@@ -111,7 +119,7 @@ async def test_who_goes_another_way_is_to_have_no_login(way: Any, state: Any, di
     from fakeredis import FakeAsyncRedis
 
     async with FakeAsyncRedis() as redis:
-        machines = Machines(redis)
+        machines = MachineStore(redis)
         await machines.put(machine("oak", way=way, state=state))
 
         assert await machines.entitled("oak") == digest

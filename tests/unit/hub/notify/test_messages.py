@@ -7,7 +7,6 @@ import pytest
 from adsum_hub.notify.messages import MOST_CHARS, MOST_LINES, message_of
 from adsum_hub.notify.push import (
     PushKeyError,
-    SubscriptionError,
     _seconds,
     require_contact,
     require_endpoint,
@@ -22,6 +21,7 @@ from adsum_hub.notify.rules import (
     Pending,
     Throttle,
 )
+from adsum_hub.rest.api import BadRequestError
 from tests.hubs import NOW
 
 
@@ -219,10 +219,10 @@ def test_public_push_services_are_taken(endpoint: str):
     ],
 )
 def test_a_hub_posts_nowhere_but_to_public_push_services(endpoint: str):
-    with pytest.raises(SubscriptionError) as error:
+    with pytest.raises(BadRequestError) as error:
         require_endpoint(endpoint, private=False)
 
-    assert error.value.next
+    assert error.value.step
 
 
 @pytest.mark.parametrize("contact", ["ann@example.org", "mailto:ann", "https://example.org", ""])

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from adsum_hub.rest.budgets import budgets_router
+from adsum_hub.rest.usage import usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
@@ -131,7 +131,7 @@ async def asked(accounts: Accounts) -> Budgets:
     roster.add("lab-id", Snapshot(host=HostRecord(label="lab"), sessions=facts), NOON)
     roster.take_changes(NOON)
     app = FastAPI()
-    app.include_router(budgets_router(roster, lambda: NOON))
+    app.include_router(usage_router(roster, lambda: NOON))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
         answer = await client.get("/api/v1/budgets")
