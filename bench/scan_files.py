@@ -18,7 +18,7 @@ from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import BATCH_RECORDS, Turn
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.scan import Place, Scanned, Scanner
+from adsum_collector.usage.scan import Scanned, Scanner, ScanPlace
 
 CLASSES = ("messages", "input", "output", "cache_read", "cache_5m", "cache_1h", "web_searches")
 #: The made-up history lies in the past of anybody who reads it then, ms.
@@ -154,7 +154,7 @@ class _Added:
     def add(self, found: Found) -> None:
         # nobody asks this ledger which file it was
         whose, stamp = TranscriptFile(found.session_id), Stamp(0, 0, 0, 0)
-        place = Place(begun=found.begun or None)
+        place = ScanPlace(begun=found.begun or None)
         self._turns.append(
             Turn("", whose, stamp, Scanned(found.records, place, more=False, faults={}))
         )

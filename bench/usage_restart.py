@@ -32,7 +32,7 @@ async def restart(root: str, state: str) -> dict[str, float]:
 
     before = time.process_time()
     from adsum_collector.agent import claude_code
-    from adsum_collector.transcripts.walk import look_at
+    from adsum_collector.transcripts.files import look_at
     from adsum_collector.usage.reading import shipped_limit
     from adsum_collector.usage.witness import UsageWitness
 
@@ -78,7 +78,7 @@ class Deaf:
 async def first_run(root: str, state: str) -> None:
     """As installed, by the process; with its progress."""
     from adsum_collector.agent import claude_code
-    from adsum_collector.transcripts.walk import look_at
+    from adsum_collector.transcripts.files import look_at
     from adsum_collector.usage.reading import shipped_limit
     from adsum_collector.usage.witness import UsageWitness
 

@@ -22,7 +22,7 @@ from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.scan import Place, Scanned
+from adsum_collector.usage.scan import Scanned, ScanPlace
 from adsum_collector.usage.source import Source
 from adsum_collector.usage.witness import UsageWitness
 from adsum_shared.signals import AnySignal, MetaChanged, UsageTotalled
@@ -58,7 +58,7 @@ class Totals:
 
 
 def _turn(source: Source, records: Sequence[UsageRecord]) -> Turn:
-    place = Place(begun=source.begun or None)
+    place = ScanPlace(begun=source.begun or None)
     scanned = Scanned([*records], place, more=False, faults={})
     return Turn("f", TranscriptFile(source.session_id), Stamp(0, 0, 0, 0), scanned)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from adsum_collector.hooks.install import Report, inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError
-from adsum_collector.plain_file import MOST_TRANSCRIPT_BYTES
+from adsum_collector.line_reader import MOST_TRANSCRIPT_BYTES
 from adsum_shared.state import HostWitness
 
 #: Between two looks into the settings, and after the start: `adsum up` puts the hooks in a moment

@@ -17,7 +17,7 @@ from adsum_collector.agent import Adapt
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake
-from adsum_collector.plain_file import open_plain
+from adsum_collector.line_reader import open_plain
 from adsum_collector.processes import SAME_START_MS, Process, ProcessTable, cpu_ms
 from adsum_shared.signals import (
     Alive,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.plain_file import open_transcript
-from adsum_collector.usage import opened as usage_opened
+from adsum_collector.line_reader import open_transcript
+from adsum_collector.usage import scan as usage_scan
 from adsum_collector.usage import stale as usage_stale
 from adsum_shared.signals import MetaChanged, SessionEnded, UsageTotalled
 from bench.corpus import History
@@ -417,7 +417,7 @@ async def test_a_file_that_cannot_be_read_harms_no_other(
             raise PermissionError(13, "Permission denied", path)
         return open_transcript(path)
 
-    monkeypatch.setattr(usage_opened, "open_transcript", refused)
+    monkeypatch.setattr(usage_scan, "open_transcript", refused)
     rig.start()
 
     await rig.settled()

@@ -14,14 +14,13 @@ _EVENTS = "collector/adsum_collector/hooks/events.py"
 _OPENING = "collector/adsum_collector/sockets.py"
 _PRIVATE = "shared/adsum_shared/private_files.py"
 _PUBLISHER = "collector/adsum_collector/delivery/publisher.py"
-_READER = "collector/adsum_collector/transcripts/reader.py"
+_READER = "collector/adsum_collector/transcripts/tailer.py"
 _RECEIVER = "collector/adsum_collector/receiver.py"
-_PLAIN_FILE = "collector/adsum_collector/plain_file.py"
+_LINES = "collector/adsum_collector/line_reader.py"
 _SAYING = "cli/adsum/text/saying.py"
 _PLACE = "collector/adsum_collector/delivery/publisher.py"
 _RESUME = "collector/adsum_collector/delivery/resume.py"
-_MATCH = "collector/adsum_collector/transcripts/match.py"
-_TRANSCRIPTS = "collector/adsum_collector/transcripts/files.py"
+_TRANSCRIPTS = "collector/adsum_collector/transcripts/chunks.py"
 _BODIES = "collector/adsum_collector/agents/claude_code/bodies.py"
 _BOUNDED = "shared/adsum_shared/bounded_http.py"
 _INTAKE = "collector/adsum_collector/intake.py"
@@ -184,10 +183,11 @@ MUTANTS = (
         "what the agent is just writing is told as it stands, and its rest as nonsense",
         (
             Edit(
-                _TRANSCRIPTS,
-                '    parts = data[:end].split(b"\\n", CHUNK_LINES)',
-                '    end = len(data)\n    parts = [*data.split(b"\\n", CHUNK_LINES - 1), b""]',
+                _LINES,
+                'end = buffer.rfind(b"\\n", kept, kept + got) + 1',
+                "end = kept + got",
             ),
+            Edit(_TRANSCRIPTS, "rest = parts.pop()", 'rest = b""'),
         ),
         (f"{_TAILING}::test_half_a_line_waits_for_its_newline",),
     ),
@@ -196,7 +196,7 @@ MUTANTS = (
         "a terabyte of holes takes a core for minutes, and the other sessions wait",
         (
             Edit(
-                _PLAIN_FILE,
+                _LINES,
                 "if os.fstat(descriptor).st_size > MOST_TRANSCRIPT_BYTES:",
                 "if False:",
             ),
@@ -204,16 +204,16 @@ MUTANTS = (
         (f"{_TAILING}::test_a_file_of_absurd_size_is_not_opened",),
     ),
     Mutant(
-        "seeks the end of a line at one go",
+        "leaves out a huge line at one go",
         "while it reads through one long line, no other session's are read",
         (
             Edit(
                 _TRANSCRIPTS,
-                "range(start, start + SEARCH_BYTES, STEP_BYTES)",
-                "range(start, start + (1 << 30), STEP_BYTES)",
+                "most=SKIPPED_BYTES",
+                "most=1 << 40",
             ),
         ),
-        (f"{_TAILING}::test_the_end_of_a_line_is_searched_in_turns",),
+        (f"{_TAILING}::test_a_huge_line_is_left_out_in_turns",),
     ),
     Mutant(
         "prints data as it comes",
@@ -227,7 +227,16 @@ MUTANTS = (
     Mutant(
         "knows a transcript by its name alone",
         "a file that was written anew is read from where the old one ended",
-        (Edit(_MATCH, "if not _is_of(cursor, descriptor, stamp):", "if False:"),),
+        (
+            Edit(
+                _TRANSCRIPTS,
+                "    if cursor.head != digest(descriptor, cursor.head_size):\n"
+                '        return "replaced"\n'
+                "    return None if cursor.before == checksum(descriptor, cursor.offset) else"
+                ' "replaced"',
+                "    return None",
+            ),
+        ),
         (
             f"{_TAILING}::test_a_rewritten_file_is_begun_anew",
             f"{_TAILING}::test_another_file_of_the_same_beginning_is_begun_anew",

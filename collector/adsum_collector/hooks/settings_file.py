@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from adsum_collector.plain_file import open_plain
+from adsum_collector.line_reader import open_plain
 from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 

@@ -1,9 +1,12 @@
-"""How far each transcript has been read: kept in the spool's state, with the signals it led to."""
+"""How far each transcript has been read, and at which of several cursors one goes on. Pure.
+
+Cursors are kept in the spool's state, in one transaction with the signals that were read.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +19,10 @@ KEPT_MS = 7 * 24 * 3600 * 1000
 GONE_MS = 3600 * 1000
 #: Besides those of sessions that live, which have often stood still for longest.
 MOST_CURSORS = 4096
+#: What does not grow for so long is being written anew no longer.
+STILL_MS = 3_000
+#: Whoever still writes then is at work.
+MOST_WAIT_MS = 30_000
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False):
@@ -32,12 +39,12 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Everything before `offset`, which is always a line's start, has been read.
+    """Everything before `offset`, which is a line's start unless `inside`, has been read.
 
     head: digest of the first `head_size` bytes, which no appending changes; before: checksum of those
-    that end at `offset`, 0 if not known. context: the adapter's own. at: when it was kept last, ms.
-    searched: no line ends between `offset` and here. muted: told as a session that is over, all but
-    usage and meta left out; owing: its end is yet untold.
+    that end at `offset`. inside: `offset` lies in a line that is too long, and its rest is left out
+    too. context: the adapter's own. at: when it was kept last, ms. muted: reported as a session that
+    is over, all but usage and meta left out; owing: its end is not reported yet.
     """
 
     inode: int
@@ -47,7 +54,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     before: int = 0
     context: str = ""
     at: int = 0
-    searched: int = 0
+    inside: bool = False
     muted: bool = False
     owing: bool = False
 
@@ -132,3 +139,69 @@ def outdated(
     if excess > 0:
         changes.update((key, None) for _, key in sorted(kept)[:excess])
     return changes
+
+
+class TriedCursor(NamedTuple):
+    """fits: the file holds what was read. cut: it begins as that did, and ends before the offset.
+
+    shared: of one that is cut: as much of the file as was read from there, found by comparing the
+    two; None if what was read is not there any more.
+    """
+
+    cursor: Cursor
+    fits: bool
+    cut: bool
+    shared: int | None = None
+
+
+class CopyWait(NamedTuple):
+    """What may be a copy that is still being written: how it is, since when, and how long it waits.
+
+    since, first: ms. shared: as far as known, so much of it was told.
+    """
+
+    stamp: Stamp
+    since: int
+    first: int
+    shared: int = 0
+
+
+class CursorChoice(NamedTuple):
+    """No cursor: begin at its tail. shared: but whole lines before this were told."""
+
+    cursor: Cursor | None
+    waits: CopyWait | None = None
+    shared: int = 0
+
+
+def furthest(own: TriedCursor | None, others: Sequence[TriedCursor]) -> Cursor | None:
+    fitting = [each.cursor for each in (own, *others) if each and each.fits]
+    return max(fitting, key=lambda cursor: cursor.offset, default=None)
+
+
+def choose(
+    own: TriedCursor | None,
+    others: Sequence[TriedCursor],
+    stamp: Stamp,
+    waits: CopyWait | None,
+    now: int,
+) -> CursorChoice:
+    """own: kept under its path. waits: what was chosen before. now: ms.
+
+    The furthest that fits; its own, to be found lost, if none does. One that begins like what was
+    read further may be a copy, older or not yet whole: what of it was told, comparing shows. Where
+    there is nothing to compare it with it waits a while, and is told then: twice rather than never.
+    """
+    cursor = furthest(own, others) or (own.cursor if own else None)
+    cut = [each for each in (own, *others) if each and each.cut]
+    known = [each.shared for each in cut if each.shared is not None]
+    # What was cut short is being written anew.
+    goes_on = own is not None and own.fits and not waits and own.cursor.inode == stamp.inode
+    shared = max(known, default=0)
+    if not cut or (shared < stamp.size and (known or goes_on)):
+        return CursorChoice(cursor, shared=shared)
+    since = min(waits.since, now) if waits and waits.stamp == stamp else now
+    first = min(waits.first, now) if waits else now
+    if shared == stamp.size or (now - since < STILL_MS and now - first < MOST_WAIT_MS):
+        return CursorChoice(None, CopyWait(stamp, since, first, shared))
+    return CursorChoice(cursor)

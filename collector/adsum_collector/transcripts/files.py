@@ -1,211 +1,334 @@
-"""A transcript as a file: its next whole lines. Blocks; only ever reads."""
+"""Which transcripts there are, whose they are, and whose session lives."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+import stat as modes
+from collections import defaultdict
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 
 import msgspec
 
-from adsum_collector.plain_file import checksum, open_plain, open_transcript
-from adsum_collector.transcripts.cursor_choice import Choice, Waiting, choose, furthest
-from adsum_collector.transcripts.cursors import Cursor, Elsewhere, Stamp
-from adsum_collector.transcripts.match import digest, shared, tried, why_lost
-from adsum_collector.transcripts.walk import SUFFIX
+from adsum_collector.agents.records import TranscriptFile
+from adsum_collector.transcripts.cursors import CopyWait, Cursor, Stamp
 
-#: Read, adapted and committed at once: what a hook that comes meanwhile has to wait for.
-CHUNK_BYTES = 128 << 10
-CHUNK_LINES = 100
-#: A line above this is skipped: to decode it would hold up every hook.
-HUGE_LINE_BYTES = 16 << 20
-STEP_BYTES = 1 << 20
-#: Searched at once for the end of a long line: then it is the next file's turn.
-SEARCH_BYTES = 4 << 20
-#: Where a file that is there already is begun, seen from its end.
-TAIL_BYTES = 256 << 10
-HEAD_BYTES = 256
-#: What its session was begun with is sought in so much of a file's begin.
-OPENING_BYTES = 32 << 10
-SIDECAR_BYTES = 64 << 10
+SUFFIX = ".jsonl"
+#: The agent nests five directories.
+MOST_DEPTH = 8
+
+#: How long after its last sign of life a session's files are looked at without being told.
+RECENT_MS = 600_000
+#: Sessions kept in mind for a sign of life; the one that gave none for longest goes.
+MOST_SESSIONS = 4096
+#: A session that is over is told of only if its file is younger than this.
+TOLD_MS = 24 * 3600 * 1000
+#: A file without any other sign of life is one of a session that is over once it rests for this.
+QUIET_MS = 60_000
+#: A file may be copied, touched or restored long after its session was over. Only one whose last line
+#: was written so recently is a sign of life; clocks of machines that share files may differ by that.
+OLD_MS = 600_000
+#: And one that is dated later than this from now is of no clock to be believed.
+AHEAD_MS = 24 * 3600 * 1000
+#: A file's time is that of the kernel's last tick, so a line written just now may be dated before us.
+TICK_MS = 10
+#: Files of one session that hooks have named and nobody has seen yet.
+MOST_EXPECTED = 8
 
 
-class Chunk(msgspec.Struct):
-    """stamp: the file when it was opened. more: there may be further whole lines.
+def look_at(
+    paths: Iterable[str],
+    enter: Callable[[str], None],
+    known: Mapping[str, Stamp] | None = None,
+) -> tuple[dict[str, Stamp | None], set[str]]:
+    """Stamps of transcripts at or below these paths (None: nothing there), and all that were found.
 
-    head: the file's first lines, if it is begun at its tail. moved: the cursor is to be kept even if
-    nothing is told: it was kept under another path, or history was passed over.
-    waits: nothing was read, and `cursor` says nothing.
+    enter: called with each directory before it is listed. known: stamps not to be told again.
     """
+    told: dict[str, Stamp | None] = {}
+    found: set[str] = set()
+    for path in paths:
+        try:
+            stat = os.stat(path)  # noqa: PTH116 - thousands of times; a Path costs more than this
+        except (OSError, ValueError):  # ValueError: no path at all, as one with a NUL in it
+            told[path] = None
+            continue
+        if modes.S_ISDIR(stat.st_mode):
+            for each, stamp in _walk(path, enter):
+                found.add(each)
+                if known is None or known.get(each) != stamp:
+                    told[each] = stamp
+        elif modes.S_ISREG(stat.st_mode):
+            found.add(path)
+            told[path] = Stamp.of(stat)
+    return told, found
 
-    lines: list[bytes]
-    cursor: Cursor
-    stamp: Stamp
-    more: bool
-    sidecar: bytes | None = None
-    faults: tuple[str, ...] = ()
-    head: list[bytes] = []
-    moved: bool = False
-    waits: Waiting | None = None
+
+def mains_of(roots: Iterable[str], sessions: Iterable[str]) -> dict[str, Stamp | None]:
+    """Stamps of these sessions' main files alone, which takes no walk over all that there is."""
+    told: dict[str, Stamp | None] = {}
+    names = [f"{session}{SUFFIX}" for session in sessions if not {"/", "\0"} & set(session)]
+    for root in roots:
+        try:
+            with os.scandir(root) as entries:
+                directories = [entry.path for entry in entries]
+        except OSError:
+            continue
+        for directory in directories:
+            for name in names:
+                path = f"{directory}/{name}"
+                with contextlib.suppress(OSError):
+                    told[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - as above
+    return told
 
 
-def read_chunk(
-    path: str,
-    own: Cursor | None,
-    others: Sequence[Elsewhere] = (),
-    *,
-    with_sidecar: bool,
-    waits: Waiting | None = None,
-    now: int = 0,
-) -> Chunk:
-    """The next whole lines. Without a cursor: of the file's tail. Raises OSError.
-
-    own: kept under this path. others: under others, and maybe of other files. waits: what the chunk
-    before said of that. now: ms.
-    """
-    descriptor = open_transcript(path)
-    try:
-        stamp = Stamp.of(os.fstat(descriptor))
-        choice = _choose(descriptor, stamp, own, others, waits, now)
-        if choice.waits:
-            return Chunk([], _anew(descriptor, stamp), stamp, more=False, waits=choice.waits)
-        cursor, faults = _begin(descriptor, choice, stamp)
-        is_new = choice.cursor is None and not choice.shared
-        head = first_lines(descriptor) if is_new and cursor.offset else []
-        lines, after, more_faults = _next_lines(descriptor, cursor, stamp.size)
-        after = msgspec.structs.replace(after, before=checksum(descriptor, after.offset))
-    finally:
-        os.close(descriptor)
-    return Chunk(
-        lines=lines,
-        cursor=after,
-        stamp=stamp,
-        more=_progress(cursor) < _progress(after) < stamp.size,
-        sidecar=_sidecar(path) if with_sidecar and lines and not cursor.context else None,
-        faults=faults + more_faults,
-        head=head,
-        moved=choice.cursor not in {None, own},
+def newest_first(told: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
+    """What nobody finds any more comes last."""
+    return dict(
+        sorted(told.items(), key=lambda item: item[1].mtime_ns if item[1] else 0, reverse=True)
     )
 
 
-def first_lines(descriptor: int) -> list[bytes]:
-    data = os.pread(descriptor, OPENING_BYTES, 0)
-    return stripped(data[: data.rfind(b"\n") + 1].removeprefix(b"\xef\xbb\xbf"))
+def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]:
+    """Links to directories are followed directly below the top only: deeper they may lead back."""
+    left = [(top, 0)]
+    while left:
+        directory, depth = left.pop()
+        try:
+            enter(directory)
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    try:
+                        if entry.name.endswith(SUFFIX):
+                            if entry.is_file():
+                                yield entry.path, Stamp.of(entry.stat())
+                        elif depth < MOST_DEPTH and entry.is_dir(follow_symlinks=depth == 0):
+                            left.append((entry.path, depth + 1))
+                    except OSError:
+                        continue  # a link that leads to itself, or just gone: the others are there
+        except OSError:
+            continue  # gone, or not for us: the next walk tries again
 
 
-def stripped(data: bytes) -> list[bytes]:
-    """A file that lost its end in a crash of the system is filled with NUL."""
-    return [line for each in data.split(b"\n") if (line := each.strip(b"\0\r\t "))]
+class FollowedFile(msgspec.Struct):
+    """read: the file as it was when it was read to its end.
+
+    failed: as it was when it could not be read, and why.
+    waits: it may be a copy that is still being written.
+    """
+
+    path: str
+    whose: TranscriptFile
+    cursor: Cursor | None = None
+    read: Stamp | None = None
+    failed: tuple[Stamp, int | None] | None = None
+    waits: CopyWait | None = None
 
 
-def _choose(
-    descriptor: int,
-    stamp: Stamp,
-    own: Cursor | None,
-    others: Sequence[Elsewhere],
-    waits: Waiting | None,
-    now: int,
-) -> Choice:
-    its = tried(own, descriptor, stamp) if own else None
-    theirs = [tried(each.cursor, descriptor, stamp) for each in others]
-    fits = furthest(its, theirs)
-    seen = waits.shared if waits else 0
-    compared = [
-        each._replace(shared=shared(other, descriptor, stamp, fits, seen)) if each.cut else each
-        for each, other in zip(theirs, others, strict=True)
-    ]
-    return choose(its, compared, stamp, waits, now)
+class TranscriptFiles:
+    """roots: directories whose files `file_of` knows by their path below. began: ms."""
 
+    def __init__(
+        self,
+        roots: Sequence[str],
+        file_of: Callable[[str], TranscriptFile | None],
+        began: int,
+    ) -> None:
+        self._roots = [(root, os.path.realpath(root)) for root in roots]
+        self._file_of = file_of
+        self._began = began
+        self._paths: defaultdict[str, set[str]] = defaultdict(set)
+        self._by_inode: dict[int, str] = {}
+        self._heard: dict[str, int] = {}
+        self._watched: Collection[str] = ()
+        self.files: dict[str, FollowedFile] = {}
+        self.stamps: dict[str, Stamp] = {}
 
-def _begin(descriptor: int, choice: Choice, stamp: Stamp) -> tuple[Cursor, tuple[str, ...]]:
-    """The cursor, if it is of this very file; else one at where to begin, and why."""
-    anew, cursor = _anew(descriptor, stamp), choice.cursor
-    why = why_lost(cursor, descriptor, stamp) if cursor else None
-    told = _last_line_end(descriptor, choice.shared)
-    if told > (cursor.offset if cursor and not why else 0):
-        return msgspec.structs.replace(anew, offset=told), ()
-    if cursor is None:
-        return msgspec.structs.replace(anew, offset=_tail(descriptor, stamp.size)), ()
-    if why:
-        return anew, (why,)
-    return msgspec.structs.replace(
-        cursor, inode=anew.inode, head=anew.head, head_size=anew.head_size
-    ), ()
-
-
-def _anew(descriptor: int, stamp: Stamp) -> Cursor:
-    size = min(HEAD_BYTES, stamp.size)
-    return Cursor(
-        inode=stamp.inode,
-        head=digest(descriptor, size),
-        head_size=size,
-        offset=0,
-    )
-
-
-def _tail(descriptor: int, size: int) -> int:
-    """The start of a line near the end, with at least one whole line behind it where there is."""
-    reach = TAIL_BYTES
-    while reach < size and reach <= HUGE_LINE_BYTES:
-        data = os.pread(descriptor, reach, size - reach)
-        first = data.find(b"\n")
-        if first < data.rfind(b"\n"):
-            return size - reach + first + 1
-        reach *= 4
-    return 0
-
-
-def _last_line_end(descriptor: int, size: int) -> int:
-    while size:
-        start = max(0, size - STEP_BYTES)
-        found = os.pread(descriptor, size - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        size = start
-    return 0
-
-
-def _next_lines(
-    descriptor: int, cursor: Cursor, size: int
-) -> tuple[list[bytes], Cursor, tuple[str, ...]]:
-    offset = cursor.offset
-    data = os.pread(descriptor, CHUNK_BYTES, offset)
-    end = data.rfind(b"\n") + 1
-    if not end and len(data) == CHUNK_BYTES:
-        start = max(cursor.searched, offset + len(data))
-        past = _past_newline(descriptor, start)
-        if past is None:
-            searched = min(start + SEARCH_BYTES, size)
-            return [], msgspec.structs.replace(cursor, searched=searched), ()
-        if past - offset > HUGE_LINE_BYTES:
-            return [], msgspec.structs.replace(cursor, offset=past), ("huge line",)
-        data = os.pread(descriptor, past - offset, offset)
-        end = data.rfind(b"\n") + 1
-    parts = data[:end].split(b"\n", CHUNK_LINES)
-    taken = end - len(parts.pop())
-    # a file that lost its end in a crash of the system is filled with NUL
-    lines = [line for part in parts if (line := part.strip(b"\0\r\t "))]
-    if offset == 0 and lines:
-        lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-    faults = ("NUL padding",) if b"\0" in data[:taken] else ()
-    return lines, msgspec.structs.replace(cursor, offset=offset + taken), faults
-
-
-def _past_newline(descriptor: int, start: int) -> int | None:
-    """None if there is none in the next SEARCH_BYTES."""
-    for step in range(start, start + SEARCH_BYTES, STEP_BYTES):
-        found = os.pread(descriptor, STEP_BYTES, step).find(b"\n")
-        if found >= 0:
-            return step + found + 1
-    return None
-
-
-def _progress(cursor: Cursor) -> int:
-    return max(cursor.offset, cursor.searched)
-
-
-def _sidecar(path: str) -> bytes | None:
-    try:
-        with os.fdopen(open_plain(path.removesuffix(SUFFIX) + ".meta.json"), "rb") as file:
-            return file.read(SIDECAR_BYTES)
-    except OSError:
+    def inside(self, path: str) -> str | None:
+        """The path as it is below a root of ours, however the agent spells it; None if it is not."""
+        if "\0" in path:
+            return None
+        path = os.path.normpath(path)
+        for root, real in self._roots:
+            for spelling in (root, real):
+                if path.startswith(spelling + "/"):
+                    return root + path.removeprefix(spelling)
         return None
+
+    def hear(self, session_id: str, now: int) -> None:
+        """A sign of life."""
+        self._heard.pop(session_id, None)
+        self._heard[session_id] = now
+        if len(self._heard) > MOST_SESSIONS:
+            oldest = next(iter(self._heard))
+            del self._heard[oldest]
+            if self._paths.get(oldest, set()).isdisjoint(self.files):
+                self._paths.pop(oldest, None)
+
+    def watch(self, session_ids: Collection[str]) -> None:
+        """These have a process."""
+        self._watched = session_ids
+
+    def lives(self, session_id: str) -> bool:
+        return session_id in self._heard or session_id in self._watched
+
+    def living(self) -> list[str]:
+        """Paths of their files."""
+        return [path for path, file in self.files.items() if self.lives(file.whose.session_id)]
+
+    def recent(self, now: int) -> Iterable[str]:
+        """Sessions whose files may well be written to just now."""
+        yield from self._watched
+        for session_id, at in reversed(self._heard.items()):
+            if now - at > RECENT_MS:
+                break
+            if session_id not in self._watched:
+                yield session_id
+
+    def expect(self, session_id: str, path: str) -> None:
+        """A session's file, there already or not; of one that hooks name ever new ones for, few."""
+        paths = self._paths[session_id]
+        if self._whose(path) is not None and len(paths - self.files.keys()) < MOST_EXPECTED:
+            paths.add(path)
+
+    def places(self, session_id: str) -> set[str]:
+        """Its known files, and the directory of each main file's name, where others come up."""
+        paths = self._paths.get(session_id, set())
+        return paths | {path.rpartition(".")[0] for path in paths if not self._is_child(path)}
+
+    def doubtful(self, told: Mapping[str, Stamp | None]) -> list[str]:
+        """Those that grew, of sessions of which nothing else says that they live."""
+        grown = [path for path, stamp in told.items() if stamp and self._grew(path, stamp)]
+        whose = zip(grown, map(self._whose, grown), strict=True)
+        return [path for path, file in whose if file and not self.lives(file.session_id)]
+
+    async def by_one_path(
+        self,
+        told: Mapping[str, Stamp | None],
+        look: Callable[[Iterable[str]], Awaitable[Mapping[str, Stamp | None]]],
+    ) -> Mapping[str, Stamp | None]:
+        """What is told, without paths whose very files are there under those they are followed by.
+
+        Links lead to a file by several paths, and one that moved may be told of before it is known
+        to be gone from where it was: that is forgotten before where it went to is noticed.
+        """
+        twins = self._twins(told)
+        if not twins:
+            return told
+        there = await look(dict.fromkeys(twins.values()))
+        same = {
+            path
+            for path, first in twins.items()
+            if (number := _number(there.get(first))) and number == _number(told[path])
+        }
+        news = {
+            path: stamp
+            for path, stamp in there.items()
+            if path in told or stamp != self.stamps.get(path)
+        }
+        left = {path: stamp for path, stamp in told.items() if path not in same | there.keys()}
+        return {**news, **left}
+
+    def _twins(self, told: Mapping[str, Stamp | None]) -> dict[str, str]:
+        """Paths that are not followed, to those under which their files are, or will be."""
+        found: dict[str, str] = {}
+        new: dict[tuple[int, int], str] = {}
+        for path, stamp in told.items():
+            if stamp is None or path in self.files:
+                continue
+            first = self._first(path, stamp) or new.setdefault((stamp.inode, stamp.dev), path)
+            if first != path and self._whose(first) == self._whose(path):
+                found[path] = first
+        return found
+
+    def _first(self, path: str, stamp: Stamp) -> str | None:
+        """Under which this very file is followed."""
+        first = self._by_inode.get(stamp.inode)
+        if first is None or _number(self.stamps.get(first)) != _number(stamp):
+            return None
+        return first if self._whose(first) == self._whose(path) else None
+
+    def notice(self, path: str, stamp: Stamp, now: int, written: int = 0) -> FollowedFile | None:
+        """A file is there; None if it is nobody's, or followed by another path.
+
+        One that grew since we began is a sign of life.
+        written: when its last line was, ms; 0 if that is not known.
+        """
+        file, grew = self.files.get(path), self._grew(path, stamp)
+        whose = self._whose(path)
+        if file is None and whose is not None and self._first(path, stamp):
+            return None  # another look has found it by another path meanwhile
+        self._unnumber(path)
+        self.stamps[path] = stamp
+        if file is None:
+            if whose is None:
+                return None
+            file = self.files[path] = FollowedFile(path, whose)
+            self._paths[whose.session_id].add(path)
+        self._by_inode[stamp.inode] = path
+        if grew and (not written or -AHEAD_MS <= now - written <= OLD_MS):
+            self.hear(file.whose.session_id, now)
+        return file
+
+    def _grew(self, path: str, stamp: Stamp) -> bool:
+        """Since it was noticed last, or since we began."""
+        before = self.stamps.get(path)
+        if before is None:
+            return stamp.mtime_ns // 1_000_000 >= self._began - TICK_MS
+        return (before.size, before.inode) != (stamp.size, stamp.inode)
+
+    def is_over(self, file: FollowedFile, now: int) -> bool:
+        """It rests, and nothing says that its session lives."""
+        return not self.lives(file.whose.session_id) and self._age(file, now) > QUIET_MS
+
+    def is_worth_reading(self, file: FollowedFile, now: int) -> bool:
+        """It has lines that were not read, of a session that lives or may just have ended."""
+        if file.read == self.stamps[file.path]:
+            return False
+        if self.lives(file.whose.session_id):
+            return True
+        return file.whose.agent_id is None and self._age(file, now) < TOLD_MS
+
+    def _age(self, file: FollowedFile, now: int) -> int:
+        return now - self.stamps[file.path].mtime_ns // 1_000_000
+
+    def forget(self, path: str) -> None:
+        """The file is gone. A living session's may come back."""
+        self._unnumber(path)
+        self.stamps.pop(path, None)
+        file = self.files.pop(path, None)
+        if file is not None and not self.lives(file.whose.session_id):
+            paths = self._paths[file.whose.session_id]
+            paths.discard(path)
+            if not paths:
+                del self._paths[file.whose.session_id]
+
+    def _unnumber(self, path: str) -> None:
+        stamp = self.stamps.get(path)
+        if stamp is not None and self._by_inode.get(stamp.inode) == path:
+            del self._by_inode[stamp.inode]
+
+    def _is_child(self, path: str) -> bool:
+        whose = self._whose(path)
+        return whose is None or whose.agent_id is not None
+
+    def _whose(self, path: str) -> TranscriptFile | None:
+        file = self.files.get(path)
+        if file is not None:
+            return file.whose
+        for root, _ in self._roots:
+            if path.startswith(root + "/"):
+                return self._file_of(path.removeprefix(root + "/"))
+        return None
+
+
+def _number(stamp: Stamp | None) -> tuple[int, int] | None:
+    return (stamp.inode, stamp.dev) if stamp else None

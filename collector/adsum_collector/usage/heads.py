@@ -9,8 +9,8 @@ import msgspec
 
 from adsum_collector.agents.claude_code.usage_lines import begun_in, session_in
 from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.usage.opened import open_quietly
-from adsum_collector.usage.scan import Place, Scanned
+from adsum_collector.line_reader import open_transcript
+from adsum_collector.usage.scan import Scanned, ScanPlace
 
 HEAD_BYTES: Final = 256 << 10
 
@@ -29,7 +29,7 @@ def owned(path: str, whose: TranscriptFile) -> TranscriptFile:
     return TranscriptFile(session_id, whose.agent_id)
 
 
-def dated(path: str, before: Place | None, scanned: Scanned) -> Scanned:
+def dated(path: str, before: ScanPlace | None, scanned: Scanned) -> Scanned:
     """Since when it has been there, as far as that is known by now. Raises OSError.
 
     Negative, if it was begun then at the latest: a line of its own in its midst tells no more.
@@ -49,7 +49,7 @@ def dated(path: str, before: Place | None, scanned: Scanned) -> Scanned:
 
 
 def _head(path: str) -> bytes:
-    descriptor = open_quietly(path)
+    descriptor = open_transcript(path)
     try:
         return os.pread(descriptor, HEAD_BYTES, 0)
     finally:

@@ -24,7 +24,7 @@ from adsum_collector.usage.file import lay_out, open_ledger
 from adsum_collector.usage.kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
 from adsum_collector.usage.merge import ROW, Kinds, Merge
 from adsum_collector.usage.numbers import Numbers, Sieve
-from adsum_collector.usage.scan import Place
+from adsum_collector.usage.scan import ScanPlace
 
 DAY_MS: Final = 24 * 3600 * 1000
 _GROUP = "session_id, day, model, fast, geo, long"
@@ -32,7 +32,7 @@ _SUMS = "messages, input, output, cache_read, cache_5m, cache_1h, web_searches"
 _ADD = ", ".join(f"{name} = {name} + ?" for name in _SUMS.split(", "))
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_place = msgspec.msgpack.Decoder(Place).decode
+_decode_place = msgspec.msgpack.Decoder(ScanPlace).decode
 
 
 class Ledger:
@@ -74,13 +74,13 @@ class Ledger:
         found = self._db.execute("SELECT path, mtime_ns, size, inode, dev FROM files")
         return {os.fsdecode(path): Stamp(*stamp) for path, *stamp in found}
 
-    def place(self, path: str) -> Place | None:
+    def place(self, path: str) -> ScanPlace | None:
         row = self._db.execute(
             "SELECT place FROM files WHERE path = ?", (os.fsencode(path),)
         ).fetchone()
         return _decode_place(row[0]) if row else None
 
-    def places(self) -> dict[bytes, tuple[str, Place]]:
+    def places(self) -> dict[bytes, tuple[str, ScanPlace]]:
         """Of all files, with whose they are."""
         found = self._db.execute("SELECT path, session_id, place FROM files")
         return {path: (session, _decode_place(place)) for path, session, place in found}

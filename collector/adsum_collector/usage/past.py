@@ -10,8 +10,7 @@ import msgspec
 
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Past
-from adsum_collector.plain_file import open_transcript
-from adsum_collector.transcripts.files import first_lines, stripped
+from adsum_collector.line_reader import first_lines, last_lines, open_transcript, split_lines
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded
 
 TAIL_BYTES: Final = 32 << 10
@@ -32,7 +31,8 @@ def read_past(
     descriptor = open_transcript(path)
     try:
         stat = os.fstat(descriptor)
-        past = history(first_lines(descriptor), _tail(descriptor, stat.st_size), whose)
+        _, tail = last_lines(descriptor, stat.st_size, TAIL_BYTES, MOST_TAIL_BYTES)
+        past = history(first_lines(descriptor), split_lines(tail), whose)
     finally:
         os.close(descriptor)
     if past is None:
@@ -80,15 +80,3 @@ def _books(past: Past, seen: int) -> list[KnownSignal]:
         return []
     at = min(past.cost.at, past.ended)
     return [msgspec.structs.replace(past.cost, at=at, seen=seen)]
-
-
-def _tail(descriptor: int, size: int) -> list[bytes]:
-    reach = TAIL_BYTES
-    while True:
-        start = max(0, size - reach)
-        data = os.pread(descriptor, reach, start)
-        begin = data.find(b"\n") + 1 if start else 0
-        end = data.rfind(b"\n") + 1
-        if begin < end or start == 0 or reach >= MOST_TAIL_BYTES:
-            return stripped(data[begin:end])
-        reach *= 4

@@ -20,7 +20,7 @@ from adsum_collector.usage.kept import BATCH_RECORDS, Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.merge import FUTURE
 from adsum_collector.usage.past import History, read_past
-from adsum_collector.usage.scan import Place, Scanned, Scanner
+from adsum_collector.usage.scan import Scanned, Scanner, ScanPlace
 
 if TYPE_CHECKING:
     from adsum_shared.prices import Book
@@ -69,7 +69,7 @@ class Reading:
         self._now = now
         self._scanner = Scanner()
         self._care = 0
-        self._read: dict[bytes, tuple[Errand, Place]] = {}
+        self._read: dict[bytes, tuple[Errand, ScanPlace]] = {}
         self._doubtful: list[Errand] = []
         self._batch = _Batch()
 
@@ -142,7 +142,7 @@ class Reading:
                 whose, never = TranscriptFile(session_id), Stamp(0, 0, 0, 0)
                 self._batch.turns.append(Turn(os.fsdecode(path), whose, never, scanned))
 
-    def _read_past(self, errand: Errand, place: Place) -> bool:
+    def _read_past(self, errand: Errand, place: ScanPlace) -> bool:
         path, whose = os.fsdecode(errand.path), errand.whose
         past = read_past(path, whose, max(place.begun or 0, 0), self._history, self._now())
         if past is not None:

@@ -17,7 +17,7 @@ from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
 from adsum_collector.intake import Intake
-from adsum_collector.plain_file import MOST_TRANSCRIPT_BYTES
+from adsum_collector.line_reader import MOST_TRANSCRIPT_BYTES
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.child import ChildError, HistoryTask
 from adsum_collector.usage.file import SQL_ERRORS, LedgerError, is_spoilt, replace_spoilt, sentence

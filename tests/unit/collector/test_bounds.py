@@ -16,7 +16,7 @@ from adsum_collector.agents.claude_code.registry import signals_from_registry
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Lines
-from adsum_collector.transcripts.followed import MOST_EXPECTED, Followed
+from adsum_collector.transcripts.files import MOST_EXPECTED, TranscriptFiles
 from adsum_shared import signals as s
 from adsum_shared.privacy import private_as
 
@@ -212,7 +212,7 @@ def test_a_large_line_takes_time_in_proportion() -> None:
 
 
 def test_a_session_whose_hooks_name_ever_new_files_is_looked_for_in_few_places() -> None:
-    known = Followed(["/p"], lambda path: TranscriptFile("s1"), 0)
+    known = TranscriptFiles(["/p"], lambda path: TranscriptFile("s1"), 0)
     for number in range(100):
         known.expect("s1", f"/p/d/{number}.jsonl")
     assert len([path for path in known.places("s1") if path.endswith(".jsonl")]) <= MOST_EXPECTED

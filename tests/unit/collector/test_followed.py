@@ -8,7 +8,7 @@ import pytest
 
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.transcripts.followed import Followed
+from adsum_collector.transcripts.files import TranscriptFiles
 
 BEGAN = 1_760_000_000_000
 
@@ -19,7 +19,7 @@ BEGAN = 1_760_000_000_000
     ids=["since", "in the kernel's tick before", "before"],
 )
 def test_a_file_written_since_we_began_is_a_sign_of_life(mtime_ms: int, lives: bool) -> None:
-    known = Followed(["/p"], lambda _: TranscriptFile("s1"), BEGAN)
+    known = TranscriptFiles(["/p"], lambda _: TranscriptFile("s1"), BEGAN)
 
     known.notice("/p/s1.jsonl", Stamp(mtime_ms * 1_000_000, 10, 1, 1), BEGAN)
 
@@ -31,15 +31,15 @@ def stamp(size: int = 10) -> Stamp:
 
 
 @pytest.fixture
-def known() -> Followed:
+def known() -> TranscriptFiles:
     """s1.jsonl is followed below p, and may be reached below q."""
-    known = Followed(["/r"], lambda _: TranscriptFile("s1"), BEGAN)
+    known = TranscriptFiles(["/r"], lambda _: TranscriptFile("s1"), BEGAN)
     known.notice("/r/p/s1.jsonl", stamp(), BEGAN)
     return known
 
 
 def test_a_file_that_another_look_has_found_by_another_path_is_not_followed_by_this_too(
-    known: Followed,
+    known: TranscriptFiles,
 ) -> None:
     assert known.notice("/r/q/s1.jsonl", stamp(), BEGAN) is None
     assert list(known.files) == ["/r/p/s1.jsonl"]
@@ -51,7 +51,7 @@ def test_a_file_that_another_look_has_found_by_another_path_is_not_followed_by_t
     ids=["it grew", "it did not"],
 )
 async def test_what_is_told_of_a_file_by_another_path_is_news_of_the_one_it_is_followed_by(
-    known: Followed, size: int, news: dict[str, Stamp]
+    known: TranscriptFiles, size: int, news: dict[str, Stamp]
 ) -> None:
     async def look(paths: Iterable[str]) -> Mapping[str, Stamp | None]:
         return dict.fromkeys(paths, stamp(size))

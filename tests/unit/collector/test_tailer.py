@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.transcripts.reader as reader_module
 import adsum_collector.transcripts.tailer as tailer_module
 from adsum_collector.file_events import Inotify
 from adsum_collector.transcripts.cursors import decode_cursor, key_of
@@ -440,7 +439,7 @@ async def test_the_same_failure_is_counted_once_however_often_it_is_tried(
         raise OSError(errno.EIO, "the disk is broken")
 
     with monkeypatch.context() as broken:
-        broken.setattr(reader_module, "read_chunk", refuse)
+        broken.setattr(tailer_module, "read_chunk", refuse)
         rig.start()
         append(rig.main(), line("one"))
         rig.hook(path=rig.main())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.transcripts.cursor_choice as choice_module
+import adsum_collector.transcripts.cursors as choice_module
 import adsum_collector.transcripts.tailer as tailer_module
 from adsum_collector.transcripts.cursors import Stamp
 from tests.support import wait_until

@@ -9,17 +9,16 @@ import tempfile
 import tracemalloc
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import adsum_collector.line_reader as line_reader_module
+import adsum_collector.transcripts.chunks as chunks_module
 import adsum_collector.transcripts.files as files_module
-import adsum_collector.transcripts.walk as walk_module
+from adsum_collector.transcripts.chunks import Chunk, digest, read_chunk
 from adsum_collector.transcripts.cursors import Cursor, Stamp
-from adsum_collector.transcripts.files import Chunk, read_chunk
-from adsum_collector.transcripts.match import digest
-from adsum_collector.transcripts.walk import look_at
+from adsum_collector.transcripts.files import look_at
 
 
 def take(path: Path, cursor: Cursor | None = None) -> Chunk:
@@ -88,8 +87,8 @@ def test_each_line_is_taken_once_however_it_is_written(
         tempfile.TemporaryDirectory() as directory,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(files_module, "CHUNK_BYTES", chunk)
-        patch.setattr(files_module, "CHUNK_LINES", 3)
+        patch.setattr(chunks_module, "CHUNK_BYTES", chunk)
+        patch.setattr(chunks_module, "CHUNK_LINES", 3)
         path = Path(directory) / "s1.jsonl"
         path.touch()
         for size in itertools.cycle(pieces):
@@ -182,15 +181,6 @@ def test_a_file_written_anew_as_it_was_goes_on_where_it_was(path: Path, tmp_path
     assert chunk.cursor.inode == path.stat().st_ino
 
 
-def test_a_cursor_of_before_there_were_checksums_goes_on_by_the_files_number(path: Path) -> None:
-    path.write_bytes(b"one\n")
-    cursor = msgspec.structs.replace(take(path).cursor, before=0)
-    append(path, b"two\n")
-
-    assert take(path, cursor).lines == [b"two"]
-    assert take(path, msgspec.structs.replace(cursor, inode=0)).faults == ("replaced",)
-
-
 def test_a_file_that_grew_while_its_head_was_short_is_the_same(path: Path) -> None:
     path.write_bytes(b"1\n")
     chunk = take(path)
@@ -198,7 +188,7 @@ def test_a_file_that_grew_while_its_head_was_short_is_the_same(path: Path) -> No
         append(path, b"%d\n" % number)
         chunk = take(path, chunk.cursor)
         assert (chunk.lines, chunk.faults) == ([b"%d" % number], ())
-    assert chunk.cursor.head_size == files_module.HEAD_BYTES
+    assert chunk.cursor.head_size == chunks_module.HEAD_BYTES
 
 
 def test_a_long_line_is_taken_whole(path: Path) -> None:
@@ -241,38 +231,37 @@ def test_a_huge_line_is_skipped_with_little_memory(path: Path) -> None:
     assert peak < 8 << 20
 
 
-def test_an_unfinished_huge_line_is_searched_only_where_it_grew(
+def test_an_unfinished_huge_line_is_left_out_as_it_grows(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searched_from: list[int] = []
-    search = files_module._past_newline
-
-    def searching(descriptor: int, start: int) -> int | None:
-        searched_from.append(start)
-        return search(descriptor, start)
-
-    monkeypatch.setattr(files_module, "_past_newline", searching)
-    monkeypatch.setattr(files_module, "HUGE_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(line_reader_module, "HUGE_LINE_BYTES", 1 << 20)
     path.write_bytes(b"one\n" + b"x" * (2 << 20))
     size = path.stat().st_size
-    chunk = take(path, take(path, _at_start(path)).cursor)
-    assert (chunk.lines, chunk.more, chunk.cursor.offset) == ([], False, 4)
+    lines, cursor, faults = take_all(path, _at_start(path))
+    assert (lines, faults) == ([b"one"], ["huge line"])
+    assert (cursor.offset, cursor.inside) == (size, True)
 
     append(path, b"y\ntwo\n")
 
-    assert take_all(path, chunk.cursor)[0] == [b"two"]
-    assert searched_from == [4 + files_module.CHUNK_BYTES, size]
+    lines, cursor, faults = take_all(path, cursor)
+    assert (lines, faults, cursor.inside) == ([b"two"], [], False)
 
 
-def test_the_end_of_a_line_is_searched_in_turns(path: Path) -> None:
+def test_a_huge_line_is_left_out_in_turns(path: Path) -> None:
     path.write_bytes(b"one\n")
-    os.truncate(path, 40 << 20)
+    os.truncate(path, 60 << 20)
     append(path, b"\ntwo\n")
-    chunk = take(path, take(path, _at_start(path)).cursor)
+    cursor = take(path, _at_start(path)).cursor
+    offsets = [cursor.offset]
+    chunk = take(path, cursor)
+    while chunk.more:
+        offsets.append(chunk.cursor.offset)
+        chunk = take(path, chunk.cursor)
+    offsets.append(chunk.cursor.offset)
 
-    assert (chunk.lines, chunk.more, chunk.cursor.offset) == ([], True, 4)
-    assert chunk.cursor.searched <= files_module.CHUNK_BYTES + 4 + files_module.SEARCH_BYTES
-    assert take_all(path, chunk.cursor)[0] == [b"two"]
+    at_once = line_reader_module.HUGE_LINE_BYTES + chunks_module.SKIPPED_BYTES
+    assert max(b - a for a, b in itertools.pairwise(offsets)) <= at_once
+    assert chunk.lines == [b"two"]
 
 
 def test_a_file_of_absurd_size_is_not_opened(path: Path) -> None:
@@ -298,7 +287,7 @@ def test_many_short_lines_come_in_bounded_chunks(path: Path) -> None:
         if not chunk.more:
             break
 
-    assert max(sizes) == files_module.CHUNK_LINES
+    assert max(sizes) == chunks_module.CHUNK_LINES
     assert seen == [b"%d" % number for number in range(5000)]
 
 
@@ -430,7 +419,7 @@ def test_a_link_that_leads_to_itself_hides_nothing_else(tmp_path: Path, name: st
 def test_a_file_that_goes_during_a_walk_hides_no_other(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number}.jsonl").write_bytes(b"")
-    walked = walk_module._walk(str(tmp_path), lambda _: None)
+    walked = files_module._walk(str(tmp_path), lambda _: None)
     first, _ = next(walked)
     gone = next(path for path in tmp_path.iterdir() if str(path) != first)
     gone.unlink()

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import adsum_collector.transcripts.tailer as tailer_module
-from adsum_collector.transcripts import followed
-from adsum_collector.transcripts import walk as transcript_walk
-from adsum_collector.transcripts.reader import TranscriptReader
+from adsum_collector.transcripts import files as transcript_files
+from adsum_collector.transcripts.tailer import TranscriptReader
 from adsum_shared.signals import CostReported, MetaChanged, SessionEnded
 from tests.support import wait_until
 from tests.tailers import DAY_S, Rig, age, open_rig
@@ -193,7 +192,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
     def look_at(*args: Any) -> Any:
         walks.wait(20)
-        return transcript_walk.look_at(*args)
+        return transcript_files.look_at(*args)
 
     monkeypatch.setattr(tailer_module, "look_at", look_at)
     yield walks
@@ -256,7 +255,7 @@ def restored(seconds: float, **fields: Any) -> bytes:
 async def test_a_file_of_another_day_that_comes_up_is_no_sign_of_life(
     rig: Rig, quick_rounds: None, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed, "QUIET_MS", 500)
+    monkeypatch.setattr(transcript_files, "QUIET_MS", 500)
     rig.start()
     append(rig.main(), restored(seconds))
     append(rig.main(), restored(seconds), line("without a time"))

@@ -238,7 +238,7 @@ async def test_a_file_that_moved_there_and_back_is_not_read_again(
 async def test_of_another_file_of_its_name_in_another_directory_the_tail_is_read(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adsum_collector.transcripts.files.TAIL_BYTES", 64)
+    monkeypatch.setattr("adsum_collector.transcripts.chunks.TAIL_BYTES", 64)
     await rig.give_process()
     append(rig.main(), line("one"))
     rig.start()
@@ -270,7 +270,7 @@ async def test_a_disk_that_has_another_number_after_a_restart_of_the_system_chan
     await rig.stop()
     key = key_of(str(rig.main()))
     of_older_versions = msgspec.json.decode(rig.spool.state[key])
-    of_older_versions |= {"dev": rig.main().stat().st_dev + 1, "before": 0}
+    of_older_versions |= {"dev": rig.main().stat().st_dev + 1}
     await rig.spool.append([], state={key: msgspec.json.encode(of_older_versions)})
     append(rig.main(), line("two"))
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.transcripts.match as match_module
-from adsum_collector.transcripts.cursor_choice import Waiting
-from adsum_collector.transcripts.cursors import Cursor, Elsewhere, Stamp
-from adsum_collector.transcripts.files import Chunk, read_chunk
+import adsum_collector.transcripts.chunks as match_module
+from adsum_collector.transcripts.chunks import Chunk, read_chunk
+from adsum_collector.transcripts.cursors import CopyWait, Cursor, Elsewhere, Stamp
 
 LINES = [b"%d %s\n" % (number, b"x" * 300) for number in range(40)]
 TOLD = b"".join(LINES)
@@ -47,7 +46,7 @@ def told(path: Path, content: bytes) -> Elsewhere:
 
 
 def take(
-    path: Path, others: list[Elsewhere], own: Cursor | None = None, waits: Waiting | None = None
+    path: Path, others: list[Elsewhere], own: Cursor | None = None, waits: CopyWait | None = None
 ) -> Chunk:
     return read_chunk(str(path), own, others, with_sidecar=False, waits=waits)
 
@@ -58,7 +57,7 @@ def test_what_holds_nothing_but_what_was_told_waits(path: Path, others: list[Els
 
         chunk = take(path, others)
 
-        assert (chunk.lines, chunk.waits) == ([], Waiting(chunk.stamp, 0, 0, len(content)))
+        assert (chunk.lines, chunk.waits) == ([], CopyWait(chunk.stamp, 0, 0, len(content)))
 
 
 @pytest.mark.parametrize("step", [1, 1000, 64 << 10])

@@ -15,7 +15,7 @@ from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.kept import Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.numbers import SIEVE_BYTES
-from adsum_collector.usage.scan import Place, Scanned
+from adsum_collector.usage.scan import Scanned, ScanPlace
 
 NOON = 1_795_262_400_000
 
@@ -38,7 +38,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 
 def take(ledger: Ledger, *keys: int) -> None:
     records = [UsageRecord(key, 7, NOON, "m", output=5) for key in keys]
-    scanned = Scanned(records, Place(), more=False, faults={})
+    scanned = Scanned(records, ScanPlace(), more=False, faults={})
     ledger.take([Turn("f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)], NOON)
 
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import adsum_collector.usage.scan as scan_module
 from adsum_collector.agents.claude_code.usage_lines import Meter
 from adsum_collector.agents.records import UsageRecord
-from adsum_collector.usage.scan import Place, Scanned, Scanner
+from adsum_collector.line_reader import HUGE_LINE_BYTES
+from adsum_collector.usage.scan import Scanned, Scanner, ScanPlace
 
 UUID = "fecc7aa0-f380-4317-8753-593d6edf228d"
 
@@ -77,13 +78,13 @@ def always() -> int:
     return 0
 
 
-def scan(path: Path, place: Place | None = None) -> Scanned:
+def scan(path: Path, place: ScanPlace | None = None) -> Scanned:
     return Scanner(never).scan(str(path), place)
 
 
 def scan_all(
-    path: Path, place: Place | None = None
-) -> tuple[list[UsageRecord], Place, Counter[str]]:
+    path: Path, place: ScanPlace | None = None
+) -> tuple[list[UsageRecord], ScanPlace, Counter[str]]:
     scanner, records, faults = Scanner(never), [], Counter[str]()
     while True:
         scanned = scanner.scan(str(path), place)
@@ -393,7 +394,7 @@ def test_a_hole_is_read_in_turns_and_only_once(path: Path) -> None:
 
 def test_the_line_after_one_that_is_just_too_long_is_read(path: Path) -> None:
     for past in (1, 300_000, 1 << 20, 3 << 19):
-        path.write_bytes(b"x" * (scan_module.HUGE_LINE_BYTES + past) + b"\n" + said(past))
+        path.write_bytes(b"x" * (HUGE_LINE_BYTES + past) + b"\n" + said(past))
         records, _, faults = scan_all(path)
 
         assert (numbers(records), faults) == ([past], {"huge line": 1})

@@ -31,7 +31,7 @@ from adsum_collector.usage.kept import Total, Turn
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.merge import Group
 from adsum_collector.usage.reading import Errand, Reading
-from adsum_collector.usage.scan import Place, Scanned, Scanner
+from adsum_collector.usage.scan import Scanned, Scanner, ScanPlace
 from adsum_collector.usage.source import Source
 from bench.corpus import History
 from tests.ledgers import Totals
@@ -252,7 +252,7 @@ def test_a_file_that_says_nothing_of_its_age_is_as_young_as_what_it_holds() -> N
     def turn(session: str, last: int) -> Turn:
         records = [message(1, 5), message(last, 5, at=NOON + last * HOUR)]
         whose, stamp = TranscriptFile(session), Stamp(1, 2, 3, 4)
-        scanned = Scanned(records, Place(held=records[-1].at), more=False, faults={})
+        scanned = Scanned(records, ScanPlace(held=records[-1].at), more=False, faults={})
         return Turn(session, whose, stamp, scanned)
 
     for order in ((2, 3), (3, 2)):
@@ -493,7 +493,7 @@ def test_a_message_weighs_little_on_the_disk(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, lambda _model: None)
     for _ in range(5):
         records = [message(draw.getrandbits(61), at=NOON + each) for each in range(10_000)]
-        scanned = Scanned(records, Place(), False, {})
+        scanned = Scanned(records, ScanPlace(), False, {})
         ledger.take([Turn("f", TranscriptFile("s"), Stamp(0, 0, 0, 0), scanned)], NOON)
     ledger.close()
 
@@ -504,12 +504,12 @@ def test_a_file_that_was_not_read_to_its_end_is_not_taken_for_one_that_was() -> 
     ledger = Ledger.in_memory(lambda _model: None)
     stamp = Stamp(5, 1 << 30, 7, 8)
     for path, more in (("part", True), ("whole", False)):
-        scanned = Scanned([message(1)], Place(offset=9), more=more, faults={})
+        scanned = Scanned([message(1)], ScanPlace(offset=9), more=more, faults={})
         ledger.take([Turn(path, TranscriptFile("s"), stamp, scanned)], NOON)
 
     assert ledger.stamps()["whole"] == stamp
     assert ledger.stamps()["part"].mtime_ns == 0
-    assert ledger.place("part") == Place(offset=9)
+    assert ledger.place("part") == ScanPlace(offset=9)
 
 
 def test_a_batch_that_fails_leaves_nothing_and_harms_no_later_one() -> None:
@@ -524,7 +524,7 @@ def test_a_batch_that_fails_leaves_nothing_and_harms_no_later_one() -> None:
     good, bad = message(1, 5), UsageRecord(2, 7, NOON, "bad", output=1)
 
     def turn(*records: UsageRecord) -> Turn:
-        scanned = Scanned([*records], Place(offset=9), more=False, faults={})
+        scanned = Scanned([*records], ScanPlace(offset=9), more=False, faults={})
         return Turn("f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)
 
     with pytest.raises(RefusedError):
