@@ -8,13 +8,11 @@ import time
 
 import msgspec
 
-from adsum_hub.domains.choice import Choice
-from adsum_hub.domains.commands import read_line
-from adsum_hub.domains.registry import BUILT_IN, find
-from adsum_hub.domains.show import Domains
+from adsum_hub.domains.built_in import read_line
+from adsum_hub.domains.show import BUILT_IN, DomainChoice, Domains, find
 from adsum_hub.facts import Facts
 from adsum_hub.verdict.judge import judge
-from adsum_hub.views import Place, session_view
+from adsum_hub.views import ViewedHost, session_view
 from adsum_shared.state import SessionView
 from tests.rosters import many_facts
 
@@ -41,7 +39,7 @@ def views() -> list[tuple[SessionView, Facts]]:
             for key, tool in facts.tools.items()
         }
         facts = msgspec.structs.replace(facts, tools=tools)
-        place = Place("h", "box", "live", 0)
+        place = ViewedHost("h", "box", "live", 0)
         view = session_view(place, str(number), facts, judge(facts, NOW))
         found.append((view, facts))
     return found
@@ -65,7 +63,7 @@ def main() -> None:
     asked, found = views(), find([])
     print("us a view, median of", ROUNDS)
     for names in ((), ("sdlc",), tuple(BUILT_IN)):
-        domains = Domains(found.domains, Choice([("*", names)]), time.perf_counter)
+        domains = Domains(found.domains, DomainChoice([("*", names)]), time.perf_counter)
         line = f"{', '.join(names) or 'none':<26}{took(domains, asked, changed=True):6.1f}"
         print(f"{line}   unchanged {took(domains, asked, changed=False):.1f}")
     began = time.perf_counter()

@@ -27,12 +27,12 @@ from adsum_collector.agents.claude_code.tools import role_of
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
-from adsum_hub.views import Place, Shown, session_view
+from adsum_hub.views import Shown, ViewedHost, session_view
 from adsum_shared import signals as s
 
 NOW = 1_764_000_000_000
 SESSIONS, SIGNALS, PAST, ROUNDS = 400, 30_000, 60_000, 3
-PLACE = Place("0f4c1d0a-6b0e-4f1e-9a59-3f0a5d2b7c11", "build-box", "live", 1_250)
+PLACE = ViewedHost("0f4c1d0a-6b0e-4f1e-9a59-3f0a5d2b7c11", "build-box", "live", 1_250)
 TOOLS = ("Bash", "Read", "Edit", "Grep", "WebFetch")
 COMMAND = "uv run pytest -x tests/unit/test_session_views.py -k ordering"
 

@@ -71,11 +71,11 @@ async def _openapi() -> dict[str, Any]:
     from adsum_hub.app import build_app
     from adsum_hub.domains.show import open_domains
     from adsum_hub.join.joining import open_joining
-    from adsum_hub.link import Link
     from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
     from adsum_hub.notify.notifications import open_notifications
     from adsum_hub.redis_access import open_access
     from adsum_hub.settings import HubSettings
+    from adsum_hub.trouble import Link
     from adsum_hub.usage.accounts import Accounts
     from adsum_hub.usage.budgets import Overspent
     from adsum_hub.usage.prices import Wanted, open_book

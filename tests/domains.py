@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from adsum_collector.agents.claude_code.tools import role_of
-from adsum_hub.domains.choice import Choice
-from adsum_hub.domains.show import Domains
+from adsum_hub.domains.show import DomainChoice, Domains
 from adsum_hub.facts import Facts
-from adsum_hub.order import rank
+from adsum_hub.views import rank
 from adsum_shared.state import GROUP_OF, AgentState, Group, SessionView
 
 FACTS = Facts("s1")
@@ -87,4 +86,4 @@ class Asked:
 
 def asking(timer: Callable[[], float] | None = None, **domains: Any) -> Domains:
     """All of these, for every project, in this order."""
-    return Domains(domains, Choice([("*", tuple(domains))]), timer or Ticks())
+    return Domains(domains, DomainChoice([("*", tuple(domains))]), timer or Ticks())

@@ -11,11 +11,11 @@ from redis.asyncio import Redis
 
 from adsum_hub.consumer.consumer import Consumer
 from adsum_hub.consumer.heartbeats import Heartbeats
-from adsum_hub.link import Link
 from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.saver import Saver
 from adsum_hub.snapshots.snapshots import load_header
+from adsum_hub.trouble import Link
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.connect import open_redis

@@ -16,7 +16,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from adsum_hub.order import rank
+from adsum_hub.views import rank
 from adsum_shared.state import (
     ActivityEntry,
     AgentState,

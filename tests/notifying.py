@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from adsum_hub.changes import Changes
 from adsum_hub.notify.notifications import Notifications
 from adsum_hub.notify.notifier import SETTLE_MS
 from adsum_hub.notify.push import PushSubscription
+from adsum_hub.roster import Changes
 from adsum_hub.settings import HubSettings
 from adsum_shared.connect import open_redis
 from adsum_shared.state import URGENCY, Group, HostView, SessionView

@@ -7,8 +7,8 @@ from typing import Any, Self
 from adsum_collector.agents.claude_code.tools import role_of
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
-from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.verdict.judge import Verdict, judge
+from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_hub.views import child_views
 from adsum_shared import signals as s
 from adsum_shared.state import AgentState, ChildView

@@ -20,8 +20,8 @@ from typer.main import get_command
 from adsum.app import app
 from adsum.config_show import VARIABLES
 from adsum_hub.auth.credentials import needed_for
-from adsum_hub.changes import Changes
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.roster import Changes
 from adsum_shared.settings import KNOWN
 from adsum_shared.state import HubTrouble, WitnessName
 from scripts import schemas

@@ -27,7 +27,6 @@ from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
 from adsum_hub.join.routes import join_router
-from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import live_router
 from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
@@ -45,7 +44,7 @@ from adsum_hub.saver import Saver
 from adsum_hub.serving import server_config, supervise
 from adsum_hub.settings import HubSettings
 from adsum_hub.timekeeper import Timekeeper
-from adsum_hub.trouble import Writes
+from adsum_hub.trouble import Link, Writes
 from adsum_hub.usage.accounts import Accounts, local_day
 from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_hub.usage.prices import Wanted, complete_book, open_book

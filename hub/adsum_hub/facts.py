@@ -144,7 +144,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     subject: str | None = None
 
 
-class Process(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The session's latest (pid, start time).
 
     seen: when it was first reported. before: when the latest of those before it went, 0 = unknown.
@@ -176,7 +176,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     shell: bool = False
 
 
-def same_process(process: Process | Status, pid: int | None, started: int) -> bool:
+def same_process(process: SessionProcess | Status, pid: int | None, started: int) -> bool:
     if process.pid != pid:
         return False
     if not process.started or not started:
@@ -229,7 +229,7 @@ class Gauges(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     limits: tuple[int, tuple[RateLimit, ...]] | None = None
 
 
-class Activity(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ActivityNote(msgspec.Struct, frozen=True, array_like=True, gc=False):
     at: int
     kind: str
     text: str
@@ -288,7 +288,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     closing: Ended | None = None  # latest, by the transcript: its books were closed
     named: int = 0  # latest report by the registry, collector time
     engaged: int = 0  # latest stamp under which it was busy, waiting or had a shell
-    process: Process | None = None
+    process: SessionProcess | None = None
     status: Status | None = None
 
     compacting: int = 0
@@ -318,7 +318,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     trail: Trail = {}  # by day
     used_at: int = 0  # latest report of usage that changed it
     gauges: Gauges = Gauges()
-    activity: tuple[Activity, ...] = ()
+    activity: tuple[ActivityNote, ...] = ()
 
     @property
     def updated_at(self) -> int:

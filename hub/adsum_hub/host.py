@@ -11,16 +11,15 @@ from adsum_hub import host_troubles
 from adsum_hub.clock import AHEAD_MS, HostClock, reachability
 from adsum_hub.facts import Budget, Facts
 from adsum_hub.fold.fold import fold
-from adsum_hub.gaps import is_concerned, with_gap
 from adsum_hub.host_troubles import Troubles
 from adsum_hub.inbox.entries import dated_back
 from adsum_hub.inbox.sequence import Admission, Runs, advance
-from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.past import stripped, surplus
 from adsum_hub.snapshots.fields import HostRecord, Snapshot
 from adsum_hub.snapshots.saved import Saved
 from adsum_hub.verdict.judge import Verdict, judge
-from adsum_hub.views import Place, Shown, Spent, in_hub_time, limits_that_hold, session_view
+from adsum_hub.verdict.reading import LIMITS, Limits
+from adsum_hub.views import Shown, Spent, ViewedHost, in_hub_time, limits_that_hold, session_view
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Unread
 from adsum_shared.signals import AnySignal, RateLimit
@@ -35,6 +34,11 @@ FULL_MS = 1_000
 #: Sessions there was no place for that are remembered, to say of those that come in later that
 #: their beginning is missing.
 MOST_LEFT_OUT = 10_000
+
+#: Of the latest ones, told one by one.
+MOST_GAPS = 8
+#: Gaps of one reason that follow each other so closely are one thing that happened.
+ONE_EVENT_MS = 60_000
 
 
 class Host:
@@ -334,8 +338,8 @@ class Host:
             return True  # nor was it followed from its beginning
         return is_concerned(self.facts[session_id], self.gaps)
 
-    def place(self) -> Place:
-        return Place(self.id, self.label, self.reachability, self.clock.offset_ms)
+    def place(self) -> ViewedHost:
+        return ViewedHost(self.id, self.label, self.reachability, self.clock.offset_ms)
 
     def view(self, now: int = 0) -> HostView:
         """now: the hub's clock, for limits that have been reset since."""
@@ -361,3 +365,27 @@ class Host:
             scan=self.beat.scan if self.beat and self.reachability == "live" else None,
             via=self.beat.via if self.beat else None,
         )
+
+
+# What of one machine will never come. Here a gap's `at` is the host's time; clients are told the hub's.
+
+
+def with_gap(gaps: tuple[GapView, ...], gap: GapView) -> tuple[GapView, ...]:
+    if gaps and gaps[-1].reason == gap.reason and abs(gap.at - gaps[-1].at) <= ONE_EVENT_MS:
+        before = gaps[-1]
+        # 0 means that nobody knows how many, and stays that.
+        numbers = before.numbers + gap.numbers if before.numbers and gap.numbers else 0
+        gap = GapView(max(before.at, gap.at), gap.reason, numbers)
+        gaps = gaps[:-1]
+    return (*gaps, gap)[-MOST_GAPS:]
+
+
+def is_concerned(facts: Facts, gaps: tuple[GapView, ...]) -> bool:
+    """Whether something of this session may be missing: it was there before the newest gap.
+
+    Both by the host's clock: hubs estimate its offset each for itself, and would not agree. A
+    session counts from when its collector first knew of it, since what is older it has read up,
+    whole, from the transcript.
+    """
+    began = facts.known or facts.born
+    return bool(gaps) and began < max(gap.at for gap in gaps)

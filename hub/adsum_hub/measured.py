@@ -12,11 +12,10 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Changes, Roster
 from adsum_shared.envelope import Batch, Unread
 from adsum_shared.signals import AnySignal, UnknownSignal
 from adsum_shared.state import URGENCY, Group, SessionView

@@ -26,11 +26,10 @@ from prometheus_client.registry import Collector
 
 from adsum_hub.auth.sign_in import CredentialIssuer
 from adsum_hub.host import Host
-from adsum_hub.link import Link
 from adsum_hub.measured import NEEDS, REASONS, Histogram, MeasuredBroadcast, need_of
 from adsum_hub.notify.notifications import Notifications
 from adsum_hub.roster import Roster
-from adsum_hub.trouble import is_blind
+from adsum_hub.trouble import Link, is_blind
 from adsum_shared import __version__
 from adsum_shared.state import Group, SessionView
 

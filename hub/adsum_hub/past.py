@@ -115,7 +115,7 @@ def past_state(facts: Facts) -> AgentState:
     )
 
 
-class Search(msgspec.Struct, frozen=True):
+class HistorySearch(msgspec.Struct, frozen=True):
     """words: casefolded; all of them must occur. host: label or id."""
 
     words: tuple[str, ...] = ()
@@ -141,5 +141,5 @@ def _text(facts: Facts, host: str) -> str:
     return "\n".join([*words, facts.title or "", host, facts.session_id]).casefold()
 
 
-def search(q: str | None, host: str | None = None, project: str | None = None) -> Search:
-    return Search(tuple((q or "").casefold().split()), host, project)
+def search(q: str | None, host: str | None = None, project: str | None = None) -> HistorySearch:
+    return HistorySearch(tuple((q or "").casefold().split()), host, project)

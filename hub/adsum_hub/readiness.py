@@ -6,11 +6,10 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from adsum_hub.clock import Clock
-from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import as_json, endpoint
 from adsum_hub.roster import Roster
-from adsum_hub.trouble import blindness
+from adsum_hub.trouble import Link, blindness
 
 #: In a scope, true: whoever asks would have to sign in to be told all of it.
 STRANGER = "adsum.stranger"

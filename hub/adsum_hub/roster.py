@@ -8,18 +8,16 @@ from collections.abc import Iterable
 import msgspec
 
 from adsum_hub import host_troubles
-from adsum_hub.changes import HOSTS_MS, Changes, Machines
 from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Facts
 from adsum_hub.fold.activity import entries
-from adsum_hub.followed import Followed
 from adsum_hub.host import Host
 from adsum_hub.inbox.sequence import Admission, admit
 from adsum_hub.snapshots.fields import Snapshot
 from adsum_hub.timers import Alarms, Key, UsageThrottle
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.spending import Prices
-from adsum_hub.views import only_ticks, summarise, view_id
+from adsum_hub.views import only_ticks, same_host, summarise, view_id
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, DecodeError, Gap, Unread
 from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
@@ -29,13 +27,55 @@ from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
 SLICE = 200
 
 
+#: Hosts of which nothing is heard are looked at no more often: it took longer than any signal.
+HOSTS_MS = 100
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What has changed since it was last told. more: there is more to tell; ask again soon."""
+
+    sessions: tuple[SessionView, ...] = ()
+    gone: tuple[str, ...] = ()
+    hosts: tuple[HostView, ...] = ()
+    gone_hosts: tuple[str, ...] = ()
+    more: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.sessions or self.gone or self.hosts or self.gone_hosts)
+
+
+class FollowedHosts(dict[str, Host]):
+    """The hosts that a hub follows, by id, and those that it does not follow any more.
+
+    barred: forgotten; whoever writes under such an id is not followed.
+
+    A host that was let go is still found by whoever was at work for it in that moment, and waits for
+    Redis. What is done to it then nobody sees.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.barred: frozenset[str] = frozenset()
+        self._gone: dict[str, Host] = {}
+
+    def knows(self, host_id: str) -> bool:
+        """Whether discovery has nothing to do for it."""
+        return host_id in self or host_id in self.barred
+
+    def let_go(self, host_id: str) -> None:
+        self._gone[host_id] = self.pop(host_id)
+
+    def __missing__(self, host_id: str) -> Host:
+        return self._gone[host_id]
+
+
 class Roster:
     """Not thread-safe; lives on the hub's event loop. `now` is always the hub's clock in ms."""
 
     def __init__(self, accounts: Accounts | None = None, domains: Domains | None = None) -> None:
         self.accounts = accounts or Accounts()
         self.domains = domains or Domains()
-        self.hosts = Followed()
+        self.hosts = FollowedHosts()
         self.views: dict[str, SessionView] = {}
         self.host_views: dict[str, HostView] = {}
         #: counts every visible change; part of the ETag
@@ -47,26 +87,28 @@ class Roster:
         self._unresolved: dict[Key, None] = {}
         self._stale: dict[Key, None] = {}
         self._throttle = UsageThrottle()
-        self._machines = Machines(self.host_views)
+        #: of which something has come since their views were made, and when all were made anew
+        self._heard: set[str] = set()
+        self._looked_at = 0
         self._ticked_at = 0
 
     def add(self, host_id: str, snapshot: Snapshot, now: int) -> Host:
         host = self.hosts[host_id] = Host(host_id, snapshot, now, self.accounts.limits)
         host.reach(now)
-        self._machines.heard.add(host_id)
+        self._heard.add(host_id)
         self._unresolved |= {(host_id, key): None for key in host.facts}
         return host
 
     def reload(self, host_id: str, snapshot: Snapshot, now: int) -> None:
         """Take over what another hub has persisted further than we have read."""
         touched = self.hosts[host_id].adopt(snapshot, now)
-        self._machines.heard.add(host_id)
+        self._heard.add(host_id)
         self._unresolved |= {(host_id, key): None for key in touched}
 
     def apply(self, host_id: str, batch: Batch, now: int) -> int:
         """Fold a batch. Returns the first number missing before it, 0 if it could be applied."""
         host = self.hosts[host_id]
-        self._machines.heard.add(host_id)
+        self._heard.add(host_id)
         admission = admit(host.applied, batch, host.runs)
         if admission.missing:
             self.counts["holes"] += 1
@@ -103,7 +145,7 @@ class Roster:
     def set_aside(self, host_id: str, entry_id: str, error: DecodeError, now: int) -> bool:
         """An entry that cannot be read. Whether that is news."""
         host = self.hosts[host_id]
-        self._machines.heard.add(host_id)
+        self._heard.add(host_id)
         host.set_aside += 1
         self.counts["undecodable"] += 1
         self.counts["set_aside"] += 1
@@ -124,7 +166,7 @@ class Roster:
 
     def hear(self, host_id: str, beat: Beat, age_ms: int, now: int) -> None:
         host = self.hosts[host_id]
-        self._machines.heard.add(host_id)
+        self._heard.add(host_id)
         offset, label = host.clock.offset_ms, host.label
         host.hear(beat, age_ms, now)
         reached_anew = host.reach(now)
@@ -138,7 +180,7 @@ class Roster:
             for host in self.hosts.values():
                 host.troubles.expire(now)
                 if host.reach(now):
-                    self._machines.heard.add(host.id)
+                    self._heard.add(host.id)
                     self.revive(host)
         self._unresolved |= dict.fromkeys(self._alarms.ring(now))
         self._stale |= dict.fromkeys(self._throttle.due(now))
@@ -196,7 +238,7 @@ class Roster:
             self._stale.pop(key, None)
             self._stale[key] = None
         sessions, gone = self._session_changes(now)
-        hosts, gone_hosts = self._machines.changes(self.hosts, now)
+        hosts, gone_hosts = self._host_changes(now)
         changes = Changes(sessions, gone, hosts, gone_hosts, bool(self._unresolved or self._stale))
         self.revision += bool(changes)
         return changes
@@ -224,6 +266,23 @@ class Roster:
             self.views[view_key] = view
             changed.append(view)
         return tuple(changed), tuple(gone)
+
+    def _host_changes(self, now: int) -> tuple[tuple[HostView, ...], tuple[str, ...]]:
+        """What is another now, and who is gone."""
+        looked_at = [each for each in self._heard if each in self.hosts]
+        self._heard.clear()
+        if not 0 <= now - self._looked_at < HOSTS_MS:
+            self._looked_at, looked_at = now, list(self.hosts)
+        changed: list[HostView] = []
+        for host_id in looked_at:
+            view, before = self.hosts[host_id].view(now), self.host_views.get(host_id)
+            if before is None or not same_host(before, view):
+                changed.append(view)
+            self.host_views[host_id] = view
+        gone = tuple(self.host_views.keys() - self.hosts.keys())
+        for host_id in gone:
+            del self.host_views[host_id]
+        return tuple(changed), gone
 
     def find(self, key: str) -> tuple[Host, Facts] | None:
         """By its view's id: of a session that is listed, or of history."""

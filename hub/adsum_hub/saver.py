@@ -8,9 +8,9 @@ import logging
 from redis.exceptions import ResponseError
 
 from adsum_hub.host import Host
-from adsum_hub.link import Link
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.snapshots import MOST_AT_ONCE, NewerSchemaError, load_header, save_snapshot
+from adsum_hub.trouble import Link
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 from adsum_shared.redis_errors import describe
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from platformdirs import user_config_path
 from pydantic import Field, ValidationInfo, field_validator
 
-from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.usage.budgets import read_budgets
+from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_shared.connect import RedisUrlError, check_url
 from adsum_shared.settings import AdsumSettings, SettingsError
 

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-from adsum_hub.backlogs import Backlog
 from adsum_hub.clock import Clock
-from adsum_hub.link import Link
+from adsum_hub.host_troubles import Backlog
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
-from adsum_hub.trouble import PATIENCE_MS, Writes, is_blind, trouble_of
+from adsum_hub.trouble import PATIENCE_MS, Link, Writes, is_blind, trouble_of
 from adsum_shared.connect import wanted
 from adsum_shared.state import HubTrouble
 

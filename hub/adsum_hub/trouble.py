@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from adsum_hub.clock import Clock
-from adsum_hub.link import KEPT, Link
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 from adsum_shared.redis_errors import describe
 from adsum_shared.state import HubTrouble
 
+log = logging.getLogger(__name__)
+
+KEPT = "Nothing is lost: what does not get here waits on the machines' disks."
 #: A consumer that has not read for so long does not keep the list, whatever the process says.
 STALE_MS = 10_000
 #: Redis restarted by its own supervisor is back sooner than anyone could read of it.
@@ -21,6 +24,33 @@ PATIENCE_MS = 2_000
 PROBE_S = 2.0
 #: Never comes to be: what is written there is nothing.
 _PROBE_KEY = streams.beat("probe")
+
+
+class Link:
+    """Whether Redis answers the hub, in sentences for people. address: Redis's, as it may be shown.
+
+    read_at: when it was last read, hub's clock in ms; 0 = never.
+    """
+
+    def __init__(self, address: str = "its address") -> None:
+        self.address = address
+        self.problem: str | None = f"Not connected to Redis at {address} yet."
+        self.read_at = 0
+        #: times that reading began, the first included
+        self.connects = 0
+
+    def up(self, now: int) -> None:
+        if self.problem is not None:
+            self.connects += 1
+            log.info("reading from Redis at %s", self.address)
+        self.problem = None
+        self.read_at = now
+
+    def down(self, error: Exception) -> None:
+        problem = describe(error, self.address, KEPT)
+        if self.problem != problem:
+            log.warning("%s", problem)
+        self.problem = problem
 
 
 class Writes:

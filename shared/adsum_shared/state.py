@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from adsum_shared.display import DisplayView
 from adsum_shared.signals import ToolRole
 from adsum_shared.usage import ContextView, RateLimitView, ScanProgress, UsageView
 
@@ -131,6 +130,30 @@ class ChildView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     finished_at: int | None = None
     type: str | None = None
     description: str | None = None
+
+
+Tone = Literal["plain", "good", "warning", "bad"]
+
+
+class Chip(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A few words beside the label. tone: `plain`, `good`, `warning` or `bad`."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+class DisplayView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How domains would show a session; what is absent stays as state and group have it.
+
+    icon: by name; unknown ones change nothing. urgency_hint: sorts it instead of urgency, where
+    there is one; 1 is attended to first. domains: whose word this is.
+    """
+
+    label: str | None = None
+    icon: str | None = None
+    urgency_hint: int | None = None
+    chips: tuple[Chip, ...] = ()
+    domains: tuple[str, ...] = ()
 
 
 class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_hub.order import rank
+from adsum_hub.views import rank
 from adsum_shared.state import (
     GROUP_OF,
     UNKNOWN_URGENCY,

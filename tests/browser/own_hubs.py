@@ -11,12 +11,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adsum_hub import app as hub_app
-from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
 from adsum_hub.serving import server_config
 from adsum_hub.snapshots.snapshots import Snapshot
+from adsum_hub.trouble import Link
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from adsum_shared.display import Chip, DisplayView
+from adsum_shared.state import Chip, DisplayView
 from tests.browser import fleets
 from tests.browser.conftest import OpenPage, wall_ms
 

@@ -14,8 +14,7 @@ from adsum.broker import place_of
 from adsum.doctor.finding import Finding, from_text
 from adsum.text.plain import clean
 from adsum_collector.spool.spool_file import shown_bytes
-from adsum_hub.link import KEPT
-from adsum_hub.trouble import Writes
+from adsum_hub.trouble import KEPT, Writes
 from adsum_shared import streams
 from adsum_shared.connect import (
     UNAVAILABLE,

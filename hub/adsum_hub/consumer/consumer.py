@@ -15,8 +15,8 @@ from adsum_hub.consumer.holes import Holes
 from adsum_hub.consumer.places import Places
 from adsum_hub.host import Host
 from adsum_hub.inbox.entries import is_poisoned, order, read_entry
-from adsum_hub.link import Link
 from adsum_hub.roster import Roster
+from adsum_hub.trouble import Link
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, backoff, require_recent, wanted
 from adsum_shared.envelope import DecodeError

@@ -15,10 +15,10 @@ from adsum_hub.consumer.places import Places
 from adsum_hub.host import Host
 from adsum_hub.inbox.entries import MOST_MS
 from adsum_hub.inbox.sequence import covers
-from adsum_hub.link import Link
 from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import count_of
+from adsum_hub.trouble import Link
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted

@@ -1,8 +1,7 @@
 """Domains: plugins that word a session's state for one kind of work. What a plugin may import."""
 
 from adsum_hub.domains.contract import API_VERSION, Display, hookimpl
-from adsum_shared.display import Chip
-from adsum_shared.state import ChildView, RequestView, SessionView
+from adsum_shared.state import ChildView, Chip, RequestView, SessionView
 
 __all__ = [
     "API_VERSION",

@@ -8,8 +8,7 @@ from typing import Any, get_args
 import msgspec
 import pluggy
 
-from adsum_shared.display import Chip, Tone
-from adsum_shared.state import SessionView
+from adsum_shared.state import Chip, SessionView, Tone
 
 #: Raised when a plugin written for the older contract would be wrong under the newer one.
 API_VERSION = 1

@@ -1,25 +1,39 @@
-"""Asking the domains how to show a session: held to their time, checked, and left out if at fault."""
+"""Which domains word a session, found, chosen and asked: held to their time, left out if at fault."""
 
 from __future__ import annotations
 
+import fnmatch
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
+import pluggy
 from msgspec.structs import replace
 
-from adsum_hub.domains.choice import Choice, read_choice
-from adsum_hub.domains.contract import CHIPS_MAX, BadDisplayError, Display, check
-from adsum_hub.domains.deeds import RESTING, tools_used
-from adsum_hub.domains.registry import Interpret, find
+from adsum_hub.domains.built_in import BUILT_IN
+from adsum_hub.domains.contract import (
+    API_VERSION,
+    CHIPS_MAX,
+    GROUP,
+    BadDisplayError,
+    Display,
+    DomainSpec,
+    check,
+)
 from adsum_hub.facts import Facts
-from adsum_hub.order import with_display
-from adsum_shared.display import DisplayView
-from adsum_shared.state import SessionView
+from adsum_hub.verdict.ground import ground_of
+from adsum_hub.views import with_display
+from adsum_shared.errors import AdsumError
+from adsum_shared.state import DisplayView, SessionView
 
 log = logging.getLogger(__name__)
+
+Interpret = Callable[[SessionView], object]
 
 NOTHING = Display()
 
@@ -44,12 +58,12 @@ class Domains:
     def __init__(
         self,
         domains: Mapping[str, Interpret] | None = None,
-        choice: Choice | None = None,
+        choice: DomainChoice | None = None,
         timer: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.notes: list[str] = []
         self._domains = dict(domains or {})
-        self._choice = choice or Choice()
+        self._choice = choice or DomainChoice()
         self._timer = timer
         self._left_out: dict[tuple[str, str], None] = {}
         self._slow: dict[str, tuple[int, float]] = {}
@@ -127,17 +141,6 @@ class Domains:
             )
 
 
-def open_domains(entries: Sequence[Any], timer: Callable[[], float]) -> Domains:
-    """All there are, chosen by the setting `domains`. Raises DomainsError if that cannot be used."""
-    found = find()
-    domains = Domains(
-        found.domains, read_choice(entries, found.domains.keys() | found.broken), timer
-    )
-    for fault in found.faults:
-        domains.tell(fault)
-    return domains
-
-
 def _is_alike(before: SessionView, view: SessionView) -> bool:
     """Whether nothing differs but what domains said. A hint has changed the rank as well."""
     hinted = before.display is not None and before.display.urgency_hint is not None
@@ -188,3 +191,183 @@ def _place(error: BaseException) -> str:
     if trace is None:
         return ""
     return f" at {PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+# What the main agent did in the turn that has ended: `tools_used` in the context of plugins.
+
+#: The states of a turn that came to its own end. An interrupted one shows as `idle` too.
+RESTING = frozenset({"idle", "task_complete"})
+#: The latest so many, oldest first.
+DEEDS_MAX = 16
+
+
+def tools_used(facts: Facts) -> list[dict[str, Any]]:
+    """Finished calls, each with tool, role, summary and, if it failed, its error.
+
+    Not those in the background, which finish when they start, and none of subagents. They are not
+    part of the state: clients have no use for them, and they would double what is sent to them.
+    """
+    if not facts.tools:
+        return []
+    ground = ground_of(facts)
+    stand = ground.stand
+    if not stand.closed or stand.how != "ended":
+        return []
+    done = [
+        (tool.first, key, tool)
+        for key, tool in facts.tools.items()
+        if tool.finished
+        and tool.agent_id is None
+        and not (tool.background or tool.denied or tool.is_interrupt)
+        and tool.first >= max(stand.began, ground.run)
+    ]
+    return [
+        {
+            "tool": tool.tool,
+            "role": tool.role,
+            "summary": tool.summary,
+            **({} if tool.ok else {"error": tool.error or "failed"}),
+        }
+        for _, _, tool in sorted(done, key=lambda each: each[:2])[-DEEDS_MAX:]
+    ]
+
+
+# Finding domains: those built in, and those that installed packages bring by entry point.
+
+NEXT = "Repair or remove that package and restart the hub; it runs without this domain."
+
+
+class Found(NamedTuple):
+    """faults: for people, one sentence or two for each domain that cannot be used."""
+
+    domains: dict[str, Interpret]
+    broken: frozenset[str]
+    faults: tuple[str, ...]
+
+
+class UnusableError(Exception):
+    """A domain cannot be used; says why."""
+
+
+def find(installed: Iterable[EntryPoint] | None = None) -> Found:
+    """installed: the entry points; by default those of this environment. Imports what they name."""
+    points = entry_points(group=GROUP) if installed is None else installed
+    domains: dict[str, Interpret] = dict(BUILT_IN)
+    origins = dict.fromkeys(BUILT_IN, "Adsum")
+    broken, faults = set(), []
+    # By package, so that all hubs of one installation choose alike.
+    for point in sorted(points, key=lambda each: (each.name, _package(each), each.value)):
+        package = _package(point)
+        if point.name in origins:
+            cause = f"is already brought by {origins[point.name]}"
+            faults.append(f"Domain {point.name} of {package} {cause}, which stays. {NEXT}")
+            continue
+        origins[point.name] = package
+        try:
+            domains[point.name] = _checked(point.name, _load(point))
+        except UnusableError as error:
+            broken.add(point.name)
+            faults.append(f"Domain {point.name} of {package} cannot be used: {error}. {NEXT}")
+    return Found(domains, frozenset(broken), tuple(faults))
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unnamed package"
+
+
+def _load(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    # Whatever somebody else's module does when it is imported, sys.exit() too, must not end a hub.
+    except (Exception, SystemExit) as error:
+        said = str(error).partition("\n")[0][:200]
+        raise UnusableError(f"its import fails with {type(error).__name__} ({said})") from error
+
+
+def _checked(name: str, plugin: Any) -> Interpret:
+    """A plugin manager for each: a fault of one stays its own."""
+    version = getattr(plugin, "adsum_domain_api", None)
+    if version != API_VERSION:
+        told = "names no version" if version is None else f"is written for version {version!r:.20}"
+        raise UnusableError(f"it {told} of the contract (adsum_domain_api), this is {API_VERSION}")
+    manager = pluggy.PluginManager(GROUP)
+    manager.add_hookspecs(DomainSpec)
+    try:
+        manager.register(plugin, name)
+    except pluggy.PluginValidationError as error:
+        raise UnusableError("its interpret takes other arguments than session") from error
+    except Exception as error:  # every attribute of the plugin is looked at, and may be code
+        raise UnusableError(f"looking at it fails with {type(error).__name__}") from error
+    hook = manager.hook.interpret
+    if not hook.get_hookimpls():
+        raise UnusableError("it has no function interpret marked with hookimpl")
+    return lambda session: hook(session=session)
+
+
+# Which of them speak for which project: the setting `domains`.
+
+#: Where no entry matches.
+DEFAULT = ("sdlc",)
+_KEYS = {"project", "use"}
+
+
+class DomainsError(AdsumError):
+    """The setting `domains` cannot be used; says which entry, why, and what to do."""
+
+
+class DomainChoice:
+    """The first entry whose glob matches the project's name decides; with a slash, its directory."""
+
+    def __init__(self, entries: Sequence[tuple[str, tuple[str, ...]]] = ()) -> None:
+        self._entries = [
+            ("/" in glob, re.compile(fnmatch.translate(glob)), names) for glob, names in entries
+        ]
+        # A hub meets the same few projects again and again.
+        self.names = lru_cache(maxsize=4096)(self._names)
+
+    def _names(self, project: str | None, cwd: str | None) -> tuple[str, ...]:
+        for by_directory, glob, names in self._entries:
+            if glob.match((cwd if by_directory else project) or ""):
+                return names
+        return DEFAULT
+
+
+def read_choice(entries: Sequence[Any], known: Collection[str]) -> DomainChoice:
+    """entries: tables with `project`, a glob, and `use`, names of domains. Raises DomainsError."""
+    return DomainChoice(
+        [_read_entry(number, entry, known) for number, entry in enumerate(entries, start=1)]
+    )
+
+
+def _read_entry(number: int, entry: Any, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    if not isinstance(entry, dict):
+        raise _wrong(number, "it is no table", 'Write [[domains]], project = "blog-*", use = [].')
+    if other := sorted(map(str, entry.keys() - _KEYS)):
+        raise _wrong(number, f"it has {', '.join(other)}", "Only project and use are known.")
+    glob, use = entry.get("project"), entry.get("use")
+    if not isinstance(glob, str) or not glob:
+        raise _wrong(number, "project is no glob", 'Name projects, such as project = "blog-*".')
+    if not isinstance(use, list) or not all(isinstance(name, str) for name in use):
+        cause = f"use of {glob!r} is no list of names"
+        raise _wrong(number, cause, 'List domains, such as use = ["sdlc"]; [] for none.')
+    for name in use:
+        if name not in known:
+            cause = f"no domain is called {name!r}"
+            there = ", ".join(sorted(known))
+            raise _wrong(number, cause, f"There are {there}. Install the package that brings it.")
+    return glob, tuple(dict.fromkeys(use))
+
+
+def _wrong(number: int, cause: str, advice: str) -> DomainsError:
+    return DomainsError(f"Setting domains, entry {number}: {cause}. {advice}")
+
+
+def open_domains(entries: Sequence[Any], timer: Callable[[], float]) -> Domains:
+    """All there are, chosen by the setting `domains`. Raises DomainsError if that cannot be used."""
+    found = find()
+    domains = Domains(
+        found.domains, read_choice(entries, found.domains.keys() | found.broken), timer
+    )
+    for fault in found.faults:
+        domains.tell(fault)
+    return domains

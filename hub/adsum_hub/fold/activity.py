@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_hub.facts import ACTIVITY_MAX, Activity, Child, Facts, Tool
+from adsum_hub.facts import ACTIVITY_MAX, ActivityNote, Child, Facts, Tool
 from adsum_shared import signals as s
 from adsum_shared.state import ActivityEntry
 
@@ -41,7 +41,9 @@ LASTING = frozenset(
 )
 
 
-def note(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> tuple[Activity, ...] | None:
+def note(
+    facts: Facts, signal: s.AnySignal, changes: dict[str, Any]
+) -> tuple[ActivityNote, ...] | None:
     """The activity with this signal in its place by event time, or None if it adds nothing."""
     kind = type(signal)
     if kind in SILENT or isinstance(signal, s.UnknownSignal):
@@ -58,17 +60,17 @@ def note(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> tuple[Ac
     return None if activity is facts.activity else activity
 
 
-def _with(activity: tuple[Activity, ...], entry: Activity) -> tuple[Activity, ...]:
+def _with(activity: tuple[ActivityNote, ...], entry: ActivityNote) -> tuple[ActivityNote, ...]:
     held = _same_event(activity, entry)
     if held is None:
         return _placed(activity, entry)
-    merged = Activity(min(held.at, entry.at), entry.kind, _fuller(held, entry), entry.agent_id)
+    merged = ActivityNote(min(held.at, entry.at), entry.kind, _fuller(held, entry), entry.agent_id)
     if merged == held:
         return activity
     return _placed(tuple(each for each in activity if each is not held), merged)
 
 
-def _named(facts: Facts, signal: s.ToolStarted | s.ToolFinished) -> tuple[Activity, ...]:
+def _named(facts: Facts, signal: s.ToolStarted | s.ToolFinished) -> tuple[ActivityNote, ...]:
     """With the name of a call whose end was told by a witness that did not see it start."""
     if signal.tool == NAMELESS:
         return facts.activity
@@ -76,7 +78,7 @@ def _named(facts: Facts, signal: s.ToolStarted | s.ToolFinished) -> tuple[Activi
     if held is None or held.tool != NAMELESS or not held.finished:
         return facts.activity
     text, named = (shortened(_end_of(each)) for each in (held, replace(held, tool=signal.tool)))
-    before = Activity(held.finished, "tool.finished", text, held.agent_id)
+    before = ActivityNote(held.finished, "tool.finished", text, held.agent_id)
     return tuple(replace(each, text=named) if each == before else each for each in facts.activity)
 
 
@@ -114,7 +116,7 @@ def _is_known(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> b
             return False
 
 
-def _entry(signal: s.KnownSignal, children: dict[str, Child], call: Tool | None) -> Activity:
+def _entry(signal: s.KnownSignal, children: dict[str, Child], call: Tool | None) -> ActivityNote:
     """agent_id: the child that it tells of, or in which it happened. call: the one that ended."""
     kind, who = str(signal.__struct_config__.tag), signal.agent_id
     if who is not None and isinstance(signal, s.TurnEnded | s.TurnFailed | s.TurnInterrupted):
@@ -128,7 +130,7 @@ def _entry(signal: s.KnownSignal, children: dict[str, Child], call: Tool | None)
             text = f"{text}: {signal.status}"
     else:
         text = text_of(signal) if call is None else _end_of(call)
-    return Activity(signal.at, kind, shortened(text), who)
+    return ActivityNote(signal.at, kind, shortened(text), who)
 
 
 def shortened(text: str) -> str:
@@ -140,7 +142,7 @@ def _name(children: dict[str, Child], child_id: str | None, otherwise: str) -> s
     return (child.description or child.type or child.kind) if child else otherwise
 
 
-def _same_event(held: tuple[Activity, ...], entry: Activity) -> Activity | None:
+def _same_event(held: tuple[ActivityNote, ...], entry: ActivityNote) -> ActivityNote | None:
     """The entry by which another witness has told of this event already."""
     if entry.kind in BY_ID:
         return None
@@ -149,7 +151,7 @@ def _same_event(held: tuple[Activity, ...], entry: Activity) -> Activity | None:
     return find(held[:at][::-1], entry) or find(held[at:], entry)
 
 
-def _in_turn(near: tuple[Activity, ...], entry: Activity) -> Activity | None:
+def _in_turn(near: tuple[ActivityNote, ...], entry: ActivityNote) -> ActivityNote | None:
     """near: what happened before it or after it, the nearest first."""
     for each in near:
         if each.kind in BY_TURNS and each.agent_id == entry.agent_id:
@@ -157,7 +159,7 @@ def _in_turn(near: tuple[Activity, ...], entry: Activity) -> Activity | None:
     return None
 
 
-def _at_its_time(near: tuple[Activity, ...], entry: Activity) -> Activity | None:
+def _at_its_time(near: tuple[ActivityNote, ...], entry: ActivityNote) -> ActivityNote | None:
     timed = entry.kind not in LASTING
     for each in near:
         if timed and abs(each.at - entry.at) > SAME_MS:
@@ -175,13 +177,13 @@ def _alike(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
 
 
-def _fuller(held: Activity, entry: Activity) -> str:
+def _fuller(held: ActivityNote, entry: ActivityNote) -> str:
     if entry.kind in BY_TURNS:
         return entry.text  # named by all that is known of the child by now
     return max(held.text, entry.text, key=len)
 
 
-def _place(held: tuple[Activity, ...], at: int) -> int:
+def _place(held: tuple[ActivityNote, ...], at: int) -> int:
     """Behind all that happened no later; nearly always the end."""
     place = len(held)
     while place and held[place - 1].at > at:
@@ -189,7 +191,7 @@ def _place(held: tuple[Activity, ...], at: int) -> int:
     return place
 
 
-def _placed(held: tuple[Activity, ...], entry: Activity) -> tuple[Activity, ...]:
+def _placed(held: tuple[ActivityNote, ...], entry: ActivityNote) -> tuple[ActivityNote, ...]:
     at = _place(held, entry.at)
     return (*held[:at], entry, *held[at:])[-ACTIVITY_MAX:]
 

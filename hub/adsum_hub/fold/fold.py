@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_hub.facts import Budget, Ended, Facts, Process, Retry, Status, same_process
+from adsum_hub.facts import Budget, Ended, Facts, Retry, SessionProcess, Status, same_process
 from adsum_hub.fold import usage, work
 from adsum_hub.fold.activity import note
 from adsum_shared import signals as s
@@ -156,7 +156,7 @@ def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
 def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:
     held = facts.process
     if held is None:
-        return {"process": Process(signal.pid, signal.started, signal.at)}
+        return {"process": SessionProcess(signal.pid, signal.started, signal.at)}
     if same_process(held, signal.pid, signal.started):
         started = min(filter(None, (held.started, signal.started)), default=0)
         seen = min(filter(None, (held.seen, signal.at)), default=0)
@@ -164,7 +164,9 @@ def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:
         return {} if merged == held else {"process": merged}
     if (signal.started or signal.at, signal.pid) > (held.started or held.seen, held.pid):
         before = max(held.gone, held.before)
-        latest = Process(signal.pid, signal.started, signal.at, before=before, first_of_all=False)
+        latest = SessionProcess(
+            signal.pid, signal.started, signal.at, before=before, first_of_all=False
+        )
         return {"process": latest}
     return {"process": replace(held, first_of_all=False)} if held.first_of_all else {}
 
@@ -172,14 +174,14 @@ def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:
 def process_gone(facts: Facts, signal: s.ProcessGone) -> Changes:
     held = facts.process
     if held is None:
-        return {"process": Process(signal.pid, signal.started, gone=signal.at)}
+        return {"process": SessionProcess(signal.pid, signal.started, gone=signal.at)}
     if not same_process(held, signal.pid, signal.started):
         if not signal.started or signal.started <= (held.started or held.seen):
             earlier = replace(held, before=max(held.before, signal.at), first_of_all=False)
             return {} if earlier == held else {"process": earlier}
         # Nobody saw it come, only go.
         before = max(held.gone, held.before)
-        gone = Process(
+        gone = SessionProcess(
             signal.pid, signal.started, gone=signal.at, before=before, first_of_all=False
         )
         return {"process": gone}

@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Changes, Roster
 from adsum_shared.state import Group, HostView, HubTrouble, SessionView
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from fastapi import APIRouter, Request
 
-from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.notify.channels import FAILING, AppriseSender, Sender
@@ -32,7 +31,7 @@ from adsum_hub.notify.push import (
 )
 from adsum_hub.notify.rules import PUSH, Channel, Rule
 from adsum_hub.rest.api import REFUSED, SCHEMA, BadRequestError, endpoint
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Changes, Roster
 from adsum_hub.settings import HubSettings
 from adsum_shared.connect import Redis, open_redis
 

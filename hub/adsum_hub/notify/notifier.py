@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from adsum_hub.changes import Changes
 from adsum_hub.clock import Clock
 from adsum_hub.notify.channels import Outcome, Sender
 from adsum_hub.notify.messages import TEST, message_of
@@ -25,7 +24,7 @@ from adsum_hub.notify.rules import (
     case_of_session,
     decide,
 )
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Changes, Roster
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Response
 from adsum_hub.clock import Clock
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
-from adsum_hub.past import Search, search
+from adsum_hub.past import HistorySearch, search
 from adsum_hub.rest.api import SCHEMA, BadRequestError, as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_hub.usage.budgets import Listed, Uses
@@ -137,7 +137,7 @@ async def _tallied(roster: Roster, asked: Asked) -> Tally:
     return tally
 
 
-async def _found(roster: Roster, asked: Search) -> list[tuple[int, str, Host, Facts]]:
+async def _found(roster: Roster, asked: HistorySearch) -> list[tuple[int, str, Host, Facts]]:
     """What matches, the latest first: when it ended, its view's id."""
     found: list[tuple[int, str, Host, Facts]] = []
     for count, (host, facts) in enumerate(list(sessions_over(roster, asked.host)), 1):

@@ -9,10 +9,10 @@ import msgspec
 
 from adsum_hub.facts import Budget, Facts
 from adsum_hub.host import Host
-from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.past import past_verdict
 from adsum_hub.usage.budgets import Overspent, Worker
 from adsum_hub.usage.spending import Key, Lines, NoPrices, Spending, summed
+from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_hub.views import Spent, session_view
 from adsum_shared.state import OVER, SessionView
 from adsum_shared.usage import UsageView

@@ -12,7 +12,11 @@ from __future__ import annotations
 import msgspec
 
 from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn, same_process
-from adsum_hub.limits import LAUNCH, START_SLACK
+
+#: A process start is known to a second at worst (the kernel tells its boot time in seconds).
+START_SLACK = 1_000
+#: A resume this soon after its process started is that process's own beginning.
+LAUNCH = 30_000
 
 
 class Turns(msgspec.Struct, frozen=True, gc=False):

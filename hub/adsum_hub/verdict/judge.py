@@ -9,9 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from adsum_hub.facts import LATENESS, Child, Facts, Request, Turn
-from adsum_hub.limits import LIMITS, Limits
 from adsum_hub.verdict.ground import Ground, ground_of
-from adsum_hub.verdict.reading import Clock, Reading, is_killed, read
+from adsum_hub.verdict.reading import LIMITS, Clock, Limits, Reading, is_killed, read
 from adsum_hub.verdict.rules import decide, final
 from adsum_shared.state import OVER, AgentState, Group
 

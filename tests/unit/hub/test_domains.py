@@ -10,11 +10,9 @@ import msgspec
 import pytest
 
 from adsum_hub.domains import API_VERSION, Chip, Display
-from adsum_hub.domains.choice import Choice
 from adsum_hub.domains.contract import CHIP_MAX, LABEL_MAX, BadDisplayError, check
-from adsum_hub.domains.show import LIMIT_S, Domains
-from adsum_shared.display import DisplayView
-from adsum_shared.state import RequestView
+from adsum_hub.domains.show import LIMIT_S, DomainChoice, Domains
+from adsum_shared.state import DisplayView, RequestView
 from tests.domains import FACTS, Asked, Ticks, asking, view
 
 
@@ -77,7 +75,7 @@ def test_a_display_goes_when_the_domain_has_nothing_more_to_say():
 
 def test_only_the_domains_chosen_for_the_project_are_asked():
     shop, blog = says(label="Shop"), says(label="Blog")
-    choice = Choice([("blog-*", ("blog",)), ("none", ())])
+    choice = DomainChoice([("blog-*", ("blog",)), ("none", ())])
     domains = Domains({"sdlc": shop, "blog": blog}, choice, Ticks())
 
     labels = [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_hub.domains import creative, research, sdlc
-from adsum_shared.display import Chip
-from adsum_shared.state import GROUP_OF, ChildView, SessionView
+from adsum_hub.domains.built_in import creative, research, sdlc
+from adsum_shared.state import GROUP_OF, ChildView, Chip, SessionView
 from tests.domains import done, failed, running, shell, view
 
 PR = "https://github.com/o/r/pull/12"
@@ -14,12 +13,12 @@ FAILED = "Exit code 1"
 
 
 def label(session: SessionView, domain=sdlc) -> str | None:
-    display = domain.interpret(session)
+    display = domain(session)
     return display.label if display is not None else None
 
 
 def chips(session: SessionView) -> list[str]:
-    display = sdlc.interpret(session)
+    display = sdlc(session)
     return [chip.text for chip in display.chips] if display is not None else []
 
 
@@ -228,7 +227,7 @@ def test_tests_that_were_run_again_or_worked_on_since_are_not_told_as_failing():
 
 def test_that_tests_pass_is_never_told():
     """An exit of 0 is a pipe's, or that of a selection of three tests."""
-    assert sdlc.interpret(shell("pytest -q | tail -3")) is None
+    assert sdlc(shell("pytest -q | tail -3")) is None
 
 
 # sdlc: phases.
@@ -282,11 +281,11 @@ def test_what_a_human_must_decide_on_and_what_is_unknown_keeps_its_words(domain,
 )
 def test_a_context_of_another_version_is_read_as_far_as_it_goes(domain, context):
     for state in ("acting", "error", "idle"):
-        assert domain.interpret(view(state, context)) is None
+        assert domain(view(state, context)) is None
 
 
 def test_an_interrupted_turn_is_not_dressed_up():
-    assert sdlc.interpret(view("idle", None)) is None
+    assert sdlc(view("idle", None)) is None
 
 
 # creative.
@@ -321,7 +320,7 @@ def test_drafts_revisions_and_exports_are_named(session, said):
     ],
 )
 def test_code_and_failures_are_no_creative_work(session):
-    assert creative.interpret(session) is None
+    assert creative(session) is None
 
 
 # research.
@@ -345,12 +344,12 @@ def test_searches_sources_and_reports_are_named(session, said):
 
 
 def test_without_a_search_there_are_no_findings():
-    assert research.interpret(done(("Write", "tides.md"))) is None
-    assert research.interpret(done(("WebSearch", "tides", "no network"))) is None
+    assert research(done(("Write", "tides.md"))) is None
+    assert research(done(("WebSearch", "tides", "no network"))) is None
 
 
 def test_the_tone_of_failing_tests_is_bad():
-    display = sdlc.interpret(done(("Bash", "pytest", FAILED), ("Bash", "git commit -m x")))
+    display = sdlc(done(("Bash", "pytest", FAILED), ("Bash", "git commit -m x")))
 
     assert display is not None
     assert display.chips == (Chip("Tests failing", "bad"),)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from adsum_collector.agents.claude_code.tools import role_of
-from adsum_hub.domains.deeds import DEEDS_MAX, tools_used
-from adsum_hub.domains.registry import find
+from adsum_hub.domains.show import DEEDS_MAX, find, tools_used
 from adsum_hub.facts import Facts
 from adsum_hub.verdict.judge import judge
-from adsum_hub.views import Place, session_view
+from adsum_hub.views import ViewedHost, session_view
 from adsum_shared.signals import (
     KnownSignal,
     MetaChanged,
@@ -105,7 +104,7 @@ def seen(told: Facts, second: int) -> tuple[AgentState, str | None]:
     now = T + second * 1000
     verdict = judge(told, now)
     state = verdict.state
-    view = session_view(Place("h", "lab", "live", 0), "s1", told, verdict)
+    view = session_view(ViewedHost("h", "lab", "live", 0), "s1", told, verdict)
     shown = asking(sdlc=find([]).domains["sdlc"]).shown(view, None, told)
     assert shown.state == state  # tools_used is not sent to anyone
     return state, shown.display and shown.display.label

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_hub.domains.choice import Choice, DomainsError, read_choice
-from adsum_hub.domains.registry import BUILT_IN, find
+from adsum_hub.domains.show import BUILT_IN, DomainChoice, DomainsError, find, read_choice
 from tests.domains import running
 
 EXAMPLE = Path(__file__).parents[2] / "data" / "example_plugin"
@@ -144,7 +143,7 @@ def test_the_example_is_installed_and_found(tmp_path):
     assert [(point.name, point.value) for point in points] == [("kitchen", "adsum_example_kitchen")]
 
     code = (
-        "from adsum_hub.domains.registry import find; from tests.domains import running;"
+        "from adsum_hub.domains.show import find; from tests.domains import running;"
         "found = find(); print(found.domains['kitchen'](running('soup.recipe')), found.faults)"
     )
     seen = subprocess.run(
@@ -165,7 +164,7 @@ def test_the_example_is_installed_and_found(tmp_path):
 KNOWN = ("sdlc", "creative", "research")
 
 
-def choose(*entries: object) -> Choice:
+def choose(*entries: object) -> DomainChoice:
     return read_choice(entries, KNOWN)
 
 

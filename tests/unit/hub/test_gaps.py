@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adsum_hub.facts import Facts
-from adsum_hub.gaps import MOST_GAPS, ONE_EVENT_MS, is_concerned, with_gap
+from adsum_hub.host import MOST_GAPS, ONE_EVENT_MS, is_concerned, with_gap
 from adsum_shared.state import GapView
 
 

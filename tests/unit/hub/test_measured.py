@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from adsum_hub.consumer.heartbeats import is_sound
 from adsum_hub.host import Host
-from adsum_hub.link import Link
 from adsum_hub.measured import (
     LAG_S,
     Histogram,
@@ -21,6 +20,7 @@ from adsum_hub.measured import (
 )
 from adsum_hub.metrics import MOST_HOSTS, Asked, Unsaved, exposition, families_of_hosts
 from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.trouble import Link
 from adsum_shared.beat import Beat, Counts
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import (

@@ -11,14 +11,14 @@ import pytest
 from fastapi import FastAPI
 
 from adsum_hub.consumer.consumer import Link
-from adsum_hub.facts import Activity, Facts
+from adsum_hub.facts import ActivityNote, Facts
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.order import rank, urgency
 from adsum_hub.readiness import health_router
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.snapshots import HostRecord, Snapshot
+from adsum_hub.views import rank, urgency
 from adsum_shared.beat import Beat
 from adsum_shared.state import GROUP_OF, AgentState, Group, HubTrouble, SessionView
 
@@ -161,8 +161,8 @@ async def test_what_a_session_did_is_told_newest_last_in_the_hubs_time(
     client: httpx.AsyncClient, roster: Roster
 ):
     held = (
-        Activity(5_000, "prompt.submitted", "go on"),
-        Activity(5_400, "tool.started", "Bash", "a1"),
+        ActivityNote(5_000, "prompt.submitted", "go on"),
+        ActivityNote(5_400, "tool.started", "Bash", "a1"),
     )
     host = roster.add("box-id", Snapshot(host=HostRecord(clock_offset_ms=4_500)), 1_000)
     host.facts["asks"] = Facts("asks", activity=held)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from adsum_hub.limits import Limits
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.fields import Snapshot
 from adsum_hub.usage.accounts import Accounts
+from adsum_hub.verdict.reading import Limits
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import AnySignal, MetaChanged, PromptSubmitted, SessionEnded, TurnEnded
 from adsum_shared.state import Group

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adsum_hub.facts import Usage
-from adsum_hub.gaps import is_concerned
+from adsum_hub.host import is_concerned
 from adsum_hub.snapshots.fields import HostRecord, Snapshot, decode_facts, decode_header, session_of
 from adsum_shared.state import GapView
 from tests.story import working

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from adsum_hub.link import Link
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots.snapshots import Snapshot
 from adsum_hub.timekeeper import RETURN_MS, Timekeeper
-from adsum_hub.trouble import PATIENCE_MS, STALE_MS
+from adsum_hub.trouble import PATIENCE_MS, STALE_MS, Link
 from adsum_shared.beat import Beat
 from adsum_shared.state import HubTrouble
 

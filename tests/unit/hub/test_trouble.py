@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adsum_hub.link import KEPT, Link
-from adsum_hub.trouble import STALE_MS, blindness
+from adsum_hub.trouble import KEPT, STALE_MS, Link, blindness
 from adsum_shared.state import HubTrouble
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from adsum_hub.changes import Changes
 from adsum_hub.live import broadcast as module
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.roster import Changes
 from adsum_shared.state import AgentState, Group, HostView, HubTrouble, SessionView
 from tests.support import wait_until
 

@@ -6,9 +6,9 @@ import asyncio
 
 import msgspec
 
-from adsum_hub.changes import Changes
 from adsum_hub.live.broadcast import FEW, FIRST, FIRST_AWAY, LEAST, MOST, Broadcast, bodies
-from adsum_hub.order import rank, with_display
+from adsum_hub.roster import Changes
+from adsum_hub.views import rank, with_display
 from adsum_shared.state import AgentState, DisplayView, Group, SessionView
 from tests.unit.hub.live.test_broadcast import FakeRoster, push
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_hub.limits import Limits
+from adsum_hub.verdict.reading import Limits
 from adsum_shared import signals as s
 from adsum_shared.state import Group
 from tests.story import T0, Story, working

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
-from adsum_hub.limits import LIMITS
 from adsum_hub.verdict.judge import Verdict, judge
+from adsum_hub.verdict.reading import LIMITS
 from adsum_hub.verdict.rules import AGES
 from adsum_hub.views import child_views
 from bench import replay
