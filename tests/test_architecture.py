@@ -177,7 +177,6 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 WAYS_OUT = {
     "cli/adsum/text/saying.py",
     "cli/adsum/text/console.py",
-    "cli/adsum/text/safe_console.py",
 }
 _WRITES = re.compile(
     r"(?<![\w.])print\(|\b(?:typer|click)\.s?echo\(|\bstd(?:out|err)\.(?:write|writelines)\("

@@ -17,7 +17,6 @@ from adsum.machines_app import machines_app
 from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.reach import reach_app
-from adsum.reports import reports_app
 from adsum.service.app import service_app
 from adsum.text.saying import put, say
 from adsum_shared.errors import AdsumError
@@ -38,7 +37,6 @@ app.add_typer(hooks_app, name="hooks")
 app.add_typer(collector_app, name="collector")
 app.add_typer(hub_app, name="hub")
 app.add_typer(service_app, name="service")
-app.add_typer(reports_app)
 app.add_typer(reach_app)
 
 Scope = Annotated[str, typer.Option(help="user: all your sessions; project: this repository's.")]

@@ -11,15 +11,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from adsum.agents import fetch_sessions
 from adsum.client import home_of, hub_url
 from adsum.doctor.checks import host_id_of
-from adsum.naming import session_named
 from adsum.outcome import CommandError
-from adsum.text.plain import clean
+from adsum.sessions import session_named
 from adsum.text.saying import put
+from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
 
 #: Of each pane: its terminal, its first process, and what tmux calls it.
@@ -41,9 +38,7 @@ def attach(
 ) -> None:
     """Becomes tmux or ssh. Raises CommandError when it cannot, with the reason."""
     url = hub_url(hub, state_dir)
-    views = msgspec.convert(fetch_sessions(url, {})["sessions"], list[SessionView])
-    view = session_named(url, views, wanted)
-    command = command_for(view, host_id_of(home_of(state_dir)), ssh)
+    command = command_for(session_named(url, wanted), host_id_of(home_of(state_dir)), ssh)
     if only_print:
         put(shlex.join(command))
         return

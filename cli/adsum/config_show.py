@@ -16,11 +16,10 @@ from pydantic import ValidationError
 
 from adsum.config import UpSettings
 from adsum.outcome import CommandError, Exit
-from adsum.text.plain import clean
 from adsum.text.saying import put, put_json
 from adsum_collector.settings import CollectorSettings
 from adsum_hub.settings import HubSettings
-from adsum_shared.redact import redacted
+from adsum_shared.redact import clean, redacted
 from adsum_shared.settings import AdsumSettings, SettingsError, require_known
 
 if TYPE_CHECKING:

@@ -1,16 +1,19 @@
-"""The commands about what is now: agents, hosts, show, top. What one needs is imported when it runs."""
+"""The commands that show what the hub knows. What a command needs is imported when it runs."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from adsum.completion import hosts as known_hosts
-from adsum.completion import sessions as known_sessions
-from adsum.options import AsJson, HubUrl, StateDir
+from adsum.options import AsJson, HubUrl, OnlyHost, OnlyProject, SessionId, StateDir
+from adsum.outcome import CommandError, Exit
+from adsum_shared import MOST_DAYS
 
 lists_app = typer.Typer()
 
@@ -21,12 +24,9 @@ def agents(
     state_dir: StateDir = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it current.")] = False,
     needs_you: Annotated[bool, typer.Option("--needs-you", help="Only who waits for you.")] = False,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Only this machine: label or id.", autocompletion=known_hosts),
-    ] = None,
+    host: OnlyHost = None,
     state: Annotated[str | None, typer.Option(help="Only this state, such as idle.")] = None,
-    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    project: OnlyProject = None,
     group: Annotated[str | None, typer.Option(help="Only needs_you, working or delivered.")] = None,
     as_json: AsJson = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object per session.")] = False,
@@ -41,19 +41,32 @@ def agents(
     Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
     10 someone needs you (with --exit-status).
     """
-    from adsum.agents import Form, list_agents
-    from adsum.select import Filter
+    from adsum.sessions import Filter
 
     chosen = Filter(group, state, host, project, needs_you)
-    form = Form(watch=watch, json=as_json, jsonl=jsonl, exit_status=exit_status)
-    raise typer.Exit(list_agents(hub, state_dir, chosen, form))
+    if as_json and jsonl:
+        raise CommandError("--json and --jsonl exclude each other.", Exit.USAGE)
+    if watch and as_json:
+        raise CommandError("To watch as JSON, use --jsonl.", Exit.USAGE)
+    if watch and exit_status:
+        raise CommandError("--exit-status answers once; leave out --watch.", Exit.USAGE)
+    if watch:
+        from adsum.client import hub_url
+        from adsum.watch import watch_agents
+
+        watch_agents(hub_url(hub, state_dir), chosen, jsonl=jsonl)
+        return
+    from adsum.listing import list_agents
+
+    code = list_agents(
+        hub, state_dir, chosen, as_json=as_json, jsonl=jsonl, exit_status=exit_status
+    )
+    raise typer.Exit(code)
 
 
 @lists_app.command()
 def show(
-    session: Annotated[
-        str, typer.Argument(help="Session id, or the start of it.", autocompletion=known_sessions)
-    ],
+    session: SessionId,
     hub: HubUrl = None,
     state_dir: StateDir = None,
     activity: Annotated[
@@ -62,7 +75,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """One session in full, and why its state is believed."""
-    from adsum.show import show_session
+    from adsum.listing import show_session
 
     show_session(hub, state_dir, session, as_json=as_json, activity=activity)
 
@@ -71,14 +84,75 @@ def show(
 def top(
     hub: HubUrl = None,
     state_dir: StateDir = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Only this machine: label or id.", autocompletion=known_hosts),
-    ] = None,
-    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    host: OnlyHost = None,
+    project: OnlyProject = None,
 ) -> None:
     """The list on a full screen: move, look closer, filter. Needs textual."""
-    from adsum.select import Filter
-    from adsum.top.top import run_top
+    from adsum.sessions import Filter
+
+    require_textual()
+    from adsum.top import run_top
 
     run_top(hub, state_dir, Filter(host=host, project=project))
+
+
+def require_textual() -> None:
+    if find_spec("textual") is None:
+        raise CommandError(
+            "adsum top needs Textual, which is not installed. Where Adsum is installed: "
+            f"`{Path(sys.executable).parent / 'pip'} install textual`; by pipx: "
+            "`pipx inject adsum textual`. Without it: adsum agents --watch"
+        )
+
+
+@lists_app.command()
+def usage(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-22.")] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_DAYS, help=f"So many days, at most {MOST_DAYS}, the last included. [7]"
+        ),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Last day; today if left out.")] = None,
+    by: Annotated[str, typer.Option(help="day, host, project, model or session.")] = "day",
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of sessions, how many rows of the table, the dearest first. [20]"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
+) -> None:
+    """Tokens and what they cost, by day, project, model and more.
+
+    Exit codes: as those of `agents`.
+    """
+    from adsum.listing import UsageQuery, show_usage
+
+    asked = UsageQuery(since, until, days, by, host, project, model, limit)
+    raise typer.Exit(show_usage(hub, state_dir, asked, as_json=as_json, as_csv=as_csv))
+
+
+@lists_app.command()
+def history(
+    text: Annotated[list[str] | None, typer.Argument(help="Words to look for.")] = None,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Sessions that are over, the latest first. `show ID` has one in full."""
+    from adsum.listing import list_history
+    from adsum.sessions import HistoryQuery
+
+    search = HistoryQuery(" ".join(text or ()), host, project, limit)
+    raise typer.Exit(list_history(hub, state_dir, search, as_json=as_json))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from adsum.client import home_of
 from adsum.outcome import CommandError, Exit
-from adsum.text.plain import clean
 from adsum.text.saying import put
+from adsum_shared.redact import clean
 
 PARTS = ("hub", "collector", "broker")
 POLL_S = 0.25

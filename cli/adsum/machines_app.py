@@ -9,16 +9,12 @@ from typing import Annotated
 
 import typer
 
-from adsum.completion import machines
-from adsum.options import AsJson, HubUrl, StateDir
+from adsum.options import AsJson, HostName, HubUrl, StateDir
 
 machines_app = typer.Typer()
 hosts_app = typer.Typer(invoke_without_command=True)
 machines_app.add_typer(hosts_app, name="hosts")
 
-Named = Annotated[
-    str, typer.Argument(help="Label, or the start of its id.", autocompletion=machines)
-]
 HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
 
 
@@ -79,7 +75,7 @@ def hosts(
     if context.invoked_subcommand is not None:
         context.obj = hub, state_dir  # for a command that names none itself
         return
-    from adsum.hosts import list_hosts
+    from adsum.listing import list_hosts
 
     raise typer.Exit(list_hosts(hub, state_dir, as_json=as_json))
 
@@ -87,7 +83,7 @@ def hosts(
 @hosts_app.command("rename")
 def rename(
     context: typer.Context,
-    named: Named,
+    named: HostName,
     label: Annotated[str, typer.Argument(help="Its name from now on; '' is what it calls itself.")],
     hub: HubUrl = None,
     state_dir: HomeDir = None,
@@ -98,7 +94,7 @@ def rename(
 
 @hosts_app.command("forget")
 def forget(
-    context: typer.Context, named: Named, hub: HubUrl = None, state_dir: HomeDir = None
+    context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
 ) -> None:
     """Take it out of all lists, with its sessions and its access. It comes back by joining."""
     _change(context, hub, state_dir, "forget", named)
@@ -106,7 +102,7 @@ def forget(
 
 @hosts_app.command("revoke")
 def revoke(
-    context: typer.Context, named: Named, hub: HubUrl = None, state_dir: HomeDir = None
+    context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
 ) -> None:
     """Make its credential worthless, at once. What it sent stays."""
     _change(context, hub, state_dir, "revoke", named)
@@ -114,7 +110,7 @@ def revoke(
 
 @hosts_app.command("reset")
 def reset(
-    context: typer.Context, named: Named, hub: HubUrl = None, state_dir: HomeDir = None
+    context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
 ) -> None:
     """Have it join anew.
 
@@ -131,7 +127,7 @@ def _change(
     named: str,
     label: str | None = None,
 ) -> None:
-    from adsum.hosts import change
+    from adsum.listing import change_host
 
     above_hub, above_dir = context.obj
-    change(hub or above_hub, state_dir or above_dir, verb, named, label)
+    change_host(hub or above_hub, state_dir or above_dir, verb, named, label)

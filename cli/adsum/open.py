@@ -9,14 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
-
-from adsum.agents import fetch_sessions
 from adsum.client import fetch, hub_url
-from adsum.naming import session_named
 from adsum.outcome import CommandError, Exit
+from adsum.sessions import session_named
 from adsum.text.saying import put, say
-from adsum_shared.state import SessionView
 
 
 def open_dashboard(
@@ -50,8 +46,7 @@ def page_of(url: str, wanted: str | None) -> str:
     """The path of a session's page without its first slash; empty for the whole."""
     if wanted is None:
         return ""
-    views = msgspec.convert(fetch_sessions(url, {})["sessions"], list[SessionView])
-    return f"sessions/{quote(session_named(url, views, wanted).id, safe=':')}"
+    return f"sessions/{quote(session_named(url, wanted).id, safe=':')}"
 
 
 def has_browser(environ: Mapping[str, str], platform: str) -> bool:

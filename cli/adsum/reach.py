@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adsum.completion import sessions
-from adsum.options import HubUrl, RedisUrl, StateDir
+from adsum.options import HubUrl, RedisUrl, SessionId, StateDir, sessions
 
 reach_app = typer.Typer()
 config_app = typer.Typer(help="Settings, and where they come from.", no_args_is_help=True)
@@ -61,9 +60,7 @@ def open_(
 
 @reach_app.command()
 def attach(
-    session: Annotated[
-        str, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
-    ],
+    session: SessionId,
     ssh: Annotated[
         str | None, typer.Option(help="What ssh calls its machine, if not by its label.")
     ] = None,

@@ -15,13 +15,14 @@ import msgspec
 from adsum.client import reason_of
 from adsum.config import read_settings
 from adsum.outcome import CommandError
-from adsum.text.plain import age, clean
 from adsum.text.saying import put, put_json
+from adsum.text.words import age
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.quarantine import Quarantined
 from adsum_collector.spool.spool_file import SpoolGap, SpoolLimits, shown_bytes
 from adsum_collector.spool.status import EmptySpoolError, SpoolStatus, offline_status
 from adsum_collector.state_dir import holder_of
+from adsum_shared.redact import clean
 
 TIMEOUT_S = 10.0
 WIDTH = 80

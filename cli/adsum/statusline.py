@@ -10,9 +10,8 @@ from typing import Any
 
 from adsum.client import SilentError, readiness
 from adsum.outcome import CommandError
-from adsum.text.causes import sentence
-from adsum.text.plain import age
 from adsum.text.saying import put_json, say
+from adsum.text.words import age, cause_sentence
 from adsum_collector.hooks.install import inspect_hooks
 from adsum_collector.hooks.settings_file import SettingsError
 from adsum_collector.hooks.statusline_text import Mode, StatusLine
@@ -126,7 +125,7 @@ def _heard(url: str) -> str:
     heard = "one answers; no status line has reported to it yet"
     if heard_at:
         heard = f"one answers; a status line reported {age(int(time.time() * 1000) - heard_at)} ago"
-    failed = ", ".join(sentence(cause, times) for cause, times in counts.items())
+    failed = ", ".join(cause_sentence(cause, times) for cause, times in counts.items())
     return f"{heard}\nfailures     {failed or 'none'}"
 
 

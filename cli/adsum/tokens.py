@@ -11,8 +11,9 @@ from adsum.client import fetch, hub_url, send
 from adsum.login import ROLES, is_local
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console
-from adsum.text.plain import age, clean
 from adsum.text.saying import put, put_json, say
+from adsum.text.words import age
+from adsum_shared.redact import clean
 from adsum_shared.streams import JOIN_TOKEN_MOST_MS
 
 UNITS_S = {"m": 60, "h": 3_600, "d": 86_400}

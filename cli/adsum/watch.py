@@ -1,25 +1,174 @@
-"""`adsum agents --watch`: the roster over the WebSocket, redrawn in place or as JSON lines."""
+"""`adsum agents --watch`: a hub's roster over its WebSocket, redrawn in place or as JSON lines."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import sys
-from typing import TYPE_CHECKING
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from adsum.follow import Roster, follow
+import msgspec
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from adsum.client import headers_for, refused, tls_to, unreachable
 from adsum.outcome import CommandError, Exit
-from adsum.select import Filter
-from adsum.text.console import advice, open_console, own_up
-from adsum.text.saying import put_json, say
-from adsum.text.words import as_of, trouble_sentence
-from adsum_shared.state import HubTrouble
+from adsum.sessions import Filter, order
+from adsum.text.saying import put_json, say, say_trouble
+from adsum.text.words import advice, as_of, trouble_in, trouble_sentence
+from adsum_shared.redact import clean
+from adsum_shared.state import HostView, HubTrouble, SessionView
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: The hub speaks at least every 5 s; silence beyond this is a dead connection, or a frozen hub.
+SILENCE_S = 11.0
 REDRAW_S = 1.0
+#: The hub closes with this whom it does not let in, or not any more.
+NOT_IN = 4401
+_CONNECTION = (OSError, WebSocketException, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class RosterChange:
+    """Ids of sessions that are new or different, and of those that are no more."""
+
+    changed: list[str]
+    gone: list[str]
+
+
+@dataclass(slots=True)
+class FollowedRoster:
+    """What the hub has sent, by id. sessions holds the JSON objects as they came.
+
+    sent_at: when it last did, by its clock, ms. away: the connection is lost.
+    """
+
+    sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    epoch: str | None = None
+    offset: int | None = None
+    ahead_ms: int = 0
+    sent_at: int = 0
+    away: bool = False
+    trouble: HubTrouble | None = None
+
+    def apply(self, message: dict[str, Any], clock_ms: int) -> RosterChange:
+        before = self.sessions
+        if message["type"] == "snapshot":
+            self.sessions = {one["id"]: one for one in message["sessions"]}
+            self.hosts = {one["id"]: one for one in message["hosts"]}
+        elif message["type"] == "deltas":
+            gone, gone_hosts = set(message["gone"]), set(message["gone_hosts"])
+            changed = {one["id"]: one for one in message["sessions"]}
+            kept = {key: one for key, one in before.items() if key not in gone}
+            self.sessions = kept | changed
+            self.hosts = {key: one for key, one in self.hosts.items() if key not in gone_hosts}
+            self.hosts |= {one["id"]: one for one in message["hosts"]}
+        if message["type"] != "deltas":
+            self.trouble = trouble_in(message)
+        self.epoch, self.offset, self.away = message["epoch"], message["offset"], False
+        self.sent_at, self.ahead_ms = message["now"], message["now"] - clock_ms
+        return RosterChange(
+            [key for key, one in self.sessions.items() if before.get(key) != one],
+            [key for key in before if key not in self.sessions],
+        )
+
+    @property
+    def now(self) -> int:
+        """By the hub's clock, ms."""
+        return _clock_ms() + self.ahead_ms
+
+    @property
+    def as_of(self) -> int:
+        """The time that the list is true at: no age grows while nothing new can come."""
+        return as_of(self.sent_at if self.away else self.now, self.trouble)
+
+    def wanted(self, key: str, chosen: Filter) -> bool:
+        return chosen.wants(msgspec.convert(self.sessions[key], SessionView))
+
+    def views(self, chosen: Filter) -> list[SessionView]:
+        views = msgspec.convert(list(self.sessions.values()), list[SessionView])
+        return order(view for view in views if chosen.wants(view))
+
+    def host_views(self) -> list[HostView]:
+        return msgspec.convert(list(self.hosts.values()), list[HostView])
+
+    def warning(self) -> Text | None:
+        """Why the list is not true any more, None while it is."""
+        from rich.text import Text
+
+        if self.away:
+            said = "The hub is away; trying again. This is the last known state."
+        elif self.trouble is not None:
+            said = clean(trouble_sentence(self.trouble, self.now))
+        else:
+            return None
+        return Text(said, "bold red")
+
+
+async def follow(url: str, roster: FollowedRoster) -> AsyncIterator[RosterChange | None]:
+    """Changes for ever, across lost connections; None each time the connection is lost.
+
+    Raises CommandError when the hub cannot be reached the first time.
+    """
+    tries, met = 0, False
+    while True:
+        try:
+            async for change in _one_connection(url, roster):
+                tries, met = 0, True
+                yield change
+        except InvalidStatus as error:
+            if error.response.status_code in (401, 403):
+                raise refused(url) from error
+            if not met:
+                raise unreachable(url, error) from error
+        except _CONNECTION as error:
+            if isinstance(error, ConnectionClosed) and error.rcvd and error.rcvd.code == NOT_IN:
+                raise refused(url, error.rcvd.reason) from error
+            if not met:
+                raise unreachable(url, error) from error
+        roster.away = True
+        yield None
+        await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+        tries += 1
+
+
+async def _one_connection(url: str, roster: FollowedRoster) -> AsyncIterator[RosterChange]:
+    """Until a message is found missing; then the next connection asks for everything."""
+    address = f"ws{url.removeprefix('http')}/ws"
+    shown, tls = headers_for(url), tls_to(url)
+    # The library refuses ssl=None for wss, and anything else for ws.
+    secure: dict[str, Any] = {"ssl": tls} if tls else {}
+    async with connect(
+        address, open_timeout=5, max_size=None, proxy=None, additional_headers=shown, **secure
+    ) as socket:
+        await socket.send(json.dumps({"epoch": roster.epoch, "offset": roster.offset}))
+        while True:
+            message = json.loads(await asyncio.wait_for(socket.recv(), SILENCE_S))
+            if _missed(roster, message):
+                roster.epoch = roster.offset = None
+                return
+            yield roster.apply(message, _clock_ms())
+
+
+def _missed(roster: FollowedRoster, message: dict[str, Any]) -> bool:
+    """True for changes that do not continue what we have: another run's, or with a hole before."""
+    if message["type"] != "deltas" or roster.offset is None:
+        return False
+    return bool(message["epoch"] != roster.epoch or message["offset"] < roster.offset)
+
+
+def _clock_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def watch_agents(url: str, chosen: Filter, *, jsonl: bool) -> None:
@@ -37,14 +186,10 @@ async def _watch(url: str, chosen: Filter, *, jsonl: bool) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Leaving a watch is its normal end, not an error.
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-    roster = Roster()
-    if jsonl:
-        await _stream(url, roster, chosen)
-    else:
-        await _draw(url, roster, chosen)
+    await (_stream if jsonl else _draw)(url, FollowedRoster(), chosen)
 
 
-async def _stream(url: str, roster: Roster, chosen: Filter) -> None:
+async def _stream(url: str, roster: FollowedRoster, chosen: Filter) -> None:
     shown: set[str] = set()
     trouble: HubTrouble | None = None
     async for change in follow(url, roster):
@@ -52,7 +197,7 @@ async def _stream(url: str, roster: Roster, chosen: Filter) -> None:
             say("adsum: the hub is away; trying again")
             continue
         if roster.trouble not in (None, trouble):
-            own_up(roster.trouble, roster.now)
+            say_trouble(roster.trouble, roster.now)
         trouble = roster.trouble
         wanted = {key for key in change.changed if roster.wanted(key, chosen)}
         for key in change.changed:
@@ -66,17 +211,16 @@ async def _stream(url: str, roster: Roster, chosen: Filter) -> None:
         sys.stdout.flush()
 
 
-async def _draw(url: str, roster: Roster, chosen: Filter) -> None:
+async def _draw(url: str, roster: FollowedRoster, chosen: Filter) -> None:
     from rich.live import Live
+
+    from adsum.text.console import open_console
 
     console = open_console()
     news = asyncio.Event()
-    away = False
 
     async def listen() -> None:
-        nonlocal away
-        async for change in follow(url, roster):
-            away = change is None
+        async for _ in follow(url, roster):
             news.set()
 
     # A terminal of another size is drawn anew at once, as by news.
@@ -91,7 +235,7 @@ async def _draw(url: str, roster: Roster, chosen: Filter) -> None:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while not listener.done():
                 news.clear()
-                live.update(_picture(roster, chosen, console, away=away), refresh=True)
+                live.update(_picture(roster, chosen, console), refresh=True)
                 with contextlib.suppress(TimeoutError):
                     # Ages grow without news.
                     await asyncio.wait_for(news.wait(), REDRAW_S)
@@ -100,26 +244,19 @@ async def _draw(url: str, roster: Roster, chosen: Filter) -> None:
         listener.cancel()
 
 
-def _picture(roster: Roster, chosen: Filter, console: Console, *, away: bool) -> RenderableType:
+def _picture(roster: FollowedRoster, chosen: Filter, console: Console) -> RenderableType:
     from rich.console import Group as Stack
     from rich.text import Text
 
-    from adsum.text.plain import clean
-    from adsum.text.render import counts_line, session_table
+    from adsum.text.tables import counts_line, session_table
 
-    trouble = roster.trouble
-    now = as_of(roster.told_at if away else roster.now, trouble)
-    views, hosts = roster.views(chosen), roster.host_views()
-    footer = counts_line(views, hosts, now)
-    if trouble is not None:
-        footer = Text(clean(trouble_sentence(trouble, roster.now)), "bold red")
-    if away:
-        footer = Text("The hub is away; trying again. This is the last known state.", "bold red")
-    if not views and trouble is not None:
+    views, hosts, now = roster.views(chosen), roster.host_views(), roster.as_of
+    footer = roster.warning() or counts_line(views, hosts, now)
+    if not views and roster.trouble is not None:
         return footer
     if not views:
         return Stack(Text(advice(filtered=bool(chosen.query), hosts=hosts)), Text(), footer)
-    # Trouble is told at length, and the terminal may be narrow.
+    # A warning may be long, and the terminal narrow.
     room = max(1, console.height - 3 - len(footer.wrap(console, console.width)))
     table = session_table(views[:room], now, console)
     more = [Text(f"… and {len(views) - room} more", style="dim")] if len(views) > room else []

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import expect
 
-from adsum.text.amounts import cost, short
+from adsum.text.words import cost, short
 from adsum_shared.usage import UsageReport, UsageView
 from tests.browser import fleets, spending
 from tests.browser.conftest import PHONE, OpenPage, wall_ms

@@ -10,10 +10,9 @@ import msgspec
 from adsum.client import SilentError, fetch, readiness, running_here
 from adsum.doctor.finding import Finding, from_text
 from adsum.outcome import CommandError
-from adsum.text.causes import sentence
-from adsum.text.plain import age, clean
-from adsum.text.words import gap_sentence
+from adsum.text.words import age, cause_sentence, gap_sentence
 from adsum_collector.state_dir import running_port
+from adsum_shared.redact import clean
 from adsum_shared.state import HostView, HostWitness, HubTrouble
 
 #: Signals on the way in numbers that a burst of work does not reach.
@@ -185,7 +184,7 @@ def check_witnesses(host: HostView | None, now: int) -> list[Finding]:
 
 def _witness(witness: HostWitness, now: int) -> Finding:
     name = f"witness-{clean(witness.name)}"
-    counts = tuple(sentence(cause, count) for cause, count in witness.counts.items())
+    counts = tuple(cause_sentence(cause, count) for cause, count in witness.counts.items())
     if witness.state in ("missing", "trouble"):
         note = clean(witness.note) or f"The witness {witness.name} reports {witness.state}."
         told = from_text(name, "warn", note)

@@ -28,12 +28,13 @@ from typing import Any
 
 import msgspec
 
-from adsum.agents import fetch_sessions
 from adsum.doctor.finding import Finding
 from adsum.hooks import Setup
 from adsum.outcome import CommandError
-from adsum.text.plain import age, clean
+from adsum.sessions import fetch_sessions
+from adsum.text.words import age
 from adsum_collector.processes import look_up
+from adsum_shared.redact import clean
 from adsum_shared.state import Group, HostView, SessionView
 
 #: Older versions know no `--json` here, and would start something else.

@@ -10,10 +10,10 @@ from adsum.doctor.finding import Finding, from_text
 from adsum.doctor.joined import check_login
 from adsum.doctor.redis import check_redis
 from adsum.joined import Joined, joined
-from adsum.text.plain import clean
 from adsum_collector.delivery.transports import HubPlace, HubTransport
 from adsum_collector.errors import HubError
 from adsum_shared.host_keys import KeysRequest
+from adsum_shared.redact import clean
 
 PATIENCE_S = 12.0
 

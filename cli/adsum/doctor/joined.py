@@ -12,10 +12,10 @@ from adsum.doctor.finding import Finding, from_text
 from adsum.join_hub import Hub, RefusedError
 from adsum.joined import Joined
 from adsum.outcome import CommandError
-from adsum.text.plain import clean
 from adsum_hub.trouble import KEPT
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
+from adsum_shared.redact import clean
 from adsum_shared.redis_errors import describe
 
 PATIENCE_S = 5.0

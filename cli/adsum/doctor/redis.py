@@ -12,7 +12,6 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from adsum.broker import place_of
 from adsum.doctor.finding import Finding, from_text
-from adsum.text.plain import clean
 from adsum_collector.spool.spool_file import shown_bytes
 from adsum_hub.trouble import KEPT, Writes
 from adsum_shared import streams
@@ -26,6 +25,7 @@ from adsum_shared.connect import (
     open_redis,
     require_recent,
 )
+from adsum_shared.redact import clean
 from adsum_shared.redis_errors import describe
 from adsum_shared.redis_url import kind_of
 

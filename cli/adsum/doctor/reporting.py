@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from adsum.agents import fetch_sessions
 from adsum.client import SilentError, hub_url, readiness
 from adsum.doctor.checks import host_id_of
 from adsum.outcome import CommandError
-from adsum.text.plain import clean
+from adsum.sessions import fetch_sessions
+from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
 
 _OVER = ("session_ended", "suspended", "archived")

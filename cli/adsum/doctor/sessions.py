@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 
 from adsum import shim_hook
-from adsum.agents import fetch_sessions
 from adsum.doctor.finding import Finding
 from adsum.doctor.hooks import settings_files
 from adsum.outcome import CommandError
-from adsum.text.plain import clean
-from adsum.text.render import hook_problem
+from adsum.sessions import fetch_sessions
+from adsum.text.words import hook_problem
 from adsum_collector.hooks.settings_file import SettingsError
+from adsum_shared.redact import clean
 from adsum_shared.state import HostView, SessionView
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from adsum.doctor.finding import Finding, Result, from_text
 from adsum.outcome import CommandError
 from adsum.spool import ask
-from adsum.text.plain import age, clean
+from adsum.text.words import age
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.quarantine import NOTICE_S, Quarantined
 from adsum_collector.spool.spool_file import shown_bytes
 from adsum_collector.spool.status import SpoolStatus
+from adsum_shared.redact import clean
 
 #: Of its allowance; beyond it a while without Redis may cost the oldest.
 FULL = 0.8

@@ -19,9 +19,10 @@ from adsum.service.init import Init, View
 from adsum.service.job import kept_values, owner_of
 from adsum.service.service import BOTH, find_init
 from adsum.service.units import PartName
-from adsum.text.plain import age, clean
 from adsum.text.saying import put_json, say
+from adsum.text.words import age
 from adsum_collector.state_dir import running_port
+from adsum_shared.redact import clean
 
 #: A part that starts is up long before.
 PATIENCE_S = 15.0

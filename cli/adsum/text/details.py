@@ -1,4 +1,4 @@
-"""One session in full as text for people: what it is, who tells of it, its children, its doings. Pure."""
+"""One session in full as text for people: what it is, which witnesses report it, its children, its activity. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from adsum.text.amounts import PRICES, cost, percent, short
-from adsum.text.plain import age, clean
-from adsum.text.render import PLAIN_ICONS, witness_word
-from adsum.text.words import missing_of, moment
+from adsum.text.tables import ICONS, PLAIN_ICONS
+from adsum.text.words import PRICES, age, cost, missing_of, moment, percent, short, witness_word
+from adsum_shared.redact import clean
 from adsum_shared.state import ActivityEntry, ChildView, GapView, RequestView, SessionView
 from adsum_shared.usage import UsageView
 
@@ -35,22 +34,25 @@ PROBLEMS = {
 }
 
 
-def facts_table(view: SessionView, now: int, icon: str, gaps: Sequence[GapView] = ()) -> Table:
-    """gaps: its host's."""
+def facts_table(
+    view: SessionView, now: int, gaps: Sequence[GapView] = (), *, plain: bool = False
+) -> Table:
+    """gaps: its host's. plain: for a terminal without Unicode."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _lines(view, now, icon, gaps):
+    for name, value in _facts(view, now, gaps, plain=plain):
         if value:
             table.add_row(name, Text(clean(value)))  # `adsum top` draws it past our console
     return table
 
 
-def _lines(
-    view: SessionView, now: int, icon: str, gaps: Sequence[GapView]
+def _facts(
+    view: SessionView, now: int, gaps: Sequence[GapView], *, plain: bool
 ) -> Iterator[tuple[str, str]]:
     state = view.state
     host = clean(view.host) + ("" if view.reachability == "live" else f" ({view.reachability})")
+    icon = (PLAIN_ICONS if plain else ICONS)[state.group]
     label = f"{icon} {clean(state.label)} ({clean(state.state)})"
     yield "state", f"{label}, for {age(now - state.since)}"
     if view.display is not None:
@@ -73,7 +75,7 @@ def _lines(
     yield "started", ago(view.started_at, now)
     yield "ended", ago(view.ended_at, now)
     yield "last news", f"{age(now - view.updated_at)} ago"
-    yield from _used_up(view, plain=icon in PLAIN_ICONS.values())
+    yield from _used_up(view, plain=plain)
     heard = [each for each in view.witnesses if each.heard_at]
     ages = [f"{witness_word(each.name)} {age(now - each.heard_at)}" for each in heard]
     yield "heard", f"{', '.join(ages)} ago" if ages else ""
@@ -87,8 +89,8 @@ def _lines(
         if request.agent_id not in children:
             yield "waits for", asked(request, now)
     if view.incomplete:
-        for told in missing_of(view, gaps, now):
-            yield "missing", clean(told)
+        for sentence in missing_of(view, gaps, now):
+            yield "missing", clean(sentence)
 
 
 def cut(text: str | None) -> str:

@@ -9,9 +9,12 @@ import os
 import re
 import sys
 import textwrap
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from adsum_shared.redact import safe, to_json
+from adsum_shared.redact import clean, safe, to_json
+
+if TYPE_CHECKING:
+    from adsum_shared.state import HubTrouble
 
 #: A command stays whole: pasted from two lines it would be two.
 _COMMAND = re.compile(r"`[^`\n]+`")
@@ -25,6 +28,13 @@ def say(text: str, to: TextIO | None = None) -> None:
     stream = to or sys.stderr
     columns, text = columns_of(stream), safe(text)
     print(broken(text, columns) if columns else text, file=stream, flush=True)
+
+
+def say_trouble(trouble: HubTrouble, now: int) -> None:
+    """Beside the data, which is as true as it was."""
+    from adsum.text.words import trouble_sentence
+
+    say(f"adsum: {clean(trouble_sentence(trouble, now))}")
 
 
 def ask(question: str) -> None:

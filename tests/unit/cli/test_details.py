@@ -31,7 +31,7 @@ def test_each_witness_has_its_age_and_who_was_never_heard_has_none() -> None:
         WitnessView("transcript", NOW - 2_000),
         WitnessView("statusline", NOW - 61_000),
     )
-    lines = text_of(facts_table(session("a", witnesses=heard), NOW, "●"))
+    lines = text_of(facts_table(session("a", witnesses=heard), NOW))
     assert "heard       transcript 2s, status line 1m ago" in lines
 
 
@@ -41,14 +41,14 @@ def test_each_witness_has_its_age_and_who_was_never_heard_has_none() -> None:
 )
 def test_a_problem_is_explained_with_the_next_step_and_where(problem: str, words: str) -> None:
     sick = session("a", witnesses=(WitnessView("hook", NOW, problem),))
-    text = " ".join(" ".join(text_of(facts_table(sick, NOW, "●"))).split())
+    text = " ".join(" ".join(text_of(facts_table(sick, NOW))).split())
     assert words in text
     assert "On laptop: adsum doctor" in text
 
 
 def facts_of(**more: Any) -> dict[str, str]:
     """Name -> value, whatever the lines."""
-    lines = text_of(facts_table(session("a", **more), NOW, "●"), 400)
+    lines = text_of(facts_table(session("a", **more), NOW), 400)
     return {name.strip(): value for line in lines for name, _, value in [line.partition("  ")]}
 
 
@@ -99,7 +99,7 @@ def test_a_session_that_is_over_says_when_and_what_it_was_about() -> None:
     assert facts["PR"].strip() == "https://example.org/pull/1"
     assert facts["last answer"].strip() == "Done."
     assert facts["forked from"].strip() == "0a1b"
-    prompt = " ".join(text_of(facts_table(session("a", last_prompt="x " * 999), NOW, "●")))
+    prompt = " ".join(text_of(facts_table(session("a", last_prompt="x " * 999), NOW)))
     assert "…" in prompt
     assert prompt.count("x ") <= TEXT_MOST
 
@@ -133,12 +133,12 @@ def test_what_a_child_waits_for_hangs_under_it() -> None:
     view = session("a", children=(EXPLORER, DONE), requests=(asks,))
     lines = text_of(family_tree(view, NOW))
     assert lines[2] == "│   └── waits for permission Bash: make (since 5s)"
-    assert not [line for line in text_of(facts_table(view, NOW, "●")) if "waits for" in line]
+    assert not [line for line in text_of(facts_table(view, NOW)) if "waits for" in line]
 
 
 def test_what_an_unlisted_child_waits_for_is_said_all_the_same() -> None:
     asks = RequestView("r1", "permission", NOW - 5_000, "Bash", "make", "gone")
-    lines = text_of(facts_table(session("a", requests=(asks,)), NOW, "●"))
+    lines = text_of(facts_table(session("a", requests=(asks,)), NOW))
     assert "waits for   permission Bash: make (since 5s)" in lines
 
 

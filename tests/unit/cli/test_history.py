@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.freshness import Freshness
-from adsum.history import Search, nothing
+from adsum.listing import Freshness, no_history
+from adsum.sessions import HistoryQuery
 from adsum.text.console import show
-from adsum.text.history_table import footer, history_table
+from adsum.text.tables import history_footer, history_table
 from adsum_shared.state import Group, History, SessionView
 from adsum_shared.usage import UsageView
 from tests.hubs import NOW, host, session
@@ -38,7 +38,7 @@ def drawn(capsys: pytest.CaptureFixture[str]) -> Any:
     def drawn(sessions: list[SessionView], width: int = 80, total: int | None = None) -> list[str]:
         console = Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), width=width)
         history = History(1, NOW, total or len(sessions), sessions)
-        show(console, history_table(history, console), footer(history))
+        show(console, history_table(history, console), history_footer(history))
         return capsys.readouterr().out.splitlines()
 
     return drawn
@@ -90,19 +90,19 @@ def test_a_title_cannot_steer_the_terminal(drawn: Any) -> None:
 @pytest.mark.parametrize(
     ("search", "hosts", "words"),
     [
-        (Search("x"), [host()], "All of them: adsum history"),
-        (Search(), [], "adsum up"),
-        (Search("  "), [host()], "adsum agents"),
+        (HistoryQuery("x"), [host()], "All of them: adsum history"),
+        (HistoryQuery(), [], "adsum up"),
+        (HistoryQuery("  "), [host()], "adsum agents"),
     ],
 )
-def test_nothing_to_show_says_what_to_do_next(search: Search, hosts: Any, words: str) -> None:
-    assert words in nothing(search, Freshness(hosts, NOW))
+def test_nothing_to_show_says_what_to_do_next(search: HistoryQuery, hosts: Any, words: str) -> None:
+    assert words in no_history(search, Freshness(hosts, NOW))
 
 
 def test_a_name_that_nothing_bears_is_told_as_the_hub_tells_it() -> None:
     fresh = Freshness([host()], NOW)
 
-    assert nothing(Search(host="nope"), fresh, ["There is no host `nope`."]) == (
+    assert no_history(HistoryQuery(host="nope"), fresh, ["There is no host `nope`."]) == (
         "There is no host `nope`."
     )
 

@@ -19,7 +19,7 @@ from adsum.join.join import Way, choose_way, wished_way
 from adsum.join_hub import Hub, RefusedError
 from adsum.joined import Joined, broker_of, ingest_of, joined, keep
 from adsum.outcome import CommandError
-from adsum.text.machines import notes
+from adsum.text.tables import host_notes
 from adsum_collector.delivery.transports import HubPlace
 from adsum_collector.errors import HubError
 from adsum_shared.host_keys import KeysReply, KeysRequest
@@ -245,5 +245,5 @@ def test_the_list_of_machines_says_which_come_through_a_hub() -> None:
     through = HostView("h", "oak", "live", 0, via="hub")
     straight = HostView("h", "oak", "live", 0)
 
-    assert any(note.startswith("via hub") for note, _ in notes(through, 0))
-    assert not any("via hub" in note for note, _ in notes(straight, 0))
+    assert any(note.startswith("via hub") for note, _ in host_notes(through, 0))
+    assert not any("via hub" in note for note, _ in host_notes(straight, 0))

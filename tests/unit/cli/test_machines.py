@@ -8,7 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from adsum.text.machines import BAR_CELLS, host_table, notes
+from adsum.text.tables import BAR_CELLS, host_notes, host_table
 from adsum_shared.state import GapView, HostView, HostWitness, Reachability
 from adsum_shared.usage import RateLimitView, ScanProgress
 
@@ -147,7 +147,7 @@ def test_a_machine_that_reads_its_history_has_a_bar() -> None:
         "  reads its history ██████░░░░░░░░░░ 41%, 1m left, 3.1 GB of 7.4 GB, 210 MB/s,",
         "  1,234 of 3,000 files",
     ]
-    (bar,) = [note for note, _ in notes(host(scan=SCAN), NOW, plain=True)]
+    (bar,) = [note for note, _ in host_notes(host(scan=SCAN), NOW, plain=True)]
     assert bar.startswith("reads its history ######---------- 41%, ")
 
 
@@ -167,11 +167,11 @@ def test_a_bar_stays_within_its_bounds(scan: ScanProgress, words: str) -> None:
 
 
 def test_rate_limits_are_one_line_in_yellow_when_nearly_used_up() -> None:
-    (line,) = notes(host(limits=LIMITS), NOW)
+    (line,) = host_notes(host(limits=LIMITS), NOW)
     said = "rate limits used: 5h 42%, resets in 2h 10m; 7d 10%, resets in 2d 22h"
     assert line == (said, "")
     full = (*LIMITS, RateLimitView("\x1b[2Jodd", 80))
-    ((told, style),) = notes(host(limits=full), NOW)
+    ((told, style),) = host_notes(host(limits=full), NOW)
     assert style == "yellow"
     assert told == f"{said};  [2Jodd 80%"
 

@@ -6,15 +6,14 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from adsum import lists
 from adsum.outcome import CommandError, Exit
-from adsum.select import Filter
-from adsum.top import top
+from adsum.sessions import Filter
 from adsum_shared.state import ActivityEntry, Group
 from tests.brokers import free_port
 from tests.hostile import NAME, is_plain
@@ -27,7 +26,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerCancelled
 
-from adsum.top.screen import Details, Top
+from adsum.top import Details, Top
 
 ASKS = session("0a1b2c3d", Group.NEEDS_YOU, "needs_permission", label="Needs permission: Bash")
 WORKS = session("0a1bffff", title="Write the docs")
@@ -60,7 +59,7 @@ def rows(pilot: Pilot[Any]) -> list[str]:
 
 def drawn(pilot: Pilot[Any]) -> str:
     console = Console(width=80, file=io.StringIO())
-    console.print(pilot.app.screen.query_one("#told", Static).content)
+    console.print(pilot.app.screen.query_one("#facts", Static).content)
     return console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
@@ -138,11 +137,11 @@ async def test_no_hub_ends_it_with_the_reason() -> None:
 
 
 def test_without_the_extra_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(top, "find_spec", lambda name: None)
+    monkeypatch.setattr(lists, "find_spec", lambda name: None)
     with pytest.raises(CommandError, match=r"pip install textual.*agents --watch"):
-        top.run_top("http://127.0.0.1:9", tmp_path, Filter())
+        lists.require_textual()
 
 
 async def test_no_name_does_more_to_the_screen_than_a_name(hub: StandIn) -> None:

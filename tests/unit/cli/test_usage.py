@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adsum.freshness import Freshness
+from adsum.listing import Freshness, UsageQuery, no_usage
 from adsum.outcome import CommandError, Exit
-from adsum.usage import Question, nothing, usage_report
+from adsum.sessions import typed
 from adsum_shared.state import HubTrouble
 from adsum_shared.usage import ScanProgress, UsageReport, UsageView
 from tests.hubs import NOW, host, report
@@ -35,7 +35,7 @@ DAY = 86_400_000
 def test_days_are_asked_for_as_the_hub_takes_them(
     asked: dict[str, Any], query: dict[str, str] | None
 ) -> None:
-    assert Question(**asked).query == {"by": "day", **(query or {"days": "7", **asked})}
+    assert UsageQuery(**asked).query == {"by": "day", **(query or {"days": "7", **asked})}
 
 
 @pytest.mark.parametrize(
@@ -55,36 +55,40 @@ def test_days_are_asked_for_as_the_hub_takes_them(
 )
 def test_days_that_cannot_be_are_a_usage_error(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(CommandError, match=words) as wrong:
-        Question(**asked)
+        UsageQuery(**asked)
     assert wrong.value.code is Exit.USAGE
 
 
 def test_an_answer_that_is_no_report_is_no_hubs() -> None:
     for answer in ({}, [], {"schema": 1, "rows": 3}):
         with pytest.raises(CommandError, match="not as a hub of Adsum") as wrong:
-            usage_report("http://h", answer)
+            typed("http://h", answer, UsageReport)
         assert wrong.value.code is Exit.UNREACHABLE
 
 
 @pytest.mark.parametrize(
     ("asked", "hosts", "words"),
     [
-        (Question(host="x"), [host()], "Nothing matches from 2025-11-18 to 2025-11-24. All of it"),
-        (Question(), [], "adsum up"),
-        (Question(), [host()], "Further back: `adsum usage --days 90`"),
-        (Question(days=90), [host()], "adsum usage --days 90"),
-        (Question(until="2025-11-24", days=7), [host()], "--days 90 --until 2025-11-24"),
+        (
+            UsageQuery(host="x"),
+            [host()],
+            "Nothing matches from 2025-11-18 to 2025-11-24. All of it",
+        ),
+        (UsageQuery(), [], "adsum up"),
+        (UsageQuery(), [host()], "Further back: `adsum usage --days 90`"),
+        (UsageQuery(days=90), [host()], "adsum usage --days 90"),
+        (UsageQuery(until="2025-11-24", days=7), [host()], "--days 90 --until 2025-11-24"),
     ],
 )
-def test_nothing_to_show_says_what_to_do_next(asked: Question, hosts: Any, words: str) -> None:
-    assert words in nothing(report(), asked, Freshness(hosts, NOW))
+def test_nothing_to_show_says_what_to_do_next(asked: UsageQuery, hosts: Any, words: str) -> None:
+    assert words in no_usage(report(), asked, Freshness(hosts, NOW))
 
 
 def test_a_machine_that_is_not_live_makes_a_report_partial(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fresh = Freshness([host("desk", "late"), host()], NOW)
-    assert fresh.own_up() is Exit.PARTIAL
+    assert fresh.warn() is Exit.PARTIAL
     assert capsys.readouterr().err == (
         "adsum: desk is late, last seen 4m ago: what came later is missing.\n"
     )
@@ -95,8 +99,8 @@ def test_of_days_before_a_machine_was_last_seen_nothing_is_missing(
 ) -> None:
     """Last month's bill is whole although a laptop sleeps today."""
     fresh = Freshness([host("desk", "offline")], NOW)
-    assert fresh.own_up("2025-11-20") is Exit.OK
-    assert fresh.own_up("2025-11-30") is Exit.PARTIAL
+    assert fresh.warn("2025-11-20") is Exit.OK
+    assert fresh.warn("2025-11-30") is Exit.PARTIAL
     assert capsys.readouterr().err.count("desk") == 1
 
 
@@ -111,7 +115,7 @@ def test_of_days_before_a_machine_was_last_seen_nothing_is_missing(
 def test_a_machine_that_still_reads_its_history_is_told_of(
     scan: ScanProgress, share: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert Freshness([host(scan=scan)], NOW).own_up() is Exit.OK
+    assert Freshness([host(scan=scan)], NOW).warn() is Exit.OK
     assert capsys.readouterr().err == f"adsum: laptop still reads its history: {share} % so far.\n"
 
 
@@ -119,13 +123,13 @@ def test_what_the_hub_says_of_a_history_is_not_said_twice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     both = [host(scan=ScanProgress(2, 1, 100, 42)), host("desk", scan=ScanProgress(2, 1, 100, 42))]
-    Freshness(both, NOW).own_up(notes=["laptop still reads its history: 42 % so far."])
+    Freshness(both, NOW).warn(notes=["laptop still reads its history: 42 % so far."])
     assert capsys.readouterr().err.count("still reads") == 1
 
 
 def test_a_hub_in_trouble_owns_up(capsys: pytest.CaptureFixture[str]) -> None:
     fresh = Freshness([host()], NOW, HubTrouble("Gone. Start it.", NOW, blind=True))
-    assert fresh.own_up() is Exit.PARTIAL
+    assert fresh.warn() is Exit.PARTIAL
     assert "stands still" in capsys.readouterr().err
 
 
@@ -134,7 +138,7 @@ def test_further_back_is_never_a_question_that_was_asked(
 ) -> None:
     def said(first: str, last: str, **asked: Any) -> str:
         empty = UsageReport(1, NOW, first, last, "day", [], UsageView(), [])
-        return nothing(empty, Question(**asked), Freshness([host()], NOW))
+        return no_usage(empty, UsageQuery(**asked), Freshness([host()], NOW))
 
     month = said("2025-06-02", "2025-07-01", until="2025-07-01", days=30)
     assert month.endswith("Further back: `adsum usage --days 90 --until 2025-07-01`")
@@ -148,10 +152,10 @@ def test_prices_that_cannot_be_used_are_told_of_once(capsys: pytest.CaptureFixtu
     prices = "Your own prices are not used. Correct them."
     channel = "Channel `mail` keeps failing."
     fresh = Freshness([host()], NOW, HubTrouble(prices, NOW))
-    assert fresh.own_up(notes=[prices]) is Exit.PARTIAL
+    assert fresh.warn(notes=[prices]) is Exit.PARTIAL
     assert capsys.readouterr().err == ""
     both = Freshness([host()], NOW, HubTrouble(f"{prices} {channel}", NOW))
-    both.own_up(notes=[prices])
+    both.warn(notes=[prices])
     err = capsys.readouterr().err
     assert err.endswith(f": {channel}\n")
     assert "prices" not in err

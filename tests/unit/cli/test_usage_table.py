@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from adsum.text.console import show
-from adsum.text.usage_table import footer, usage_table
+from adsum.text.tables import usage_footer, usage_table
 from adsum_shared.usage import UsageReport, UsageRow, UsageView
 from tests.hubs import report
 
@@ -27,7 +27,7 @@ def drawn(capsys: pytest.CaptureFixture[str]) -> Any:
     def drawn(asked: UsageReport, width: int = 80, encoding: str = "utf-8") -> list[str]:
         file = io.TextIOWrapper(io.BytesIO(), encoding)
         console = Console(file=file, width=width, highlight=False)
-        show(console, usage_table(asked, console), footer(asked, console))
+        show(console, usage_table(asked, console), usage_footer(asked, console))
         return capsys.readouterr().out.splitlines()
 
     return drawn
@@ -153,7 +153,7 @@ def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     file = io.StringIO()
     console = Console(file=file, width=80, force_terminal=True, highlight=False)
-    console.print(usage_table(DAYS, console), footer(DAYS, console))
+    console.print(usage_table(DAYS, console), usage_footer(DAYS, console))
     assert "\x1b[33" not in file.getvalue()
 
 
@@ -163,7 +163,7 @@ def test_of_many_sessions_some_are_shown_with_the_total_of_all(
     rows = [row(f"Work {n}", usage(3.5), key=f"h:{n:08}") for n in range(997)]
     asked = report("session", *rows, total=usage(3_489.5))
     console = Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), width=80)
-    show(console, usage_table(asked, console, 2), footer(asked, console, 2))
+    show(console, usage_table(asked, console, 2), usage_footer(asked, console, 2))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["SESSION", "Work", "Work", "total"]
     assert "≈ $3,489.50" in lines[3]

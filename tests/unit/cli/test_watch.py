@@ -8,9 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.follow import Roster
-from adsum.select import Filter
-from adsum.watch import _picture
+from adsum.sessions import Filter
+from adsum.watch import FollowedRoster, _picture
 from adsum_shared.state import HubTrouble
 from tests.hubs import NOW, host, session
 
@@ -19,21 +18,22 @@ HOUR = 3_600_000
 
 def drawn(*, away: bool, trouble: HubTrouble | None = None) -> str:
     """An hour after the hub's last word."""
-    told = [msgspec.to_builtins(session("a", since=NOW - 300_000))]
+    sessions = [msgspec.to_builtins(session("a", since=NOW - 300_000))]
     hosts = [msgspec.to_builtins(host())]
-    roster = Roster()
+    roster = FollowedRoster()
     message = {"type": "snapshot", "epoch": "e", "offset": 0, "now": NOW, "trouble": trouble}
-    roster.apply(message | {"sessions": told, "hosts": hosts}, 0)
+    roster.apply(message | {"sessions": sessions, "hosts": hosts}, 0)
     roster.ahead_ms += HOUR
+    roster.away = away
     console = Console(file=io.StringIO(), width=80, height=24, highlight=False)
     with console.capture() as capture:
-        console.print(_picture(roster, Filter(), console, away=away))
+        console.print(_picture(roster, Filter(), console))
     return capture.get()
 
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adsum.follow._clock_ms", lambda: 0)
+    monkeypatch.setattr("adsum.watch._clock_ms", lambda: 0)
 
 
 def test_ages_grow_while_the_hub_is_there() -> None:

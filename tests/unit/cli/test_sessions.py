@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adsum.naming import named
 from adsum.outcome import CommandError, Exit
-from adsum.select import Filter, exit_code, order
+from adsum.sessions import Filter, exit_code, named, order
 from adsum_shared.state import AgentState, Group, Reachability, SessionView
 
 

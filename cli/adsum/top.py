@@ -1,10 +1,11 @@
-"""The full screen of `adsum top`: a live list by groups, details, a filter. Needs Textual."""
+"""`adsum top`: a live list by groups on the full screen, details, a filter. Imports Textual."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -20,17 +21,25 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from adsum.follow import Roster, follow
+from adsum.client import hub_url
 from adsum.open import has_browser, opened
-from adsum.outcome import CommandError
-from adsum.select import Filter
-from adsum.show import fetch_activity
-from adsum.text.console import advice
+from adsum.outcome import CommandError, Exit
+from adsum.sessions import Filter, fetch_activity
 from adsum.text.details import activity_table, facts_table, family_tree
-from adsum.text.plain import clean
-from adsum.text.render import ICONS, WORDS, counts_line, session_lines
-from adsum.text.words import as_of, trouble_sentence
+from adsum.text.tables import WORDS, counts_line, session_lines
+from adsum.text.words import advice
+from adsum.watch import FollowedRoster, follow
 from adsum_shared.state import ActivityEntry, Group, SessionView
+
+
+def run_top(hub: str | None, state_dir: Path | None, chosen: Filter) -> None:
+    url = hub_url(hub, state_dir)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError("adsum top draws on a terminal, and this is none.", Exit.USAGE)
+    app = Top(url, chosen)
+    app.run()
+    if app.failed is not None:
+        raise app.failed
 
 
 class Details(ModalScreen[None]):
@@ -49,7 +58,7 @@ class Details(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self.drawn(()), id="told")
+            yield Static(self.drawn(()), id="facts")
 
     def on_mount(self) -> None:
         self.ask()
@@ -61,17 +70,17 @@ class Details(ModalScreen[None]):
         except CommandError:
             return  # the list says already that the hub is away
         self.app.call_from_thread(
-            lambda: self.query_one("#told", Static).update(self.drawn(entries))
+            lambda: self.query_one("#facts", Static).update(self.drawn(entries))
         )
 
     def drawn(self, entries: tuple[ActivityEntry, ...]) -> RenderableType:
         view = self.view
-        told: list[RenderableType] = [facts_table(view, self.now, ICONS[view.state.group], ())]
+        parts: list[RenderableType] = [facts_table(view, self.now)]
         if view.children:
-            told += [Text(), family_tree(view, self.now)]
+            parts += [Text(), family_tree(view, self.now)]
         if entries:
-            told += [Text("\nactivity", "dim"), activity_table(view, entries, self.now)]
-        return Stack(*told)
+            parts += [Text("\nactivity", "dim"), activity_table(view, entries, self.now)]
+        return Stack(*parts)
 
     def action_scroll(self, way: str) -> None:
         area = self.query_one(VerticalScroll)
@@ -107,9 +116,9 @@ class Top(App[None]):
     def __init__(self, url: str, chosen: Filter) -> None:
         super().__init__()
         self.url, self.chosen = url, chosen
-        self.roster = Roster()
+        self.roster = FollowedRoster()
         self.words = ""
-        self.met = self.away = False
+        self.met = False
         self.news = asyncio.Event()
         self.shown: dict[str, SessionView] = {}
         self.failed: CommandError | None = None
@@ -134,8 +143,8 @@ class Top(App[None]):
     @work
     async def listen(self) -> None:
         try:
-            async for change in follow(self.url, self.roster):
-                self.met, self.away = True, change is None
+            async for _ in follow(self.url, self.roster):
+                self.met = True
                 self.news.set()
         except CommandError as error:
             self.failed = error
@@ -158,29 +167,21 @@ class Top(App[None]):
         del event
         self.news.set()
 
-    @property
-    def now(self) -> int:
-        roster = self.roster
-        return as_of(roster.told_at if self.away else roster.now, roster.trouble)
-
     def draw(self) -> None:
         views = [view for view in self.roster.views(self.chosen) if matches(view, self.words)]
         self.shown = {view.id: view for view in views}
-        heads, lines = session_lines(views, self.now, self.size.width - EDGES, ICONS)
+        heads, lines = session_lines(views, self.roster.as_of, self.size.width - EDGES)
         self.heads.update(heads)
         self._fill(options_of(views, lines))
         self.foot.update(self._foot(views))
 
     def _foot(self, views: list[SessionView]) -> Text:
-        trouble, hosts = self.roster.trouble, self.roster.host_views()
-        if self.away:
-            said = "The hub is away; trying again. This is the last known state."
-            return Text(said, "bold red")
-        if trouble is not None:
-            return Text(clean(trouble_sentence(trouble, self.roster.now)), "bold red")
+        hosts = self.roster.host_views()
+        if warning := self.roster.warning():
+            return warning
         if not views:
             return Text(advice(filtered=bool(self.words or self.chosen.query), hosts=hosts))
-        return counts_line(views, hosts, self.now)
+        return counts_line(views, hosts, self.roster.as_of)
 
     def _fill(self, wanted: list[Option]) -> None:
         """Without moving what somebody looks at: the highlight stays with its session."""
@@ -207,7 +208,7 @@ class Top(App[None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         view = self.shown.get(event.option.id or "")
         if view is not None:
-            self.push_screen(Details(self.url, view, self.now))
+            self.push_screen(Details(self.url, view, self.roster.as_of))
 
     def action_move(self, way: str) -> None:
         there = self.listed
@@ -240,13 +241,13 @@ class Top(App[None]):
 
 
 def options_of(views: list[SessionView], lines: list[Text]) -> list[Option]:
-    """A heading before each group; what nobody hears of comes last, under its own."""
+    """A heading before each group; sessions of offline hosts come last, under their own."""
     options: list[Option] = []
-    told = ""
+    above = ""
     for view, line in zip(views, lines, strict=True):
         heading = heading_of(view)
-        if heading != told:
-            told = heading
+        if heading != above:
+            above = heading
             options.append(
                 Option(Text(heading.upper(), "bold dim"), f"group:{heading}", disabled=True)
             )

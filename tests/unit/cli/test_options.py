@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adsum.app import app
-from adsum.completion import FRESH_S, PATIENCE_S, known
+from adsum.options import FRESH_S, PATIENCE_S, known
 from tests.brokers import free_port
 from tests.hubs import StandIn, host, session, stand_in_hub
 
@@ -31,21 +31,23 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def until_known(hub: StandIn, tmp_path: Path) -> dict[str, object]:
+def until_known(kind: str, hub: StandIn, tmp_path: Path) -> list[tuple[str, str]]:
     """A busy machine may take longer than anybody waits for a shell."""
     deadline = time.monotonic() + 15
-    while not (told := known(hub.url, tmp_path, tmp_path / "c" / "kept.json", time.time())):
+    cache = tmp_path / "c" / f"{kind}.json"
+    while not (offered := known(kind, hub.url, tmp_path, cache, time.time())):
         assert time.monotonic() < deadline
-    return told
+    return offered
 
 
 def test_sessions_and_machines_are_offered_with_their_titles(hub: StandIn, tmp_path: Path) -> None:
-    told = until_known(hub, tmp_path)
-    assert told["sessions"] == [("0a1b", "acting: Fix it [2J"), ("77", "acting: Fix the build")]
-    assert told["hosts"] == ["desk", "laptop"]
-    kept = tmp_path / "c" / "kept.json"
+    hub.hosts = [host(label="laptop"), host(label="desk")]
+    offered = until_known("sessions", hub, tmp_path)
+    assert offered == [("0a1b", "acting: Fix it [2J"), ("77", "acting: Fix the build")]
+    assert until_known("hosts", hub, tmp_path) == [("laptop", ""), ("desk", "")]
+    kept = tmp_path / "c" / "sessions.json"
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert os.listdir(kept.parent) == ["kept.json"]  # noqa: PTH208 - names alone
+    assert sorted(os.listdir(kept.parent)) == ["hosts.json", "sessions.json"]  # noqa: PTH208 - names alone
 
 
 def test_a_machine_without_a_session_is_offered_where_machines_are_changed(
@@ -64,24 +66,24 @@ def test_a_machine_without_a_session_is_offered_where_machines_are_changed(
 
 
 def test_a_second_tab_asks_nobody(hub: StandIn, tmp_path: Path) -> None:
-    until_known(hub, tmp_path)
+    offered = until_known("sessions", hub, tmp_path)
     asked = len(hub.asked)
-    assert until_known(hub, tmp_path)["hosts"] == ["desk", "laptop"]
+    assert until_known("sessions", hub, tmp_path) == offered
     assert len(hub.asked) == asked
 
 
 def test_a_slow_hub_is_not_waited_for(silent: str, tmp_path: Path) -> None:
     cache = tmp_path / "kept.json"
-    cache.write_text(f'{{"hub": "{silent}", "at": 0, "sessions": [["ab", "t"]], "hosts": []}}')
+    cache.write_text(f'{{"hub": "{silent}", "at": 0, "words": [["ab", "t"]]}}')
     begun = time.monotonic()
-    assert known(silent, tmp_path, cache, FRESH_S * 2)["sessions"] == [["ab", "t"]]
+    assert known("sessions", silent, tmp_path, cache, FRESH_S * 2) == [("ab", "t")]
     assert time.monotonic() - begun < PATIENCE_S * 10
 
 
 def test_nothing_is_offered_of_another_hub_or_without_one(tmp_path: Path) -> None:
-    cache = tmp_path / "kept.json"
-    cache.write_text('{"hub": "http://elsewhere", "at": 0, "sessions": [["ab", "t"]]}')
-    assert known(f"http://127.0.0.1:{free_port()}", tmp_path, cache, 1.0) == {}
-    assert known("nonsense", tmp_path, cache, 1.0) == {}
+    cache, absent = tmp_path / "kept.json", f"http://127.0.0.1:{free_port()}"
+    cache.write_text('{"hub": "http://elsewhere", "at": 0, "words": [["ab", "t"]]}')
+    assert known("sessions", absent, tmp_path, cache, 1.0) == []
+    assert known("sessions", "nonsense", tmp_path, cache, 1.0) == []
     cache.write_text("[")
-    assert known(f"http://127.0.0.1:{free_port()}", tmp_path, cache, 1.0) == {}
+    assert known("sessions", absent, tmp_path, cache, 1.0) == []

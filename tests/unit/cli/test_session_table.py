@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from adsum.text.console import UNBOUND
-from adsum.text.plain import age, clean
-from adsum.text.render import counts_line, first_line, session_table
+from adsum.text.tables import counts_line, first_line, session_table
+from adsum.text.words import age
+from adsum_shared.redact import clean
 from adsum_shared.state import (
     AgentState,
     Group,

@@ -1,0 +1,209 @@
+"""Which sessions a command means: some that live, some that are over, or one by the start of its id."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from adsum.client import fetch, no_hub
+from adsum.outcome import CommandError, Exit
+from adsum_shared.redact import clean
+from adsum_shared.state import ActivityEntry, Group, SessionView
+
+PAGE = 1000
+CANDIDATES_MOST = 10
+#: Of sessions that are over, which a search for an id may find by other words too.
+HISTORY_MOST = 5000
+#: As many cells as the widest list has of an id.
+ID_SHOWN = 8
+ACTIVITY_SHOWN = 15
+#: A group in its own word, or in the words that lists and people use for it.
+GROUPS = {
+    **{group.value: group.value for group in Group},
+    "needs-you": Group.NEEDS_YOU.value,
+    "waiting": Group.NEEDS_YOU.value,
+    "working": Group.AUTONOMOUS.value,
+    "done": Group.DELIVERED.value,
+}
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Of sessions that live. Raises CommandError for an unknown group."""
+
+    group: str | None = None
+    state: str | None = None
+    host: str | None = None
+    project: str | None = None
+    needs_you: bool = False
+
+    def __post_init__(self) -> None:
+        if self.group is None:
+            return
+        if self.group.casefold() not in GROUPS:
+            step = "needs_you (or waiting), working (or autonomous), delivered (or done)"
+            raise CommandError(f"{self.group!r} is no group. --group is one of {step}.", Exit.USAGE)
+        object.__setattr__(self, "group", GROUPS[self.group.casefold()])
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the hub's REST interface takes it."""
+        needs_you = "1" if self.needs_you else None
+        return _given(
+            group=self.group,
+            state=self.state,
+            host=self.host,
+            project=self.project,
+            needs_you=needs_you,
+        )
+
+    def wants(self, view: SessionView) -> bool:
+        """The hub's own rule, for what comes over the WebSocket unfiltered."""
+        group = Group.NEEDS_YOU.value if self.needs_you else self.group
+        return (
+            (group is None or view.state.group.value == group)
+            and (self.state is None or view.state.state == self.state)
+            and (self.host is None or self.host in (view.host, view.host_id))
+            and (self.project is None or self.project == view.project)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Of sessions that are over."""
+
+    text: str = ""
+    host: str | None = None
+    project: str | None = None
+    limit: int = 20
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the hub's REST interface takes it, without the limit."""
+        return _given(q=self.text.strip() or None, host=self.host, project=self.project)
+
+
+def _given(**parameters: str | None) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def order(views: Iterable[SessionView]) -> list[SessionView]:
+    """The hub's order, which every client shows."""
+    return sorted(views, key=lambda view: (view.rank, view.id))
+
+
+def needs_you(view: SessionView) -> bool:
+    """Of a machine that is offline nobody knows whether it still does."""
+    return view.state.group is Group.NEEDS_YOU and view.reachability != "offline"
+
+
+def exit_code(views: Iterable[SessionView], *, exit_status: bool, stale: bool = False) -> Exit:
+    """Someone needs you > some of this may be stale, or all of it > all well."""
+    code = Exit.PARTIAL if stale else Exit.OK
+    for view in views:
+        if exit_status and needs_you(view):
+            return Exit.NEEDS_YOU
+        if view.reachability != "live":
+            code = Exit.PARTIAL
+    return code
+
+
+def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
+    """The hub's answer, all pages in one. Raises CommandError when it is no such answer."""
+    return _pages(url, "/api/v1/sessions", query)
+
+
+def fetch_views(url: str) -> list[SessionView]:
+    return typed(url, fetch_sessions(url, {})["sessions"], list[SessionView])
+
+
+def fetch_history(url: str, search: HistoryQuery) -> dict[str, Any]:
+    """The hub's answer, up to the limit. Raises CommandError."""
+    return _pages(url, "/api/v1/history", search.query, search.limit)
+
+
+def _pages(url: str, path: str, query: dict[str, str], most: int = sys.maxsize) -> dict[str, Any]:
+    sessions: list[Any] = []
+    while True:
+        part = {"limit": str(min(PAGE, most - len(sessions))), "offset": str(len(sessions))}
+        page = fetch(url, path, {**query, **part})
+        try:
+            more, total = page["sessions"], page["total"]
+        except (KeyError, TypeError) as error:
+            raise no_hub(url) from error
+        sessions += more
+        # Without more: sessions went while we turned the page.
+        if not more or len(sessions) >= min(most, total):
+            return {**page, "sessions": sessions}
+
+
+def fetch_activity(url: str, session_id: str) -> tuple[ActivityEntry, ...]:
+    """Its last activity, as much as `show` has. Raises CommandError."""
+    entries = fetch(url, f"/api/v1/sessions/{quote(session_id)}/activity")["entries"]
+    return typed(url, entries[-ACTIVITY_SHOWN:], tuple[ActivityEntry, ...])
+
+
+def typed(url: str, answer: Any, kind: type[_Answer]) -> _Answer:
+    """Raises CommandError for what is no such answer of a hub."""
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise no_hub(url) from error
+
+
+class UnknownSessionError(CommandError):
+    """No session's id starts so."""
+
+
+def session_named(url: str, wanted: str) -> SessionView:
+    """Of those that live; else of those that are over. Raises CommandError."""
+    views = fetch_views(url)
+    try:
+        return named(views, wanted)
+    except UnknownSessionError:
+        # The hub searches ids without their host, and more than ids.
+        text = wanted.rpartition(":")[2] or wanted
+        over = fetch_history(url, HistoryQuery(text, limit=HISTORY_MOST))
+        return named([*views, *typed(url, over["sessions"], list[SessionView])], wanted)
+
+
+def named(views: Sequence[SessionView], wanted: str) -> SessionView:
+    """The one session whose id, with or without its host, starts so. Raises CommandError."""
+    exact = [view for view in views if wanted in (view.session_id, view.id)]
+    found = exact or [
+        v for v in views if v.session_id.startswith(wanted) or v.id.startswith(wanted)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        near = _nearest(views, wanted)
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise UnknownSessionError(
+            f"No session's id starts with {wanted!r}. {meant}All of them: adsum agents, and those "
+            "that are over: adsum history"
+        )
+    lines = [
+        f"  {view.id}  {clean(view.title) or '(untitled)'}  ({clean(view.host)})"
+        for view in found[:CANDIDATES_MOST]
+    ]
+    if len(found) > CANDIDATES_MOST:
+        lines.append(f"  … and {len(found) - CANDIDATES_MOST} more")
+    raise CommandError(
+        f"{len(found)} sessions' ids start with {wanted!r}; give more of it:\n" + "\n".join(lines)
+    )
+
+
+def _nearest(views: Sequence[SessionView], wanted: str) -> list[str]:
+    """At most three starts of ids that are like the one given, for a slip of the pen."""
+    length = max(len(wanted), 1)
+    starts = {view.session_id[:length]: view.session_id for view in views}
+    near = get_close_matches(wanted, list(starts), n=3, cutoff=0.6)
+    return [clean(starts[each][: max(length, ID_SHOWN)]) for each in near]

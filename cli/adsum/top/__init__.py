@@ -1,1 +1,0 @@
-"""`adsum top`: the full screen."""
