@@ -10,14 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from adsum.collector import collector_app
-from adsum.hub import hub_app
 from adsum.lists import lists_app
 from adsum.machines_app import machines_app
 from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
+from adsum.parts_app import collector_app, hub_app, service_app
 from adsum.reach import reach_app
-from adsum.service.app import service_app
 from adsum.text.saying import put, say
 from adsum_shared.errors import AdsumError
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from adsum.app import app
 from adsum.join import collector as join_collector
 from adsum.outcome import CommandError
-from adsum.service.init import NoServiceManagerError, why_none
+from adsum.service.job import NoServiceManagerError, env_values
 from adsum.service.service import install_service, remove_service
-from adsum.service.units import env_values
+from adsum.service.systemd import why_none
 from adsum_collector.state_dir import hold_lock
 from tests import service_managers
 from tests.service_managers import SYSTEMCTL, Fake

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from adsum.client import SilentError, readiness
+from adsum.service.job import env_values
 from adsum.service.service import install_service
-from adsum.service.units import env_values
 from tests import service_managers
 from tests.brokers import free_port
 from tests.service_managers import Fake

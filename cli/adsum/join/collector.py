@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from adsum.outcome import CommandError
-from adsum.service.init import NoServiceManagerError
+from adsum.service.job import NoServiceManagerError
 from adsum.service.service import install_service, remove_service
 from adsum.supervise import SUPERVISED
 from adsum_collector.state_dir import holder_of

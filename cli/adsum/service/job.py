@@ -1,30 +1,75 @@
-"""What a service will run and where its files lie, from the settings of whoever installs it."""
+"""What a service runs and with which settings; and what is asked of a service manager, whichever it is."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import re
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, Protocol
 from urllib.parse import unquote, urlsplit
 
 from platformdirs import user_config_path
 
-from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
-from adsum.service.units import SOCKET_PATH_MOST, Job, PartName, env_text, env_values
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.settings import KNOWN
 
+PartName = Literal["collector", "hub"]
+
+BOTH: tuple[PartName, ...] = ("collector", "hub")
+#: First line of whatever we write: what does not begin with it is somebody else's file.
+MARK = "# Written by `adsum service install`; `adsum service remove` takes it out."
+#: sun_path holds 107 bytes and a zero.
+SOCKET_PATH_MOST = 107
 SHARED_TMP = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - looked for, not written to
+PATIENCE_S = 60.0
 _CARRIED = ("CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME")
 
 
+class NoServiceManagerError(CommandError):
+    """Nobody here starts services. Everything else about the machine may be well. why: the cause."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"{why} Without a service, start it yourself, and again after every restart of the "
+            "machine:\n  nohup adsum collector >> ~/adsum-collector.log 2>&1 &"
+        )
+        self.why = why
+
+
 @dataclass(frozen=True, slots=True)
-class File:
+class Job:
+    """One part as a service. account: whom a system service runs as; None: a user's service.
+
+    port: the collector's, held open by systemd. shared_tmp: something it needs lies in /tmp.
+    """
+
+    part: PartName
+    python: Path
+    state_dir: Path
+    env_file: Path
+    account: str | None = None
+    port: int = 0
+    shared_tmp: bool = False
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        # -P: a folder named like one of our packages in the current directory must not win.
+        return (str(self.python), "-P", "-m", "adsum", self.part)
+
+    @property
+    def socket(self) -> Path:
+        return self.state_dir / "collector.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
     path: Path
     text: str
     mode: int = 0o644
@@ -38,6 +83,84 @@ class Owner:
     uid: int
     gid: int
     home: Path
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One unit as the service manager has it.
+
+    since: seconds it has been so, None if it is not up. wrong: sentences with their next step;
+    notes: what is no fault.
+    """
+
+    unit: str
+    state: str
+    since: float | None = None
+    pid: int = 0
+    wrong: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """up_s: seconds it has been so, None if it is not up."""
+        return {
+            "unit": self.unit,
+            "state": self.state,
+            "up_s": None if self.since is None else round(self.since),
+            "pid": self.pid or None,
+            "notes": list(self.notes),
+        }
+
+
+class Init(Protocol):
+    """systemd or launchd, of the system or of one user."""
+
+    @property
+    def system(self) -> bool: ...
+    def require(self) -> None:
+        """Raises NoServiceManagerError."""
+
+    def files(self, job: Job) -> list[UnitFile]: ...
+    def paths(self, part: PartName) -> list[Path]: ...
+    def start(self, part: PartName, changed: Collection[Path]) -> None:
+        """Now and whenever the machine starts; anew if files changed. Raises CommandError."""
+
+    def stop(self, part: PartName) -> None: ...
+    def reread(self) -> None:
+        """After files have come or gone."""
+
+    def view(self, part: PartName) -> list[View]: ...
+    def notes(self, owner: Owner) -> list[str]:
+        """What else decides whether it runs, as sentences with their next step."""
+
+    def log_command(self, part: PartName, lines: int, *, follow: bool) -> list[str]: ...
+
+
+def call(
+    command: Sequence[str], env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Raises FileNotFoundError if there is no such program, CommandError if it hangs."""
+    try:
+        return subprocess.run(  # noqa: S603 - our own words, no shell
+            command,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(
+            f"`{' '.join(command)}` has not ended within {PATIENCE_S:.0f} s. Run it yourself to see "
+            "what it waits for."
+        ) from error
+
+
+def said(ended: subprocess.CompletedProcess[str]) -> str:
+    """The last line of what a program complained of; the code it ended with, if of nothing."""
+    lines = (ended.stderr or ended.stdout).strip().splitlines()
+    return lines[-1].strip().removesuffix(".") if lines else f"exit code {ended.returncode}"
 
 
 def owner_of(*, system: bool, environ: Mapping[str, str] = os.environ) -> Owner:
@@ -76,17 +199,26 @@ def kept_values(*, system: bool) -> dict[str, str]:
         return {}
 
 
-def env_folder(*, system: bool) -> Path:
-    return Path("/etc/adsum") if system else user_config_path("adsum")
-
-
 def env_file(part: PartName, *, system: bool) -> Path:
-    return env_folder(system=system) / f"{part}.env"
+    folder = Path("/etc/adsum") if system else user_config_path("adsum")
+    return folder / f"{part}.env"
 
 
-def read_here(state_dir: Path | None, redis_url: str | None) -> CollectorSettings:
-    settings = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
-    return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
+def env_text(values: Mapping[str, str]) -> str:
+    """In what systemd and a shell read alike. Raises ValueError for what neither can take."""
+    lines = [MARK]
+    for name, value in sorted(values.items()):
+        if not value.isprintable():
+            raise ValueError(f"{name} has a line break or another control character in it")
+        escaped = "".join(f"\\{each}" if each in '\\"`$' else each for each in value)
+        lines.append(f'{name}="{escaped}"')
+    return "\n".join(lines) + "\n"
+
+
+def env_values(text: str) -> dict[str, str]:
+    """What `env_text` was given."""
+    found = re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE)
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}
 
 
 def job_of(part: PartName, settings: CollectorSettings, account: str | None) -> Job:
@@ -99,7 +231,7 @@ def job_of(part: PartName, settings: CollectorSettings, account: str | None) -> 
         env_file(part, system=account is not None),
         account,
         settings.collector_port,
-        any(map(_in_tmp, _needed(settings))),
+        any(path.is_relative_to(tmp) for path in _needed(settings) for tmp in SHARED_TMP),
     )
     if part == "collector":
         _require_doors(job)
@@ -147,7 +279,3 @@ def _needed(settings: CollectorSettings) -> Iterator[Path]:
         yield Path(unquote(url.path))
     if settings.redis_ca is not None:
         yield settings.redis_ca
-
-
-def _in_tmp(path: Path) -> bool:
-    return any(path.is_relative_to(folder) for folder in SHARED_TMP)

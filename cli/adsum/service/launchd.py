@@ -9,14 +9,26 @@ import subprocess
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from adsum.outcome import CommandError
-from adsum.service.init import NoServiceManagerError, View, call, said
-from adsum.service.job import File, Owner, env_file
-from adsum.service.units import Job, PartName, plist
+from adsum.service.job import (
+    MARK,
+    Job,
+    NoServiceManagerError,
+    Owner,
+    PartName,
+    UnitFile,
+    View,
+    call,
+    env_file,
+    said,
+)
 
+#: Read by a shell, so that the values stand in a private file and not in the plist.
+SOURCE = 'set -a; . "$0"; exec "$@"'
 #: What was booted out goes in its own time, and until then cannot come back.
 GOING_S = 10.0
 
@@ -44,9 +56,9 @@ class Launchd:
         except FileNotFoundError:
             raise NoServiceManagerError("There is no launchctl on PATH.") from None
 
-    def files(self, job: Job) -> list[File]:
+    def files(self, job: Job) -> list[UnitFile]:
         log = job.state_dir / "logs" / f"{job.part}.log"
-        return [File(self._plist(job.part), plist(job, _label(job.part), log))]
+        return [UnitFile(self._plist(job.part), plist(job, _label(job.part), log))]
 
     def paths(self, part: PartName) -> list[Path]:
         return [env_file(part, system=self.system), self._plist(part)]
@@ -122,3 +134,23 @@ def _age(pid: int) -> float | None:
         return time.time() - psutil.Process(pid).create_time()
     except psutil.Error:
         return None
+
+
+def plist(job: Job, label: str, log: Path) -> str:
+    """Launchd's own socket activation is another interface; without it a restart refuses hooks."""
+    held: dict[str, Any] = {
+        "Label": label,
+        "ProgramArguments": ["/bin/sh", "-c", SOURCE, str(job.env_file), *job.command],
+        "RunAtLoad": True,
+        "KeepAlive": True,
+        "ThrottleInterval": 1,  # launchd's own is 10 s
+        "SoftResourceLimits": {"NumberOfFiles": 4096},  # its own is 256, fewer than connections
+        "StandardOutPath": str(log),
+        "StandardErrorPath": str(log),
+        "Umask": 0o077,
+        **({"Nice": 5} if job.part == "hub" else {}),
+        **({"UserName": job.account} if job.account else {}),
+    }
+    text = plistlib.dumps(held, sort_keys=False).decode()
+    head, declared, rest = text.partition("?>\n")
+    return f"{head}{declared}<!-- {MARK} -->\n{rest}"

@@ -1,40 +1,61 @@
-"""`adsum service install|remove`: collector and hub started by the machine itself."""
+"""`adsum service`: collector and hub started by the machine itself, under systemd or launchd."""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
+import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
+from adsum.client import SilentError, readiness
+from adsum.config import read_settings
+from adsum.doctor.checks import check_collector
 from adsum.outcome import CommandError, Exit
-from adsum.service.init import Init
 from adsum.service.job import (
-    File,
+    BOTH,
+    MARK,
+    Init,
     Owner,
+    PartName,
+    UnitFile,
+    View,
     environment,
     job_of,
     kept_values,
     owner_of,
-    read_here,
     settled,
 )
-from adsum.service.units import MARK, PartName
+from adsum.text.saying import put, put_json, say
+from adsum.text.words import age
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.state_dir import holder_of
+from adsum_collector.state_dir import holder_of, running_port
 from adsum_shared.private_files import write_private
+from adsum_shared.redact import clean
 
-BOTH: tuple[PartName, ...] = ("collector", "hub")
+SCHEMA = 1
 #: Where `uvx` keeps what it runs, and throws it away.
 _PASSING = "archive-v0"
+_UVX = (
+    "This adsum was run by uvx, which throws away what it runs, and the service with it. Install it "
+    "to stay (docs/start.md), then: adsum service install"
+)
+#: A part that starts is up long before.
+UP_WITHIN_S = 15.0
+#: Settings that are no secrets: what is printed lands in tickets.
+_SHOWN = "ADSUM_STATE_DIR|ADSUM_COLLECTOR_PORT|ADSUM_HUB_PORT|CLAUDE_CONFIG_DIR|XDG_CONFIG_HOME"
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
     """files: all there are now, or would be. changed: those that were written."""
 
-    files: tuple[File, ...]
+    files: tuple[UnitFile, ...]
     changed: tuple[Path, ...]
     notes: tuple[str, ...]
 
@@ -47,6 +68,52 @@ def find_init(*, system: bool) -> Init:
     from adsum.service.systemd import Systemd
 
     return Systemd(system)
+
+
+def run_install(
+    state_dir: Path | None, redis_url: str | None, *, system: bool, hub: bool, dry_run: bool
+) -> None:
+    """Raises CommandError."""
+    if not dry_run:
+        find_init(system=system).require()
+    with settled(owner_of(system=system), kept_values(system=system)):
+        if not _read_here(state_dir, redis_url).redis_url:
+            raise CommandError(
+                "A service needs to know the broker it reports to. Set ADSUM_REDIS_URL (or "
+                "--redis-url), or join a hub; only `adsum up` brings a broker of its own."
+            )
+    done = install_service(state_dir, redis_url, system=system, hub=hub, dry_run=dry_run)
+    if dry_run:
+        for file in done.files:
+            hidden = re.sub(rf"^(?!{_SHOWN})(\w+)=.*$", r'\1="..."', file.text, flags=re.MULTILINE)
+            secret = file.mode == 0o600
+            put(f"# {file.path} ({file.mode:o})\n{hidden if secret else file.text}")
+        return
+    for path in done.changed:
+        put(f"wrote {path}")
+    for note in done.notes:
+        say(note)
+    if not _until_up(system=system, hub=hub):
+        raise CommandError("It is installed but does not run yet. Next: adsum service status")
+    put("It runs, and starts with the machine." if done.changed else "It runs; nothing to change.")
+
+
+def run_remove(*, system: bool, only_hub: bool, dry_run: bool) -> None:
+    if dry_run:
+        init = find_init(system=system)
+        parts = BOTH[1:] if only_hub else BOTH
+        gone = tuple(path for part in parts for path in init.paths(part) if path.is_file())
+    else:
+        gone = remove_service(system=system, only_hub=only_hub)
+    for path in gone:
+        put(f"{'would remove' if dry_run else 'removed'} {path}")
+    if not gone:
+        put("There was nothing to remove.")
+
+
+def _read_here(state_dir: Path | None, redis_url: str | None) -> CollectorSettings:
+    settings = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
+    return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
 
 
 def install_service(
@@ -70,7 +137,7 @@ def install_service(
     given = {**({"ADSUM_REDIS_URL": redis_url} if redis_url else {}), **(given or {})}
     parts = BOTH if hub else BOTH[:1]
     with settled(owner, {**kept, **given}):
-        settings = read_here(state_dir, redis_url)
+        settings = _read_here(state_dir, redis_url)
         text = environment(settings, given, kept)
     files = {part: _files(init, part, settings, text, owner) for part in parts}
     every = tuple(file for some in files.values() for file in some)
@@ -95,7 +162,8 @@ def install_service(
                 f"{error.filename} cannot be written: {error.strerror}. Nothing has changed."
             ) from error
         raise
-    notes = (*_passing(files[parts[0]]), *init.notes(owner))
+    passing = [_UVX] if any(_PASSING in file.text for file in every) else []
+    notes = (*passing, *init.notes(owner))
     return Installed(every, tuple(file.path for file in changed), notes)
 
 
@@ -127,9 +195,9 @@ def remove_service(
 
 def _files(
     init: Init, part: PartName, settings: CollectorSettings, environment: str, owner: Owner
-) -> list[File]:
+) -> list[UnitFile]:
     job = job_of(part, settings, owner.name if init.system else None)
-    return [File(job.env_file, environment, 0o600), *init.files(job)]
+    return [UnitFile(job.env_file, environment, 0o600), *init.files(job)]
 
 
 def _require_root(init: Init, verb: str) -> None:
@@ -185,7 +253,7 @@ def _held(path: Path) -> tuple[str, int] | None:
         raise CommandError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _write(file: File) -> None:
+def _write(file: UnitFile) -> None:
     """All of it or nothing, and never readable by others for a moment."""
     file.path.parent.mkdir(parents=True, exist_ok=True)
     write_private(file.path, file.text.encode(), mode=file.mode)
@@ -204,7 +272,7 @@ def _undo(
                 path.unlink(missing_ok=True)
                 _tidy(path.parent)
             else:
-                _write(File(path, *held))
+                _write(UnitFile(path, *held))
         for part in parts:
             kept = [path for path in init.paths(part) if before.get(path)]
             if kept:
@@ -224,10 +292,130 @@ def _tidy(folder: Path) -> None:
         folder = folder.parent
 
 
-def _passing(files: Iterable[File]) -> list[str]:
-    if not any(_PASSING in file.text for file in files):
+def show_status(*, system: bool, only_hub: bool, as_json: bool = False) -> Exit:
+    """ERROR if anything that should run does not, or nothing is installed."""
+    init = find_init(system=system)
+    parts = _installed(init, only_hub=only_hub)
+    init.require()
+    views = [view for part in parts for view in init.view(part)]
+    wrong = [clean(each) for each in _wrong(init, parts, views)]
+    if as_json:
+        units = [each.as_json() for each in views]
+        put_json({"schema": SCHEMA, "installed": bool(parts), "units": units, "wrong": wrong})
+    elif not parts:
+        what = "The hub is" if only_hub else "Adsum is"
+        flags = " --system" * system + " --hub" * only_hub
+        _out(f"{what} not installed as a service. Next: adsum service install{flags}")
+    else:
+        lines = [*map(_line, views), *(f"  ! {each}" for each in wrong)]
+        _out("\n".join([*lines, *(f"  {each}" for each in init.notes(owner_of(system=system)))]))
+    return Exit.ERROR if wrong or not parts else Exit.OK
+
+
+def _wrong(init: Init, parts: list[PartName], views: list[View]) -> list[str]:
+    wrong = [sentence for view in views for sentence in view.wrong]
+    wrong += [sentence for part in parts for sentence in _wrong_files(init.paths(part))]
+    if "collector" in parts and not wrong:
+        wrong += _wrong_inside(init)
+    return wrong
+
+
+def show_logs(*, system: bool, only_hub: bool, lines: int, follow: bool) -> int:
+    init = find_init(system=system)
+    part: PartName = "hub" if only_hub else "collector"
+    if not _installed(init, only_hub=only_hub):
+        raise CommandError("Adsum is not installed as a service. Next: adsum service install")
+    command = init.log_command(part, lines, follow=follow)
+    try:
+        code = subprocess.call(command)  # noqa: S603 - our own words, no shell
+    except FileNotFoundError as error:
+        raise CommandError(f"There is no {command[0]} on PATH to read the log with.") from error
+    if code:
+        raise CommandError(
+            f"`{' '.join(command)}` ended with {code}. Run it with sudo if you may not read the log."
+        )
+    return int(Exit.OK)
+
+
+def _until_up(*, system: bool, hub: bool) -> bool:
+    """Whether all of it runs soon. At once where something has failed for good."""
+    init = find_init(system=system)
+    deadline = time.monotonic() + UP_WITHIN_S
+    while True:
+        views = [view for part in (BOTH if hub else BOTH[:1]) for view in init.view(part)]
+        if all(view.since is not None for view in views) and _answers(init):
+            return True
+        if any(view.state == "failed" for view in views) or time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+
+
+def _answers(init: Init) -> bool:
+    state_dir = _state_dir(init)
+    port = running_port(state_dir) if state_dir else None
+    try:
+        return port is not None and bool(readiness(f"http://127.0.0.1:{port}"))
+    except SilentError:
+        return False
+
+
+def _installed(init: Init, *, only_hub: bool) -> list[PartName]:
+    parts = BOTH[1:] if only_hub else BOTH
+    return [part for part in parts if any(path.is_file() for path in init.paths(part))]
+
+
+def _wrong_inside(init: Init) -> list[str]:
+    """What the collector says of itself."""
+    state_dir = _state_dir(init)
+    if state_dir is None:
         return []
-    return [
-        "This adsum was run by uvx, which throws away what it runs, and the service with it. "
-        "Install it to stay (docs/start.md), then: adsum service install"
-    ]
+    check = check_collector(state_dir)
+    if check.result == "ok":
+        return []
+    fix = check.fix if check.fix and "adsum up" not in check.fix else None
+    return [f"{check.what} {fix or 'Look at: adsum service logs'}"]
+
+
+def _state_dir(init: Init) -> Path | None:
+    """As the service was told; None where only root may read that."""
+    told = kept_values(system=init.system).get("ADSUM_STATE_DIR")
+    return Path(told) if told else None
+
+
+def _wrong_files(paths: Iterable[Path]) -> list[str]:
+    wrong = []
+    for path in paths:
+        if not path.is_file():
+            wrong.append(f"{path} is gone. Next: adsum service install")
+        elif path.suffix == ".env" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            wrong.append(
+                f"{path} may hold credentials and others can read it. Run `chmod 600 {path}`."
+            )
+        elif path.suffix == ".service":
+            wrong += _wrong_program(path)
+    return wrong
+
+
+def _wrong_program(unit: Path) -> list[str]:
+    """The commonest end of a service: its Python is gone with an upgrade."""
+    found = re.search(r'^ExecStart="?(.+?)"? -P ', unit.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        return []
+    program = found[1].replace("%%", "%").replace("$$", "$").replace("\\", "")
+    if Path(program).exists():
+        return []
+    return [f"The program it starts, {program}, is gone. Next: adsum service install"]
+
+
+def _line(view: View) -> str:
+    words = [f"{view.unit:<25}", f"{view.state:<10}"]
+    if view.since is not None:
+        at = datetime.fromtimestamp(time.time() - view.since).astimezone()
+        words.append(f"since {at:%Y-%m-%d %H:%M:%S} ({age(int(view.since * 1000))})")
+    more = [f"process {view.pid}"] if view.pid else []
+    more += view.notes
+    return " ".join((*words, ", ".join(more))).rstrip()
+
+
+def _out(text: str) -> None:
+    say(text, sys.stdout)

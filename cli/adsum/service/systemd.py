@@ -5,15 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from platformdirs import user_config_path
 
 from adsum.outcome import CommandError
-from adsum.service.init import NoServiceManagerError, View, call, said, why_none
-from adsum.service.job import File, Owner, env_file
-from adsum.service.units import Job, PartName, service_unit, socket_unit
+from adsum.service.job import (
+    MARK,
+    Job,
+    NoServiceManagerError,
+    Owner,
+    PartName,
+    UnitFile,
+    View,
+    call,
+    env_file,
+    said,
+)
 
 #: What `view` asks for.
 ASKED = [
@@ -37,6 +46,32 @@ _RESULTS = {
     "core-dump": "it crashed",
     "resources": "its files could not be read or its address is in use",
 }
+#: What a user's manager can do too: seccomp and prctl alone. Whatever drops capabilities (private
+#: devices, kernel modules, the clock) ends there with 218/CAPABILITIES, and guards nothing from
+#: somebody who is not root.
+_ANYWHERE = """\
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=read-only
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+UMask=0077"""
+#: ProtectProc stays as it is: a collector looks at the processes of sessions.
+_SYSTEM = """\
+CapabilityBoundingSet=
+PrivateDevices=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes"""
 
 
 class Systemd:
@@ -66,12 +101,12 @@ class Systemd:
         why = why_none(told, version, os.environ)
         raise NoServiceManagerError(why)
 
-    def files(self, job: Job) -> list[File]:
+    def files(self, job: Job) -> list[UnitFile]:
         texts = {"service": service_unit(job)}
         if job.part == "collector":
             texts["socket"] = socket_unit(job)
         return [
-            File(self.folder / f"adsum-{job.part}.{kind}", text) for kind, text in texts.items()
+            UnitFile(self.folder / f"adsum-{job.part}.{kind}", text) for kind, text in texts.items()
         ]
 
     def paths(self, part: PartName) -> list[Path]:
@@ -186,3 +221,102 @@ class Systemd:
         if not self.system and not os.environ.get("XDG_RUNTIME_DIR") and runtime.is_dir():
             env["XDG_RUNTIME_DIR"] = str(runtime)
         return call(["systemctl", *self._scope, *words], env)
+
+
+def why_none(told: str, proc_version: str, environ: Mapping[str, str]) -> str:
+    """The cause and the next step, for a Linux whose systemd does not answer."""
+    if "microsoft" in proc_version.lower():
+        return (
+            "This WSL runs without systemd. Put `[boot]` and, under it, `systemd=true` into "
+            "/etc/wsl.conf, then run `wsl --shutdown` in Windows and install again."
+        )
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        return "This is a container, where nobody starts services."
+    if "not been booted" in told or not told:
+        return f"This machine runs without systemd ({told or 'no systemctl on PATH'})."
+    if environ.get("SUDO_UID"):
+        return (
+            f"systemd cannot be asked for the services of this account ({told}): you are here by "
+            "sudo. Run it without sudo, or with --system for a service of the whole machine."
+        )
+    return (
+        f"systemd cannot be asked for your services ({told}). Log in as yourself (by ssh or at the "
+        "console, not by su), or install with `sudo adsum service install --system`."
+    )
+
+
+def service_unit(job: Job) -> str:
+    after = "network-online.target" if job.account else ""
+    sockets = "adsum-collector.socket" if job.part == "collector" else ""
+    unit = [
+        f"Description=Adsum {job.part}",
+        *([f"Wants={after}"] if after else []),
+        *([f"Requires={sockets}"] if sockets else []),
+        *([f"After={' '.join(filter(None, (after, sockets)))}"] if after or sockets else []),
+        # With less, a part that cannot start would hold the socket open for ever without taking
+        # anything, and every hook would wait for its time-out. Given up, the socket closes too.
+        "StartLimitIntervalSec=300",
+        "StartLimitBurst=20",
+    ]
+    return _text(("Unit", unit), ("Service", _service(job)), ("Install", [_wanted_by(job)]))
+
+
+def _service(job: Job) -> list[str]:
+    collector = job.part == "collector"
+    tmp = ["ReadWritePaths=/tmp /var/tmp"] if job.shared_tmp else ["PrivateTmp=yes"]
+    return [
+        "Type=exec",
+        f"ExecStart={' '.join(_word(each).replace('$', '$$') for each in job.command)}",
+        f"EnvironmentFile={_path(job.env_file)}",
+        *([f"User={job.account}"] if job.account else []),
+        # At once: what comes meanwhile waits at the socket, and an agent waits with it.
+        "Restart=always",
+        "RestartSec=100ms",
+        "TimeoutStopSec=15",
+        # A reader of history that takes too much ends alone, and the collector stays.
+        "OOMPolicy=continue",
+        f"MemoryMax={'512M' if collector else '2G'}",
+        f"TasksMax={64 if collector else 128}",
+        # Not the collector, for whose answer an agent waits; its readers of history are at 19.
+        *([] if collector else ["Nice=5"]),
+        *_ANYWHERE.splitlines(),
+        f"ReadWritePaths={_word(str(job.state_dir))}",
+        *tmp,
+        *(_SYSTEM.splitlines() if job.account else []),
+    ]
+
+
+def socket_unit(job: Job) -> str:
+    """Held open by systemd, so that a restart refuses no hook."""
+    listen = [
+        f"ListenStream=127.0.0.1:{job.port}",
+        f"ListenStream={_path(job.socket)}",
+        "SocketMode=0600",
+        "DirectoryMode=0700",
+        "Backlog=512",
+        "RemoveOnStop=yes",
+        *([f"SocketUser={job.account}"] if job.account else []),
+    ]
+    unit = ["Description=Adsum collector: the doors for hooks"]
+    return _text(("Unit", unit), ("Socket", listen), ("Install", ["WantedBy=sockets.target"]))
+
+
+def _wanted_by(job: Job) -> str:
+    return f"WantedBy={'multi-user' if job.account else 'default'}.target"
+
+
+def _text(*sections: tuple[str, Iterable[str]]) -> str:
+    blocks = ["\n".join((f"[{name}]", *filter(None, lines))) for name, lines in sections]
+    return "\n\n".join((MARK, *blocks)) + "\n"
+
+
+def _path(path: Path) -> str:
+    """Where systemd takes the rest of the line as it is."""
+    return str(path).replace("%", "%%")
+
+
+def _word(text: str) -> str:
+    """One word of a line that systemd splits. ExecStart alone would expand `$`."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    plain = escaped == text and not set(text) & set(" \t'")
+    return text if plain else f'"{escaped}"'

@@ -1,4 +1,7 @@
-"""`adsum hub`: runs one hub, or says who may enter it. What a command needs is imported when it runs."""
+"""The commands that run the parts and look after them: hub, collector, service.
+
+What a command needs is imported when it runs.
+"""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
@@ -14,12 +17,21 @@ from adsum.options import AsJson, HubUrl, RedisUrl, StateDir
 hub_app = typer.Typer(invoke_without_command=True)
 tokens_app = typer.Typer(help="Tokens for the API and for command lines.", no_args_is_help=True)
 sign_ins_app = typer.Typer(help="The browsers that are signed in.", no_args_is_help=True)
+collector_app = typer.Typer(invoke_without_command=True)
+spool_app = typer.Typer(help="What waits on this machine's disk.", no_args_is_help=True)
+service_app = typer.Typer(
+    help="Have systemd or launchd run the collector, and a hub.", no_args_is_help=True
+)
 hub_app.add_typer(tokens_app, name="tokens")
 hub_app.add_typer(sign_ins_app, name="sign-ins")
+collector_app.add_typer(spool_app, name="spool")
 
 HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
+Here = Annotated[Path | None, typer.Option(help="State directory of this machine.")]
 ToJoin = Annotated[bool, typer.Option("--join", help="Of those by which machines join.")]
 Id = Annotated[str, typer.Argument(help="As `list` shows it.")]
+System = Annotated[bool, typer.Option("--system", help="Of the whole machine, not yours; root's.")]
+HubOnly = Annotated[bool, typer.Option("--hub", help="Only the hub.")]
 
 
 @hub_app.callback()
@@ -155,3 +167,99 @@ def sign_ins_revoke(
     from adsum.tokens import revoke
 
     revoke(hub, state_dir or context.obj, "sign-in", named)
+
+
+@collector_app.callback()
+def collector(
+    context: typer.Context, state_dir: StateDir = None, redis_url: RedisUrl = None
+) -> None:
+    """Run this machine's collector, or look after it.
+
+    In the foreground, until Ctrl-C; `adsum service` has the machine itself start it.
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = state_dir  # for a command that names none itself
+        return
+    from adsum.foreground import run_collector_part
+
+    run_collector_part(state_dir, redis_url)
+
+
+@spool_app.command("status")
+def spool_status(
+    context: typer.Context,
+    state_dir: Here = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+) -> None:
+    """What is held, sent, confirmed and missing. Changes nothing."""
+    from adsum.spool import show_spool
+
+    show_spool(state_dir or context.obj, as_json=as_json)
+
+
+@collector_app.command("new-identity")
+def renew(
+    context: typer.Context,
+    state_dir: Here = None,
+) -> None:
+    """Make a copy of a machine one of its own.
+
+    On the copy, while its collector is stopped.
+    """
+    from adsum.identity import take_new_identity
+
+    take_new_identity(state_dir or context.obj)
+
+
+@service_app.command("install")
+def service_install(
+    state_dir: StateDir = None,
+    redis_url: RedisUrl = None,
+    system: System = False,
+    hub: Annotated[bool, typer.Option("--hub", help="A hub too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files only.")] = False,
+) -> None:
+    """Start the collector now and whenever the machine starts. Idempotent."""
+    from adsum.service.service import run_install
+
+    run_install(state_dir, redis_url, system=system, hub=hub, dry_run=dry_run)
+
+
+@service_app.command("remove")
+def service_remove(
+    system: System = False,
+    hub: HubOnly = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Name the files only.")] = False,
+) -> None:
+    """Stop it and take its files out. What was collected stays."""
+    from adsum.service.service import run_remove
+
+    run_remove(system=system, only_hub=hub, dry_run=dry_run)
+
+
+@service_app.command("status")
+def service_status(
+    system: System = False,
+    hub: HubOnly = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
+) -> None:
+    """What runs, since when, and what is wrong.
+
+    Exit codes: 0 all well, 1 something does not run or nothing is installed.
+    """
+    from adsum.service.service import show_status
+
+    raise typer.Exit(show_status(system=system, only_hub=hub, as_json=as_json))
+
+
+@service_app.command("logs")
+def service_logs(
+    system: System = False,
+    hub: Annotated[bool, typer.Option("--hub", help="The hub's, not the collector's.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many, the last.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+) -> None:
+    """What it said: systemd's journal, or the log file under launchd."""
+    from adsum.service.service import show_logs
+
+    raise typer.Exit(show_logs(system=system, only_hub=hub, lines=lines, follow=follow))
