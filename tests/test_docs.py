@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from adsum.app import app
 from adsum.config_show import VARIABLES
-from adsum_hub.auth.credentials import needed_for
+from adsum_hub.auth.gate import needed_for
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Changes
 from adsum_shared.settings import KNOWN

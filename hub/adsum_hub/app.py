@@ -18,8 +18,7 @@ from starlette.types import ASGIApp
 from adsum_hub.announcing import announced
 from adsum_hub.assets import Assets
 from adsum_hub.auth.gate import Gate
-from adsum_hub.auth.routes import sign_in_router
-from adsum_hub.auth.sign_in import CredentialIssuer, greet, signing_in
+from adsum_hub.auth.sign_in import CredentialIssuer, greet, sign_in_router, signing_in
 from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
 from adsum_hub.consumer.heartbeats import Heartbeats

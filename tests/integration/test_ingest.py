@@ -17,7 +17,7 @@ from adsum.joined import Joined, joined, keep
 from adsum_collector.delivery.transports import HubPlace, HubTransport
 from adsum_collector.errors import HubError
 from adsum_collector.state_dir import load_identity, make_private
-from adsum_hub.auth.store import MOST_OF_ONE
+from adsum_hub.auth.credentials import MOST_OF_ONE
 from adsum_shared import streams
 from adsum_shared.host_keys import KIND, PATH, KeysRequest, NewEntry, encode
 from tests.authorities import Authority

@@ -56,7 +56,7 @@ async def asked(client: Redis) -> Leaving:
         SimpleNamespace(look=look),  # type: ignore[arg-type] # as far as it is asked
         lambda: 1,
     )
-    await made.tokens.put(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, False, "", 1, HOST), 1)
+    await made.tokens.issue(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, False, "", 1, HOST), 1)
     await made.machines.enter(MACHINE, "")
     await made.rights.grant(HOST, MACHINE.digest)
     await client.xadd(streams.inbox(HOST), {"a": "b"})
@@ -173,7 +173,7 @@ async def test_a_login_that_redis_lets_nobody_give_back_keeps_an_undo_from_nothi
     before = JoinedMachine(HOST, "oak", digest_of("old"), 0, "acl", "")
     found = JoinedMachine(HOST, "oak", MACHINE.digest, 0, "ingest", TOKEN[:12], before=before)
     await asked.machines.put(found)
-    await asked.tokens.put(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, True, "", 3), 1)
+    await asked.tokens.issue(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, True, "", 3), 1)
     monkeypatch.setattr(asked.watch, "look", look)
     monkeypatch.setattr(asked.rights, "grant", refuses)
 
@@ -188,7 +188,7 @@ async def test_an_undone_joining_by_a_reusable_token_counts_no_more_and_once(
     asked: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = StoredJoinToken(TOKEN[:12], 0, 9, True, "", 3)
-    await asked.tokens.put(TOKEN, held, 1)
+    await asked.tokens.issue(TOKEN, held, 1)
     monkeypatch.setattr(asked.machines, "forget", once(asked.machines.forget, done=True))
     with pytest.raises(RedisConnectionError):
         await asked.leave(MACHINE, undo=True)

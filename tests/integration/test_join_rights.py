@@ -208,7 +208,7 @@ async def test_who_is_revoked_just_after_it_was_let_in_stays_revoked(
     client: Redis, verb: str, before: str | None
 ) -> None:
     asked = leaving(client)
-    await asked.tokens.put("d" * 64, StoredJoinToken("d" * 12, 0, 9, False, "", 1, HOST), 1)
+    await asked.tokens.issue("d" * 64, StoredJoinToken("d" * 12, 0, 9, False, "", 1, HOST), 1)
     former = before and machine(HOST, digest_of("old"), state=before)
     found = machine(HOST, digest_of("one"), token="d" * 12, before=former)
     await asked.machines.put(msgspec.structs.replace(found, state="revoked", before=None))

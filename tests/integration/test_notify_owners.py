@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adsum_hub.auth.credentials import Credential, digest_of, make_cookie
-from adsum_hub.auth.store import CredentialStore
+from adsum_hub.auth.credentials import Credential, CredentialStore, digest_of, make_cookie
 from adsum_hub.notify.push import MOST_OF_ONE, PushSubscription, SubscriptionOwner
 from adsum_shared import streams
 from tests.brokers import Broker

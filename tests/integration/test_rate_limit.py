@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adsum_hub.auth.store import MOST_OF_ALL, MOST_OF_ONE, LoginRateLimit
+from adsum_hub.auth.credentials import MOST_OF_ALL, MOST_OF_ONE, LoginRateLimit
 from adsum_hub.join.joining import open_joining
 from adsum_hub.redis_access import open_access
 from adsum_hub.settings import HubSettings

@@ -15,16 +15,19 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from adsum_hub.auth.credentials import (
+    MOST_OF_ONE,
     SIGN_IN_IDLE_MS,
     SIGN_IN_MOST_MS,
     Credential,
+    CredentialStore,
+    LoginCode,
+    LoginCodes,
     digest_of,
     id_of,
 )
 from adsum_hub.auth.credentials import make_code as some_code
 from adsum_hub.auth.credentials import make_cookie as some_cookie
 from adsum_hub.auth.credentials import make_token as some_token
-from adsum_hub.auth.store import MOST_OF_ONE, CredentialStore, LoginCode, LoginCodes
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from tests.brokers import Broker, running_broker
@@ -162,7 +165,7 @@ def test_behind_tls_it_is_for_tls_alone(tmp_path: Path, redis_url: str) -> None:
 
 async def test_a_link_that_has_expired_says_so_each_time(hub: HubProcess, redis: Redis) -> None:
     code = some_code()
-    await LoginCodes(redis).put(digest_of(code), LoginCode("Ann", "admin", wall_ms() - 1))
+    await LoginCodes(redis).issue(digest_of(code), LoginCode("Ann", "admin", wall_ms() - 1))
 
     for _ in range(2):
         answer = log_in(hub, code)

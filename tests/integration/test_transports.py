@@ -19,8 +19,7 @@ from redis.exceptions import RedisError
 from adsum.backup import read_all, write_all
 from adsum.doctor.redis import check_redis
 from adsum_collector.state_dir import load_identity
-from adsum_hub.auth.credentials import digest_of
-from adsum_hub.auth.store import LoginRateLimit
+from adsum_hub.auth.credentials import LoginRateLimit, digest_of
 from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import Rights, user_of
 from adsum_hub.notify.notifier import SentMarks

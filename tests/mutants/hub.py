@@ -7,7 +7,7 @@ from tests.mutants.runner import Edit, Mutant
 _AUTH = "tests/unit/hub/auth/test_authenticator.py"
 _CONSUMER = "hub/adsum_hub/consumer/consumer.py"
 _GATE = "hub/adsum_hub/auth/gate.py"
-_LIMIT = "hub/adsum_hub/auth/store.py"
+_LIMIT = "hub/adsum_hub/auth/credentials.py"
 _SERVING = "hub/adsum_hub/serving.py"
 _ENVELOPE = "shared/adsum_shared/envelope.py"
 _HEARTBEATS = "hub/adsum_hub/consumer/heartbeats.py"

@@ -1,16 +1,23 @@
-"""Secrets, what the hub keeps of them, and what each role may do. Pure."""
+"""Secrets, what Redis keeps of them by their digests alone, and how often strangers may try one."""
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
 import secrets
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from adsum_shared import streams
+from adsum_shared.connect import Redis
+
 Role = Literal["viewer", "operator", "admin"]
 Kind = Literal["sign-in", "token"]
+#: Why a code or a token lets nobody in.
+CodeProblem = Literal["unknown", "used", "expired"]
+T = TypeVar("T", bound=msgspec.Struct)
 
 DAY_MS = 24 * 3_600_000
 #: A sign-in ends when it was not used for so long, and in any case after SIGN_IN_MOST_MS.
@@ -92,50 +99,185 @@ def csrf_of(cookie: str) -> str:
     return hashlib.sha256(b"adsum csrf\0" + cookie.encode()).hexdigest()
 
 
-#: Each may do what those before it may.
-ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
-
-#: The page's own files and its way in hold nothing of anybody's; health is for probes.
-OPEN = frozenset(
-    {
-        "/livez",
-        "/readyz",
-        "/login",
-        "/api/v1/login",
-        # By a join token, or by what a machine was given when it joined.
-        "/api/v1/join",
-        "/api/v1/join/check",
-        "/api/v1/machine",
-        "/api/v1/machine/leave",
-        "/api/v1/machine/ingest",
-        "/ingest",
-        # A worker whose update is led elsewhere stays the old one.
-        "/sw.js",
-    }
-)
-OPEN_FOLDER = "/static/"
-#: Anybody may ask; whoever may look at the list is told more.
-MORE_TO_VIEWERS = frozenset({"/readyz"})
-#: Who may enter at all is for admins, reading it too.
-ADMINS = ("/api/v1/tokens", "/api/v1/join-tokens", "/api/v1/sign-ins", "/api/v1/login-links")
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
-CHANGING: dict[tuple[str, str], Role] = {
-    ("POST", "/api/v1/logout"): "viewer",
-    # One's own browser.
-    ("POST", "/api/v1/notify/subscriptions"): "viewer",
-    ("DELETE", "/api/v1/notify/subscriptions"): "viewer",
-    ("POST", "/api/v1/notify/test"): "operator",
-}
+#: When a credential was last used is noted no more often: a write for each request would buy nobody
+#: much.
+COARSE_MS = 10 * 60_000
+#: In LOGIN_TRIES_MS. Far more than people need; guessing a code would take 2^192.
+MOST_OF_ONE = 20
+MOST_OF_ALL = 300
+ALL = "all"
 
 
-def covers(role: Role, needed: Role) -> bool:
-    return ROLES.index(role) >= ROLES.index(needed)
+class SecretStore(Generic[T]):
+    """Records of secrets in Redis, each under the digest of its secret.
+
+    index: a sorted set of those digests by the time when each ends, which finds them by id; it is
+    kept for most_ms. None of these methods takes a secret.
+    """
+
+    def __init__(self, redis: Redis, of: type[T], prefix: str, index: str, most_ms: int) -> None:
+        self._redis = redis
+        self._of = of
+        self._prefix = prefix
+        self._index = index
+        self._most_ms = most_ms
+
+    async def find(self, digest: str) -> T | None:
+        return self._decoded(await self._redis.get(self._prefix + digest))
+
+    async def put(self, digest: str, record: T, *, ends: int, keep_ms: int, now: int) -> None:
+        """ends: ms, when it is valid no more. keep_ms: how long Redis has it."""
+        async with self._redis.pipeline(transaction=True) as writes:
+            writes.set(self._prefix + digest, msgspec.json.encode(record), px=max(1, keep_ms))
+            writes.zremrangebyscore(self._index, "-inf", now)
+            writes.zadd(self._index, {digest: ends})
+            writes.pexpire(self._index, self._most_ms)
+            await writes.execute()
+
+    async def replace(self, digest: str, record: T, keep_ms: int) -> T | None:
+        """Returns what stood there before; None: it was revoked in this moment, and stays so."""
+        key, encoded = self._prefix + digest, msgspec.json.encode(record)
+        return self._decoded(
+            await self._redis.set(key, encoded, xx=True, get=True, px=max(1, keep_ms))
+        )
+
+    async def all(self, now: int) -> list[T]:
+        """Lists those that are valid, the latest first."""
+        digests = cast("list[bytes]", await self._redis.zrangebyscore(self._index, now, "+inf"))
+        keys = [self._prefix + digest.decode() for digest in digests]
+        stored = await self._redis.mget(keys) if keys else []
+        found: list[Any] = [each for each in map(self._decoded, stored) if each is not None]
+        return sorted(found, key=lambda each: -each.since)
+
+    async def digest_of(self, named: str) -> str | None:
+        """By id."""
+        stored = cast("list[bytes]", await self._redis.zrange(self._index, 0, -1))
+        return next((each.decode() for each in stored if id_of(each.decode()) == named), None)
+
+    async def revoke(self, named: str) -> str | None:
+        """Removes one by its id. Returns its digest; None if there is no such one."""
+        digest = await self.digest_of(named)
+        return digest if digest is not None and await self.remove(digest) else None
+
+    async def remove(self, digest: str) -> bool:
+        """Whether it was there."""
+        async with self._redis.pipeline(transaction=True) as writes:
+            writes.delete(self._prefix + digest)
+            writes.zrem(self._index, digest)
+            removed, _ = await writes.execute()
+        return bool(removed)
+
+    def _decoded(self, stored: object) -> T | None:
+        """None also for what cannot be read, so that it lets nobody in."""
+        try:
+            return (
+                None
+                if stored is None
+                else msgspec.json.decode(cast("bytes", stored), type=self._of)
+            )
+        except msgspec.DecodeError:
+            return None
 
 
-def needed_for(method: str, path: str) -> Role | None:
-    """None: anybody may. What changes something and is not in the table is for admins."""
-    if path in OPEN or path.startswith(OPEN_FOLDER):
-        return None
-    if any(path == each or path.startswith(f"{each}/") for each in ADMINS):
-        return "admin"
-    return "viewer" if method in READING else CHANGING.get((method, path), "admin")
+class CredentialStore(SecretStore[Credential]):
+    """The credentials of one kind."""
+
+    def __init__(self, redis: Redis, kind: Kind) -> None:
+        prefix, index = streams.entry_pass(kind, ""), streams.entry_passes(kind)
+        super().__init__(redis, Credential, prefix, index, streams.ENTRY_PASS_MOST_MS)
+
+    async def issue(self, digest: str, credential: Credential, now: int) -> None:
+        ends = credential.ends
+        await self.put(digest, credential, ends=ends, keep_ms=ends - now, now=now)
+
+    async def use(self, digest: str, credential: Credential, now: int) -> Credential:
+        """Notes that it was used, unless that was noted lately."""
+        if now - credential.seen < COARSE_MS:
+            return credential
+        used = msgspec.structs.replace(credential, seen=now)
+        async with self._redis.pipeline(transaction=True) as writes:
+            # XX, both: what was revoked in this moment is not brought back.
+            key, encoded = self._prefix + digest, msgspec.json.encode(used)
+            writes.set(key, encoded, px=max(1, used.ends - now), xx=True)
+            writes.zadd(self._index, {digest: used.ends}, xx=True)
+            await writes.execute()
+        return used
+
+
+class LoginCode(msgspec.Struct, frozen=True):
+    """until: ms. used: it has let somebody in."""
+
+    name: str
+    role: Role
+    until: int
+    used: bool = False
+
+
+class LoginCodes(SecretStore[LoginCode]):
+    """Login codes. One that is over is kept for a day, to say what became of it; none is listed."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis, LoginCode, streams.login_code(""), "", 0)
+
+    async def issue(self, digest: str, code: LoginCode) -> None:
+        encoded = msgspec.json.encode(code)
+        await self._redis.set(self._prefix + digest, encoded, px=streams.LOGIN_CODE_KEEP_MS)
+
+    async def take(self, digest: str, now: int) -> LoginCode | CodeProblem:
+        code = _checked(await self.find(digest), now)
+        if not isinstance(code, LoginCode):
+            return code
+        over = msgspec.structs.replace(code, used=True)
+        # Whoever gets back the unused one has it: of two logins at once, one.
+        return _checked(await self.replace(digest, over, streams.LOGIN_CODE_KEEP_MS), now)
+
+
+def _checked(code: LoginCode | None, now: int) -> LoginCode | CodeProblem:
+    if code is None:
+        return "unknown"
+    if code.used:
+        return "used"
+    return code if now < code.until else "expired"
+
+
+class LoginRateLimit:
+    """Counts tries of one address and of all together.
+
+    of: what is tried, if it is not a login; each kind is counted by itself and locks out no other.
+    """
+
+    def __init__(self, redis: Redis, of: str = "") -> None:
+        self._redis = redis
+        self._of = of
+
+    async def count(self, address: str) -> int:
+        """Returns 0 to go on, else the seconds to wait. Counts before the code is looked at, or a burst passes.
+
+        What an address tries beyond its own limit does not count towards that of all, or whoever has
+        one address could lock everybody out.
+        """
+        wait = await self._counted(origin_of(address), MOST_OF_ONE)
+        return wait or await self._counted(ALL, MOST_OF_ALL)
+
+    async def _counted(self, whose: str, most: int) -> int:
+        key = streams.login_tries(self._of + whose)
+        async with self._redis.pipeline(transaction=True) as counting:
+            # The time runs from the first try on. (PEXPIRE NX would say it, from Redis 7 on.)
+            counting.set(key, 0, px=streams.LOGIN_TRIES_MS, nx=True)
+            counting.incr(key)
+            counting.pttl(key)
+            _, number, left_ms = await counting.execute()
+        return max(1, -(-left_ms // 1000)) if number > most else 0
+
+
+def origin_of(address: str) -> str:
+    """The address, or the /64 network of an IPv6 one: whoever has one address has 2^64 of them."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((ip, 64), strict=False).network_address)

@@ -14,8 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from adsum_hub.auth.credentials import digest_of, id_of
-from adsum_hub.auth.store import CodeProblem, LoginRateLimit, origin_of
+from adsum_hub.auth.credentials import CodeProblem, LoginRateLimit, digest_of, id_of, origin_of
 from adsum_hub.clock import Clock
 from adsum_hub.join.leaving import (
     JOINING,
@@ -294,7 +293,7 @@ class Joining:
         note = self.addresses.note(url) or await self.vouched(url)
         until = now + asked.expires_s * 1000
         held = StoredJoinToken(id_of(digest), now, until, asked.reusable, label)
-        await self.tokens.put(digest, held, now)
+        await self.tokens.issue(digest, held, now)
         log.info("made join token %s", held.id)
         command = f"adsum join {url} --token {secret}"
         shown = msgspec.convert(held, JoinToken, from_attributes=True)

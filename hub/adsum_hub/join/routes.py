@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 from fastapi import APIRouter, Request
 
-from adsum_hub.auth.routes import Revoked
+from adsum_hub.auth.sign_in import Revoked
 from adsum_hub.join.joining import JoinAnswer, JoinAsked, JoinChecked, Joining, MachineSeen
 from adsum_hub.join.leaving import HostChanged
 from adsum_hub.join.machines import JoinedMachine

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import cast
 
 import msgspec
 
-from adsum_hub.auth.credentials import id_of
-from adsum_hub.auth.store import CodeProblem
+from adsum_hub.auth.credentials import CodeProblem, SecretStore
 from adsum_shared import streams
 from adsum_shared.connect import Redis
 
@@ -88,23 +86,19 @@ class StoredJoinToken(msgspec.Struct, frozen=True):
     by: str | None = None
 
 
-class JoinTokenStore:
-    """Only digests come in here, no secret. One that is over is known for a day, to say so."""
+class JoinTokenStore(SecretStore[StoredJoinToken]):
+    """One that is over is known for a day, to say so."""
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        prefix, most_ms = streams.join_token(""), streams.JOIN_TOKEN_MOST_MS
+        super().__init__(redis, StoredJoinToken, prefix, streams.JOIN_TOKENS, most_ms)
 
-    async def put(self, digest: str, held: StoredJoinToken, now: int) -> None:
-        async with self._redis.pipeline(transaction=True) as writes:
-            writes.set(streams.join_token(digest), msgspec.json.encode(held), px=_kept(held, now))
-            writes.zremrangebyscore(streams.JOIN_TOKENS, "-inf", now)
-            writes.zadd(streams.JOIN_TOKENS, {digest: held.until})
-            writes.pexpire(streams.JOIN_TOKENS, streams.JOIN_TOKEN_MOST_MS)
-            await writes.execute()
+    async def issue(self, digest: str, held: StoredJoinToken, now: int) -> None:
+        await self.put(digest, held, ends=held.until, keep_ms=_kept_ms(held, now), now=now)
 
     async def look(self, digest: str, now: int) -> StoredJoinToken | CodeProblem:
         """As `take` would find it."""
-        return _read(await self._redis.get(streams.join_token(digest)), now)
+        return _checked(await self.find(digest), now)
 
     async def take(self, digest: str, host_id: str, now: int) -> StoredJoinToken | CodeProblem:
         held = await self.look(digest, now)
@@ -113,22 +107,20 @@ class JoinTokenStore:
         by = None if held.reusable else host_id
         over = msgspec.structs.replace(held, uses=held.uses + 1, by=by)
         # Whoever gets back the unused one has it: of two machines at once, one.
-        before = await self._write(digest, over, now)
-        return held if held.reusable and before else _read(before, now)
+        before = await self.replace(digest, over, _kept_ms(held, now))
+        return held if held.reusable and before else _checked(before, now)
 
     async def free(self, named: str, host_id: str, now: int) -> None:
         """By id: if that host has used it up, whose joining came to nothing. As often as one likes."""
         digest, held = await self._found(named)
         if held is not None and held.by == host_id:
-            free = msgspec.structs.replace(held, uses=max(0, held.uses - 1), by=None)
-            await self._write(digest, free, now)
+            await self._use_less(digest, held, now)
 
     async def discount(self, named: str, now: int) -> None:
         """By id: if it lets many in, one less has joined by it. Each time it is asked."""
         digest, held = await self._found(named)
         if held is not None and held.reusable:
-            fewer = msgspec.structs.replace(held, uses=max(0, held.uses - 1))
-            await self._write(digest, fewer, now)
+            await self._use_less(digest, held, now)
 
     async def retire(self, named: str) -> None:
         """By id: unless it lets many in. Who is shut out may be undoing its joining, which frees it."""
@@ -137,60 +129,22 @@ class JoinTokenStore:
             await self.revoke(named)
 
     async def all(self, now: int) -> list[StoredJoinToken]:
-        """Those that are good, the latest made first."""
-        digests = cast(
-            "list[bytes]", await self._redis.zrangebyscore(streams.JOIN_TOKENS, now, "+inf")
-        )
-        keys = [streams.join_token(digest.decode()) for digest in digests]
-        stored = await self._redis.mget(keys) if keys else []
-        found = [held for held in map(_decoded, stored) if held is not None and held.by is None]
-        return sorted(found, key=lambda held: -held.since)
-
-    async def revoke(self, named: str) -> bool:
-        """By id. Whether there was such a one."""
-        digest = await self._digest(named)
-        if digest is None:
-            return False
-        async with self._redis.pipeline(transaction=True) as writes:
-            writes.delete(streams.join_token(digest))
-            writes.zrem(streams.JOIN_TOKENS, digest)
-            removed, _ = await writes.execute()
-        return bool(removed)
+        return [held for held in await super().all(now) if held.by is None]
 
     async def _found(self, named: str) -> tuple[str, StoredJoinToken | None]:
-        digest = await self._digest(named)
-        if digest is None:
-            return "", None
-        return digest, _decoded(await self._redis.get(streams.join_token(digest)))
+        digest = await self.digest_of(named)
+        return ("", None) if digest is None else (digest, await self.find(digest))
 
-    async def _digest(self, named: str) -> str | None:
-        stored = cast("list[bytes]", await self._redis.zrange(streams.JOIN_TOKENS, 0, -1))
-        return next((each.decode() for each in stored if id_of(each.decode()) == named), None)
-
-    async def _write(self, digest: str, held: StoredJoinToken, now: int) -> bytes | None:
-        """What stood there before; None: it was revoked in this moment, and stays so."""
-        key, encoded = streams.join_token(digest), msgspec.json.encode(held)
-        before = await self._redis.set(key, encoded, xx=True, get=True, px=_kept(held, now))
-        return cast("bytes | None", before)
+    async def _use_less(self, digest: str, held: StoredJoinToken, now: int) -> None:
+        fewer = msgspec.structs.replace(held, uses=max(0, held.uses - 1), by=None)
+        await self.replace(digest, fewer, _kept_ms(held, now))
 
 
-def _kept(held: StoredJoinToken, now: int) -> int:
-    return max(1, held.until - now + streams.JOIN_TOKEN_KEEP_MS)
+def _kept_ms(held: StoredJoinToken, now: int) -> int:
+    return held.until - now + streams.JOIN_TOKEN_KEEP_MS
 
 
-def _decoded(stored: object) -> StoredJoinToken | None:
-    try:
-        return (
-            None
-            if stored is None
-            else msgspec.json.decode(cast("bytes", stored), type=StoredJoinToken)
-        )
-    except msgspec.DecodeError:
-        return None
-
-
-def _read(stored: object, now: int) -> StoredJoinToken | CodeProblem:
-    held = _decoded(stored)
+def _checked(held: StoredJoinToken | None, now: int) -> StoredJoinToken | CodeProblem:
     if held is None:
         return "unknown"
     if held.by is not None:

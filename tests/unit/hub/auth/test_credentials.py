@@ -6,7 +6,6 @@ import pytest
 from starlette.datastructures import Headers
 
 from adsum_hub.auth.credentials import (
-    covers,
     csrf_of,
     digest_of,
     id_of,
@@ -16,10 +15,9 @@ from adsum_hub.auth.credentials import (
     make_code,
     make_cookie,
     make_token,
-    needed_for,
+    origin_of,
 )
-from adsum_hub.auth.gate import NoTokenError, Presented, cookie_name, shown_in
-from adsum_hub.auth.store import origin_of
+from adsum_hub.auth.gate import NoTokenError, Presented, cookie_name, covers, needed_for, shown_in
 
 
 @pytest.mark.parametrize(

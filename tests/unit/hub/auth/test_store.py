@@ -7,8 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from adsum_hub.auth.credentials import DAY_MS, Credential, digest_of, id_of
-from adsum_hub.auth.store import COARSE_MS, CredentialStore, LoginCode, LoginCodes
+from adsum_hub.auth.credentials import (
+    COARSE_MS,
+    DAY_MS,
+    Credential,
+    CredentialStore,
+    LoginCode,
+    LoginCodes,
+    digest_of,
+    id_of,
+)
 from adsum_shared import streams
 
 NOW = 1_764_000_000_000
@@ -41,14 +49,14 @@ def credential(digest: str = DIGEST, since: int = NOW) -> Credential:
 
 
 async def test_a_code_lets_in_once(codes: LoginCodes) -> None:
-    await codes.put(DIGEST, code())
+    await codes.issue(DIGEST, code())
 
     assert await codes.take(DIGEST, NOW) == code()
     assert await codes.take(DIGEST, NOW) == "used"
 
 
 async def test_a_code_is_good_until_its_end(codes: LoginCodes) -> None:
-    await codes.put(DIGEST, code())
+    await codes.issue(DIGEST, code())
 
     assert await codes.take(DIGEST, NOW + 1000) == "expired"
     assert await codes.take(DIGEST, NOW + 999) == code()
@@ -65,7 +73,7 @@ async def test_what_is_no_code_is_unknown(
 
 
 async def test_a_code_is_forgotten_in_the_end(codes: LoginCodes, redis: FakeAsyncRedis) -> None:
-    await codes.put(DIGEST, code())
+    await codes.issue(DIGEST, code())
     await codes.take(DIGEST, NOW)
 
     left = await redis.pttl(streams.login_code(DIGEST))

@@ -39,7 +39,7 @@ async def test_a_token_by_which_no_machine_came_in_has_as_many_uses_as_before(
         parts["clock"] = lambda: 1
         parts["addresses"] = Addresses("redis://r", None, None)
         joining = Joining(**parts)
-        await tokens.put(DIGEST, held, 1)
+        await tokens.issue(DIGEST, held, 1)
 
         with pytest.raises(BadRequestError, match="a login of its own"):
             await joining._let_in(JoinAsked("t", HOST, "oak"), DIGEST, "oak", "10.0.0.1")

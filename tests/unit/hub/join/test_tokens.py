@@ -32,7 +32,7 @@ def held(digest: str = DIGEST, *, reusable: bool = False, since: int = NOW) -> S
 
 
 async def test_a_token_is_for_one_machine(store: JoinTokenStore) -> None:
-    await store.put(DIGEST, held(), NOW)
+    await store.issue(DIGEST, held(), NOW)
 
     assert await store.take(DIGEST, "a", NOW) == held()
     assert await store.take(DIGEST, "b", NOW) == "used"
@@ -40,7 +40,7 @@ async def test_a_token_is_for_one_machine(store: JoinTokenStore) -> None:
 
 
 async def test_a_reusable_token_counts_its_machines(store: JoinTokenStore) -> None:
-    await store.put(DIGEST, held(reusable=True), NOW)
+    await store.issue(DIGEST, held(reusable=True), NOW)
 
     for host in ("a", "b"):
         assert isinstance(await store.take(DIGEST, host, NOW), StoredJoinToken)
@@ -49,7 +49,7 @@ async def test_a_reusable_token_counts_its_machines(store: JoinTokenStore) -> No
 
 
 async def test_looking_uses_nothing_up(store: JoinTokenStore) -> None:
-    await store.put(DIGEST, held(), NOW)
+    await store.issue(DIGEST, held(), NOW)
 
     assert await store.look(DIGEST, NOW) == held()
     assert await store.look(DIGEST, NOW + 1000) == "expired"
@@ -67,7 +67,7 @@ async def test_what_is_no_token_is_unknown(
 
 
 async def test_a_token_is_freed_by_the_machine_that_has_it_alone(store: JoinTokenStore) -> None:
-    await store.put(DIGEST, held(), NOW)
+    await store.issue(DIGEST, held(), NOW)
     await store.take(DIGEST, "a", NOW)
 
     await store.free(id_of(DIGEST), "b", NOW)
@@ -79,7 +79,7 @@ async def test_a_token_is_freed_by_the_machine_that_has_it_alone(store: JoinToke
 async def test_freed_for_a_second_time_it_is_not_taken_from_who_has_it_now(
     store: JoinTokenStore,
 ) -> None:
-    await store.put(DIGEST, held(), NOW)
+    await store.issue(DIGEST, held(), NOW)
     for host in ("a", "b"):
         await store.take(DIGEST, host, NOW)
         await store.free(id_of(DIGEST), "a", NOW)
@@ -90,7 +90,7 @@ async def test_freed_for_a_second_time_it_is_not_taken_from_who_has_it_now(
 async def test_a_joining_by_a_reusable_one_that_came_to_nothing_counts_no_more(
     store: JoinTokenStore,
 ) -> None:
-    await store.put(DIGEST, held(reusable=True), NOW)
+    await store.issue(DIGEST, held(reusable=True), NOW)
     for host in ("a", "b"):
         await store.take(DIGEST, host, NOW)
 
@@ -104,8 +104,8 @@ async def test_a_joining_by_a_reusable_one_that_came_to_nothing_counts_no_more(
 async def test_of_who_is_shut_out_the_token_goes_unless_others_join_by_it(
     store: JoinTokenStore,
 ) -> None:
-    await store.put(DIGEST, held(), NOW)
-    await store.put(OTHER, held(OTHER, reusable=True), NOW)
+    await store.issue(DIGEST, held(), NOW)
+    await store.issue(OTHER, held(OTHER, reusable=True), NOW)
     await store.take(DIGEST, "a", NOW)
     for digest in (DIGEST, OTHER, digest_of("none")):
         await store.retire(id_of(digest))
@@ -116,7 +116,7 @@ async def test_of_who_is_shut_out_the_token_goes_unless_others_join_by_it(
 
 
 async def test_a_token_revoked_meanwhile_is_not_brought_back(store: JoinTokenStore) -> None:
-    await store.put(DIGEST, held(), NOW)
+    await store.issue(DIGEST, held(), NOW)
     await store.take(DIGEST, "a", NOW)
     assert await store.revoke(id_of(DIGEST))
 
@@ -135,7 +135,7 @@ class RevokedOnceRead(FakeAsyncRedis):
 async def test_a_token_revoked_between_look_and_use_lets_no_machine_in() -> None:
     async with RevokedOnceRead() as redis:
         store = JoinTokenStore(redis)
-        await store.put(DIGEST, held(), NOW)
+        await store.issue(DIGEST, held(), NOW)
 
         assert await store.take(DIGEST, "a", NOW) == "unknown"
         assert not await redis.exists(streams.join_token(DIGEST))
@@ -143,8 +143,8 @@ async def test_a_token_revoked_between_look_and_use_lets_no_machine_in() -> None
 
 async def test_the_good_ones_are_listed_latest_first(store: JoinTokenStore) -> None:
     later = held(OTHER, since=NOW + 5)
-    await store.put(DIGEST, held(), NOW)
-    await store.put(OTHER, later, NOW)
+    await store.issue(DIGEST, held(), NOW)
+    await store.issue(OTHER, later, NOW)
 
     assert await store.all(NOW) == [later, held()]
     assert await store.all(NOW + 1001) == [later]
