@@ -71,9 +71,10 @@ async def _openapi() -> dict[str, Any]:
     from adsum_hub.app import build_app
     from adsum_hub.domains.show import open_domains
     from adsum_hub.join.joining import open_joining
-    from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
+    from adsum_hub.live.broadcast import Broadcast
     from adsum_hub.notify.notifications import open_notifications
     from adsum_hub.redis_access import open_access
+    from adsum_hub.roster import Roster
     from adsum_hub.settings import HubSettings
     from adsum_hub.trouble import Link
     from adsum_hub.usage.accounts import Accounts
@@ -90,8 +91,8 @@ async def _openapi() -> dict[str, Any]:
     book = open_book(nowhere, Wanted()).book
     spending = Spending(book, lambda _: "2026-01-01")
     accounts = Accounts(spending, Overspent((), spending))
-    roster = MeasuredRoster(accounts, open_domains((), lambda: 0.0))
-    broadcast = MeasuredBroadcast(roster, clock)
+    roster = Roster(accounts, open_domains((), lambda: 0.0))
+    broadcast = Broadcast(roster, clock)
     settings = HubSettings(state_dir=nowhere, redis_url=nobody)
     async with contextlib.AsyncExitStack() as stack:
         notifications = await stack.enter_async_context(

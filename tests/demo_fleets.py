@@ -12,13 +12,13 @@ import uvicorn
 
 from adsum.demo.player import beat_of, host_id_of, is_connected
 from adsum.demo.story import MACHINES, MINUTE, SCRIPT, Fleet, Machine, history
-from adsum_hub.app import build_app, listen
+from adsum_hub.app import build_app
 from adsum_hub.domains.show import open_domains
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
-from adsum_hub.serving import server_config
-from adsum_hub.snapshots.snapshots import Snapshot
+from adsum_hub.serving import listen, server_config
+from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
 from adsum_hub.usage.accounts import Accounts, local_day
 from adsum_hub.usage.budgets import Overspent, read_budgets

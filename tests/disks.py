@@ -18,7 +18,7 @@ from adsum_collector.delivery.transports import Inbox, StreamLook
 from adsum_collector.errors import StreamMovedError
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_directory import left_of
-from adsum_hub.inbox.sequence import Runs, admit, advance
+from adsum_hub.inbox import Runs, admit, advance
 from adsum_shared.envelope import Batch, decode_batch, encode_batch, encode_gap
 from adsum_shared.signals import Alive, encode_signal
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 from redis.asyncio import Redis
 
+from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import Consumer
-from adsum_hub.consumer.heartbeats import Heartbeats
+from adsum_hub.consumer.saver import Saver
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.room import Room
 from adsum_hub.roster import Roster
-from adsum_hub.saver import Saver
-from adsum_hub.snapshots.snapshots import load_header
+from adsum_hub.snapshots import load_header
 from adsum_hub.trouble import Link
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
@@ -84,6 +85,18 @@ class FakeCollector:
         await self.redis.xadd(streams.inbox(self.host_id), fields, id=entry_id)  # type: ignore[arg-type]
 
 
+class Drained(Broadcast):
+    """Nobody listens, so all that has changed is in the list at once."""
+
+    def __init__(self, roster: Roster, clock: Clock) -> None:
+        super().__init__(roster, clock)
+        self._drained = roster
+
+    def notify(self) -> None:
+        while self._drained.take_changes(clock()).more:
+            pass
+
+
 class Hub:
     """A hub without its web half."""
 
@@ -92,24 +105,19 @@ class Hub:
         self.reader = open_redis(url, block_s=1)
         self.roster = Roster()
         self.link = Link()
-        room = Room(self.roster, self.redis, clock, 128 << 20, never)
-        self.room = room
-        self.heartbeats = Heartbeats(self.roster, self.redis, clock, self.link, self.arrived, room)
+        self.room = Room(self.roster, self.redis, clock, 128 << 20, never)
         self.consumer = Consumer(
             self.roster,
             reader=self.reader,
             redis=self.redis,
             clock=clock,
             link=self.link,
-            arrived=self.arrived,
-            greet=self.heartbeats.greet,
+            broadcast=Drained(self.roster, clock),
+            room=self.room,
         )
+        self.heartbeats = self.consumer.heartbeats
         self.saver = Saver(self.roster, self.redis, self.link)
         self._tasks: list[asyncio.Task[None]] = []
-
-    def arrived(self) -> None:
-        while self.roster.take_changes(clock()).more:
-            pass
 
     def start(self, *, saving: bool = True) -> None:
         loops: list[Callable] = [self.consumer.follow, self.heartbeats.listen]

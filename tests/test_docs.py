@@ -21,6 +21,7 @@ from adsum.app import app
 from adsum.config_show import VARIABLES
 from adsum_hub.auth.gate import needed_for
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.measures import Measures
 from adsum_hub.roster import Changes
 from adsum_shared.settings import KNOWN
 from adsum_shared.state import HubTrouble, WitnessName
@@ -251,6 +252,7 @@ async def test_the_schemas_of_the_websocket_are_those_of_its_messages() -> None:
 
         def __init__(self) -> None:
             self.views: dict[str, Any] = {}
+            self.measures = Measures()
 
         def take_changes(self, now: int) -> Changes:
             del now

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,23 +14,20 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from adsum_hub.announcing import announced
 from adsum_hub.assets import Assets
 from adsum_hub.auth.gate import Gate
 from adsum_hub.auth.sign_in import CredentialIssuer, greet, sign_in_router, signing_in
 from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
-from adsum_hub.consumer.heartbeats import Heartbeats
+from adsum_hub.consumer.saver import Saver
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
 from adsum_hub.join.routes import join_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import live_router
-from adsum_hub.measured import MeasuredBroadcast, MeasuredRoster
-from adsum_hub.metrics import Asked, metrics_router
+from adsum_hub.metrics import HubHealth
 from adsum_hub.notify.notifications import Notifications, notify_router, open_notifications
-from adsum_hub.readiness import health_router
 from adsum_hub.redis_access import open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain
@@ -39,8 +35,7 @@ from adsum_hub.rest.roster import api_router
 from adsum_hub.rest.usage import usage_router
 from adsum_hub.room import Room
 from adsum_hub.roster import Roster
-from adsum_hub.saver import Saver
-from adsum_hub.serving import server_config, supervise
+from adsum_hub.serving import announced, listen, server_config, supervise
 from adsum_hub.settings import HubSettings
 from adsum_hub.timekeeper import Timekeeper
 from adsum_hub.trouble import Link, Writes
@@ -50,15 +45,10 @@ from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_hub.usage.spending import Spending
 from adsum_shared import __version__
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
-from adsum_shared.errors import AdsumError
 
 log = logging.getLogger(__name__)
 
 WEB = Path(__file__).parent / "web"
-
-
-class PortTakenError(AdsumError):
-    """Something else listens where the hub should."""
 
 
 def steady_clock() -> Clock:
@@ -85,10 +75,9 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(api_router(roster, broadcast, clock))
     app.include_router(usage_router(roster, clock, notes))
-    app.include_router(health_router(roster, broadcast, link, clock))
+    health = HubHealth(roster, broadcast, link, clock, notifications, signing)
+    app.include_router(health.router())
     app.include_router(live_router(broadcast))
-    if isinstance(broadcast, MeasuredBroadcast):
-        app.include_router(metrics_router(Asked(roster, broadcast, link, notifications, signing)))
     app.include_router(sign_in_router(signing, demo=demo))
     if joining is not None:
         app.include_router(join_router(joining))
@@ -102,23 +91,6 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     explain(app)
     behind = app if signing is None else Gate(app, signing.authenticator, signing.reader)
     return RequestGuard(behind, hosts, Refusals(clock))
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Raises PortTakenError; the socket is bound before anything else starts."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        raise PortTakenError(
-            f"The hub cannot listen on {host}:{port} ({error.strerror}). If another hub runs there, "
-            "use it; else set ADSUM_HUB_PORT to a free port."
-        ) from error
-    bound.listen(128)
-    return bound
 
 
 async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = None) -> None:
@@ -136,9 +108,9 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
     spending = Spending(prices.book, local_day)
     overspent = Overspent(read_budgets(settings.budgets), spending)
     domains = open_domains(settings.domains, time.perf_counter)
-    roster = MeasuredRoster(Accounts(spending, overspent, settings.limits), domains)
+    roster = Roster(Accounts(spending, overspent, settings.limits), domains)
     link = Link(address_of(redis_url))
-    broadcast = MeasuredBroadcast(roster, clock)
+    broadcast = Broadcast(roster, clock)
     broadcast.begin_restoring()
     async with contextlib.AsyncExitStack() as stack:
         redis, reader = open_redis(redis_url), open_redis(redis_url, block_s=BLOCK_MS / 1000)
@@ -151,15 +123,14 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         signing = await stack.enter_async_context(signing_in(settings, access, clock))
         joining = open_joining(settings, redis_url, access, roster, clock, broadcast.notify)
         room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
-        heartbeats = Heartbeats(roster, redis, clock, link, broadcast.notify, room)
         consumer = Consumer(
             roster,
             reader=reader,
             redis=redis,
             clock=clock,
             link=link,
-            arrived=broadcast.notify,
-            greet=heartbeats.greet,
+            broadcast=broadcast,
+            room=room,
         )
         notes = [prices.problem] if prices.problem is not None else []
         notifications = await stack.enter_async_context(
@@ -184,8 +155,8 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
 
         saver, writes = Saver(roster, redis, link), Writes(redis, link.address, clock, room.fullest)
         vital = {
-            "consumer": consumer.follow(broadcast.restored),
-            "heartbeats": heartbeats.listen(),
+            "consumer": consumer.follow(),
+            "heartbeats": consumer.heartbeats.listen(),
             "snapshots": saver.run(),
             "writes": writes.watch(),
             "room": room.watch(),

@@ -12,11 +12,9 @@ from adsum_hub.clock import AHEAD_MS, HostClock, reachability
 from adsum_hub.facts import Budget, Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.host_troubles import Troubles
-from adsum_hub.inbox.entries import dated_back
-from adsum_hub.inbox.sequence import Admission, Runs, advance
+from adsum_hub.inbox import Admission, Runs, advance, dated_back, order
 from adsum_hub.past import stripped, surplus
-from adsum_hub.snapshots.fields import HostRecord, Snapshot
-from adsum_hub.snapshots.saved import Saved
+from adsum_hub.snapshots import HostRecord, Saved, Snapshot
 from adsum_hub.verdict.judge import Verdict, judge
 from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_hub.views import Shown, Spent, ViewedHost, in_hub_time, limits_that_hold, session_view
@@ -109,6 +107,14 @@ class Host:
         if stored.problem is not None:
             text = host_troubles.unreadable_header(stored.problem)
             self.troubles.tell("snapshot", text, now)
+
+    def read_to(self, entry_id: str) -> None:
+        """Of its stream. What another hub has stored may have moved us further on already."""
+        self.cursor = max(self.cursor, entry_id, key=order)
+
+    def rewind(self) -> None:
+        """Its stream begins anew below where we stand."""
+        self.cursor = "0-0"
 
     def apply(self, batch: Batch, admission: Admission, now: int) -> set[str]:
         """Fold what was admitted. Returns the sessions whose facts changed; they are unresolved."""
@@ -315,7 +321,6 @@ class Host:
             label=self.label,
             last_seen=self.clock.last_seen,
             clock_offset_ms=self.clock.offset_ms,
-            incomplete=bool(self.gaps),
             gaps=self.gaps,
         )
         applied, runs = dict(self.applied), dict(self.runs)

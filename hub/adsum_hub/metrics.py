@@ -1,4 +1,4 @@
-"""`/metrics`, for Prometheus: what this hub has measured, and what it knows when it is scraped.
+"""`/livez`, `/readyz`, `/metrics`: does the hub answer, is its list to be trusted, what has it measured.
 
 Each machine has series of its own, up to a limit; no session, project or person is ever a label.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from fastapi import APIRouter, Response
+import msgspec
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -24,12 +24,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from adsum_hub.auth.gate import STRANGER
 from adsum_hub.auth.sign_in import CredentialIssuer
+from adsum_hub.clock import Clock
 from adsum_hub.host import Host
-from adsum_hub.measured import NEEDS, REASONS, Histogram, MeasuredBroadcast, need_of
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.measures import NEEDS, REASONS, Histogram, Measures, need_of
 from adsum_hub.notify.notifications import Notifications
+from adsum_hub.rest.api import as_json, endpoint
 from adsum_hub.roster import Roster
-from adsum_hub.trouble import Link, is_blind
+from adsum_hub.trouble import Link
 from adsum_shared import __version__
 from adsum_shared.state import Group, SessionView
 
@@ -49,58 +53,147 @@ _COUNTS = (
 )
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The parts that `/metrics` reads. signing: None where nobody has to sign in."""
+class Ready(msgspec.Struct):
+    """All that `/readyz` tells whoever has not signed in, where people have to."""
 
-    roster: Roster
-    broadcast: MeasuredBroadcast
-    link: Link
-    notifications: Notifications | None = None
-    signing: CredentialIssuer | None = None
+    ready: bool
 
 
-def metrics_router(asked: Asked) -> APIRouter:
-    """Whoever may read the list may read it: a token of the role viewer will do."""
-    of_library, unsaved, one_at_a_time = library(), Unsaved(), asyncio.Lock()
-    router = APIRouter(tags=["health"])
+class Readiness(msgspec.Struct):
+    """ready: the list is as true as what the machines report; not while Redis cannot be read.
 
-    @router.get("/metrics", summary="For Prometheus", response_class=Response)
-    async def metrics() -> Response:
-        async with one_at_a_time:
-            return Response(await exposition(asked, unsaved, of_library), media_type=CONTENT)
-
-    return router
-
-
-async def exposition(asked: Asked, unsaved: Unsaved, of_library: CollectorRegistry) -> bytes:
-    """Only the text is made in a thread: the roster may be read on the event loop alone."""
-    found = CollectorRegistry()
-    found.register(_Families(await families(asked, unsaved, of_library)))
-    return await asyncio.to_thread(generate_latest, found)
-
-
-async def families(
-    asked: Asked, unsaved: Unsaved, of_library: CollectorRegistry
-) -> Sequence[Metric]:
-    """Every family. With 100,000 sessions this takes 0.2 s, so other tasks get turns in between.
-
-    unsaved: kept from one scrape to the next.
+    lag_ms: since Redis was last read. problem: sentences for people; one may be there although the
+    list is true, such as that Redis takes no writes. backlog: signals of all machines, known of by
+    their heartbeats, that are not part of the list yet. counts: since this hub started.
     """
-    counts = await _sessions(asked.roster, asked.broadcast.measures.clock())
-    found = list(of_library.collect())
-    for family in families_of(asked, unsaved, counts):
-        found.append(family)
-        await asyncio.sleep(0)
-    return found
+
+    ready: bool
+    lag_ms: int | None
+    problem: str | None
+    backlog: int
+    hosts: int
+    sessions: int
+    clients: int
+    counts: dict[str, int]
 
 
-def library() -> CollectorRegistry:
-    """What Prometheus's own library knows of this process."""
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    GCCollector(registry=registry)
-    return registry
+class HubHealth:
+    """What the three are asked about. signing: None where nobody has to sign in."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        broadcast: Broadcast,
+        link: Link,
+        clock: Clock,
+        notifications: Notifications | None = None,
+        signing: CredentialIssuer | None = None,
+    ) -> None:
+        self._roster = roster
+        self._broadcast = broadcast
+        self._link = link
+        self._clock = clock
+        self._notifications = notifications
+        self._signing = signing
+        self.unsaved = Unsaved()
+        self._scrape = asyncio.Lock()
+        #: what Prometheus's own library knows of this process
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        GCCollector(registry=self._process)
+
+    def router(self) -> APIRouter:
+        """Whoever may read the list may read `/metrics`: a token of the role viewer will do."""
+        router = APIRouter(tags=["health"])
+
+        @router.get("/livez", summary="The process answers")
+        async def livez() -> Response:
+            return Response("ok", media_type="text/plain")
+
+        @endpoint(router, "GET /readyz", "The roster is being kept")
+        async def readyz(request: Request) -> Readiness | Response:
+            found = self.readiness()
+            told = Ready(found.ready) if STRANGER in request.scope else found
+            return as_json(told, 200 if found.ready else 503)
+
+        @router.get("/metrics", summary="For Prometheus", response_class=Response)
+        async def metrics() -> Response:
+            async with self._scrape:
+                return Response(await self.exposition(), media_type=CONTENT)
+
+        return router
+
+    def readiness(self) -> Readiness:
+        roster, broadcast, now = self._roster, self._broadcast, self._clock()
+        blind, told = self._link.blindness(now, now), broadcast.trouble
+        # What was told of reading may be over since; the rest is not looked at anew here.
+        trouble = blind or (told if told is not None and not told.blind else None)
+        problem = trouble.problem if trouble else None
+        if problem is None and broadcast.restoring:
+            problem = f"The list is being restored: {len(roster.views)} sessions so far."
+        return Readiness(
+            ready=blind is None and not broadcast.restoring,
+            lag_ms=now - self._link.read_at if self._link.read_at else None,
+            problem=problem,
+            backlog=sum(host.backlog for host in roster.all_hosts()),
+            hosts=len(roster.hosts),
+            sessions=len(roster.views),
+            clients=broadcast.clients,
+            counts=dict(roster.counts),
+        )
+
+    async def exposition(self) -> bytes:
+        """With 100,000 sessions this takes 0.2 s, so other tasks get turns in between.
+
+        Only the text is made in a thread: the roster may be read on the event loop alone.
+        """
+        counts = await _sessions(self._roster, self._clock())
+        found = list(self._process.collect())
+        for family in self._families(counts):
+            found.append(family)
+            await asyncio.sleep(0)
+        registry = CollectorRegistry()
+        registry.register(_Families(found))
+        return await asyncio.to_thread(generate_latest, registry)
+
+    def _families(self, counts: _SessionCounts) -> Iterator[Metric]:
+        hosts, measures = self._roster.hosts.values(), self._roster.measures
+        yield from self._of_hub()
+        yield from _of_measures(measures)
+        yield from _of_sessions(counts)
+        yield GaugeMetricFamily(
+            "adsum_snapshot_behind_seconds",
+            "For how long a machine's state has waited to be saved, as scrapes have seen it.",
+            value=self.unsaved.look(hosts, self._clock()) / 1000,
+        )
+        yield from _of_notifications(self._notifications)
+        refused = {} if self._signing is None else self._signing.authenticator.refused
+        yield _counters(
+            "adsum_sign_in_failures",
+            "Refused logins, passes (a cookie or token that is not good) and roles.",
+            "what",
+            {each: refused.get(each, 0) for each in REFUSALS},
+        )
+        yield from families_of_hosts(hosts, measures.gaps_of_hosts)
+
+    def _of_hub(self) -> Iterator[Metric]:
+        link, broadcast, now = self._link, self._broadcast, self._clock()
+        blind = link.is_blind(now)
+        yield InfoMetricFamily("adsum_build", "This hub's version.", {"version": __version__})
+        gauges: dict[str, tuple[str, float]] = {
+            "adsum_ready": ("1: the list is kept.", not blind and not broadcast.restoring),
+            "adsum_redis_up": ("1: Redis is being read.", not blind),
+            "adsum_websocket_clients": ("Pages and watchers connected.", broadcast.clients),
+        }
+        if link.read_at:
+            lag = (now - link.read_at) / 1000
+            gauges["adsum_consumer_lag_seconds"] = ("Since Redis was last read; idle: 0.5.", lag)
+        for name, (help, value) in gauges.items():
+            yield GaugeMetricFamily(name, help, value=value)
+        counters = {name: (help, self._roster.counts[key]) for name, help, key in _COUNTS}
+        counters["adsum_redis_connects"] = ("Times that reading began.", link.connects)
+        for name, (help, value) in counters.items():
+            yield CounterMetricFamily(name, help, value=value)
 
 
 class _SessionCounts(NamedTuple):
@@ -162,45 +255,7 @@ class _Families(Collector):
         return ()  # else it is collected once more, to learn the names
 
 
-def families_of(asked: Asked, unsaved: Unsaved, counts: _SessionCounts) -> Iterator[Metric]:
-    broadcast, hosts = asked.broadcast, asked.roster.hosts
-    now = broadcast.measures.clock()
-    yield from _of_hub(asked, now)
-    yield from _measured(broadcast)
-    yield from _of_sessions(counts)
-    yield _gauge(
-        "adsum_snapshot_behind_seconds",
-        "For how long a machine's state has waited to be saved, as scrapes have seen it.",
-        unsaved.look(hosts.values(), now) / 1000,
-    )
-    yield from _of_notifications(asked.notifications)
-    refused = {} if asked.signing is None else asked.signing.authenticator.refused
-    yield _counters(
-        "adsum_sign_in_failures",
-        "Refused logins, passes (a cookie or token that is not good) and roles.",
-        "what",
-        {each: refused.get(each, 0) for each in REFUSALS},
-    )
-    yield from families_of_hosts(hosts.values(), broadcast.measures.gaps_of_hosts)
-
-
-def _of_hub(asked: Asked, now: int) -> Iterator[Metric]:
-    link, broadcast, counts = asked.link, asked.broadcast, asked.roster.counts
-    blind = is_blind(link, now)
-    yield InfoMetricFamily("adsum_build", "This hub's version.", {"version": __version__})
-    yield _gauge("adsum_ready", "1: the list is kept.", int(not blind and not broadcast.restoring))
-    yield _gauge("adsum_redis_up", "1: Redis is being read.", int(not blind))
-    yield _counter("adsum_redis_connects", "Times that reading began.", link.connects)
-    if link.read_at:
-        lag = (now - link.read_at) / 1000
-        yield _gauge("adsum_consumer_lag_seconds", "Since Redis was last read; idle: 0.5.", lag)
-    yield _gauge("adsum_websocket_clients", "Pages and watchers connected.", broadcast.clients)
-    for name, help, key in _COUNTS:
-        yield _counter(name, help, counts[key])
-
-
-def _measured(broadcast: MeasuredBroadcast) -> Iterator[Metric]:
-    measures = broadcast.measures
+def _of_measures(measures: Measures) -> Iterator[Metric]:
     yield _histogram(
         "adsum_hook_to_browser_seconds",
         "From a hook's being taken to a client's being sent it; per client and message, the oldest.",
@@ -348,28 +403,17 @@ def _of_collectors(shown: Iterable[Host], named: Mapping[str, tuple[str, str]]) 
     yield spool
 
 
-def _gauge(name: str, help: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, help, value=value)
-
-
-def _counter(name: str, help: str, value: float) -> Metric:
-    return CounterMetricFamily(name, help, value=value)
-
-
 def _gauges(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:
-    return _labelled(GaugeMetricFamily(name, help, labels=[label]), values)
+    family = GaugeMetricFamily(name, help, labels=[label])
+    for each, value in values.items():
+        family.add_metric([each], value)
+    return family
 
 
 def _counters(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:
-    return _labelled(CounterMetricFamily(name, help, labels=[label]), values)
-
-
-def _labelled(
-    family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]
-) -> Metric:
-    add: Callable[[list[str], float], None] = family.add_metric
-    for label, value in values.items():
-        add([label], value)
+    family = CounterMetricFamily(name, help, labels=[label])
+    for each, value in values.items():
+        family.add_metric([each], value)
     return family
 
 

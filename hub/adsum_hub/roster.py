@@ -12,8 +12,9 @@ from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Facts
 from adsum_hub.fold.activity import entries
 from adsum_hub.host import Host
-from adsum_hub.inbox.sequence import Admission, admit
-from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.inbox import Admission, admit
+from adsum_hub.measures import Measures
+from adsum_hub.snapshots import Snapshot
 from adsum_hub.timers import Alarms, Key, UsageThrottle
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.spending import Prices
@@ -80,8 +81,8 @@ class Roster:
         self.host_views: dict[str, HostView] = {}
         #: counts every visible change; part of the ETag
         self.revision = 0
-        self.rest = 0.0  # the seconds until what arrives now is told, by whoever tells it
         self.counts: Counter[str] = Counter()
+        self.measures = Measures()
         self._alarms = Alarms()
         #: to resolve, and to tell anew although the state is the same; the latest are taken first
         self._unresolved: dict[Key, None] = {}
@@ -120,6 +121,9 @@ class Roster:
         before = host.clock.offset_ms, host.gaps, host.set_aside
         changed = host.apply(batch, admission, now)
         self._count(host, admission, batch, before[2])
+        self.measures.applied(host_id, admission.signals, host.clock.latest_ms, now)
+        if host.gaps is not before[1]:
+            self.measures.missed(host_id, host.gaps[-1].reason)
         for key in changed:
             self._unresolved.pop((host_id, key), None)  # put last, where the latest are
             self._unresolved[host_id, key] = None

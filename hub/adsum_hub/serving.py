@@ -1,18 +1,26 @@
-"""How the hub serves: the settings of its server, and its life together with the hub's tasks."""
+"""How the hub serves: where it listens and says so, its server's settings, and its life with the hub's tasks."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from adsum_hub.live.live import Connection
+from adsum_hub.settings import HubSettings
 from adsum_shared.bounded_http import bounded_http
+from adsum_shared.errors import AdsumError
+from adsum_shared.private_files import write_private
+
+log = logging.getLogger(__name__)
 
 #: Of which a proxy or an office behind one address may have so many at once, WebSockets aside.
 MOST_CONNECTIONS = 4096
@@ -21,6 +29,56 @@ MOST_PER_ADDRESS = 512
 RESERVE = 256
 #: Enough for any first frame; clients send nothing else.
 WS_MAX_BYTES = 64 * 1024
+
+
+class PortTakenError(AdsumError):
+    """Something else listens where the hub should."""
+
+
+class StateDirError(AdsumError):
+    """The state directory cannot be used."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises PortTakenError; the socket is bound before anything else starts."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise PortTakenError(
+            f"The hub cannot listen on {host}:{port} ({error.strerror}). If another hub runs there, "
+            "use it; else set ADSUM_HUB_PORT to a free port."
+        ) from error
+    bound.listen(128)
+    return bound
+
+
+@contextlib.contextmanager
+def announced(settings: HubSettings, port: int) -> Iterator[str]:
+    """hub.json tells this machine's command line where the hub is, while it runs: its URL."""
+    host = settings.hub_host if settings.hub_host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - told apart, not bound
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    file = settings.state_dir / "hub.json"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        told = {"url": url, "pid": os.getpid()}
+        write_private(file, json.dumps(told).encode(), durable=False)
+    except OSError as error:
+        raise StateDirError(
+            f"The state directory {settings.state_dir} cannot be used: {error.strerror}. "
+            "Choose another with ADSUM_STATE_DIR."
+        ) from error
+    log.info("dashboard at %s", url)
+    try:
+        yield url
+    finally:
+        # Another hub may have announced itself since; a torn file is nobody's.
+        with contextlib.suppress(OSError, ValueError):
+            if json.loads(file.read_text()).get("pid") == os.getpid():
+                file.unlink()
 
 
 def trusted_proxies(public_url: str | None) -> str:

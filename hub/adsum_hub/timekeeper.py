@@ -10,7 +10,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.host_troubles import Backlog
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
-from adsum_hub.trouble import PATIENCE_MS, Link, Writes, is_blind, trouble_of
+from adsum_hub.trouble import Link, Writes
 from adsum_shared.connect import wanted
 from adsum_shared.state import HubTrouble
 
@@ -19,6 +19,8 @@ EXPIRE_MS = 60_000
 BACKLOGS_MS = 1_000
 #: Of what is wrong beside the list; each is a sentence or two.
 MOST_SAID = 3
+#: Redis restarted by its own supervisor is back sooner than anyone could read of it.
+PATIENCE_MS = 2_000
 #: After Redis is back, collectors take this long at most to find that out and say so.
 RETURN_MS = 8_000
 
@@ -72,14 +74,14 @@ class Timekeeper:
             if now >= self._expire_at:
                 self._roster.expire(now)
                 self._expire_at = now + EXPIRE_MS
-        trouble = trouble_of(self._link, self._writes, now, self._started)
+        trouble = self._link.blindness(now, self._started) or self._writes.refusal()
         if trouble is None or now - trouble.since >= PATIENCE_MS:
             self._broadcast.set_trouble(trouble or self._beside(now))
         self._broadcast.notify()
         # A deadline that has come while nobody is heard stays there until somebody is.
         due = self._roster.next_deadline() if hears else None
         # Nor is one worth waking for before it can be told.
-        soonest = max(0.001, self._roster.rest)
+        soonest = max(0.001, self._broadcast.rest)
         return 1.0 if due is None else min(1.0, max(soonest, (due - self._clock()) / 1000))
 
     def _beside(self, now: int) -> HubTrouble | None:
@@ -97,7 +99,7 @@ class Timekeeper:
 
         After an outage they have to find their way back before theirs counts again.
         """
-        if is_blind(self._link, now):
+        if self._link.is_blind(now):
             if self._deaf_since is None:
                 self._deaf_since = self._link.read_at or self._started
             return False

@@ -1,4 +1,4 @@
-"""What keeps the list from being true, or machines from reporting, and since when."""
+"""Whether Redis answers the hub and takes writes, in sentences for people."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ log = logging.getLogger(__name__)
 KEPT = "Nothing is lost: what does not get here waits on the machines' disks."
 #: A consumer that has not read for so long does not keep the list, whatever the process says.
 STALE_MS = 10_000
-#: Redis restarted by its own supervisor is back sooner than anyone could read of it.
-PATIENCE_MS = 2_000
 PROBE_S = 2.0
 #: Never comes to be: what is written there is nothing.
 _PROBE_KEY = streams.beat("probe")
 
 
 class Link:
-    """Whether Redis answers the hub, in sentences for people. address: Redis's, as it may be shown.
+    """address: Redis's, as it may be shown.
 
     read_at: when it was last read, hub's clock in ms; 0 = never.
     """
@@ -51,6 +49,17 @@ class Link:
         if self.problem != problem:
             log.warning("%s", problem)
         self.problem = problem
+
+    def is_blind(self, now: int) -> bool:
+        """The hub does not hear: what it lists is as of `read_at`."""
+        return self.problem is not None or now - self.read_at >= STALE_MS
+
+    def blindness(self, now: int, started: int) -> HubTrouble | None:
+        """started: when this hub did, hub's clock in ms as `now`."""
+        if not self.is_blind(now):
+            return None
+        silent = f"Redis at {self.address} does not answer. See whether it hangs. {KEPT}"
+        return HubTrouble(self.problem or silent, self.read_at or started, blind=True)
 
 
 class Writes:
@@ -85,33 +94,17 @@ class Writes:
         except ResponseError as error:
             self.since = self.since if self.problem else self._clock()
             self.problem = describe(error, self._address, KEPT)
-            if is_full(error) and (who := self._fullest()):
+            if _is_full(error) and (who := self._fullest()):
                 self.problem = f"{self.problem} {who}"
         except UNAVAILABLE:
             return  # whoever reads is told the same, and knows since when
         else:
             self.problem = None
 
+    def refusal(self) -> HubTrouble | None:
+        return None if self.problem is None else HubTrouble(self.problem, self.since)
 
-def is_full(error: ResponseError) -> bool:
+
+def _is_full(error: ResponseError) -> bool:
     """Whether Redis has no room left. The client makes a class of it, or leaves the word."""
     return isinstance(error, OutOfMemoryError) or "OOM" in str(error)
-
-
-def is_blind(link: Link, now: int) -> bool:
-    """The hub does not hear: what it lists is as of `link.read_at`."""
-    return link.problem is not None or now - link.read_at >= STALE_MS
-
-
-def blindness(link: Link, now: int, started: int) -> HubTrouble | None:
-    """started: when this hub did, hub's clock in ms as `now`."""
-    if not is_blind(link, now):
-        return None
-    silent = f"Redis at {link.address} does not answer. See whether it hangs. {KEPT}"
-    return HubTrouble(link.problem or silent, link.read_at or started, blind=True)
-
-
-def trouble_of(link: Link, writes: Writes, now: int, started: int) -> HubTrouble | None:
-    """What to tell everyone."""
-    refused = HubTrouble(writes.problem, writes.since) if writes.problem is not None else None
-    return blindness(link, now, started) or refused

@@ -14,8 +14,8 @@ from adsum_hub import app as hub_app
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
-from adsum_hub.serving import server_config
-from adsum_hub.snapshots.snapshots import Snapshot
+from adsum_hub.serving import listen, server_config
+from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
@@ -55,7 +55,7 @@ class OwnHub:
         self.roster = Roster()
         self.roster.add("box", Snapshot(), wall_ms())
         self.broadcast = Broadcast(self.roster, wall_ms)
-        bound = hub_app.listen("127.0.0.1", self.port)
+        bound = listen("127.0.0.1", self.port)
         self.port = bound.getsockname()[1]
         hosts = known_hosts(self.port, ())
         with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.snapshots import Snapshot, load_snapshot, save_snapshot
+from adsum_hub.snapshots import Snapshot, load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from adsum_shared.envelope import Batch, encode_batch

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from adsum_hub.snapshots.snapshots import load_snapshot, save_snapshot
+from adsum_hub.snapshots import load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.envelope import encode_gap

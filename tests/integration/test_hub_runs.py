@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_hub.snapshots.snapshots import load_header
+from adsum_hub.snapshots import load_header
 from adsum_shared import streams
 from tests.half_hubs import HOST, stored
 from tests.support import wait_until

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from adsum_hub.consumer import consumer, discovery
-from adsum_hub.snapshots.snapshots import Snapshot, load_header, load_snapshot
+from adsum_hub.consumer import consumer
+from adsum_hub.snapshots import Snapshot, load_header, load_snapshot
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.envelope import encode_gap
@@ -382,7 +382,7 @@ async def test_a_set_of_hosts_full_of_foreign_names_blinds_no_hub(redis, hub_at)
 async def test_more_hosts_than_can_be_followed_are_counted(
     redis, hub_at, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(discovery, "MOST_HOSTS", 3)
+    monkeypatch.setattr(consumer, "MOST_HOSTS", 3)
     for number in range(5):
         await FakeCollector(redis, str(uuid.UUID(int=number))).join()
 

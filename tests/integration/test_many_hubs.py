@@ -12,8 +12,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from adsum_hub.snapshots.fields import Snapshot
-from adsum_hub.snapshots.snapshots import load_snapshot
+from adsum_hub.snapshots import Snapshot, load_snapshot
 from adsum_shared.connect import open_redis
 from tests.hub_processes import (
     NOTHING,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.mutants.runner import Edit, Mutant, Outdated, copy_packages, run_mutant, survival
 
-SEQUENCE = "hub/adsum_hub/inbox/sequence.py"
+SEQUENCE = "hub/adsum_hub/inbox.py"
 HARMLESS = Edit(SEQUENCE, "def admit(", "# no change at all\ndef admit(")
 DROPPED = "tests/unit/hub/test_sequence.py::test_what_is_applied_already_is_dropped"
 

@@ -31,7 +31,6 @@ from adsum_hub.auth.credentials import (
 from adsum_hub.clock import Clock
 from adsum_hub.live.live import LAPSE
 from adsum_hub.notify.push import OWNER, SubscriptionOwner
-from adsum_hub.readiness import STRANGER
 from adsum_hub.redis_access import Bulkhead, answered_within
 from adsum_hub.request_guard import log_refusal
 from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
+
+#: In a scope, true: whoever asks would have to sign in to be told all of it.
+STRANGER = "adsum.stranger"
 
 #: In a scope: the Grant of whoever asks.
 GRANT = "adsum.grant"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from adsum_hub.clock import Clock
-from adsum_hub.consumer.discovery import Discovery
-from adsum_hub.consumer.holes import Holes
-from adsum_hub.consumer.places import Places
+from adsum_hub.consumer.heartbeats import Heartbeats
+from adsum_hub.consumer.holes import Holes, Places
 from adsum_hub.host import Host
-from adsum_hub.inbox.entries import is_poisoned, order, read_entry
+from adsum_hub.inbox import is_poisoned, read_entry
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.room import Room
 from adsum_hub.roster import Roster
+from adsum_hub.snapshots import Snapshot, load_snapshot
 from adsum_hub.trouble import Link
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, backoff, require_recent, wanted
@@ -33,13 +37,22 @@ HEAVY = 8 << 20
 TURN_S = 0.005
 #: A connection that held this long was no failed attempt.
 STEADY_S = 5.0
+HOST_ID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: Between two looks at the set of hosts.
+DISCOVERY_S = 0.5
+#: Names per reply, and how long one turn may last. The set is open to whoever writes to Redis, and
+#: 100,000 names in it must not stop the reading of hosts: a look then takes several turns.
+SCANNED = 1_000
+LOOK_S = 0.02
+#: Hosts that are followed. One read waits on all their streams, which costs Redis some
+#: microseconds a stream each time.
+MOST_HOSTS = 10_000
 
 
 class Consumer:
-    """reader blocks and belongs to `follow` alone; redis is for everything else.
+    """Reads every host's stream, and has its heartbeats heard.
 
-    arrived() is called after every read that changed something, so that it is told at once;
-    greet() with new hosts, which nobody has heard yet.
+    reader blocks and belongs to `follow` alone; redis is for everything else.
     """
 
     def __init__(
@@ -50,27 +63,25 @@ class Consumer:
         redis: Redis,
         clock: Clock,
         link: Link,
-        arrived: Callable[[], None],
-        greet: Callable[[Sequence[Host]], Awaitable[None]],
+        broadcast: Broadcast,
+        room: Room,
     ) -> None:
         self._roster = roster
         self._reader = reader
         self._redis = redis
         self._clock = clock
         self._link = link
-        self._arrived = arrived
-        self._places = Places(redis, clock)
+        self._broadcast = broadcast
         self._holes = Holes(roster, redis, clock)
-        self._discovery = Discovery(roster, redis, self._places, clock, greet)
+        self._places = self._holes.places
+        self.heartbeats = Heartbeats(roster, redis, clock, link, broadcast, room, self._holes)
+        self._discovery = Discovery(roster, redis, self._places, clock, self.heartbeats)
         #: more may lie in the streams than the last read gave, so the next one does not block
         self._behind = True
         self._count = COUNT
 
-    async def follow(self, restored: Callable[[], None] = lambda: None) -> None:
-        """Read for ever. Reconnects by itself; ends only with a broker that is too old.
-
-        restored() is called when all that was stored, and what lay in the streams, has been read.
-        """
+    async def follow(self) -> None:
+        """Read for ever. Reconnects by itself; ends only with a broker that is too old."""
         pauses = backoff()
         loop = asyncio.get_running_loop()
         while wanted():
@@ -84,7 +95,7 @@ class Consumer:
                     await self._read()
                     self._link.up(self._clock())
                     if self._discovery.complete and not self._behind:
-                        restored()
+                        self._broadcast.restored()
             except UNAVAILABLE as error:
                 self._link.down(error)
                 await self._reader.connection_pool.disconnect()
@@ -127,14 +138,14 @@ class Consumer:
                     break
                 at = host.cursor
                 if asyncio.get_running_loop().time() - turn > TURN_S:
-                    self._arrived()
+                    self._broadcast.notify()
                     await asyncio.sleep(0)
                     turn = asyncio.get_running_loop().time()
         if reply:
-            self._arrived()
+            self._broadcast.notify()
             if not self._behind:
                 # What comes meanwhile is told no earlier: one read for all of it.
-                await asyncio.sleep(self._roster.rest)
+                await asyncio.sleep(self._broadcast.rest)
 
     async def _take(self, host: Host, entry_id: str, fields: dict[bytes, bytes]) -> bool:
         """Whether to go on with what follows in this stream."""
@@ -155,7 +166,7 @@ class Consumer:
             else:
                 self._holes.filled(host)
         # `fill` may have moved the cursor on, to where another hub has read.
-        host.cursor = max(host.cursor, entry_id, key=order)
+        host.read_to(entry_id)
         if is_poisoned(entry_id):
             await self._places.find(host)
             return False
@@ -173,3 +184,89 @@ def next_count(reply: Sequence[tuple[bytes, Sequence[tuple[bytes, dict[bytes, by
         default=0,
     )
     return max(1, min(COUNT, HEAVY // max(1, biggest)))
+
+
+class Discovery:
+    """Which hosts there are, and what is stored of each, taken over as they are met."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        redis: Redis,
+        places: Places,
+        clock: Clock,
+        heartbeats: Heartbeats,
+    ) -> None:
+        self._roster = roster
+        self._redis = redis
+        self._places = places
+        self._clock = clock
+        self._heartbeats = heartbeats
+        self._cursor = 0
+        self._due = 0.0
+        #: whether every host was met that there was at the start
+        self.complete = False
+
+    async def look(self) -> None:
+        """One turn, from where the last one ended. Often called, and mostly there is nothing to do."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._due:
+            return
+        until = loop.time() + LOOK_S
+        met: list[Host] = []
+        while wanted():
+            scan: Any = self._redis.sscan
+            self._cursor, names = await scan(streams.HOSTS, self._cursor, count=SCANNED)
+            await self._take_out([name for name in names if not HOST_ID.fullmatch(name)])
+            for host_id in await self._with_keys(names):
+                met += await self._add(host_id)
+            if self._cursor == 0:
+                self._due = loop.time() + DISCOVERY_S
+                self.complete = True
+                break
+            if loop.time() > until:
+                break
+        if met:  # these alone: at a start there are many turns, and many hosts already
+            await self._heartbeats.greet(met)
+
+    async def _take_out(self, names: list[bytes]) -> None:
+        """What is no host's name: else all of it is read again twice a second."""
+        if not names:
+            return
+        with contextlib.suppress(ResponseError):  # as where this hub may only read
+            await self._redis.srem(streams.HOSTS, *names)
+        log.warning("%d names in the set of hosts were none", len(names))
+
+    async def _with_keys(self, names: list[bytes]) -> list[str]:
+        """Those we do not follow yet and of which there is anything: the others are mere names."""
+        found = [name.decode() for name in names if HOST_ID.fullmatch(name)]
+        unknown = [host_id for host_id in found if not self._roster.hosts.knows(host_id)]
+        if not unknown:
+            return []
+        pipeline = self._redis.pipeline(transaction=False)
+        for host_id in unknown:
+            pipeline.exists(
+                streams.inbox(host_id), streams.snapshot(host_id), streams.beat(host_id)
+            )
+        counts = await pipeline.execute()
+        return [host_id for host_id, count in zip(unknown, counts, strict=True) if count]
+
+    async def _add(self, host_id: str) -> list[Host]:
+        if len(self._roster.hosts) >= MOST_HOSTS:
+            if not self._roster.counts["hosts_left_out"]:
+                log.error("more than %d hosts: the others are not followed", MOST_HOSTS)
+            self._roster.counts["hosts_left_out"] += 1
+            return []
+        trouble = None
+        try:
+            snapshot = await load_snapshot(self._redis, host_id)
+        except ResponseError as error:
+            snapshot = Snapshot()
+            trouble = f"Its saved state cannot be read ({error})."
+        host = self._roster.add(host_id, snapshot, self._clock())
+        if trouble is not None:
+            host.troubles["save"] = trouble
+        await self._places.find(host)
+        log.info("host %s: %d sessions restored", host_id, len(snapshot.sessions))
+        await asyncio.sleep(0)
+        return [host]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import astuple
@@ -11,13 +11,12 @@ from redis.exceptions import ResponseError
 
 from adsum_hub.clock import ABSURD_MS, Clock
 from adsum_hub.consumer.holes import Holes
-from adsum_hub.consumer.places import Places
 from adsum_hub.host import Host
-from adsum_hub.inbox.entries import MOST_MS
-from adsum_hub.inbox.sequence import covers
+from adsum_hub.inbox import MOST_MS, covers
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.room import Room
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.fields import count_of
+from adsum_hub.snapshots import count_of
 from adsum_hub.trouble import Link
 from adsum_shared import streams
 from adsum_shared.beat import Beat, decode_beat
@@ -39,17 +38,17 @@ class Heartbeats:
         redis: Redis,
         clock: Clock,
         link: Link,
-        arrived: Callable[[], None],
+        broadcast: Broadcast,
         room: Room,
+        holes: Holes,
     ) -> None:
         self._roster = roster
         self._room = room
         self._redis = redis
         self._clock = clock
         self._link = link
-        self._arrived = arrived
-        self._places = Places(redis, clock)
-        self._holes = Holes(roster, redis, clock)
+        self._broadcast = broadcast
+        self._holes = holes
 
     async def listen(self) -> None:
         while wanted():
@@ -88,7 +87,7 @@ class Heartbeats:
                 await self._look_for_lost_tail(host, beat, now)
             if not isinstance(stored, ResponseError) and is_other(stored, host):
                 await self._holes.compare(host)
-        self._arrived()
+        self._broadcast.notify()
 
     @staticmethod
     def _read(host: Host, raw: Any, now: int) -> Beat | None:
@@ -110,7 +109,7 @@ class Heartbeats:
         applied = host.applied.get(beat.spool_id, 0)
         if applied >= beat.sent or now - host.read_at < QUIET_MS:
             return
-        await self._places.find(host)
+        await self._holes.places.find(host)
         await self._holes.fill_tail(host, beat.spool_id)
 
 

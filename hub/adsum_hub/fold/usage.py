@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +22,6 @@ MOST_DAYS = 31
 
 _FIELDS = Usage.__struct_fields__
 _NOTHING = Usage()
-_KEY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} (fast)?,[\w.-]*,(long)? .+")
 
 
 def usage_totalled(facts: Facts, signal: s.UsageTotalled) -> Changes:
@@ -47,11 +45,6 @@ def usage_key(signal: s.UsageTotalled) -> str:
     """Sorts by day. See `parts.Usage`."""
     marks = f"{'fast' * signal.fast},{signal.geo},{'long' * signal.long}"
     return f"{signal.day} {marks} {signal.model}"
-
-
-def is_usage_key(key: str) -> bool:
-    """Whether it can be taken apart again: versions before told of usage by other keys."""
-    return _KEY.fullmatch(key) is not None
 
 
 def cost_reported(facts: Facts, signal: s.CostReported) -> Changes:

@@ -20,7 +20,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.snapshots import Snapshot
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 from adsum_shared.private_files import write_private

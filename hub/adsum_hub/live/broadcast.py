@@ -295,6 +295,8 @@ class Broadcast:
         self.epoch = secrets.token_hex(8)
         self.offset = 0
         self.clients = 0
+        #: the seconds until what arrives now is sent
+        self.rest = 0.0
         #: what keeps the list from being true; None: nothing
         self.trouble: HubTrouble | None = None
         self._phase = Phase.LIVE
@@ -305,6 +307,7 @@ class Broadcast:
         self.listeners: list[Callable[[Changes], None]] = []
         self._roster = roster
         self._clock = clock
+        self.measures = roster.measures
         self._recent = RecentDeltas()
         self._waiters = Waiters()
         self._budget = SendBudget(SENDS_PER_S, SENDS_SAVED)
@@ -329,9 +332,9 @@ class Broadcast:
         self._phase = Phase.READING
 
     def notify(self) -> None:
-        """Something may have changed. Sent now, or after the roster's `rest`, when notified again."""
+        """Something may have changed. Sent now, or after `rest`, when notified again."""
         loop = asyncio.get_running_loop()
-        wait = self._roster.rest = self._budget.wait(self._cost(), loop.time(), TICK_S)
+        wait = self.rest = self._budget.wait(self._cost(), loop.time(), TICK_S)
         if not wait:
             self.flush()
         elif self._timer is None:
@@ -344,8 +347,12 @@ class Broadcast:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        if self._is_reading():
-            return
+        if not self._is_reading():
+            self._flush()
+        if self._timer is None:
+            self.measures.flushed()
+
+    def _flush(self) -> None:
         changes = self._roster.take_changes(self._clock())
         self._flushed.set()
         restored = self._phase is Phase.SETTLING and not changes.more
@@ -361,6 +368,7 @@ class Broadcast:
             heard(changes)
         self._budget.spend(self._cost(), asyncio.get_running_loop().time())
         self.offset += 1
+        self.measures.encoded(changes.sessions, changes.gone, self.offset, self._clock())
         self._merged.clear()
         if self._told or not self.restoring:
             self._append(changes)
@@ -447,19 +455,25 @@ class Broadcast:
         at = offset if epoch == self.epoch and offset is not None else NOTHING
         # What it was told last. One that comes back may have been told anything: it gets a tick.
         told: tuple[HubTrouble | None] | None = None
+        is_current = False
         with self._client():
             await self._let_in()
             while True:
                 # The offset belongs to the message, not to the moment its sending has ended.
                 if at != self.offset and not self._can_merge(at):
                     at, _, trouble, whole = self.snapshot(at, in_parts=in_parts)
-                    told = (trouble,)
+                    told, is_current = (trouble,), True
                     for message in whole:
                         yield message
                     continue
                 if at != self.offset:
-                    message, at = self.since(at), self.offset
+                    before, message, at = at, self.since(at), self.offset
                     yield message
+                    # Whoever asks for the next has handed this one to the client's socket. The
+                    # first is what it had missed, perhaps since yesterday.
+                    if is_current:
+                        self.measures.sent(before, at, self._clock())
+                    is_current = True
                     continue
                 if told != (self.trouble,):
                     told = (self.trouble,)

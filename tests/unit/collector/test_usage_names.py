@@ -10,7 +10,7 @@ import pytest
 
 from adsum_collector.agents.records import UsageRecord
 from adsum_collector.usage.source import Source
-from adsum_hub.inbox.usage_bounds import wrong_with
+from adsum_hub.inbox import wrong_with
 from adsum_shared.signals import UsageTotalled
 from tests.ledgers import Totals
 from tests.unit.collector.test_usage_lines import AT, line, read

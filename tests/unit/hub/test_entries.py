@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adsum_hub.inbox.entries import MOST_MS, is_cursor, is_poisoned, order, read_entry
+from adsum_hub.inbox import MOST_MS, is_cursor, is_poisoned, order, read_entry
 from adsum_shared.envelope import DecodeError, Unread, encode_batch, encode_gap
 from adsum_shared.signals import Alive, ProcessSeen, Signal, UnknownSignal, encode_signal
 

@@ -8,7 +8,7 @@ import pytest
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import FRESH
 from adsum_hub.past import MOST_PAST, PAST_MS, packed, search, stripped, surplus
-from adsum_hub.snapshots.fields import decode_facts
+from adsum_hub.snapshots import decode_facts
 from adsum_hub.verdict.judge import judge
 from adsum_shared import signals as s
 from adsum_shared.state import Group

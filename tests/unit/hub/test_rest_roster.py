@@ -13,11 +13,11 @@ from fastapi import FastAPI
 from adsum_hub.consumer.consumer import Link
 from adsum_hub.facts import ActivityNote, Facts
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.readiness import health_router
+from adsum_hub.metrics import HubHealth
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.snapshots import HostRecord, Snapshot
+from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.views import rank, urgency
 from adsum_shared.beat import Beat
 from adsum_shared.state import GROUP_OF, AgentState, Group, HubTrouble, SessionView
@@ -70,7 +70,7 @@ async def client(roster: Roster, broadcast: Broadcast) -> AsyncIterator[httpx.As
     link = Link()
     app = FastAPI()
     app.include_router(api_router(roster, broadcast, lambda: 1_000))
-    app.include_router(health_router(roster, broadcast, link, lambda: 1_000))
+    app.include_router(HubHealth(roster, broadcast, link, lambda: 1_000).router())
     describe(app)
     explain(app)
     app.state.link = link
@@ -261,11 +261,11 @@ def test_no_endpoint_runs_in_a_thread_beside_the_roster(roster: Roster):
     broadcast = Broadcast(roster, lambda: 1_000)
     routers = (
         api_router(roster, broadcast, lambda: 1_000),
-        health_router(roster, broadcast, Link(), lambda: 1_000),
+        HubHealth(roster, broadcast, Link(), lambda: 1_000).router(),
     )
     endpoints = [route.endpoint for router in routers for route in router.routes]  # type: ignore[attr-defined]
 
-    assert len(endpoints) == 7
+    assert len(endpoints) == 8
     assert all(inspect.iscoroutinefunction(each) for each in endpoints)
 
 

@@ -15,7 +15,7 @@ from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.rest.usage import unknown, usage_router
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.fields import HostRecord, Snapshot
+from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_shared import MOST_DAYS
 from adsum_shared import signals as s

@@ -10,7 +10,7 @@ from adsum_hub.facts import LATENESS, Facts
 from adsum_hub.host import KEEP_DELIVERED_MS
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
-from adsum_hub.snapshots.fields import HostRecord, Snapshot
+from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.verdict.judge import GRACE
 from adsum_shared.beat import Beat

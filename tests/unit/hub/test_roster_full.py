@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.verdict.reading import Limits
 from adsum_shared.envelope import Batch

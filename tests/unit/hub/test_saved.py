@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adsum_hub.snapshots.fields import Snapshot
-from adsum_hub.snapshots.saved import Saved
+from adsum_hub.snapshots import Saved, Snapshot
 
 
 def saved(**fields: object) -> Saved:

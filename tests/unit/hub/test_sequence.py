@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adsum_hub.inbox.sequence import (
+from adsum_hub.inbox import (
     MOST_RUNS,
     MOST_SPOOLS,
     MOST_SPOOLS_WITH_RUNS,
@@ -16,7 +16,7 @@ from adsum_hub.inbox.sequence import (
     advance,
     covers,
 )
-from adsum_hub.snapshots.fields import decode_header
+from adsum_hub.snapshots import decode_header
 from adsum_shared import streams
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.signals import Alive

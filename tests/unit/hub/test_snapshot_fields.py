@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adsum_hub.facts import Usage
-from adsum_hub.host import is_concerned
-from adsum_hub.snapshots.fields import HostRecord, Snapshot, decode_facts, decode_header, session_of
+from adsum_hub.snapshots import HostRecord, Snapshot, decode_facts, decode_header, session_of
 from adsum_shared.state import GapView
 from tests.story import working
 
@@ -31,17 +29,10 @@ def test_a_header_is_read_whole():
     )
 
 
-def test_one_that_an_older_version_wrote_has_neither_schema_nor_runs():
-    older = {key: WHOLE[key] for key in (b"v", b"cur", b"applied")}
-    record = b'{"last_seen":5,"clock_offset_ms":%d,"incomplete":true}'
-    began = working().told().known
-
-    header = decode_header(older | {b"host": record % (began - 4)})
-    later = decode_header(older | {b"host": record % (began - 6)})
+def test_one_without_some_of_its_fields_has_them_empty():
+    header = decode_header({key: WHOLE[key] for key in (b"v", b"cur", b"applied")})
 
     assert (header.newer, header.runs, header.applied) == (0, {}, {"sp": 20})
-    assert is_concerned(working().told(), header.host.gaps)
-    assert not is_concerned(working().told(), later.host.gaps)
 
 
 def test_one_of_a_newer_schema_is_read_and_marked():
@@ -105,13 +96,3 @@ def test_a_field_belongs_to_a_session_or_to_none():
 @given(st.dictionaries(st.sampled_from(list(WHOLE)), st.binary(max_size=30)))
 def test_no_header_whatever_raises(change: dict[bytes, bytes]):
     assert isinstance(decode_header(WHOLE | change), Snapshot)
-
-
-def test_usage_under_the_keys_of_an_older_version_is_left_to_be_told_again():
-    used = {"input_tokens": 5, "cache_write_tokens": 3, "cost_usd": 0.5}
-    keys = ("2026-11-20 claude-opus-4-5", "2026-11-20 ,, claude-opus-5")
-    stored = {"session_id": "s", "usage": dict.fromkeys(keys, used)}
-
-    facts = decode_facts(msgspec.json.encode(stored))
-    assert facts is not None
-    assert facts.usage == {keys[1]: Usage(input_tokens=5)}

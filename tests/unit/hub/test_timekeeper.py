@@ -8,9 +8,9 @@ import pytest
 
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.snapshots import Snapshot
-from adsum_hub.timekeeper import RETURN_MS, Timekeeper
-from adsum_hub.trouble import PATIENCE_MS, STALE_MS, Link
+from adsum_hub.snapshots import Snapshot
+from adsum_hub.timekeeper import PATIENCE_MS, RETURN_MS, Timekeeper
+from adsum_hub.trouble import STALE_MS, Link
 from adsum_shared.beat import Beat
 from adsum_shared.state import HubTrouble
 
@@ -20,6 +20,9 @@ class StillWrites:
 
     problem: str | None = None
     since = 0
+
+    def refusal(self) -> HubTrouble | None:
+        return HubTrouble(self.problem, self.since) if self.problem else None
 
 
 class Hub:

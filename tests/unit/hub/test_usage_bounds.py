@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum_hub.inbox.entries import read_entry
-from adsum_hub.inbox.usage_bounds import wrong_with
+from adsum_hub.inbox import read_entry, wrong_with
 from adsum_shared import signals as s
 from adsum_shared.envelope import Unread, encode_batch
 from tests.spenders import NOON, TODAY

@@ -113,11 +113,11 @@ def test_a_program_gets_json_and_a_terminal_plain_words() -> None:
     file, terminal = io.StringIO(), Terminal()
     for out in (file, terminal):
         configure("info", "auto", out)
-        logging.getLogger("adsum_hub.link").info("reading from %s", "Zürich")
+        logging.getLogger("adsum_hub.trouble").info("reading from %s", "Zürich")
 
     (entry,) = entries(file)
     assert entry["event"] == "reading from Zürich"
-    assert (entry["level"], entry["logger"]) == ("info", "adsum_hub.link")
+    assert (entry["level"], entry["logger"]) == ("info", "adsum_hub.trouble")
     assert entry["time"].endswith("Z")
     assert "reading from Zürich" in terminal.getvalue()
     assert not terminal.getvalue().startswith("{")

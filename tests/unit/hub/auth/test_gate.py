@@ -13,6 +13,7 @@ from adsum_hub.auth.credentials import Role, csrf_of, make_cookie, make_token
 from adsum_hub.auth.gate import (
     AWAY,
     MOST_NEXT,
+    STRANGER,
     AccessDeniedError,
     Authenticator,
     CredentialReader,
@@ -21,7 +22,6 @@ from adsum_hub.auth.gate import (
     Lookup,
     Presented,
 )
-from adsum_hub.readiness import STRANGER
 from adsum_hub.redis_access import Bulkhead
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts
 from adsum_hub.rest.api import AWAY_STEP

@@ -9,6 +9,7 @@ import msgspec
 
 from adsum_hub.live import broadcast as module
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.measures import Measures
 from adsum_hub.roster import Changes
 from adsum_shared.state import AgentState, Group, HostView, HubTrouble, SessionView
 from tests.support import wait_until
@@ -26,6 +27,7 @@ class FakeRoster:
         self.queue: list[Changes] = []
         self.late: list[Changes] = []
         self.views: dict[str, SessionView] = {}
+        self.measures = Measures()
 
     def take_changes(self, now: int) -> Changes:
         del now

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from adsum_hub.rest.usage import usage_router
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.fields import HostRecord, Snapshot
+from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.budgets import MOST, Listed, Overspent, Uses, read_budgets
 from adsum_hub.usage.spending import Spending

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from adsum_hub.host import Host
 from adsum_hub.roster import Roster
-from adsum_hub.snapshots.snapshots import MOST_AT_ONCE, NewerSchemaError, load_header, save_snapshot
+from adsum_hub.snapshots import MOST_AT_ONCE, NewerSchemaError, load_header, save_snapshot
 from adsum_hub.trouble import Link
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 from adsum_shared.redis_errors import describe
@@ -74,7 +74,7 @@ class Saver:
             host.saved.written(stored.version, header, keep.aside)
             if stored.behind:
                 log.warning("the stream of %s begins anew below %s", host.id, host.cursor)
-                host.cursor = "0-0"
+                host.rewind()
             return
         self._roster.counts["conflicts"] += 1
         found = await load_header(self._redis, host.id)

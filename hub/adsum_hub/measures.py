@@ -1,22 +1,17 @@
-"""Roster and broadcast that measure: how late news is, and how long sessions wait for people.
+"""What a hub measures of itself: how late news is, and how long sessions wait for people. Pure.
 
-They measure from outside, so fold, resolve and sending stay as they are. What costs per signal is a
-comparison and a dictionary's entry; all that can be read when somebody asks is read then.
+What costs per signal is a comparison and a dictionary's entry; all that can be read when somebody asks
+is read then, by `metrics`.
 """
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from adsum_hub.clock import Clock
-from adsum_hub.host import Host
-from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.roster import Changes, Roster
-from adsum_shared.envelope import Batch, Unread
+from adsum_shared.envelope import Unread
 from adsum_shared.signals import AnySignal, UnknownSignal
 from adsum_shared.state import URGENCY, Group, SessionView
 
@@ -24,7 +19,7 @@ LAG_S: tuple[float, ...] = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2
 LAG_S += (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 WAIT_S = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0)
 #: Offsets that are remembered; a client that has missed more gets a snapshot, which is not counted.
-MOST_TOLD = 4_096
+MOST_MESSAGES = 4_096
 #: Of states that need somebody. Those of a newer version share the last.
 NEEDS = (*URGENCY, "other")
 #: As in GapView; those of a newer version share the last.
@@ -33,9 +28,6 @@ REASONS = ("cap", "corrupt", "copy", "rollback", "retention", "lost", "undecodab
 
 def need_of(state: str) -> str:
     return state if state in URGENCY else "other"
-
-
-SNAPSHOT = b'{"type":"snapshot"'
 
 
 class Histogram:
@@ -53,7 +45,7 @@ class Histogram:
         self.sum += seconds
 
 
-class _Message(NamedTuple):
+class _Measured(NamedTuple):
     """seen: when its oldest hook was taken, by the hub's clock, ms."""
 
     offset: int
@@ -67,8 +59,7 @@ class Measures:
     reason, batches that told of one. All since this hub started.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self.to_hub = Histogram(LAG_S)
         self.to_browser = Histogram(LAG_S)
         self.to_human = {state: Histogram(WAIT_S) for state in NEEDS}
@@ -76,57 +67,60 @@ class Measures:
         self.gaps_of_hosts: Counter[str] = Counter()
         #: view id -> state, since
         self._needing: dict[str, tuple[str, int]] = {}
-        #: (host id, session id) -> when its oldest hook was taken that is not told yet
-        self._untold: dict[tuple[str, str], int] = {}
-        self._told: deque[_Message] = deque(maxlen=MOST_TOLD)
+        #: (host id, session id) -> when its oldest hook was taken that is not sent yet
+        self._unsent: dict[tuple[str, str], int] = {}
+        self._messages: deque[_Measured] = deque(maxlen=MOST_MESSAGES)
         #: what was asked for last, and its answer
         self._span = (0, 0)
         self._oldest: int | None = None
 
-    def applied(self, host: Host, signals: Sequence[AnySignal | Unread], now: int) -> None:
-        offset = host.clock.latest_ms
+    def applied(
+        self, host_id: str, signals: Sequence[AnySignal | Unread], offset_ms: int, now: int
+    ) -> None:
+        """offset_ms: that machine's clock minus the hub's."""
         for signal in signals:
             if isinstance(signal, (Unread, UnknownSignal)) or signal.source != "hook":
                 continue
-            seen = signal.seen - offset
+            seen = signal.seen - offset_ms
             self.to_hub.observe(now - seen)
-            self._untold.setdefault((host.id, signal.session_id), seen)
+            self._unsent.setdefault((host_id, signal.session_id), seen)
 
-    def missed(self, host: Host) -> None:
-        reason = host.gaps[-1].reason
+    def missed(self, host_id: str, reason: str) -> None:
         self.gaps[reason if reason in REASONS else "other"] += 1
-        self.gaps_of_hosts[host.id] += 1
+        self.gaps_of_hosts[host_id] += 1
 
-    def telling(self, changes: Changes, offset: int) -> None:
-        """offset: which the message with these changes is going to have."""
-        now, untold = self.clock(), self._untold
-        found = [untold.pop((view.host_id, view.session_id), None) for view in changes.sessions]
+    def encoded(
+        self, sessions: Sequence[SessionView], gone: Sequence[str], offset: int, now: int
+    ) -> None:
+        """offset: of the message with these changes."""
+        unsent = self._unsent
+        found = [unsent.pop((view.host_id, view.session_id), None) for view in sessions]
         seen = min((each for each in found if each is not None), default=None)
         if seen is not None:
-            self._told.append(_Message(offset, seen))
-        for view in changes.sessions:
+            self._messages.append(_Measured(offset, seen))
+        for view in sessions:
             self._watch(view, now)
-        for key in changes.gone:
+        for key in gone:
             self._needing.pop(key, None)  # it went with its host or with time: nobody came
 
-    def all_told(self) -> None:
+    def flushed(self) -> None:
         """What is left changed nothing that anybody could see; a later change is not its own."""
-        self._untold.clear()
+        self._unsent.clear()
 
-    def sent(self, after: int, offset: int) -> None:
+    def sent(self, after: int, offset: int, now: int) -> None:
         """A client has been sent all after the offset `after`. One value: of the oldest hook."""
         if (after, offset) != self._span:  # most clients ask for the very same one
             self._span, self._oldest = (after, offset), self._oldest_in(after, offset)
         if self._oldest is not None:
-            self.to_browser.observe(self.clock() - self._oldest)
+            self.to_browser.observe(now - self._oldest)
 
     def _oldest_in(self, after: int, offset: int) -> int | None:
         oldest: int | None = None
-        for told in reversed(self._told):
-            if told.offset <= after:
+        for message in reversed(self._messages):
+            if message.offset <= after:
                 break
-            if told.offset <= offset:
-                oldest = told.seen if oldest is None else min(oldest, told.seen)
+            if message.offset <= offset:
+                oldest = message.seen if oldest is None else min(oldest, message.seen)
         return oldest
 
     def _watch(self, view: SessionView, now: int) -> None:
@@ -141,46 +135,3 @@ class Measures:
             self._needing[view.id] = (state, since)
         else:
             self._needing.pop(view.id, None)
-
-
-class MeasuredRoster(Roster):
-    measures: Measures | None = None
-
-    def apply(self, host_id: str, batch: Batch, now: int) -> int:
-        host = self.hosts[host_id]
-        before, gaps = host.applied.get(batch.spool_id, 0), host.gaps
-        missing = super().apply(host_id, batch, now)
-        if self.measures is not None and host.applied.get(batch.spool_id, 0) > before:
-            self.measures.applied(host, batch.signals[max(0, before + 1 - batch.first) :], now)
-            if host.gaps is not gaps:
-                self.measures.missed(host)
-        return missing
-
-
-class MeasuredBroadcast(Broadcast):
-    def __init__(self, roster: MeasuredRoster, clock: Clock) -> None:
-        super().__init__(roster, clock)
-        self.measures = roster.measures = Measures(clock)
-        self.listeners.append(lambda changes: self.measures.telling(changes, self.offset + 1))
-
-    def flush(self) -> None:
-        super().flush()
-        if self._timer is None:
-            self.measures.all_told()
-
-    async def subscribe(
-        self, epoch: str | None, offset: int | None, *, in_parts: bool = False
-    ) -> AsyncGenerator[bytes, None]:
-        """Whoever asks for the next message has handed the one before to the client's socket."""
-        at: int | None = None
-        async with contextlib.aclosing(
-            super().subscribe(epoch, offset, in_parts=in_parts)
-        ) as messages:
-            async for message in messages:
-                # Later parts of a snapshot tell of no later offset.
-                told = self.offset if at is None or not message.startswith(SNAPSHOT) else at
-                before, at = at, told
-                yield message
-                # The first is what it had missed, perhaps since yesterday.
-                if before is not None and told > before:
-                    self.measures.sent(before, told)

@@ -7,19 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from adsum_hub.consumer.heartbeats import is_sound
 from adsum_hub.host import Host
-from adsum_hub.measured import (
-    LAG_S,
-    Histogram,
-    MeasuredBroadcast,
-    MeasuredRoster,
-    Measures,
-)
-from adsum_hub.metrics import MOST_HOSTS, Asked, Unsaved, exposition, families_of_hosts
-from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.measures import LAG_S, Histogram, Measures
+from adsum_hub.metrics import MOST_HOSTS, HubHealth, Unsaved, families_of_hosts
+from adsum_hub.roster import Roster
+from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
 from adsum_shared.beat import Beat, Counts
 from adsum_shared.envelope import Batch, Gap
@@ -50,8 +45,8 @@ class Rig:
 
     def __init__(self) -> None:
         self.clock = Time()
-        self.roster = MeasuredRoster()
-        self.broadcast = MeasuredBroadcast(self.roster, self.clock)
+        self.roster = Roster()
+        self.broadcast = Broadcast(self.roster, self.clock)
         self.measures = self.broadcast.measures
         self.seq = 0
         self.roster.add("h", Snapshot(), T)
@@ -72,8 +67,7 @@ class Rig:
         return value(await self.scrape(), "adsum_needs_you_oldest_seconds", state=state)
 
     async def scrape(self) -> Scraped:
-        asked = Asked(self.roster, self.broadcast, Link())
-        text = await exposition(asked, Unsaved(), CollectorRegistry())
+        text = await HubHealth(self.roster, self.broadcast, Link(), self.clock).exposition()
         return read_metrics(text.decode())
 
 
@@ -283,4 +277,4 @@ def test_nothing_is_kept_of_a_fleet_that_is_not_there() -> None:
     hosts: list[Host] = []
 
     assert [family.name for family in families_of_hosts(hosts, {})]
-    assert sum(Measures(lambda: T).gaps.values()) == 0
+    assert sum(Measures().gaps.values()) == 0

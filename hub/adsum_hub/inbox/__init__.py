@@ -1,1 +1,0 @@
-"""What a host's stream holds, taken apart and put in order. Pure."""
