@@ -16,9 +16,9 @@ from adsum_collector.agents.claude_code.registry import (
     decode_registry,
     signals_from_registry,
 )
+from adsum_collector.agents.claude_code.settings_text import SHOWN_WHEN_TYPED, events_for
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.hooks.events import SHOWN_WHEN_TYPED, events_for
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import Verdict, judge

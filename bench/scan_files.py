@@ -171,13 +171,13 @@ class _Added:
 def as_installed(root: str, directory: str, *, pasts: bool) -> None:
     """What the worker does, with the prices' limits and the ledger on the disk."""
     # The others do without.
-    from adsum_collector.agent import claude_code
+    from adsum_collector.agents import known_agents
     from adsum_collector.usage.reading import Errand, Reading, shipped_limit
 
     state = Path(directory) / str(os.getpid())
     state.mkdir(parents=True)
     ledger = Ledger.open(state, shipped_limit, UTC)
-    file_of = claude_code().transcripts
+    file_of = known_agents()[0].transcripts
     errands = []
     for path in paths_below(root):
         whose = file_of.file_of(path[len(root) + 1 :]) or used_by(path)

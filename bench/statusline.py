@@ -24,7 +24,7 @@ COMMAND = "cat > /dev/null; echo hello"
 
 
 def main(rounds: int) -> None:
-    wrapper = Path(adsum_collector.__path__[0]) / "statusline.py"
+    wrapper = Path(adsum_collector.__path__[0]) / "agents/claude_code/statusline_wrapper.py"
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{folder}/collector.sock")
         listener.listen(64)

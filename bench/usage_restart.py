@@ -31,13 +31,13 @@ async def restart(root: str, state: str) -> dict[str, float]:
     from adsum_collector.transcripts.tailer import Tailer
 
     before = time.process_time()
-    from adsum_collector.agent import claude_code
+    from adsum_collector.agents import known_agents
     from adsum_collector.transcripts.files import look_at
     from adsum_collector.usage.reading import shipped_limit
     from adsum_collector.usage.witness import UsageWitness
 
     assert Tailer
-    transcripts = claude_code().transcripts
+    transcripts = known_agents()[0].transcripts
     imported = time.process_time()
     told, _ = look_at([root], lambda _directory: None)
     walked = time.process_time()
@@ -77,12 +77,12 @@ class Deaf:
 
 async def first_run(root: str, state: str) -> None:
     """As installed, by the process; with its progress."""
-    from adsum_collector.agent import claude_code
+    from adsum_collector.agents import known_agents
     from adsum_collector.transcripts.files import look_at
     from adsum_collector.usage.reading import shipped_limit
     from adsum_collector.usage.witness import UsageWitness
 
-    transcripts, accepted = claude_code().transcripts, 0
+    transcripts, accepted = known_agents()[0].transcripts, 0
 
     class Counting:
         async def accept(self, signals: Sequence[object], *_: object) -> int:

@@ -19,7 +19,7 @@ import msgspec
 import redis.asyncio
 import uvloop
 
-from adsum_collector.agent import Agent
+from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.app import run_collector
 from adsum_collector.errors import StartError
 from adsum_collector.settings import CollectorSettings
@@ -72,7 +72,19 @@ def adapt_registry(raw: bytes, seen: int) -> list[AnySignal]:
     ]
 
 
-STAND_IN = Agent(adapt_hook, adapt_registry, transcripts.STAND_IN, lambda _raw, _seen: [])
+class StandIn(ClaudeCode):
+    """Its directories and settings; what its witnesses say is the test's own."""
+
+    transcripts = transcripts.STAND_IN
+
+    def hook(self, body: bytes, seen: int) -> list[AnySignal]:
+        return adapt_hook(body, seen)
+
+    def registry(self, content: bytes, seen: int) -> list[AnySignal]:
+        return adapt_registry(content, seen)
+
+    def statusline(self, content: bytes, seen: int) -> list[AnySignal]:
+        return []
 
 
 class CollectorProcess:
@@ -198,7 +210,7 @@ def main() -> None:
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_collector(CollectorSettings(), STAND_IN))
+            runner.run(run_collector(CollectorSettings(), StandIn()))
     except StartError as error:
         print(error)
         raise SystemExit(1) from None

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agent import claude_code
+from adsum_collector.agents import known_agents
 from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
@@ -29,7 +29,7 @@ from adsum_shared.signals import AnySignal, MetaChanged, UsageTotalled
 from tests.support import wait_until
 from tests.tailers import SpyIntake
 
-AGENT = claude_code().transcripts
+AGENT = known_agents()[0].transcripts
 NOON_S = 1_763_726_400  # 2025-11-21T12:00Z
 DAY_S = 24 * 3600
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adsum_collector.agent import Transcripts
+from adsum_collector.agents.base import Transcripts
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Lines, Past, Private
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, MetaChanged

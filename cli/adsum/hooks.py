@@ -14,24 +14,25 @@ from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
 from adsum.statusline import faults_of, standing, usual_mode
 from adsum.text.saying import put, say
-from adsum_collector.claude_version import ClaudeNotFoundError, installed_version
-from adsum_collector.hooks.events import (
-    ASSUMED,
-    SHIM_NAME,
-    Target,
-    Transport,
-    Version,
-    is_posted,
-)
-from adsum_collector.hooks.install import (
+from adsum_collector.agents.claude_code.install import (
+    Change,
     Report,
+    SettingsError,
     inspect_hooks,
     install_hooks,
     remove_hooks,
     settings_path,
 )
-from adsum_collector.hooks.settings_file import Change, SettingsError
-from adsum_collector.hooks.statusline_text import Mode
+from adsum_collector.agents.claude_code.program import ClaudeNotFoundError, installed_version
+from adsum_collector.agents.claude_code.settings_text import (
+    ASSUMED,
+    SHIM_NAME,
+    Mode,
+    Target,
+    Transport,
+    Version,
+    is_posted,
+)
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import others_here, stranger_on
 from adsum_collector.state_dir import held_token, renew_token, running_port, token_of

@@ -13,9 +13,8 @@ from adsum.outcome import CommandError
 from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.statusline import standing
 from adsum.text.saying import put_json, say
-from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.hooks.install import Report, inspect_hooks
-from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.agents.claude_code.install import Report, SettingsError, inspect_hooks
+from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
 
 SCHEMA = 1
 

@@ -17,9 +17,9 @@ from adsum.hooks import Setup, note_closed
 from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.statusline import mode_as_it_is
 from adsum.text.saying import ask, say
-from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.hooks.events import HOOK_PATH, SHIM_NAME
-from adsum_collector.hooks.settings_file import SettingsError, read_settings
+from adsum_collector.agents.claude_code.install import SettingsError, read_settings
+from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
+from adsum_collector.agents.claude_code.settings_text import HOOK_PATH, SHIM_NAME
 from adsum_collector.state_dir import renew_token
 from adsum_shared.private_files import write_private
 

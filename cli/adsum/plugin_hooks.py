@@ -10,9 +10,8 @@ from typing import Any
 
 from adsum import shim_hook
 from adsum.hooks import Setup
-from adsum_collector.hooks.events import FIRST_WITH_STATUS
-from adsum_collector.hooks.install import Report, inspect_hooks
-from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.agents.claude_code.install import Report, SettingsError, inspect_hooks
+from adsum_collector.agents.claude_code.settings_text import FIRST_WITH_STATUS
 
 NAME = "adsum"
 

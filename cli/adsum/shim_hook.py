@@ -6,10 +6,15 @@ import os
 import subprocess
 from pathlib import Path
 
-from adsum_collector.hooks.events import command_words, is_ours
-from adsum_collector.hooks.json_text import JsonTextError
-from adsum_collector.hooks.settings_file import SettingsError, decode_settings, read_settings
-from adsum_collector.hooks.text import ShapeError, hooks_in, parse_settings
+from adsum_collector.agents.claude_code.install import SettingsError, decode_settings, read_settings
+from adsum_collector.agents.claude_code.json_text import JsonTextError
+from adsum_collector.agents.claude_code.settings_text import (
+    ShapeError,
+    command_words,
+    hooks_in,
+    is_ours,
+    parse_settings,
+)
 
 TIMEOUT_S = 10.0
 #: No system gives a process this id. Named as the agent's, it keeps the collector from taking a

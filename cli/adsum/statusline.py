@@ -12,9 +12,8 @@ from adsum.client import SilentError, readiness
 from adsum.outcome import CommandError
 from adsum.text.saying import put_json, say
 from adsum.text.words import age, cause_sentence
-from adsum_collector.hooks.install import inspect_hooks
-from adsum_collector.hooks.settings_file import SettingsError
-from adsum_collector.hooks.statusline_text import Mode, StatusLine
+from adsum_collector.agents.claude_code.install import SettingsError, inspect_hooks
+from adsum_collector.agents.claude_code.settings_text import Mode, StatusLine
 
 SCHEMA = 1
 

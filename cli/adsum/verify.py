@@ -22,9 +22,8 @@ from adsum.doctor.checks import Listing, find_host, host_id_of
 from adsum.hooks import Setup
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json
-from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.hooks.install import inspect_hooks
-from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.agents.claude_code.install import SettingsError, inspect_hooks
+from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
 from adsum_collector.sockets import unix_peer_uid
 from adsum_shared.state import HostView
 

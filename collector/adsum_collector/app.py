@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from adsum_collector.agent import Agent, claude_code
+from adsum_collector.agents import known_agents
+from adsum_collector.agents.base import Agent
 from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTransport, Transport
@@ -62,7 +65,7 @@ async def run_collector(
     ):
         async with open_spool(settings) as spool:
             port = http.getsockname()[1]
-            agent = agent or claude_code()
+            agent = agent or known_agents()[0]
             collector = Collector(settings, identity, spool, agent, transport, port)
             place = transport.place
             log.info("%s: hooks on 127.0.0.1:%d, signals to %s", identity.label, port, place)
@@ -106,7 +109,7 @@ class Collector:
         in_life = watched_in(lambda: spool.state)
         watch = Watch(
             intake,
-            directories=[directory / "sessions" for directory in settings.claude_dirs],
+            directories=list(filter(None, map(agent.registry_dir, settings.claude_dirs))),
             adapt=agent.registry,
             watched=in_life,
             table=table,
@@ -115,7 +118,7 @@ class Collector:
         self._tailer = tailer = Tailer(
             intake,
             agent.transcripts,
-            directories=settings.transcript_dirs,
+            directories=agent.transcript_dirs(settings.claude_dirs, os.environ, Path.home()),
             state=lambda: spool.state,
             watched=in_life,
             settled=watch.settled,
@@ -158,9 +161,7 @@ class Collector:
             tailer=tailer,
             statusline=ticks,
             usage=self._usage,
-            hooks=HookFiles(
-                [directory / "settings.json" for directory in settings.claude_dirs], port, now_ms()
-            ),
+            hooks=HookFiles(agent, settings.claude_dirs, port, now_ms()),
         )
 
     async def begin(self) -> None:

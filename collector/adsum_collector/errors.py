@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from pathlib import Path
 
 from adsum_shared.errors import AdsumError
 
@@ -82,3 +83,8 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
     """Whether the error is one of the file, rather than of the disk, of rights or of memory."""
     # what Python itself could not decode bears no name
     return getattr(error, "sqlite_errorname", "SQLITE_CORRUPT").startswith(_DAMAGE)
+
+
+def shown(path: Path) -> str:
+    """A path, for people."""
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
-from adsum_collector.hooks.install import Report, inspect_hooks
-from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.agents.base import Agent, HookFile
+from adsum_collector.errors import shown
 from adsum_collector.line_reader import MOST_TRANSCRIPT_BYTES
 from adsum_shared.state import HostWitness
 
@@ -24,21 +23,15 @@ NOTE_MAX = 300
 Stamp = tuple[int, int, int]
 
 
-class HookFile(NamedTuple):
-    """What stands of our hooks in one settings file. changed_at: ms, 0 if there is no file."""
-
-    state: str
-    note: str | None = None
-    changed_at: int = 0
-
-
 class HookFiles:
-    """The settings files in which our hooks should stand. port: where those should report."""
+    """The files in which an agent's hooks should stand. port: where those should report."""
 
-    def __init__(self, paths: Sequence[Path], port: int, now: int) -> None:
+    def __init__(self, agent: Agent, directories: Sequence[Path], port: int, now: int) -> None:
+        self._agent = agent
         self._port = port
         self._looked_at = now
         self._stamps: dict[Path, Stamp | None] = {}
+        paths = filter(None, map(agent.hook_file, directories))
         self._found: dict[Path, HookFile] = {path: HookFile("ok") for path in paths}
 
     def look(self, now: int) -> list[HookFile]:
@@ -53,33 +46,9 @@ class HookFiles:
         return list(self._found.values())
 
     def _read(self, path: Path, stamp: Stamp | None) -> HookFile:
-        changed_at = stamp[0] // 1_000_000 if stamp else 0
-        try:
-            state, note = _judged(inspect_hooks(path), _shown(path), self._port)
-        except SettingsError as error:
-            # what it quotes need not be text, and the heartbeat must be
-            state, note = "trouble", str(error).encode(errors="replace").decode()
-        return HookFile(state, note[:NOTE_MAX] if note else None, changed_at)
-
-
-def _judged(report: Report, name: str, port: int) -> tuple[str, str | None]:
-    again = "Next: adsum hooks install"
-    if report.disabled:
-        return "trouble", f'{name} says "disableAllHooks": true, so no hook runs. Take that out.'
-    if not report.counts:
-        return "missing", f"{name} holds none of Adsum's hooks. {again}"
-    if report.doubled:
-        return "trouble", f"Adsum's hooks stand twice in {name}. {again}"
-    if report.blocked:
-        return "trouble", f'"allowedHttpHookUrls" in {name} does not permit our hooks. {again}'
-    if report.ports - {port}:
-        ports = ", ".join(map(str, sorted(report.ports)))
-        return "trouble", f"Adsum's hooks in {name} report to port {ports}, not {port}. {again}"
-    return "ok", None
-
-
-def _shown(path: Path) -> str:
-    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
+        found = self._agent.look_at_hooks(path, self._port)
+        note = found.note[:NOTE_MAX] if found.note else None
+        return HookFile(found.state, note, stamp[0] // 1_000_000 if stamp else 0)
 
 
 def _stamp(path: Path) -> Stamp | None:
@@ -120,7 +89,7 @@ def transcript_witness(
     if not too_long:
         return told
     path, size = max(too_long.items(), key=lambda item: item[1])
-    name = _shown(Path(path)).encode(errors="replace").decode()
+    name = shown(Path(path)).encode(errors="replace").decode()
     others = f", as are {len(too_long) - 1} more" if len(too_long) > 1 else ""
     note = (
         f"Not read, as it is longer than {MOST_TRANSCRIPT_BYTES >> 30} GB: {name} ({size >> 30:,} GB){others}. "

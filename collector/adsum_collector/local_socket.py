@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from adsum_collector.agent import Adapt
+from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, ProcessSeen

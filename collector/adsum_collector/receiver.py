@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from adsum_collector.agent import Adapt
+from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared.bounded_http import bounded_http

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from adsum_collector.claude_dirs import config_dirs
+from adsum_collector.agents import known_agents
 from adsum_shared.settings import AdsumSettings
 
 
 def _default_claude_dirs() -> tuple[Path, ...]:
-    return config_dirs(os.environ.get("CLAUDE_CONFIG_DIR"), Path("~").expanduser())
+    return known_agents()[0].directories(os.environ, Path.home())
 
 
 class CollectorSettings(AdsumSettings):
@@ -43,15 +43,6 @@ class CollectorSettings(AdsumSettings):
     privacy: Literal["metadata", "redacted", "full"] = Field(
         default="redacted", description="What may leave this machine."
     )
-
-    @property
-    def transcript_dirs(self) -> tuple[Path, ...]:
-        """Also where some releases kept their transcripts, if nobody says where they are."""
-        xdg = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "claude"
-        told = "claude_dirs" in self.model_fields_set or os.environ.get("CLAUDE_CONFIG_DIR")
-        also = () if told or not (xdg / "projects").is_dir() else (xdg,)
-        dirs = dict.fromkeys((*self.claude_dirs, *also))
-        return tuple(directory / "projects" for directory in dirs)
 
     @field_validator("claude_dirs", mode="before")
     @classmethod

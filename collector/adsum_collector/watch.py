@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.agent import Adapt
+from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake

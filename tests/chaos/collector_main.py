@@ -21,19 +21,19 @@ def main() -> None:
     from adsum_collector.settings import CollectorSettings
     from adsum_shared.signals import AnySignal
     from tests.chaos.story import Told, signals_of
-    from tests.collectors import STAND_IN, adapt_hook
+    from tests.collectors import StandIn, adapt_hook
 
-    def adapt(body: bytes, seen: int) -> list[AnySignal]:
-        told = msgspec.json.decode(body, type=Told)
-        return signals_of(body) if told.tape else adapt_hook(body, seen)
+    class Storied(StandIn):
+        def hook(self, body: bytes, seen: int) -> list[AnySignal]:
+            told = msgspec.json.decode(body, type=Told)
+            return signals_of(body) if told.tape else adapt_hook(body, seen)
 
     url, secret = os.environ.get("ADSUM_CHAOS_HUB"), os.environ.get("ADSUM_CHAOS_SECRET", "")
     hub = HubPlace(url, secret) if url else None
-    agent = STAND_IN._replace(hook=adapt)
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_collector(CollectorSettings(), agent, hub))
+            runner.run(run_collector(CollectorSettings(), Storied(), hub))
     except StartError as error:
         print(error)
         raise SystemExit(1) from None

@@ -47,7 +47,7 @@ def test_install_wraps_the_users_own_and_remove_restores_it(settings: Path, run:
 def test_a_dry_run_shows_it(settings: Path, run: Run) -> None:
     out = run("hooks", "install", "--dry-run")[1]
     assert '-  "statusLine"' in out
-    assert "adsum_collector/statusline.py" in out
+    assert "adsum_collector/agents/claude_code/statusline_wrapper.py" in out
     assert settings.read_text() == OWN
 
 
@@ -140,7 +140,11 @@ def test_one_that_reports_elsewhere_or_runs_what_is_gone_is_a_fault_that_install
     good = settings.read_text()
     for was, now, words in (
         (str(home / "state"), str(home / "other"), "reports to"),
-        ("adsum_collector/statusline.py", "gone/adsum_collector/statusline.py", "which is gone"),
+        (
+            "adsum_collector/agents/claude_code/statusline_wrapper.py",
+            "gone/adsum_collector/agents/claude_code/statusline_wrapper.py",
+            "which is gone",
+        ),
     ):
         command = command_in(settings).replace(was, now)
         held = json.loads(good)

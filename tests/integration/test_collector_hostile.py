@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 SECRET = "ghp_AbCdEf0123456789AbCdEf0123456789AbCd"
 TITLE = "Merger with the Zebra company"
-REAL = "import tests.collectors as c; c.STAND_IN = None; c.main()"
+REAL = "import tests.collectors as c; c.StandIn = lambda: None; c.main()"
 
 
 class Collector(CollectorProcess):

@@ -28,7 +28,7 @@ from adsum_shared.connect import open_redis
 from adsum_shared.envelope import Batch, Gap, decode_batch
 from adsum_shared.signals import Alive, encode_signal
 from tests.brokers import Broker
-from tests.collectors import STAND_IN, CollectorProcess
+from tests.collectors import CollectorProcess, StandIn
 from tests.proxies import proxy_to
 from tests.support import wait_until
 from tests.tailers import Rig, open_rig
@@ -216,7 +216,7 @@ async def test_a_hook_is_not_answered_while_its_commit_is_under_way(
 ) -> None:
     receiver = Receiver(
         Intake(spool, lambda signal: signal),
-        STAND_IN.hook,
+        StandIn().hook,
         port=47892,
         token="t",
         facts=lambda: (True, {}),

@@ -10,7 +10,7 @@ _FILE = "collector/adsum_collector/spool/spool_file.py"
 _LOCK = "collector/adsum_collector/state_dir.py"
 _KEYS = "shared/adsum_shared/host_keys.py"
 _SHIM = "collector/adsum_collector/shim.py"
-_EVENTS = "collector/adsum_collector/hooks/events.py"
+_EVENTS = "collector/adsum_collector/agents/claude_code/settings_text.py"
 _OPENING = "collector/adsum_collector/sockets.py"
 _PRIVATE = "shared/adsum_shared/private_files.py"
 _PUBLISHER = "collector/adsum_collector/delivery/publisher.py"
@@ -93,7 +93,7 @@ MUTANTS = (
         "others on the machine read it, and report sessions",
         (
             Edit(
-                "collector/adsum_collector/hooks/install.py",
+                "collector/adsum_collector/agents/claude_code/install.py",
                 "        return now & ~OTHERS, now\n",
                 "        return None, now\n",
             ),

@@ -91,7 +91,10 @@ def test_a_wrapped_line_is_the_same_on_the_screen_and_is_heard_here(
     for home in (plain, wrapped.home):
         choose(home, LINE, padding=3)
     install(wrapped)
-    assert "adsum_collector/statusline.py" in wrapped.home.settings.read_text()
+    assert (
+        "adsum_collector/agents/claude_code/statusline_wrapper.py"
+        in wrapped.home.settings.read_text()
+    )
 
     as_ever = a_turn(plain, SHOWN)
     screens = a_turn(wrapped.home, SHOWN)

@@ -40,7 +40,7 @@ from adsum.joined import joined
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
 from adsum.text.saying import put_json
-from adsum_collector.claude_version import ClaudeNotFoundError
+from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port
 

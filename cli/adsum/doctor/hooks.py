@@ -14,10 +14,13 @@ from adsum.doctor.finding import Finding, from_text
 from adsum.doctor.reporting import unanswered
 from adsum.hooks import Setup
 from adsum.plugin_hooks import Plugin, active_plugin
-from adsum_collector.hooks.events import HOOK_PATH
-from adsum_collector.hooks.install import Report, inspect_hooks, settings_path
-from adsum_collector.hooks.settings_file import SettingsError
-from adsum_collector.hooks.text import ALLOWED_URLS, permits
+from adsum_collector.agents.claude_code.install import (
+    Report,
+    SettingsError,
+    inspect_hooks,
+    settings_path,
+)
+from adsum_collector.agents.claude_code.settings_text import ALLOWED_URLS, HOOK_PATH, permits
 from adsum_collector.state_dir import held_token
 
 LINUX_POLICY = Path("/etc/claude-code")

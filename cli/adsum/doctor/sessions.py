@@ -12,7 +12,7 @@ from adsum.doctor.hooks import settings_files
 from adsum.outcome import CommandError
 from adsum.sessions import fetch_sessions
 from adsum.text.words import hook_problem
-from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.agents.claude_code.install import SettingsError
 from adsum_shared.redact import clean
 from adsum_shared.state import HostView, SessionView
 

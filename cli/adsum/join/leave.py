@@ -15,7 +15,7 @@ from adsum.join_hub import Hub, LostError, RefusedError
 from adsum.joined import FILE, Joined, joined
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import say
-from adsum_collector.hooks.settings_file import SettingsError
+from adsum_collector.agents.claude_code.install import SettingsError
 from adsum_collector.settings import CollectorSettings
 
 #: Within this time running sessions have read settings that changed (measured: 0.5 to 2 s).

@@ -15,15 +15,15 @@ from adsum.offer import asks
 from adsum.outcome import CommandError
 from adsum.text.saying import say
 from adsum.verify import Taken, send_probe
-from adsum_collector.claude_version import ClaudeNotFoundError
-from adsum_collector.hooks.events import HOOK_PATH
-from adsum_collector.hooks.install import inspect_hooks
-from adsum_collector.hooks.settings_file import (
+from adsum_collector.agents.claude_code.install import (
     SettingsError,
     drop_receipt,
+    inspect_hooks,
     load_receipt,
     require_writable,
 )
+from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
+from adsum_collector.agents.claude_code.settings_text import HOOK_PATH
 from adsum_collector.state_dir import LOCK_FILE as LOCK
 from adsum_collector.state_dir import token_of
 from adsum_shared import __version__

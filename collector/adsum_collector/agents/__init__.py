@@ -1,1 +1,15 @@
-"""One package per kind of agent: what that agent's own witnesses say, as signals."""
+"""One package per kind of agent, and a line in `known_agents` that registers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adsum_collector.agents.base import Agent
+
+
+def known_agents() -> tuple[Agent, ...]:
+    """Imported here, as the scan of usage starts with little to import. The first is the default."""
+    from adsum_collector.agents.claude_code.agent import ClaudeCode
+
+    return (ClaudeCode(),)

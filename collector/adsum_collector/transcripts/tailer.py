@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from adsum_collector.agent import Transcripts
+from adsum_collector.agents.base import Transcripts
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.agents.transcript import Lines
 from adsum_collector.errors import SpoolUnavailable

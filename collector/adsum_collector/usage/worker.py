@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agent import claude_code
+from adsum_collector.agents import known_agents
 from adsum_collector.usage.file import SQL_ERRORS, LedgerError, is_spoilt, sentence
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.past import History
@@ -60,7 +60,7 @@ def main() -> None:
     gc.disable()  # it would look for cycles among a history's records, and there are none
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     try:
-        carry_out(order, claude_code().transcripts.history, _tell)
+        carry_out(order, known_agents()[0].transcripts.history, _tell)
         _tell(msgspec.json.encode(Word(over=True)))
     except BrokenPipeError:
         os._exit(1)  # nobody is left to be told, not even that stdout cannot be flushed

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from adsum.statusline import usual_mode
-from adsum_collector.hooks.events import Target
-from adsum_collector.hooks.install import inspect_hooks, install_hooks
-from adsum_collector.hooks.statusline_text import Mode
+from adsum_collector.agents.claude_code.install import inspect_hooks, install_hooks
+from adsum_collector.agents.claude_code.settings_text import Mode, Target
 
 OWN = '{"statusLine": {"type": "command", "command": "echo hi"}}'
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from adsum_collector.claude_dirs import config_dirs
-from adsum_collector.hooks.install import settings_path
+from adsum_collector.agents import known_agents
+from adsum_collector.agents.claude_code.install import settings_path
+from adsum_collector.agents.claude_code.program import config_dirs
 from adsum_collector.settings import CollectorSettings
 
 
@@ -19,7 +21,8 @@ def test_several_directories_are_read_and_not_one_of_all_their_names(
     settings = CollectorSettings(state_dir=tmp_path)
 
     assert settings.claude_dirs == (one, other)
-    assert settings.transcript_dirs == (one / "projects", other / "projects")
+    found = known_agents()[0].transcript_dirs(settings.claude_dirs, os.environ, tmp_path)
+    assert found == (one / "projects", other / "projects")
     assert settings_path("user", {"CLAUDE_CONFIG_DIR": f"{one},{other}"}, tmp_path, tmp_path) == (
         one / "settings.json"
     )

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from adsum_collector import health
+from adsum_collector.agents.base import HookFile
+from adsum_collector.agents.claude_code.agent import ClaudeCode
+from adsum_collector.agents.claude_code.install import install_hooks, remove_hooks
+from adsum_collector.agents.claude_code.settings_text import Target
 from adsum_collector.facts import Witnesses
-from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFile, HookFiles, hook_witness, witness
-from adsum_collector.hooks.events import Target
-from adsum_collector.hooks.install import install_hooks, remove_hooks
+from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFiles, hook_witness, witness
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.state import HostWitness
 
@@ -43,7 +44,7 @@ class Look:
 
     def __init__(self, path: Path) -> None:
         self.now = START
-        self.files = HookFiles([path], PORT, START)
+        self.files = HookFiles(ClaudeCode(), [path.parent], PORT, START)
 
     def __call__(self) -> HookFile:
         self.now += LOOK_MS
@@ -59,7 +60,7 @@ def edit(path: Path, **more: Any) -> None:
 
 
 def test_nothing_is_said_of_the_settings_right_after_the_start(path: Path) -> None:
-    files = HookFiles([path], PORT, START)
+    files = HookFiles(ClaudeCode(), [path.parent], PORT, START)
 
     assert files.look(START + LOOK_MS - 1)[0].state == "ok"
     assert files.look(START + LOOK_MS)[0].state == "missing"
@@ -103,7 +104,7 @@ def test_hooks_that_stand_twice_are_trouble(path: Path, target: Target) -> None:
 def test_hooks_that_report_to_another_port_are_trouble(path: Path, target: Target) -> None:
     install(path, target)
 
-    found = HookFiles([path], 5000, START).look(START + LOOK_MS)[0]
+    found = HookFiles(ClaudeCode(), [path.parent], 5000, START).look(START + LOOK_MS)[0]
 
     assert found.state == "trouble"
     assert f"port {PORT}, not 5000" in (found.note or "")
@@ -174,19 +175,17 @@ def test_settings_too_large_to_be_any_are_not_read(path: Path) -> None:
     assert "larger than 4 MB" in (Look(path)().note or "")
 
 
-def test_a_file_that_has_not_changed_is_not_read_again(
-    path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_has_not_changed_is_not_read_again(path: Path, target: Target) -> None:
     read: list[Path] = []
 
-    def inspect(at: Path) -> object:
-        read.append(at)
-        return inspect_hooks(at)
+    class Inspected(ClaudeCode):
+        def look_at_hooks(self, path: Path, port: int) -> HookFile:
+            read.append(path)
+            return super().look_at_hooks(path, port)
 
-    inspect_hooks = health.inspect_hooks
-    monkeypatch.setattr(health, "inspect_hooks", inspect)
     install(path, target)
     look = Look(path)
+    look.files = HookFiles(Inspected(), [path.parent], PORT, START)
     for _ in range(5):
         look()
     assert len(read) == 1
@@ -199,7 +198,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(
 
 
 def test_a_clock_set_back_does_not_stop_the_looks(path: Path, target: Target) -> None:
-    files = HookFiles([path], PORT, START)
+    files = HookFiles(ClaudeCode(), [path.parent], PORT, START)
     install(path, target)
 
     assert files.look(START - 3_600_000)[0].changed_at > 0
@@ -253,7 +252,7 @@ def parts(path: Path, **more: Any) -> Witnesses:
         "tailer": SimpleNamespace(read_at=0, faults=Counter(), too_long={}),
         "statusline": SimpleNamespace(heard_at=0, outcomes=Counter()),
         "usage": SimpleNamespace(witness=lambda: HostWitness("usage")),
-        "hooks": HookFiles([path], PORT, START),
+        "hooks": HookFiles(ClaudeCode(), [path.parent], PORT, START),
     }
     return Witnesses(**(parts | more))
 

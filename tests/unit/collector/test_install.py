@@ -15,15 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.hooks.events import ASSUMED, Target, Version, events_for, is_ours
-from adsum_collector.hooks.install import (
+from adsum_collector.agents.claude_code.install import (
+    SettingsError,
     inspect_hooks,
     install_hooks,
     remove_hooks,
     settings_path,
 )
-from adsum_collector.hooks.settings_file import SettingsError
-from adsum_collector.hooks.text import added, stripped
+from adsum_collector.agents.claude_code.settings_text import (
+    ASSUMED,
+    Target,
+    Version,
+    added,
+    events_for,
+    is_ours,
+    stripped,
+)
 
 NEW: Version = (2, 1, 330)
 OLD: Version = (2, 1, 112)

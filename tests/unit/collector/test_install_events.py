@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.claude_version import (
+from adsum_collector.agents.claude_code.program import (
     ClaudeNotFoundError,
     find_claude,
     installed_version,
     version_of,
 )
-from adsum_collector.hooks.events import Target, entry_for, events_for, is_ours
+from adsum_collector.agents.claude_code.settings_text import Target, entry_for, events_for, is_ours
 from adsum_collector.state_dir import token_of
 
 NEVER = {

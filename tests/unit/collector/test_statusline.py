@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from adsum_collector import shim
+from adsum_collector.agents.claude_code import statusline_wrapper
 
-WRAPPER = Path(shim.__file__).with_name("statusline.py")
+WRAPPER = Path(statusline_wrapper.__file__)
 BODY = b'{"session_id": "s1",\n "cwd": "/x y", "note": "a\\nb"}\n'
 ENV = {"PATH": os.environ["PATH"], "OWN": "a b\n'c'"}
 

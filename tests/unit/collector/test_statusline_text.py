@@ -12,9 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.hooks.events import Target
-from adsum_collector.hooks.install import inspect_hooks, install_hooks, remove_hooks
-from adsum_collector.hooks.statusline_text import Mode, statusline_in, unwrapped, wrapped
+from adsum_collector.agents.claude_code.install import inspect_hooks, install_hooks, remove_hooks
+from adsum_collector.agents.claude_code.settings_text import (
+    Mode,
+    Target,
+    statusline_in,
+    unwrapped,
+    wrapped,
+)
 
 NEW = (2, 1, 330)
 TARGET = Target(
@@ -56,7 +61,10 @@ def test_only_the_command_is_written_and_every_byte_of_it_comes_back(literal: st
     assert {**held, "command": ""} == {**line_of(text), "command": ""}
     line = statusline_in(json.loads(with_ours))
     assert (line.kind, line.command, line.socket) == ("wrapped", json.loads(literal), "/s/ö/c.sock")
-    assert line.programs == (TARGET.python, "/opt/it's/adsum_collector/statusline.py")
+    assert line.programs == (
+        TARGET.python,
+        "/opt/it's/adsum_collector/agents/claude_code/statusline_wrapper.py",
+    )
     assert unwrapped(with_ours) == text
 
 
@@ -202,4 +210,6 @@ def test_a_dry_run_shows_both_commands(path: Path, tmp_path: Path) -> None:
     path.write_text('{\n  "statusLine": {"type": "command", "command": "date"}\n}\n')
     diff = install_hooks(path, tmp_path, TARGET, NEW, statusline="wrap", dry_run=True).diff()
     assert '-  "statusLine": {"type": "command", "command": "date"}' in diff
-    assert "statusline.py' /s/ö/c.sock -- 'date'\"" in diff.replace("'/s/ö/c.sock'", "/s/ö/c.sock")
+    assert "statusline_wrapper.py' /s/ö/c.sock -- 'date'\"" in diff.replace(
+        "'/s/ö/c.sock'", "/s/ö/c.sock"
+    )

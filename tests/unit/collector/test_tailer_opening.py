@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agent import claude_code
+from adsum_collector.agents import known_agents
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_shared.signals import AnySignal, CostReported, MetaChanged, PromptSubmitted, SessionEnded
@@ -25,7 +25,7 @@ USED = {"opus": {"inputTokens": 5, "outputTokens": 7, "costUSD": 2.5}}
 
 
 class AgentRig(Rig):
-    transcripts = claude_code().transcripts
+    transcripts = known_agents()[0].transcripts
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ async def test_books_of_days_that_have_not_come_are_not_told(
 
 
 def test_the_time_of_lines_is_that_of_the_last_that_bears_one() -> None:
-    written = claude_code().transcripts.written
+    written = known_agents()[0].transcripts.written
     at = claude_lines.AT
     lines = [
         user("a", at=at + 9_000),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agent import claude_code
+from adsum_collector.agents import known_agents
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.reading import Batch, Errand, Reading
@@ -203,7 +203,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def read(ledger: Ledger, errands: Sequence[Errand]) -> list[Batch]:
-    return list(Reading(ledger, claude_code().transcripts.history, lambda: NOW).read(errands))
+    return list(Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(errands))
 
 
 def corpus(directory: Path, *kinds: Any, answers: int = 20) -> list[Errand]:
@@ -280,7 +280,7 @@ def test_a_file_that_is_gone_before_it_can_be_read_again_keeps_no_other_waiting(
         yield from every
         Path(os.fsdecode(every[0].path)).unlink()
 
-    list(Reading(ledger, claude_code().transcripts.history, lambda: NOW).read(one_goes()))
+    list(Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(one_goes()))
 
     assert sums(ledger) == truth(every)
 
@@ -293,7 +293,7 @@ def test_after_a_kill_what_was_to_be_read_again_still_is(
     append(late, *LATER, odd(1000))
     first = Errand(os.fsencode(late), TranscriptFile("late"))
     every = corpus(tmp_path, spaced_out)
-    reading = Reading(ledger, claude_code().transcripts.history, lambda: NOW)
+    reading = Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
 
     def killed() -> Iterator[Errand]:
         yield from [first, *every]
@@ -326,7 +326,7 @@ def test_what_a_thread_learns_makes_all_that_a_process_has_read_be_read_again_on
         return {path for path, stamp in ledger.stamps().items() if not stamp.mtime_ns}
 
     def learn(*errands: Errand) -> None:
-        history = claude_code().transcripts.history
+        history = known_agents()[0].transcripts.history
         reading = Reading(ledger, history, lambda: NOW)
         reading._scanner = Scanner(never)
         list(reading.read(errands))
@@ -354,7 +354,7 @@ def test_what_grows_teaches_to_read_what_grew_before_with_more_care(
     for errand in (early, live):
         append(Path(os.fsdecode(errand.path)), *LATER)
     append(Path(os.fsdecode(early.path)), odd(100))
-    reading = Reading(ledger, claude_code().transcripts.history, lambda: NOW)
+    reading = Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
     list(reading.read([early, live]))
     before = sums(ledger)
     append(Path(os.fsdecode(live.path)), spaced_out(1000))

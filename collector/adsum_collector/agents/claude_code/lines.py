@@ -93,7 +93,7 @@ def signals_from_lines(
     sidecar: bytes | None,
     private: Private = lambda call: call,
 ) -> Lines:
-    """See `adsum_collector.agent.Transcripts`.
+    """See `adsum_collector.agents.base.Transcripts`.
 
     `at` is the line's own timestamp, never later than `seen`; a line that bears none is as old as
     the one before it.
@@ -154,7 +154,7 @@ def _signals(
 
 
 def written(lines: Sequence[bytes]) -> int:
-    """See `adsum_collector.agent.Transcripts`."""
+    """See `adsum_collector.agents.base.Transcripts`."""
     for raw in reversed(lines):
         if raw.startswith(HEAVY):
             continue
@@ -189,7 +189,7 @@ def _stamp(text: str | None) -> int:
 
 
 def history(head: Sequence[bytes], tail: Sequence[bytes], whose: TranscriptFile) -> Past | None:
-    """See `adsum_collector.agent.Transcripts`. Of a field told in both, the tail's word counts."""
+    """See `adsum_collector.agents.base.Transcripts`. Of a field told in both, the tail's word counts."""
     first = signals_from_lines(head, whose, "", NEVER, None)
     between = Context.of(first.context)
     told = _meta(first.signals)

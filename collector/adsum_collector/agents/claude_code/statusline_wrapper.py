@@ -1,6 +1,6 @@
 """The status line's wrapper: runs the user's own command as it is, and tells the collector of the tick.
 
-Run as `exec python -I -S statusline.py SOCKET -- 'USER COMMAND'`. Claude Code shows what the command
+Run as `exec python -I -S statusline_wrapper.py SOCKET -- 'USER COMMAND'`. Claude Code shows what the command
 prints, so this program prints nothing, and whatever is wrong with us the command runs all the same.
 As in shim.py, only what the interpreter has built in is imported: every tick pays for it.
 """

@@ -1,4 +1,4 @@
-"""Which Claude Code is installed here: hooks may only name events that it knows."""
+"""Claude Code on this machine: its directories, its program, and which version that is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,23 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from adsum_collector.hooks.events import Version
+from adsum_collector.agents.claude_code.settings_text import Version
 from adsum_shared.errors import AdsumError
+
+
+def config_dirs(told: str | None, home: Path) -> tuple[Path, ...]:
+    """One; or several with commas between, as ccusage has it, unless there is one of that very name.
+
+    Claude Code itself knows of one at a time.
+    """
+    if not told:
+        return (home / ".claude",)
+    whole = Path(told).expanduser()
+    parts = [part.strip() for part in told.split(",")]
+    if len(parts) == 1 or whole.is_dir():
+        return (whole,)
+    return tuple(dict.fromkeys(Path(part).expanduser() for part in parts if part)) or (whole,)
+
 
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 #: Where installers put it, beside PATH: a service or a cron job has a short PATH.

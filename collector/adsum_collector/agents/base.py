@@ -1,0 +1,95 @@
+"""The contract of an agent: all that the collector asks of what knows one kind of coding agent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from adsum_collector.agents.records import TranscriptFile
+from adsum_collector.agents.transcript import Lines, Past, Private
+from adsum_shared.signals import AnySignal
+
+#: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
+#: Raises ValueError or msgspec.DecodeError for what the agent would never say.
+Adapt = Callable[[bytes, int], Sequence[AnySignal]]
+
+
+class Transcripts(NamedTuple):
+    """file_of: by the file's path below its directory, parts joined with "/"; None for other files.
+
+    read: (whole lines, whose file, context of the lines before or "", ms now, content of the file
+    `NAME.meta.json` beside a subagent's or None, what of a struct may be kept in the context)
+    -> Lines. Pure and total: nothing raises.
+    history: (whole lines of a main file's head, and of its tail, which may be the same ones, whose)
+    -> what they tell of the session as a whole; None if nothing. Pure and total as well.
+    written: when the last of these lines that bears a time was written, ms; 0 if none does. The same.
+    """
+
+    file_of: Callable[[str], TranscriptFile | None]
+    read: Callable[[Sequence[bytes], TranscriptFile, str, int, bytes | None, Private], Lines]
+    history: Callable[[Sequence[bytes], Sequence[bytes], TranscriptFile], Past | None]
+    written: Callable[[Sequence[bytes]], int]
+
+
+class HookFile(NamedTuple):
+    """What stands of our hooks in one of an agent's files. state: `ok`, `missing` or `trouble`.
+
+    note: for people. changed_at: ms, 0 if there is no file; whoever looks fills it in.
+    """
+
+    state: str
+    note: str | None = None
+    changed_at: int = 0
+
+
+class Agent(ABC):
+    """One kind of agent. A witness that it does not have stays as it is here: it says nothing.
+
+    name: on every signal, in REST and in the path to which its hooks post. title: for people.
+    directory: one of those that hold the agent's files.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+        """Where it keeps its files unless the settings say so."""
+
+    @abstractmethod
+    def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
+        """What a hook's body says; see Adapt."""
+
+    @property
+    @abstractmethod
+    def transcripts(self) -> Transcripts: ...
+
+    @abstractmethod
+    def transcript_dirs(
+        self, directories: Sequence[Path], env: Mapping[str, str], home: Path
+    ) -> tuple[Path, ...]:
+        """Below which `transcripts` knows files by their path."""
+
+    # Of what an agent does not have, these are the answers.
+
+    def registry(self, content: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
+        """What one file of `registry_dir` says of the process it is named after; see Adapt."""
+        return []
+
+    def registry_dir(self, directory: Path) -> Path | None:  # noqa: ARG002 - for those who have one
+        """With a file `<process id>.json` for each process."""
+        return None
+
+    def statusline(self, content: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
+        """What it hands to a status line command; see Adapt."""
+        return []
+
+    def hook_file(self, directory: Path) -> Path | None:  # noqa: ARG002 - for those who have one
+        """In which our hooks should stand, if they stand in a file."""
+        return None
+
+    def look_at_hooks(self, path: Path, port: int) -> HookFile:  # noqa: ARG002 - for those who have one
+        """Whether those in `path` report to the collector on this port. Nothing raises."""
+        return HookFile("ok")

@@ -1,0 +1,459 @@
+"""Our hooks in Claude Code's settings file: put in, taken out without a trace, looked at.
+
+The file is read strictly, replaced in one step, backed up and undone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
+
+from adsum_collector.agents.claude_code.json_text import JsonTextError
+from adsum_collector.agents.claude_code.program import config_dirs
+from adsum_collector.agents.claude_code.settings_text import (
+    ALLOWED_URLS,
+    FIRST_WITH_HTTP,
+    Mode,
+    ShapeError,
+    StatusLine,
+    Target,
+    Version,
+    added,
+    events_for,
+    hooks_in,
+    is_ours,
+    parse_settings,
+    permits,
+    sockets_in,
+    statusline_in,
+    stripped,
+    tokens_in,
+    unwrapped,
+    users_own,
+    wrapped,
+)
+from adsum_collector.line_reader import open_plain
+from adsum_shared.errors import AdsumError
+from adsum_shared.private_files import write_private
+
+BACKUPS_KEPT = 3
+#: What a mode lets anybody but the owner do.
+OTHERS = 0o077
+#: Above this a file is nobody's settings.
+MOST_BYTES = 4 << 20
+_BEARER = re.compile(r"Bearer [^\"]+")
+_BOM = "\ufeff"
+
+
+class SettingsError(AdsumError):
+    """The settings file cannot be read or written as it is. The text says what to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What stood in a settings file before our hooks did, and what we left there.
+
+    Brackets that were empty, or a file that was not there, cannot be told from the edited text
+    alone: with the receipt, removing restores every byte. mode: as it was before a token closed it.
+    """
+
+    before: bytes | None
+    after: str
+    made_folder: bool = False
+    mode: int | None = None
+
+    def matches(self, raw: bytes | None) -> bool:
+        return raw is not None and _digest(raw) == self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an install or a removal did, or would do. None: no file.
+
+    closes: others can read the file until then, and not the token that it will hold.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    backup: Path | None = None
+    closes: bool = False
+
+    @property
+    def needed(self) -> bool:
+        return self.before != self.after or self.closes
+
+    def diff(self) -> str:
+        """A unified diff with the token masked: it may end up in a terminal's scrollback."""
+        before, after = (
+            _BEARER.sub("Bearer …", (raw or b"").decode("utf-8", "replace")).splitlines()
+            for raw in (self.before, self.after)
+        )
+        name = str(self.path)
+        return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
+
+
+def read_settings(path: Path) -> bytes | None:
+    """The file's bytes; None when there is no file."""
+    try:
+        with os.fdopen(open_plain(path), "rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if len(raw) > MOST_BYTES:
+        raise SettingsError(f"{path} is larger than {MOST_BYTES >> 20} MB. It is left as it is.")
+    return raw
+
+
+def decode_settings(raw: bytes | None, path: Path) -> tuple[str, str]:
+    """(byte order mark or nothing, text). Line endings stay as they are."""
+    try:
+        text = (raw or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = (raw or b"")[: error.start].count(b"\n") + 1
+        raise SettingsError(
+            f"{path}, line {line}: not UTF-8. It is left as it is: save it as UTF-8, then try again."
+        ) from error
+    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+@contextlib.contextmanager
+def locked(path: Path, state_dir: Path, timeout_s: float = 10.0) -> Iterator[None]:
+    """One installer at a time per settings file. The lock lies in our own folder, not beside it."""
+    folder = _own_folder(state_dir)
+    try:
+        with FileLock(folder / f"{_name(path)}.lock", timeout=timeout_s, mode=0o600):
+            yield
+    except Timeout as error:
+        raise SettingsError(f"Another adsum is changing {path}. Try again in a moment.") from error
+
+
+def load_receipt(path: Path, state_dir: Path) -> Receipt | None:
+    """None when there is none, or when it cannot be understood: then the text alone decides."""
+    try:
+        kept = json.loads((_own_folder(state_dir) / f"{_name(path)}.json").read_bytes())
+        before = None if kept["before"] is None else base64.b64decode(kept["before"])
+        mode = kept.get("mode")
+        made = bool(kept.get("made_folder"))
+        return Receipt(before, str(kept["after"]), made, mode if isinstance(mode, int) else None)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, binascii.Error):
+        return None
+
+
+def save_receipt(
+    path: Path,
+    state_dir: Path,
+    *,
+    before: bytes | None,
+    after: bytes,
+    made_folder: bool,
+    mode: int | None = None,
+) -> None:
+    kept = {
+        "path": str(path),
+        "before": None if before is None else base64.b64encode(before).decode(),
+        "after": _digest(after),
+        "made_folder": made_folder,
+        "mode": mode,
+    }
+    target = _own_folder(state_dir) / f"{_name(path)}.json"
+    write_private(target, json.dumps(kept).encode())
+
+
+def drop_receipt(path: Path, state_dir: Path) -> None:
+    (_own_folder(state_dir) / f"{_name(path)}.json").unlink(missing_ok=True)
+
+
+def is_shared(path: Path) -> bool:
+    """Whether others than its owner may read the file."""
+    return bool((mode_of(path) or 0) & 0o044)
+
+
+def mode_of(path: Path) -> int | None:
+    """Through links; None where there is no file."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return None
+
+
+def require_writable(path: Path) -> None:
+    """Read-only is a statement of the owner (or of a tool that owns the file): it is respected."""
+    real = Path(os.path.realpath(path))
+    if real.exists() and not real.stat().st_mode & 0o222:
+        raise SettingsError(
+            f"{path} is read-only. Allow writing with `chmod u+w {real}`, or see what would be "
+            "written with `adsum hooks install --dry-run` and add it where the file is made."
+        )
+
+
+def write_settings(path: Path, raw: bytes, mode: int | None = None) -> None:
+    """Replaces the file behind `path` (through links) in one step. mode: None for the one it has."""
+    real = Path(os.path.realpath(path))
+    try:
+        if mode is None:
+            mode = mode_of(real) or 0o600
+        write_private(real, raw, mode=mode)
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror}. Nothing was changed."
+        ) from error
+
+
+def back_up(path: Path, raw: bytes, now: float) -> Path:
+    """Keeps `raw` beside the file, for its owner alone.
+
+    The first stays for ever: it is the file as it was before any of ours touched it. With it go
+    the newest, BACKUPS_KEPT in all.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    backup = path.with_name(f"{path.name}.adsum-backup-{stamp}-{int(now * 1e6) % 1_000_000:06d}")
+    try:
+        write_private(backup, raw)
+    except OSError as error:
+        raise SettingsError(
+            f"No backup can be written beside {path}: {error.strerror}. Nothing was changed."
+        ) from error
+    for old in sorted(path.parent.glob(f"{path.name}.adsum-backup-*"))[1 : 1 - BACKUPS_KEPT]:
+        old.unlink(missing_ok=True)
+    return backup
+
+
+def _own_folder(state_dir: Path) -> Path:
+    folder = state_dir / "hooks"
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"The state folder {state_dir} cannot be used: {error.strerror}. "
+            "Choose another with ADSUM_STATE_DIR."
+        ) from error
+    return folder
+
+
+def _name(path: Path) -> str:
+    return _digest(os.path.realpath(path).encode())[:16]
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a settings file holds of ours. counts: event -> how many of our hooks.
+
+    posted: the events that go to a port. sockets: where those go that the shim hands on.
+    shared: others on this machine may read the file, and so the token in it.
+    """
+
+    path: Path
+    exists: bool
+    counts: dict[str, int]
+    ports: frozenset[int]
+    posted: frozenset[str]
+    sockets: frozenset[str]
+    tokens: frozenset[str]
+    disabled: bool
+    blocked: bool
+    users_own: frozenset[str]
+    shared: bool
+    statusline: StatusLine
+
+    @property
+    def doubled(self) -> list[str]:
+        return [event for event, count in self.counts.items() if count > 1]
+
+    def missing(self, version: Version) -> list[str]:
+        return [e for e in events_for(version, self.users_own) if e not in self.counts]
+
+    def unwanted(self, version: Version) -> list[str]:
+        wanted = events_for(version, self.users_own)
+        return [event for event in self.counts if event not in wanted]
+
+
+def settings_path(scope: str, env: Mapping[str, str], home: Path, cwd: Path) -> Path:
+    """user: every session of this user; project: the repository around `cwd`, for this user.
+
+    Of several directories that `CLAUDE_CONFIG_DIR` names it is the first one's.
+    """
+    if scope == "user":
+        return config_dirs(env.get("CLAUDE_CONFIG_DIR"), home)[0] / "settings.json"
+    around = (folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists())
+    return next(around, cwd) / ".claude" / "settings.local.json"
+
+
+def install_hooks(
+    path: Path,
+    state_dir: Path,
+    target: Target,
+    version: Version,
+    *,
+    statusline: Mode = "leave",
+    dry_run: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> Change:
+    """Idempotent: hooks of an earlier install are replaced. Raises SettingsError, file untouched."""
+    if version < FIRST_WITH_HTTP:
+        raise SettingsError(
+            f"Claude Code {_dotted(version)} cannot post hooks; "
+            f"{_dotted(FIRST_WITH_HTTP)} and newer can. Upgrade it, then try again."
+        )
+
+    def edited(base: str | None) -> str:
+        return wrapped(added(base, target, version), target, statusline)
+
+    return _apply(path, state_dir, edited, dry_run=dry_run, clock=clock)
+
+
+def remove_hooks(
+    path: Path,
+    state_dir: Path,
+    *,
+    dry_run: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> Change:
+    return _apply(path, state_dir, lambda base: base, dry_run=dry_run, clock=clock)
+
+
+def inspect_hooks(path: Path) -> Report:
+    raw = read_settings(path)
+    _, text = decode_settings(raw, path)
+    settings = _parsed(text, path)
+    ours = [(event, hook) for event, hook in hooks_in(settings) if is_ours(hook)]
+    counts: dict[str, int] = {}
+    for event, _ in ours:
+        counts[event] = counts.get(event, 0) + 1
+    posted = [(event, hook) for event, hook in ours if hook.get("type") == "http"]
+    urls = {hook["url"] for _, hook in posted}
+    allowed = settings.get(ALLOWED_URLS)
+    return Report(
+        path=path,
+        exists=raw is not None,
+        counts=counts,
+        ports=frozenset(urlsplit(url).port or 80 for url in urls),
+        posted=frozenset(event for event, _ in posted),
+        sockets=sockets_in(settings),
+        tokens=tokens_in(settings),
+        disabled=settings.get("disableAllHooks") is True,
+        blocked=isinstance(allowed, list) and not all(permits(allowed, url) for url in urls),
+        users_own=users_own(settings),
+        shared=is_shared(path),
+        statusline=statusline_in(settings),
+    )
+
+
+def _apply(
+    path: Path,
+    state_dir: Path,
+    edited: Callable[[str | None], str | None],
+    *,
+    dry_run: bool,
+    clock: Callable[[], float],
+) -> Change:
+    with locked(path, state_dir):
+        raw = read_settings(path)
+        mark, text = decode_settings(raw, path)
+        settings = _parsed(text, path)
+        base, made_folder = _without_ours(path, state_dir, raw, mark + stripped(unwrapped(text)))
+        result = edited(None if base is None else base.decode().removeprefix(mark))
+        after = None if result is None else (mark + result).encode()
+        receipt = load_receipt(path, state_dir)
+        was = receipt.mode if receipt is not None else None
+        has_token = after is not None and bool(tokens_in(_parsed(result or "", path)) - {""})
+        mode, was = _mode_for(path, was, has_token=has_token)
+        change = Change(path, raw, after, closes=mode is not None and has_token)
+        if dry_run or not change.needed:
+            return change
+        require_writable(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A file that goes was wholly ours: there is nothing of the user's to keep.
+        backup = None
+        if raw is not None and after is not None:
+            backup = back_up(path, _without_tokens(raw, settings), clock())
+        if read_settings(path) != raw:
+            raise SettingsError(f"{path} was changed by another program just now. Try again.")
+        if after is not None and after != base:
+            save_receipt(
+                path, state_dir, before=base, after=after, made_folder=made_folder, mode=was
+            )
+        _write_or_unlink(path, after, mode, made_folder=made_folder)
+        if after == base:
+            drop_receipt(path, state_dir)
+        return replace(change, backup=backup)
+
+
+def _without_tokens(raw: bytes, settings: dict[str, Any]) -> bytes:
+    """A backup outlives the hooks, and is copied about: it keeps no token of ours."""
+    for token in filter(None, tokens_in(settings)):
+        raw = raw.replace(json.dumps(token).encode(), b'"Bearer (left out)"')
+    return raw
+
+
+def _without_ours(
+    path: Path, state_dir: Path, raw: bytes | None, shorter: str
+) -> tuple[bytes | None, bool]:
+    """(the file as it was before any install, whether we made its folder)."""
+    receipt = load_receipt(path, state_dir)
+    if receipt is not None and receipt.matches(raw):
+        return receipt.before, receipt.made_folder
+    return (None if raw is None else shorter.encode()), not path.parent.exists()
+
+
+def _mode_for(path: Path, was: int | None, *, has_token: bool) -> tuple[int | None, int | None]:
+    """(the mode to give the file, None for its own; the mode to give it back with the token out)."""
+    now = mode_of(path)
+    if has_token and now is not None and now & OTHERS:
+        return now & ~OTHERS, now
+    if has_token or was is None:
+        return None, was
+    # Whoever has changed it since meant what they did.
+    return (was if now == was & ~OTHERS else None), None
+
+
+def _write_or_unlink(
+    path: Path, after: bytes | None, mode: int | None, *, made_folder: bool
+) -> None:
+    if after is not None:
+        write_settings(path, after, mode)
+        return
+    Path(os.path.realpath(path)).unlink()
+    if made_folder and not any(path.parent.iterdir()):
+        path.parent.rmdir()
+
+
+def _parsed(text: str, path: Path) -> dict[str, Any]:
+    """Raises SettingsError naming file, line and column."""
+    try:
+        return parse_settings(text)
+    except JsonTextError as error:
+        raise SettingsError(
+            f"{path}, {error}. The file is left as it is: correct it, then try again."
+        ) from error
+    except ShapeError as error:
+        raise SettingsError(
+            f"{path} is not a settings file of Claude Code: {error}. "
+            "The file is left as it is: correct it, then try again."
+        ) from error
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,462 @@
+"""Our hooks and status line in the text of Claude Code's settings: put in, taken out. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from adsum_collector.agents.claude_code import json_text
+
+Version = tuple[int, ...]
+#: http: posted to the collector's port, but for BY_SHIM. shim: all go by the shim.
+Transport = Literal["http", "shim"]
+
+HOOK_PATH: Final = "/api/live/hook"
+SHIM_NAME: Final = "adsum_collector/shim.py"
+STATUSLINE_NAME: Final = "adsum_collector/agents/claude_code/statusline_wrapper.py"
+
+#: Older versions cannot post hooks at all.
+FIRST_WITH_HTTP: Final[Version] = (2, 1, 63)
+#: The session registry reports `status`, a witness of every turn's end.
+FIRST_WITH_STATUS: Final[Version] = (2, 1, 269)
+#: What is assumed when no Claude Code is found to ask.
+ASSUMED: Final[Version] = (2, 1, 112)
+
+#: Event -> first version that knows it; 0 is older than http hooks. An unknown name opens a
+#: blocking dialog in older versions, so nothing is installed that the version does not know.
+#:
+#: Left out on purpose: WorktreeCreate (its hook *replaces* the creation of worktrees),
+#: PreModelSwitch (a slow hook blocks the switch), MessageDisplay (fires for every few lines of
+#: text), PostToolBatch, UserPromptExpansion, InstructionsLoaded, ConfigChange, DirectoryAdded,
+#: FileChanged, Setup (tell nothing that another event or the transcript does not).
+#:
+#: SessionStart takes a command only, and in 2.1.112 an async one leaves an `async_hook_response`
+#: line in the user's transcript (in 2.1.330 none). When that ended is not known, so it is hooked
+#: from the first version whose registry names a session's status, and costs older ones little: the
+#: registry names their process too, and the first prompt the session.
+SINCE: Final[dict[str, Version]] = {
+    "SessionStart": FIRST_WITH_STATUS,
+    "UserPromptSubmit": (0,),
+    "PreToolUse": (0,),
+    "PermissionRequest": (0,),
+    "PermissionDenied": (2, 1, 89),
+    "PostToolUse": (0,),
+    "PostToolUseFailure": (0,),
+    "Notification": (0,),
+    "SubagentStart": (0,),
+    "SubagentStop": (0,),
+    "TaskCreated": (2, 1, 84),
+    "TaskCompleted": (0,),
+    "Elicitation": (2, 1, 76),
+    "ElicitationResult": (2, 1, 76),
+    "PreCompact": (0,),
+    "PostCompact": (2, 1, 76),
+    "CwdChanged": (2, 1, 83),
+    "PostModelSwitch": (2, 1, 251),
+    "Stop": (0,),
+    "StopFailure": (2, 1, 78),
+    "SessionEnd": (0,),
+}
+
+#: A typed /compact prints a line for each hook of these two into the user's terminal, whatever the
+#: hook's type; an automatic one prints nothing (measured on 2.1.330). So only those are hooked, and
+#: a typed one shows as work until the transcript tells more.
+SHOWN_WHEN_TYPED: Final = frozenset({"PreCompact", "PostCompact"})
+
+#: Any hook on Stop, of any type, makes the CLI write a `system/stop_hook_summary` line into the
+#: user's transcript at the end of every turn; no other event of ours leaves a line (measured on
+#: 2.1.330, SubagentStop included). Where the registry reports `status` it witnesses the same turn's
+#: end, so Stop is left out, unless the user has a hook there: then the line is written anyway.
+TRACED: Final = "Stop"
+
+#: Never posted, on no machine: SessionStart takes a command only, and an answer to the others is a
+#: human's answer. Whoever listens on the port while no collector does could give it.
+BY_SHIM: Final = frozenset(
+    {"SessionStart", "PermissionRequest", "PermissionDenied", "Elicitation", "ElicitationResult"}
+)
+
+#: Before, a command that the CLI does not wait for leaves an `async_hook_response` line in the
+#: user's transcript (2.1.112: one for each; a command that is waited for and prints nothing leaves
+#: none). So it is waited for there. When that ended is not known, hence the first version that gets
+#: a SessionStart.
+FIRST_WITH_QUIET_ASYNC: Final = FIRST_WITH_STATUS
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where hooks and the status line report to, and by which programs of this installation."""
+
+    port: int
+    token: str
+    python: str
+    shim: Path
+    socket: Path
+    transport: Transport = "shim"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{HOOK_PATH}"
+
+    @property
+    def statusline(self) -> Path:
+        """The status line's wrapper, of the same installation as the shim."""
+        return self.shim.parent.parent / STATUSLINE_NAME
+
+
+def events_for(version: Version, users_own: frozenset[str] = frozenset()) -> list[str]:
+    """The events to subscribe to, in the order they are written. users_own: hooked by others."""
+    return [
+        event
+        for event, since in SINCE.items()
+        if since <= version
+        and (event != TRACED or version < FIRST_WITH_STATUS or event in users_own)
+    ]
+
+
+def is_posted(event: str, transport: Transport) -> bool:
+    return transport == "http" and event not in BY_SHIM
+
+
+def entry_for(event: str, target: Target, version: Version) -> dict[str, Any]:
+    """One matcher group with our single hook."""
+    posted = is_posted(event, target.transport)
+    # At its end the CLI kills what it does not wait for (seen on a busy machine).
+    waited = version < FIRST_WITH_QUIET_ASYNC or event == "SessionEnd"
+    hook = _http_hook(target) if posted else _shim_hook(target, version, waited=waited)
+    group: dict[str, Any] = {"hooks": [hook]}
+    return {"matcher": "auto"} | group if event in SHOWN_WHEN_TYPED else group
+
+
+def is_ours(hook: object) -> bool:
+    """True for a hook some `adsum hooks install` wrote, with whichever port, token or Python."""
+    if not isinstance(hook, dict):
+        return False
+    if hook.get("type") == "http":
+        return is_our_url(hook.get("url"))
+    return any(SHIM_NAME in word.replace("\\", "/") for word in command_words(hook))
+
+
+def command_words(hook: dict[str, Any]) -> list[str]:
+    """What a command hook runs. Without `args` a shell takes the words apart; ours are quoted for one."""
+    command, args = hook.get("command"), hook.get("args")
+    if not isinstance(command, str):
+        return []
+    if isinstance(args, list):
+        return [command, *map(str, args)]
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote that is not closed
+        return [command]
+
+
+def is_our_url(url: object) -> bool:
+    if not isinstance(url, str):
+        return False
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    return local and parts.path == HOOK_PATH and port != 0
+
+
+def _http_hook(target: Target) -> dict[str, Any]:
+    # A hung receiver stalls the agent for the whole time-out, so it is short.
+    return {
+        "type": "http",
+        "url": target.url,
+        "timeout": 2,
+        "headers": {"Authorization": f"Bearer {target.token}"},
+    }
+
+
+def _shim_hook(target: Target, version: Version, *, waited: bool) -> dict[str, Any]:
+    words = [target.python, "-I", "-S", str(target.shim), str(target.socket)]
+    if version < FIRST_WITH_QUIET_ASYNC:
+        return {"type": "command", "command": shlex.join(words), "timeout": 2}
+    # These versions take `args`, so that no shell has to quote them.
+    command = {"type": "command", "command": words[0], "args": words[1:]}
+    return {**command, "timeout": 2} if waited else {**command, "async": True, "timeout": 5}
+
+
+ALLOWED_URLS = "allowedHttpHookUrls"
+
+
+class ShapeError(ValueError):
+    """Valid JSON, but not what Claude Code reads as settings."""
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """The settings in the shape we edit. Raises JsonTextError or ShapeError."""
+    if json_text.is_blank(text):
+        return {}
+    settings = json_text.parse(text)
+    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
+    shaped = isinstance(hooks, dict) and all(isinstance(value, list) for value in hooks.values())
+    if not shaped:
+        raise ShapeError('not an object whose "hooks" is an object of arrays')
+    doubled = _doubled_key(text, settings)
+    if doubled:
+        raise ShapeError(f'the key "{doubled}" stands twice, and Claude Code reads only the last')
+    return dict(settings)
+
+
+def added(base: str | None, target: Target, version: Version) -> str:
+    """The text with our hooks in it. None or blank: a file of our own."""
+    text = "{}\n" if base is None or json_text.is_blank(base) else base
+    settings = json_text.parse(text)
+    root = json_text.root(text)
+    allowed = settings.get(ALLOWED_URLS)
+    posts = target.transport == "http"
+    if posts and isinstance(allowed, list) and not permits(allowed, target.url):
+        text = json_text.append(text, _member(text, root, ALLOWED_URLS).value_at, target.url)
+    if "hooks" not in settings:
+        text = json_text.append(text, root, {}, "hooks")
+    for event in events_for(version, users_own(settings)):
+        group = entry_for(event, target, version)
+        hooks_at = _member(text, root, "hooks").value_at
+        if event in (settings.get("hooks") or {}):
+            text = json_text.append(text, _member(text, hooks_at, event).value_at, group)
+        else:
+            text = json_text.append(text, hooks_at, [group], event)
+    return text
+
+
+def stripped(text: str) -> str:
+    """The text without our hooks, and without the brackets that held nothing else."""
+    if json_text.is_blank(text):
+        return text
+    while (shorter := _without_first(text)) is not None:
+        text = shorter
+    return text
+
+
+def _doubled_key(text: str, settings: dict[str, Any]) -> str | None:
+    root = json_text.root(text)
+    places = [json_text.children(text, root)]
+    if "hooks" in settings:
+        places.append(json_text.children(text, _member(text, root, "hooks").value_at))
+    for members in places:
+        seen: set[str | None] = set()
+        for member in members:
+            if member.key in seen:
+                return member.key
+            seen.add(member.key)
+    return None
+
+
+def hooks_in(settings: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        (event, hook)
+        for event, groups in (settings.get("hooks") or {}).items()
+        for group in groups
+        for hook in _group_hooks(group)
+    ]
+
+
+def _group_hooks(group: object) -> list[Any]:
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    return hooks if isinstance(hooks, list) else []
+
+
+def users_own(settings: dict[str, Any]) -> frozenset[str]:
+    return frozenset(event for event, hook in hooks_in(settings) if not is_ours(hook))
+
+
+def tokens_in(settings: dict[str, Any]) -> frozenset[str]:
+    """What our hooks send as Authorization; empty for one that sends nothing."""
+    posted = (
+        hook for _, hook in hooks_in(settings) if is_ours(hook) and hook.get("type") == "http"
+    )
+    headers = (hook.get("headers") for hook in posted)
+    return frozenset(
+        str(each.get("Authorization", "")) if isinstance(each, dict) else "" for each in headers
+    )
+
+
+def sockets_in(settings: dict[str, Any]) -> frozenset[str]:
+    """Where the commands among our hooks hand on to; one that names none finds it by itself."""
+    ours = [command_words(hook) for _, hook in hooks_in(settings) if is_ours(hook)]
+    return frozenset(words[-1] for words in ours if words and SHIM_NAME not in words[-1])
+
+
+def _without_first(text: str) -> str | None:
+    """One of our hooks less, with all the brackets around it that would be left empty."""
+    root = json_text.root(text)
+    settings = json_text.parse(text)
+    allowed = settings.get(ALLOWED_URLS)
+    ours = {i for i, url in enumerate(allowed) if is_our_url(url)} if _is_list(allowed) else set()
+    if ours:
+        return json_text.drop(text, _member(text, root, ALLOWED_URLS).value_at, ours)
+    for event, groups in (settings.get("hooks") or {}).items():
+        for index, group in enumerate(groups):
+            hooks = _group_hooks(group)
+            ours = {i for i, hook in enumerate(hooks) if is_ours(hook)}
+            if ours:
+                return _drop_hooks(text, event, index, ours)
+    return None
+
+
+def _drop_hooks(text: str, event: str, index: int, ours: set[int]) -> str:
+    root = json_text.root(text)
+    at = [root]
+    path: list[set[int]] = []
+    for step in ("hooks", event, index, "hooks"):
+        inside = json_text.children(text, at[-1])
+        place = step if isinstance(step, int) else [child.key for child in inside].index(step)
+        path.append({place})
+        at.append(inside[place].value_at)
+    path.append(ours)
+    sizes = [len(json_text.children(text, position)) for position in at]
+    # From the innermost array outwards: what would be left empty goes with what it held. The
+    # group (depth 2 -> its "hooks" member, depth 3) goes whole, with its matcher.
+    depth = 4
+    if sizes[4] == len(ours):
+        depth = 2
+        while depth > 0 and sizes[depth] == 1:
+            depth -= 1
+    return json_text.drop(text, at[depth], path[depth])
+
+
+def _member(text: str, at: int, key: str) -> json_text.Child:
+    return next(child for child in json_text.children(text, at) if child.key == key)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def permits(patterns: list[Any], url: str) -> bool:
+    return any(
+        isinstance(pattern, str)
+        and re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), url) is not None
+        for pattern in patterns
+    )
+
+
+KEY: Final = "statusLine"
+
+#: leave: not ours to touch. wrap: the user's own, if there is one. fill: the empty slot as well.
+#: The last only on demand: a status line that prints nothing still takes a row of the screen, and
+#: the hint "? for shortcuts" gives way to it (measured on 2.1.330).
+Mode = Literal["leave", "wrap", "fill"]
+
+# A quote stands in single quotes the way `shlex.quote` has it; how JSON spells it is kept.
+_QUOTES = re.compile(r"\\u0027|\\.|'")
+_QUOTED = {"'": "'\\\"'\\\"'", "\\u0027": "'\\\"\\u0027\\\"'"}
+_UNQUOTES = re.compile(r"'\\\"('|\\u0027)\\\"'")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusLine:
+    """What the one slot for a status line holds.
+
+    kind: none; other, which is not for us; own, the user's; wrapped, the user's in our wrapper;
+    filled, our wrapper alone; altered, our wrapper in a shape we never wrote. command: the user's.
+    words: how our wrapper is run.
+    """
+
+    kind: Literal["none", "other", "own", "wrapped", "filled", "altered"]
+    command: str | None = None
+    words: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The Python and the file of our wrapper, which must be there or the line goes dark."""
+        return (self.words[1], self.words[4]) if self.words else ()
+
+    @property
+    def socket(self) -> str | None:
+        """Where it reports to; None: it is not ours."""
+        return self.words[5] if self.words else None
+
+
+def statusline_in(settings: dict[str, Any]) -> StatusLine:
+    if KEY not in settings:
+        return StatusLine("none")
+    line = settings[KEY]
+    command = line.get("command") if isinstance(line, dict) else None
+    # A NUL cannot be handed to any program: such a command never ran.
+    if not isinstance(command, str) or line.get("type") != "command" or "\0" in command:
+        return StatusLine("other")
+    if STATUSLINE_NAME not in command:
+        return StatusLine("own", command)
+    return _read(command)
+
+
+def wrapped(text: str, target: Target, mode: Mode) -> str:
+    """The text with our wrapper around the user's status line. Only its command is written."""
+    line = statusline_in(json_text.parse(text))
+    words = ["exec", target.python, "-I", "-S", str(target.statusline), str(target.socket)]
+    if line.kind == "none" and mode == "fill":
+        entry = {"type": "command", "command": shlex.join(words)}
+        return json_text.append(text, json_text.root(text), entry, KEY)
+    literal = _command_literal(text) if line.kind == "own" and mode != "leave" else None
+    if literal is None:
+        return text
+    inner = _QUOTES.sub(lambda found: _QUOTED.get(found[0], found[0]), text[literal][1:-1])
+    return _replaced(text, literal, f"\"{_prefix(words)}'{inner}'\"")
+
+
+def unwrapped(text: str) -> str:
+    """The text with the user's own status line again; undoes `wrapped`, whoever wrapped it."""
+    if json_text.is_blank(text):
+        return text
+    line = statusline_in(json_text.parse(text))
+    if line.kind == "filled":
+        root = json_text.root(text)
+        keys = [child.key for child in json_text.children(text, root)]
+        return json_text.drop(text, root, {keys.index(KEY)})
+    literal = _command_literal(text) if line.kind == "wrapped" else None
+    if literal is None:
+        return text
+    start = f"\"{_prefix(line.words)}'"
+    inner = _UNQUOTES.sub(r"\1", text[literal][len(start) : -2])
+    if text[literal].startswith(start) and _decoded(f'"{inner}"') == line.command:
+        return _replaced(text, literal, f'"{inner}"')
+    # Written anew by another program since: the command is the same, its spelling is lost.
+    return _replaced(text, literal, json.dumps(line.command, ensure_ascii=False))
+
+
+def _read(command: str) -> StatusLine:
+    """Of a command that names our wrapper."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return StatusLine("altered")
+    shaped = words[:1] + words[2:4] == ["exec", "-I", "-S"] and len(words) in (6, 8)
+    if not shaped or not words[4].endswith(STATUSLINE_NAME) or words[6:7] not in ([], ["--"]):
+        return StatusLine("altered")
+    if len(words) == 6:
+        return StatusLine("filled", None, tuple(words))
+    return StatusLine("wrapped", words[7], tuple(words[:6]))
+
+
+def _prefix(words: Sequence[str]) -> str:
+    """How our part of the command is written between JSON's quotes."""
+    return json.dumps(f"{shlex.join(words)} -- ", ensure_ascii=False)[1:-1]
+
+
+def _command_literal(text: str) -> slice | None:
+    """Where the command stands, with its quotes. None: it stands twice, and the last one counts."""
+    line = next(c for c in json_text.children(text, json_text.root(text)) if c.key == KEY)
+    inside = [c for c in json_text.children(text, line.value_at) if c.key == "command"]
+    return slice(inside[0].value_at, inside[0].end) if len(inside) == 1 else None
+
+
+def _replaced(text: str, place: slice, literal: str) -> str:
+    return text[: place.start] + literal + text[place.stop :]
+
+
+def _decoded(literal: str) -> object:
+    try:
+        return json_text.parse(literal)
+    except json_text.JsonTextError:
+        return None

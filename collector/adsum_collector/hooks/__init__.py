@@ -1,1 +1,0 @@
-"""Hooks in the agent's settings: which, put in and taken out so that nothing else changes."""
