@@ -1,6 +1,6 @@
 """The commands and their options. What a command needs is imported when it runs."""
 
-# ruff: noqa: FBT001, FBT002 - typer reads the options from the signatures
+# ruff: noqa: FBT001, FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from adsum.lists import lists_app
-from adsum.machines_app import machines_app
 from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.parts_app import collector_app, hub_app, service_app
-from adsum.reach import reach_app
 from adsum.text.saying import put, say
 from adsum_shared.errors import AdsumError
 
@@ -28,14 +26,14 @@ app = typer.Typer(
     # Without it help is plain text, and a third of a second is a quarter.
     rich_markup_mode=None,
 )
+config_app = typer.Typer(help="Settings, and where they come from.", no_args_is_help=True)
 hooks_app = typer.Typer(help="Claude Code's hooks, which report to Adsum.", no_args_is_help=True)
 app.add_typer(lists_app)
-app.add_typer(machines_app)
 app.add_typer(hooks_app, name="hooks")
+app.add_typer(config_app, name="config")
 app.add_typer(collector_app, name="collector")
 app.add_typer(hub_app, name="hub")
 app.add_typer(service_app, name="service")
-app.add_typer(reach_app)
 
 Scope = Annotated[str, typer.Option(help="user: all your sessions; project: this repository's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the diff, change nothing.")]
@@ -124,6 +122,52 @@ def up(
     from adsum.up import run_up
 
     run_up(state_dir, redis_url, Offer(setup_for("user", state_dir), not no_hooks, yes))
+
+
+@app.command()
+def join(
+    url: Annotated[str, typer.Argument(help="The hub, such as https://hub.example.net.")],
+    token: Annotated[
+        str | None, typer.Option(help="As the hub gave it; - reads it. Or ADSUM_JOIN_TOKEN.")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option(help="Certificate of your own authority, for TLS.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Install hooks, do not ask.")] = False,
+    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Leave hooks alone.")] = False,
+    no_service: Annotated[
+        bool, typer.Option("--no-service", help="Start the collector as a process, until reboot.")
+    ] = False,
+    via: Annotated[
+        str,
+        typer.Option(help="auto, redis, or ingest: through the hub, where Redis is not reached."),
+    ] = "auto",
+    again: Annotated[bool, typer.Option("--again", help="Although it has joined.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--new-identity", help="As a machine of its own: on a copy of one.")
+    ] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Have this machine report to a hub. Ends with its first signal there, or undoes everything."""
+    from adsum.join.join import Wish, wished_way
+    from adsum.join.join import join as join_hub
+
+    way = wished_way(via)
+    wish = Wish(token, ca, yes, not no_hooks, not no_service, again, fresh, way)
+    join_hub(url, state_dir, wish)
+
+
+@app.command()
+def leave(state_dir: StateDir = None) -> None:
+    """Report to no hub any more: all that joining made goes.
+
+    Service, hooks and credential; and the hub lets go.
+
+    Exit codes: 0 all done, 1 something here is left, 5 the hub could not be told.
+    """
+    from adsum.join.leave import leave as leave_hub
+
+    raise typer.Exit(leave_hub(state_dir))
 
 
 @app.command()
@@ -234,3 +278,30 @@ def hooks_verify(
     from adsum.verify import verify_hooks
 
     verify_hooks(setup_for(scope, state_dir, claude), hub, as_json=as_json)
+
+
+@config_app.command("show")
+def config_show(
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Say which flag, variable or file set each.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With origins, as JSON.")] = False,
+    state_dir: StateDir = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Every setting of every part, as it holds now. Secrets are not shown."""
+    from adsum.config_show import show_config
+
+    raise typer.Exit(show_config(_flags(state_dir, redis_url), origin=origin, as_json=as_json))
+
+
+def _flags(state_dir: Path | None, redis_url: str | None) -> dict[str, Any]:
+    """Typer takes a variable for a flag; where it stands is the variable."""
+    import os
+
+    given = {"state_dir": state_dir, "redis_url": redis_url}
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None and os.environ.get(f"ADSUM_{name.upper()}") != str(value)
+    }

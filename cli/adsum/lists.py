@@ -1,4 +1,4 @@
-"""The commands that show what the hub knows. What a command needs is imported when it runs."""
+"""The commands that show what the hub knows, and lead there. Each imports what it needs when it runs."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
@@ -11,11 +11,24 @@ from typing import Annotated
 
 import typer
 
-from adsum.options import AsJson, HubUrl, OnlyHost, OnlyProject, SessionId, StateDir
+from adsum.options import (
+    AsJson,
+    HostName,
+    HubUrl,
+    OnlyHost,
+    OnlyProject,
+    SessionId,
+    StateDir,
+    sessions,
+)
 from adsum.outcome import CommandError, Exit
 from adsum_shared import MOST_DAYS
 
 lists_app = typer.Typer()
+hosts_app = typer.Typer(invoke_without_command=True)
+lists_app.add_typer(hosts_app, name="hosts")
+
+HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
 
 
 @lists_app.command()
@@ -156,3 +169,124 @@ def history(
 
     search = HistoryQuery(" ".join(text or ()), host, project, limit)
     raise typer.Exit(list_history(hub, state_dir, search, as_json=as_json))
+
+
+@hosts_app.callback()
+def hosts(
+    context: typer.Context,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List machines and how fresh their news is; rename, forget."""
+    if context.invoked_subcommand is not None:
+        context.obj = hub, state_dir  # for a command that names none itself
+        return
+    from adsum.listing import list_hosts
+
+    raise typer.Exit(list_hosts(hub, state_dir, as_json=as_json))
+
+
+@hosts_app.command("rename")
+def rename(
+    context: typer.Context,
+    named: HostName,
+    label: Annotated[str, typer.Argument(help="Its name from now on; '' is what it calls itself.")],
+    hub: HubUrl = None,
+    state_dir: HomeDir = None,
+) -> None:
+    """Call it otherwise, everywhere."""
+    _change(context, hub, state_dir, "rename", named, label)
+
+
+@hosts_app.command("forget")
+def forget(
+    context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
+) -> None:
+    """Take it out of all lists, with its sessions and its access. It comes back by joining."""
+    _change(context, hub, state_dir, "forget", named)
+
+
+@hosts_app.command("revoke")
+def revoke(
+    context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
+) -> None:
+    """Make its credential worthless, at once. What it sent stays."""
+    _change(context, hub, state_dir, "revoke", named)
+
+
+@hosts_app.command("reset")
+def reset(
+    context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
+) -> None:
+    """Have it join anew.
+
+    After a revocation, a lost credential, or when there are two of it.
+    """
+    _change(context, hub, state_dir, "reset", named)
+
+
+def _change(
+    context: typer.Context,
+    hub: str | None,
+    state_dir: Path | None,
+    verb: str,
+    named: str,
+    label: str | None = None,
+) -> None:
+    from adsum.listing import change_host
+
+    above_hub, above_dir = context.obj
+    change_host(hub or above_hub, state_dir or above_dir, verb, named, label)
+
+
+@lists_app.command("open")
+def open_(
+    session: Annotated[
+        str | None, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
+    ] = None,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the address only.")] = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    """The dashboard in your browser, or one session's page of it."""
+    from adsum.reach import open_dashboard
+
+    open_dashboard(hub, state_dir, session, only_print=only_print)
+
+
+@lists_app.command()
+def attach(
+    session: SessionId,
+    ssh: Annotated[
+        str | None, typer.Option(help="What ssh calls its machine, if not by its label.")
+    ] = None,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the command, do not run it.")
+    ] = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Go to the terminal a session runs in.
+
+    To its tmux pane; by ssh, if it is on another machine.
+    """
+    from adsum.reach import attach as attach_to
+
+    attach_to(hub, state_dir, session, ssh, only_print=only_print)
+
+
+@lists_app.command()
+def logs(
+    part: Annotated[
+        str | None,
+        typer.Argument(help="hub, collector or broker; all of them if left out."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="So many at first.")] = 50,
+    state_dir: StateDir = None,
+) -> None:
+    """What the parts on this machine have written."""
+    from adsum.logs import show_logs
+
+    show_logs(state_dir, part, lines, follow=follow)

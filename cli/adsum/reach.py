@@ -1,95 +1,203 @@
-"""The commands that lead somewhere: to a session, to logs, to settings. What one needs is imported when it runs."""
-
-# ruff: noqa: FBT002 - typer reads the options from the signatures
+"""Ways to where a session is: its page in the browser, or the terminal it runs in, by tmux."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import webbrowser
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from urllib.parse import quote
 
-import typer
+from adsum.client import fetch, home_of, hub_url
+from adsum.outcome import CommandError, Exit
+from adsum.sessions import session_named
+from adsum.text.saying import put, say
+from adsum_shared.redact import clean
+from adsum_shared.state import SessionView
 
-from adsum.options import HubUrl, RedisUrl, SessionId, StateDir, sessions
+#: Of each pane: its terminal, its first process, and what tmux calls it.
+PANES = ("list-panes", "-a", "-F", "#{pane_tty} #{pane_pid} #{pane_id}")
+#: ssh takes a word that begins with - for an option, and a label may be anything.
+SSH_NAME = re.compile(r"[A-Za-z0-9_][\w.@:%-]{0,252}")
+TMUX_WAIT_S = 5
 
-reach_app = typer.Typer()
-config_app = typer.Typer(help="Settings, and where they come from.", no_args_is_help=True)
-reach_app.add_typer(config_app, name="config")
 
-
-@config_app.command("show")
-def config_show(
-    origin: Annotated[
-        bool, typer.Option("--origin", help="Say which flag, variable or file set each.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With origins, as JSON.")] = False,
-    state_dir: StateDir = None,
-    redis_url: RedisUrl = None,
+def open_dashboard(
+    hub: str | None, state_dir: Path | None, wanted: str | None, *, only_print: bool
 ) -> None:
-    """Every setting of every part, as it holds now. Secrets are not shown."""
-    from adsum.config_show import show_config
-
-    raise typer.Exit(show_config(_flags(state_dir, redis_url), origin=origin, as_json=as_json))
-
-
-def _flags(state_dir: Path | None, redis_url: str | None) -> dict[str, Any]:
-    """Typer takes a variable for a flag; where it stands is the variable."""
-    import os
-
-    given = {"state_dir": state_dir, "redis_url": redis_url}
-    return {
-        name: value
-        for name, value in given.items()
-        if value is not None and os.environ.get(f"ADSUM_{name.upper()}") != str(value)
-    }
+    """The address goes to standard output either way, so that a script can take it."""
+    url = hub_url(hub, state_dir)
+    asks = asks_to_sign_in(url)
+    address = f"{url}/{page_of(url, wanted)}"
+    put(address)
+    if only_print:
+        return
+    if not has_browser(os.environ, sys.platform) or not opened(address):
+        say("adsum: No browser can be opened from here: open the address above in one.")
+    if asks:
+        say("If it asks you to sign in: adsum login")
 
 
-@reach_app.command("open")
-def open_(
-    session: Annotated[
-        str | None, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
-    ] = None,
-    only_print: Annotated[bool, typer.Option("--print", help="Print the address only.")] = False,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-) -> None:
-    """The dashboard in your browser, or one session's page of it."""
-    from adsum.open import open_dashboard
-
-    open_dashboard(hub, state_dir, session, only_print=only_print)
+def asks_to_sign_in(url: str) -> bool:
+    """Raises CommandError if nobody answers there."""
+    try:
+        return bool(fetch(url, "/api/v1/me").get("sign_in", True))
+    except CommandError as error:
+        # A browser needs no token of ours: it has a cookie, or is sent to sign in.
+        if error.code is Exit.AUTH:
+            return True
+        raise
 
 
-@reach_app.command()
+def page_of(url: str, wanted: str | None) -> str:
+    """The path of a session's page without its first slash; empty for the whole."""
+    if wanted is None:
+        return ""
+    return f"sessions/{quote(session_named(url, wanted).id, safe=':')}"
+
+
+def has_browser(environ: Mapping[str, str], platform: str) -> bool:
+    """One with windows: a text browser would take the terminal over."""
+    if environ.get("BROWSER"):
+        return True
+    if platform == "darwin":
+        return not environ.get("SSH_CONNECTION")
+    return any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"))
+
+
+def opened(address: str) -> bool:
+    try:
+        return webbrowser.open(address)
+    except webbrowser.Error:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    terminal: str
+    pid: int
+    name: str
+
+
 def attach(
-    session: SessionId,
-    ssh: Annotated[
-        str | None, typer.Option(help="What ssh calls its machine, if not by its label.")
-    ] = None,
-    only_print: Annotated[
-        bool, typer.Option("--print", help="Print the command, do not run it.")
-    ] = False,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
+    hub: str | None, state_dir: Path | None, wanted: str, ssh: str | None, *, only_print: bool
 ) -> None:
-    """Go to the terminal a session runs in.
+    """Becomes tmux or ssh. Raises CommandError when it cannot, with the reason."""
+    from adsum.doctor.checks import host_id_of
 
-    To its tmux pane; by ssh, if it is on another machine.
-    """
-    from adsum.attach import attach as attach_to
+    url = hub_url(hub, state_dir)
+    command = command_for(session_named(url, wanted), host_id_of(home_of(state_dir)), ssh)
+    if only_print:
+        put(shlex.join(command))
+        return
+    os.execvp(command[0], command)  # noqa: S606 - its words are ours; see SSH_NAME
 
-    attach_to(hub, state_dir, session, ssh, only_print=only_print)
+
+def command_for(view: SessionView, here: str | None, ssh: str | None = None) -> list[str]:
+    """here: this machine's id. ssh: what ssh calls the other machine, if not by its label."""
+    name = f"Session {clean(view.session_id)[:8]}"
+    if view.pid is None:
+        why = "has ended" if view.ended_at else "has not told which process it runs in"
+        raise CommandError(f"{name} {why}, so there is no terminal to attach to.")
+    if view.host_id != here:
+        return _over_ssh(view, name, ssh)
+    if shutil.which("tmux") is None:
+        raise CommandError(
+            f"{name} runs on this machine as process {view.pid}, and tmux is not installed. Only a "
+            "terminal that tmux keeps can be attached to."
+        )
+    pane = pane_of(_panes(), *_terminal_and_ancestors(name, view.pid))
+    if pane is None:
+        raise CommandError(
+            f"{name} runs on this machine as process {view.pid}, outside tmux. A plain terminal "
+            "cannot be attached to: look for its window, or start `claude` within tmux next time."
+        )
+    return local_command(pane, os.environ)
 
 
-@reach_app.command()
-def logs(
-    part: Annotated[
-        str | None,
-        typer.Argument(help="hub, collector or broker; all of them if left out."),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="So many at first.")] = 50,
-    state_dir: StateDir = None,
-) -> None:
-    """What the parts on this machine have written."""
-    from adsum.logs import show_logs
+def _over_ssh(view: SessionView, name: str, ssh: str | None) -> list[str]:
+    target = ssh or view.host
+    if SSH_NAME.fullmatch(target) is None:
+        raise CommandError(
+            f"{name} runs on {clean(view.host)}, which is no name that ssh takes. Give one with "
+            "--ssh."
+        )
+    if view.reachability == "offline":
+        raise CommandError(f"{name} runs on {clean(view.host)}, which nobody hears at present.")
+    if shutil.which("ssh") is None:
+        raise CommandError(f"{name} runs on {clean(view.host)}, and ssh is not installed here.")
+    return ["ssh", "-t", "--", target, remote_script(view.pid or 0)]
 
-    show_logs(state_dir, part, lines, follow=follow)
+
+def remote_script(pid: int) -> str:
+    """For a plain sh: finds the pane by the terminal, else by an ancestor, and says if there is none."""
+    return (
+        f"p={pid}; t=$(ps -o tty= -p $p | tr -d ' '); n=; "
+        "l=$(tmux list-panes -a -F '#{pane_tty} #{pane_pid} #{pane_id}'); "
+        'while [ -z "$n" ] && [ -n "$p" ] && [ "$p" -gt 1 ]; do '
+        'n=$(echo "$l" | awk -v t="/dev/$t" -v p="$p" \'$1 == t || $2 == p {print $3; exit}\'); '
+        "p=$(ps -o ppid= -p $p | tr -d ' '); done; "
+        f'[ -n "$n" ] || {{ echo "Process {pid} does not run within tmux on this machine." >&2; '
+        "exit 1; }; "
+        'tmux select-window -t "$n" && tmux select-pane -t "$n" && exec tmux attach -t "$n"'
+    )
+
+
+def pane_of(
+    panes: Collection[Pane], terminal: str | None, ancestors: Collection[int]
+) -> Pane | None:
+    """By its terminal; else a pane whose first process began all this, as under `script`."""
+    found = [pane for pane in panes if terminal and pane.terminal == terminal]
+    found += [pane for pane in panes if pane.pid in ancestors]
+    return found[0] if found else None
+
+
+def local_command(pane: Pane, environ: Mapping[str, str]) -> list[str]:
+    """Within tmux this terminal's client goes there; a client inside a client would be a trap."""
+    choose = ["select-window", "-t", pane.name, ";", "select-pane", "-t", pane.name, ";"]
+    go = "switch-client" if environ.get("TMUX") else "attach-session"
+    return ["tmux", *choose, go, "-t", pane.name]
+
+
+def _panes() -> list[Pane]:
+    """None while no server of tmux runs."""
+    try:
+        said = subprocess.run(  # noqa: S603 - our words
+            ["tmux", *PANES],  # noqa: S607 - the user's own tmux
+            capture_output=True,
+            text=True,
+            timeout=TMUX_WAIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(f"tmux does not answer within {TMUX_WAIT_S} s.") from error
+    return panes_in(said.stdout)
+
+
+def panes_in(text: str) -> list[Pane]:
+    words = [line.split(" ") for line in text.splitlines()]
+    return [
+        Pane(each[0], int(each[1]), each[2])
+        for each in words
+        if len(each) == 3 and each[1].isdecimal()
+    ]
+
+
+def _terminal_and_ancestors(name: str, pid: int) -> tuple[str | None, list[int]]:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.terminal(), [pid, *(each.pid for each in process.parents())]
+    except psutil.NoSuchProcess as error:
+        raise CommandError(f"{name} ran as process {pid}, which is gone.") from error
+    except psutil.AccessDenied as error:
+        raise CommandError(
+            f"{name} runs as process {pid}, which belongs to another user: ask them."
+        ) from error

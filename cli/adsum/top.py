@@ -22,8 +22,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from adsum.client import hub_url
-from adsum.open import has_browser, opened
 from adsum.outcome import CommandError, Exit
+from adsum.reach import has_browser, opened
 from adsum.sessions import Filter, fetch_activity
 from adsum.text.details import activity_table, facts_table, family_tree
 from adsum.text.tables import WORDS, counts_line, session_lines

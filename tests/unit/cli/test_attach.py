@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum.attach import Pane, command_for, local_command, pane_of, panes_in, remote_script
 from adsum.outcome import CommandError
+from adsum.reach import Pane, command_for, local_command, pane_of, panes_in, remote_script
 from adsum_shared.state import SessionView
 from tests.hubs import session
 from tests.support import wait_until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum.open import has_browser, open_dashboard
 from adsum.outcome import CommandError, Exit
+from adsum.reach import has_browser, open_dashboard
 from tests.brokers import free_port
 from tests.hubs import StandIn, session, stand_in_hub
 
