@@ -21,7 +21,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
 from adsum_hub.consumer.saver import Saver
 from adsum_hub.domains.show import open_domains
-from adsum_hub.ingest.ingest import Ingest, open_ingest
+from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
 from adsum_hub.join.routes import join_router
 from adsum_hub.live.broadcast import Broadcast

@@ -12,7 +12,7 @@ _SERVING = "hub/adsum_hub/serving.py"
 _ENVELOPE = "shared/adsum_shared/envelope.py"
 _HEARTBEATS = "hub/adsum_hub/consumer/heartbeats.py"
 _INBOX = "hub/adsum_hub/inbox.py"
-_INGEST = "hub/adsum_hub/ingest/ingest.py"
+_INGEST = "hub/adsum_hub/ingest.py"
 _HOLES = "hub/adsum_hub/consumer/holes.py"
 _HOST = "hub/adsum_hub/host.py"
 _MACHINES = "hub/adsum_hub/join/machines.py"
@@ -318,7 +318,7 @@ MUTANTS = (
     Mutant(
         "writes for a machine into a Redis it does not know",
         "one that was wiped or took over is met with what the machine knew of the one before",
-        (Edit(_INGEST, "if asked.server and asked.server != line.server:", "if False:"),),
+        (Edit(_INGEST, "if asked.server and asked.server != taken.server:", "if False:"),),
         (
             "tests/unit/hub/test_ingest.py"
             "::test_of_another_redis_than_the_machine_knows_nothing_is_done",

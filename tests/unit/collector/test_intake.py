@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from adsum_collector.intake import Intake
-from adsum_hub.inbox import entries
+from adsum_hub import inbox
 from adsum_shared.signals import Alive, decode_signal, is_session_id
 
 
@@ -54,6 +54,6 @@ async def test_a_session_whose_id_no_hub_takes_is_left_out_counted_and_said_once
 
 
 def test_hubs_and_collectors_judge_ids_by_the_same_words() -> None:
-    assert vars(entries)["is_session_id"] is is_session_id
+    assert vars(inbox)["is_session_id"] is is_session_id
     assert is_session_id("x" * 200)
     assert is_session_id("0b5d0c38-93c1-4a1c-9d1e-0d6f6b1c2e3f")

@@ -13,12 +13,19 @@ from redis.exceptions import ConnectionError, NoPermissionError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-import adsum_hub.ingest.ingest as ingest_module
+import adsum_hub.ingest as ingest_module
 from adsum_collector.delivery.publisher import BATCH_BYTES
 from adsum_collector.delivery.transports import PACE_S
-from adsum_hub.ingest.ingest import READING, Ingest
-from adsum_hub.ingest.lines import Lines
-from adsum_hub.ingest.rate import BURST, BYTES_BURST, BYTES_RATE, RATE, Rate
+from adsum_hub.ingest import (
+    BURST,
+    BYTES_BURST,
+    BYTES_RATE,
+    RATE,
+    READING,
+    Ingest,
+    IngestPool,
+    IngestRate,
+)
 from adsum_hub.rest.api import BadRequestError
 from adsum_shared.host_keys import (
     KIND,
@@ -104,7 +111,7 @@ class Bench:
             return KeysReply(added="new")
 
         monkeypatch.setattr(ingest_module, "carry_out", carry_out)
-        lines: Any = Lines(self.redis)  # type: ignore[arg-type] # as far as it is asked
+        lines: Any = IngestPool(self.redis)  # type: ignore[arg-type] # as far as it is asked
         self.joining = Joining()
         ingest = Ingest(self.joining, lines, "redis://r:6379")  # type: ignore[arg-type] # as above
         self.client = TestClient(Starlette(routes=[ingest.route()]))
@@ -240,7 +247,7 @@ def test_what_lies_there_for_others_is_told_as_it_is(bench: Bench) -> None:
 
 
 def test_a_machine_that_asks_without_end_is_held_back_and_no_other() -> None:
-    rate = Rate()
+    rate = IngestRate()
     passed = sum(not rate.exceeded("a", 100.0) for _ in range(int(BURST) + 50))
 
     assert passed == int(BURST)
@@ -250,7 +257,7 @@ def test_a_machine_that_asks_without_end_is_held_back_and_no_other() -> None:
 
 
 def test_a_machine_that_sends_without_end_waits_for_what_it_sent_and_no_other_does() -> None:
-    rate = Rate()
+    rate = IngestRate()
     assert rate.exceeded("a", 100.0) == 0
     rate.took("a", int(BYTES_BURST + 3 * BYTES_RATE))
 
@@ -262,7 +269,7 @@ def test_a_machine_that_sends_without_end_waits_for_what_it_sent_and_no_other_do
 
 def test_a_collector_that_drains_at_full_speed_is_never_held_back() -> None:
     """By its own pause and the size of its batches, and whatever the burst is."""
-    rate, now = Rate(), 0.0
+    rate, now = IngestRate(), 0.0
     assert rate.exceeded("a", now) == 0
     rate.took("a", int(BYTES_BURST) - BATCH_BYTES)
     for _ in range(2_000):
@@ -295,7 +302,7 @@ def test_any_id_that_a_stream_may_hold_is_looked_beyond(bench: Bench, after: str
 
 async def test_a_connection_that_fails_is_not_used_again_and_the_idle_ones_neither() -> None:
     redis = Redis()
-    lines: Any = Lines(redis)  # type: ignore[arg-type] # as far as it is asked
+    lines: Any = IngestPool(redis)  # type: ignore[arg-type] # as far as it is asked
     async with lines.one(), lines.one():
         pass
     with pytest.raises(ConnectionError):
@@ -315,7 +322,7 @@ class Pooled(FakeAsyncRedis):
 
 async def test_a_connection_that_fails_goes_back_to_no_pool_alive() -> None:
     async with Pooled() as redis:
-        lines = Lines(redis)
+        lines = IngestPool(redis)
         async with lines.one() as first, lines.one() as second:
             used = [first.client.connection, second.client.connection]
         with pytest.raises(ConnectionError):
@@ -327,7 +334,7 @@ async def test_a_connection_that_fails_goes_back_to_no_pool_alive() -> None:
 
 async def test_where_the_server_may_not_be_asked_or_is_several_it_has_no_name() -> None:
     redis = Redis()
-    lines: Any = Lines(redis)  # type: ignore[arg-type] # as far as it is asked
+    lines: Any = IngestPool(redis)  # type: ignore[arg-type] # as far as it is asked
     redis.refusal = NoPermissionError("info")
     async with lines.one() as line:
         assert line.server == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adsum_hub.host import Host
 from adsum_hub.roster import HOSTS_MS, Roster
-from adsum_hub.snapshots.fields import Snapshot
+from adsum_hub.snapshots import Snapshot
 from adsum_shared.beat import Beat
 from adsum_shared.state import HostView
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from adsum_hub.ingest.lines import Lines
-from adsum_hub.ingest.rate import Rate
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.machines import JoinedMachine
 from adsum_hub.rest.api import BadRequestError, Problem, address_of, as_json, bearer_of
-from adsum_shared.connect import UNAVAILABLE, open_redis
+from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
 from adsum_shared.host_keys import (
     KIND,
     MOST_BEAT,
@@ -60,18 +61,123 @@ _ID = re.compile(r"[1-9]\d{0,15}-[1-9]\d{0,15}", re.ASCII)
 _AFTER = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 #: Of Redis: the highest that either half of an id can be.
 MOST_HALF = 2**64 - 1
-#: Is told of bytes as they come.
-Took = Callable[[int], None]
+
+#: Requests a second of one machine, and how many may come in a burst. A collector has one on its
+#: way at a time: under full load a hundred a second, at rest one.
+RATE = 200.0
+BURST = 600.0
+#: And bytes, for RATE bodies of the greatest length would be 1.7 GB a second. More than a collector
+#: sends at full speed: a batch of 512 kB at most in each hundredth of a second, 52 MB in a second.
+BYTES_RATE = float(64 << 20)
+BYTES_BURST = float(256 << 20)
+#: Machines of which it is known; who asked longest ago is forgotten first.
+MOST_KNOWN = 10_000
+#: Each for one request at a time.
+CONNECTIONS = 8
+
+
+class _Left(NamedTuple):
+    """at: s. size: of bytes; below nought what came beyond, for nobody knows it before it is read."""
+
+    requests: float = BURST
+    size: float = BYTES_BURST
+    at: float = -math.inf
+
+
+class IngestRate:
+    """How much each machine asks: requests and bytes. A guard of the hub's loop, not of any truth."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, _Left] = {}
+
+    def exceeded(self, host_id: str, now: float) -> int:
+        """0: it may send a request. Else seconds to wait."""
+        left = self._left.pop(host_id, _Left())
+        requests = min(BURST, left.requests + (now - left.at) * RATE)
+        size = min(BYTES_BURST, left.size + (now - left.at) * BYTES_RATE)
+        wait_s = 0 if requests >= 1.0 else 1
+        if size <= 0.0:
+            wait_s = max(1, math.ceil(-size / BYTES_RATE))
+        self._left[host_id] = _Left(requests if wait_s else requests - 1.0, size, now)
+        if len(self._left) > MOST_KNOWN:
+            del self._left[next(iter(self._left))]
+        return wait_s
+
+    def took(self, host_id: str, size: int) -> None:
+        """So many bytes have come from it."""
+        left = self._left.get(host_id)
+        if left is not None:
+            self._left[host_id] = left._replace(size=left.size - size)
+
+
+class IngestConnection(NamedTuple):
+    """server: names the run of the Redis it leads to; empty where that may not be asked."""
+
+    client: Any
+    server: str
+
+
+class IngestPool:
+    """Ingest's own connections to Redis: bounded in number, and none that broke is used again.
+
+    One that fails is thrown away, and the idle ones with it: they lead to the same Redis.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._idle: list[IngestConnection] = []
+        self._room = asyncio.Semaphore(CONNECTIONS)
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[IngestConnection]:
+        """Raises what is in UNAVAILABLE."""
+        async with self._room:
+            taken = self._idle.pop() if self._idle else await self._open()
+            try:
+                yield taken
+            except BaseException as error:
+                await _close(taken)
+                if isinstance(error, UNAVAILABLE):
+                    await self.close()
+                raise
+            self._idle.append(taken)
+
+    async def _open(self) -> IngestConnection:
+        taken = IngestConnection(self._redis.client(), "")
+        try:
+            await taken.client.initialize()
+            if taken.client.connection is None:
+                return taken  # of a cluster: not one server, but several
+            info = await taken.client.info("server")
+        except NoPermissionError:
+            return taken
+        except BaseException:
+            await _close(taken)
+            raise
+        return taken._replace(server=str(info.get("run_id", "")))
+
+    async def close(self) -> None:
+        while self._idle:
+            await _close(self._idle.pop())
+
+
+async def _close(taken: IngestConnection) -> None:
+    connection = taken.client.connection
+    with contextlib.suppress(*UNAVAILABLE):
+        if connection is not None:
+            # The client would only give it back, and the pool hand it out again.
+            await connection.disconnect(nowait=True)
+        await taken.client.aclose()
 
 
 class Ingest:
     """address: Redis's, as it may be shown."""
 
-    def __init__(self, joining: Joining, lines: Lines, address: str) -> None:
+    def __init__(self, joining: Joining, pool: IngestPool, address: str) -> None:
         self._joining = joining
-        self._lines = lines
+        self._pool = pool
         self._address = address
-        self._rate = Rate()
+        self._rate = IngestRate()
         self._big = asyncio.Semaphore(BIG_AT_ONCE)
         self._reading: Counter[str] = Counter()
 
@@ -99,7 +205,7 @@ class Ingest:
         if wait_s := self._rate.exceeded(machine.host_id, now):
             raise _too_often(wait_s)
         with self._one_more(machine.host_id):
-            raw = await self._read(request, lambda size: self._rate.took(machine.host_id, size))
+            raw = await self._read(request, machine.host_id)
         asked = _checked(raw)
         if asked.host_id != machine.host_id:
             raise BadRequestError(403, OTHER, OTHER_STEP)
@@ -116,11 +222,11 @@ class Ingest:
             return await self._joining.machine_of(secret, address)
 
     async def _done(self, asked: KeysRequest) -> KeysReply:
-        async with self._lines.one() as line:
-            if asked.server and asked.server != line.server:
-                return KeysReply(server=line.server)
-            told = await carry_out(line.client, asked.host_id, asked)
-        told.server = line.server
+        async with self._pool.one() as taken:
+            if asked.server and asked.server != taken.server:
+                return KeysReply(server=taken.server)
+            told = await carry_out(taken.client, asked.host_id, asked)
+        told.server = taken.server
         return told
 
     @contextlib.contextmanager
@@ -136,12 +242,29 @@ class Ingest:
             if not self._reading[host_id]:
                 del self._reading[host_id]
 
-    async def _read(self, request: Request, took: Took) -> bytes:
+    async def _read(self, request: Request, host_id: str) -> bytes:
         length = request.headers.get("content-length", "")
         if length.isascii() and length.isdecimal() and int(length) <= SMALL:
-            return await _body(request, took, BODY_S)
+            return await self._body(request, host_id, BODY_S)
         async with self._big:
-            return await _body(request, took, BODY_S + MOST_BATCH / SLOWEST)
+            return await self._body(request, host_id, BODY_S + MOST_BATCH / SLOWEST)
+
+    async def _body(self, request: Request, host_id: str, patience_s: float) -> bytes:
+        parts, length = [], 0
+        try:
+            async with asyncio.timeout(patience_s):
+                async for part in request.stream():
+                    parts.append(part)
+                    length += len(part)
+                    self._rate.took(host_id, len(part))
+                    if length > MOST_BYTES:
+                        raise _too_long()
+        except TimeoutError as error:
+            cause = f"The request did not arrive within {patience_s:.0f} s."
+            raise BadRequestError(408, cause, KEPT) from error
+        except ClientDisconnect as error:  # nobody reads this
+            raise BadRequestError(408, "The connection broke off.", KEPT) from error
+        return b"".join(parts)
 
 
 def _require_readable(request: Request) -> None:
@@ -161,24 +284,6 @@ def _too_often(wait_s: int) -> BadRequestError:
 
 def _too_long() -> BadRequestError:
     return BadRequestError(413, "This is too long.", UPGRADE)
-
-
-async def _body(request: Request, took: Took, patience_s: float) -> bytes:
-    parts, length = [], 0
-    try:
-        async with asyncio.timeout(patience_s):
-            async for part in request.stream():
-                parts.append(part)
-                length += len(part)
-                took(len(part))
-                if length > MOST_BYTES:
-                    raise _too_long()
-    except TimeoutError as error:
-        cause = f"The request did not arrive within {patience_s:.0f} s."
-        raise BadRequestError(408, cause, KEPT) from error
-    except ClientDisconnect as error:  # nobody reads this
-        raise BadRequestError(408, "The connection broke off.", KEPT) from error
-    return b"".join(parts)
 
 
 def _checked(raw: bytes) -> KeysRequest:
@@ -209,9 +314,9 @@ def _is_id(text: str) -> bool:
 @contextlib.asynccontextmanager
 async def open_ingest(redis_url: str, joining: Joining, address: str) -> AsyncIterator[Ingest]:
     redis = open_redis(redis_url)
-    lines = Lines(redis)
+    pool = IngestPool(redis)
     try:
-        yield Ingest(joining, lines, address)
+        yield Ingest(joining, pool, address)
     finally:
-        await lines.close()
+        await pool.close()
         await redis.aclose()

@@ -1,1 +1,0 @@
-"""`/ingest`: for machines that may reach only the hub."""
