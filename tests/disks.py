@@ -2,7 +2,7 @@
 
 Each collector is a coroutine that stops before every command to Redis; whoever holds it decides who
 goes on, what becomes of the answer, and when a command that was given up arrives after all. The
-place, the runs and the hub's rule are the real ones.
+position, the runs and the hub's rule are the real ones.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import itertools
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adsum_collector.delivery.publisher import DeliveryProblem, Place
+from adsum_collector.delivery.publisher import DeliveryProblem, StreamPosition
 from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.delivery.transports import Inbox, StreamLook
 from adsum_collector.errors import StreamMovedError
-from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_collector.spool.spool_directory import left_of
 from adsum_hub.inbox import Runs, admit, advance
-from adsum_shared.envelope import Batch, decode_batch, encode_batch, encode_gap
+from adsum_shared.envelope import Batch, decode_batch
 from adsum_shared.signals import Alive, encode_signal
 
 BATCH = 3
@@ -191,6 +191,15 @@ class ModelSpool(Spool):
         self.state = {**self.state, **{k: v for k, v in (state or {}).items() if v is not None}}
         return self.last_seq
 
+    async def read(self, after: int, limit: int, limit_bytes: int) -> Rows | SpoolGap | None:
+        first = after + 1
+        if first not in self.held:
+            return SpoolGap(first, first, "retention")
+        most = range(first, first + min(limit, BATCH))
+        notes = [self.held[seq] for seq in itertools.takewhile(self.held.__contains__, most)]
+        said = [Alive(session_id="s", at=1, seen=1, note=note) for note in notes]
+        return Rows(first, [encode_signal(each) for each in said])
+
     async def acknowledge(self, seq: int) -> None:
         self.acked = max(self.acked, min(seq, self.last_seq))
 
@@ -218,7 +227,7 @@ class Collector:
         self.spool = spool
         self.problem = DeliveryProblem("Redis at redis://h", lambda: 0.0)
         self.problem.connected()
-        self.place = Place(spool, f"r{next(_ids)}", self.problem, lambda: 0.0)
+        self.position = StreamPosition(spool, f"r{next(_ids)}", self.problem, lambda: 0.0)
         self.inbox = ModelInbox(broker)
         self._life: Coroutine[str, str | None, None] = self._run()
         self.next: str = self._life.send(None)
@@ -235,10 +244,10 @@ class Collector:
         self._life.close()
 
     async def _run(self) -> None:
-        await self.place.join()
+        await self.position.join()
         while True:
             try:
-                await self.place.find(self.inbox)
+                await self.position.find(self.inbox)
                 while True:
                     await self._publish()
             except (TimeoutError, StreamMovedError):
@@ -246,28 +255,14 @@ class Collector:
 
     async def _publish(self) -> None:
         """As `Publisher._publish` does it."""
-        place, spool = self.place, self.spool
-        await place.look(self.inbox)
+        position, spool = self.position, self.spool
+        await position.look(self.inbox)
         for _ in range(3):
-            if not place.free or place.sent >= spool.last_seq:
+            if not position.free or position.sent >= spool.last_seq:
                 return
-            if place.moved:
-                await place.find(self.inbox)
+            if position.moved:
+                await position.find(self.inbox)
                 continue
-            last, fields = self._batch(place.sent + 1)
-            await place.send(self.inbox, last, fields)
-
-    def _batch(self, first: int) -> tuple[int, dict[bytes, bytes]]:
-        nonce, end = self.place.author()
-        about: dict[str, Any] = {
-            "spool_id": self.spool.spool_id,
-            "nonce": nonce,
-            "sent_at": 1,
-            "first": first,
-        }
-        if first not in self.spool.held:
-            return first, encode_gap(last=first, reason="retention", **about)
-        most = first + BATCH - 1 if end is None else min(first + BATCH - 1, end)
-        numbers = [seq for seq in range(first, most + 1) if seq in self.spool.held]
-        said = [Alive(session_id="s", at=1, seen=1, note=self.spool.held[seq]) for seq in numbers]
-        return numbers[-1], encode_batch(signals=[encode_signal(each) for each in said], **about)
+            found = await position.read()
+            assert found is not None
+            await position.send(self.inbox, found)

@@ -338,7 +338,7 @@ MUTANTS = (
     Mutant(
         "forgets what a full disk had no room for",
         "the run that gives the next numbers is not on disk, and hubs take them for another's",
-        (Edit(_FILE, "            self.unwritten |= state or {}", "            pass"),),
+        (Edit(_FILE, "            self.unwritten = owed", "            pass"),),
         (
             "tests/unit/collector/test_spool_disk.py"
             "::test_a_note_without_a_signal_is_taken_even_by_a_full_disk_and_written_once_there_is_room",
@@ -350,8 +350,8 @@ MUTANTS = (
         (
             Edit(
                 _DIRECTORY,
-                "path_of(self.directory, 1), Meta(secrets.token_hex(8), 0, 0, 0)",
-                'path_of(self.directory, 1), Meta("again", 0, 0, 0)',
+                "        meta = Meta(secrets.token_hex(8), 0, 0, 0)",
+                '        meta = Meta("again", 0, 0, 0)',
             ),
             Edit(
                 _DIRECTORY,
@@ -376,11 +376,11 @@ MUTANTS = (
         (
             Edit(
                 _PUBLISHER,
-                "        await self._place.send(inbox, last, fields)",
+                "        await inbox.add(entry, fields)\n",
                 "        if isinstance(found, SpoolGap):\n"
-                "            self._place.sent = last\n"
-                "        else:\n"
-                "            await self._place.send(inbox, last, fields)",
+                "            self.sent = found.last\n"
+                "            return 0\n"
+                "        await inbox.add(entry, fields)\n",
             ),
         ),
         (f"{_DELIVERY}::test_what_a_hub_has_stored_leaves_the_spool_and_is_a_gap_when_wanted",),
@@ -391,7 +391,7 @@ MUTANTS = (
         (
             Edit(
                 _PUBLISHER,
-                "            if self._spool.spool_id != place.spool_id:\n                continue",
+                "            if self._spool.spool_id != position.spool_id:\n                continue",
                 "            if False:\n                continue",
             ),
         ),

@@ -88,9 +88,8 @@ class Publisher:
         self._host_id = host_id
         self._arrival = arrival
         self._beat = beat
-        self._now = now
         self._problem = DeliveryProblem(transport.place, now)
-        self._place = Place(spool, nonce, self._problem, now)
+        self._position = StreamPosition(spool, nonce, self._problem, now)
         self._stopping = asyncio.Event()
         self._gathering = False
         #: signals and their bytes, since the start
@@ -104,16 +103,16 @@ class Publisher:
     @property
     def sent(self) -> int:
         """The last number of this spool that is in the stream, as far as we know."""
-        return self._place.sent if self._place.spool_id == self._spool.spool_id else 0
+        return self._position.sent if self._position.spool_id == self._spool.spool_id else 0
 
     @property
     def replays(self) -> int:
         """Begun since the start, because a hub asked."""
-        return self._place.replays
+        return self._position.replays
 
     async def join(self) -> None:
         """Before the spool accepts anything of this run. Raises SpoolUnavailable."""
-        await self._place.join()
+        await self._position.join()
 
     async def run(self) -> None:
         """Returns once `drain` was called and the spool is empty, or the broker is away."""
@@ -136,7 +135,6 @@ class Publisher:
         """One connection's life. True if it ended because all is published and we are stopping."""
         try:
             async with self._transport.open() as line:
-                await line.greet()
                 self._problem.reached()
                 inbox = Inbox(line, self._host_id)
                 if self._arrival is not None:
@@ -145,7 +143,7 @@ class Publisher:
                     inbox = Inbox(line, self._arrival.host_id)
                 # Before anything else that may be refused: it tells what was refused the last time.
                 await self._write_beat(inbox)
-                await self._place.find(inbox)
+                await self._position.find(inbox)
                 self._look_due = 0.0
                 self._check_due = self._monotonic() + CHECK_INTERVAL_S
                 self._problem.connected()
@@ -158,36 +156,27 @@ class Publisher:
         return True
 
     async def _publish(self, inbox: Inbox) -> None:
-        place = self._place
+        position = self._position
         while wanted():
-            if self._spool.spool_id != place.spool_id:
-                await place.find(inbox)  # the spool was damaged and began anew
+            if self._spool.spool_id != position.spool_id:
+                await position.find(inbox)  # the spool was damaged and began anew
             await self._keep_appointments(inbox)
             self._spool.added.clear()
-            found = await self._read() if place.free else None
-            if self._spool.spool_id != place.spool_id:
+            found = await position.read() if position.free else None
+            if self._spool.spool_id != position.spool_id:
                 continue  # these numbers are another spool's
-            if found is not None and not place.moved:
-                await self._send(inbox, found)
+            if found is not None and not position.moved:
+                self.published_bytes += await position.send(inbox, found)
+                self.published += len(found.bodies) if isinstance(found, Rows) else 0
                 await self._gather(found)
             elif found is not None:
-                await place.find(inbox)
+                await position.find(inbox)
             elif self._stopping.is_set():
                 # after the last batch: a hub that sees this has seen everything
                 await self._write_beat(inbox, stopping=True)
                 return
             else:
                 await self._rest()
-
-    async def _read(self) -> Rows | SpoolGap | None:
-        """What comes next, of one run."""
-        _, end = self._place.author()
-        most = BATCH_SIGNALS if end is None else min(BATCH_SIGNALS, end - self.sent)
-        found = await self._spool.read(self.sent, most, BATCH_BYTES)
-        self._problem.spool_read()
-        if isinstance(found, SpoolGap) and end is not None and found.last > end:
-            return SpoolGap(found.first, end, found.reason)
-        return found
 
     async def _rest(self) -> None:
         wait = min(self._beat_due, self._look_due) - self._monotonic()
@@ -207,23 +196,6 @@ class Publisher:
                 return
             await asyncio.sleep(min(left, LINGER_S / 4))
 
-    async def _send(self, inbox: Inbox, found: Rows | SpoolGap) -> None:
-        about = {
-            "spool_id": self._place.spool_id,
-            "nonce": self._place.author()[0],
-            "sent_at": int(self._now() * 1000),
-        }
-        if isinstance(found, SpoolGap):
-            last = found.last
-            fields = encode_gap(first=found.first, last=last, reason=found.reason, **about)  # type: ignore[arg-type] # a dict of their keywords
-        else:
-            last = found.first + len(found.bodies) - 1
-            fields = encode_batch(first=found.first, signals=found.bodies, **about)  # type: ignore[arg-type] # as above
-        await self._place.send(inbox, last, fields)
-        if not isinstance(found, SpoolGap):
-            self.published += len(found.bodies)
-            self.published_bytes += len(fields[b"b"])
-
     async def _keep_appointments(self, inbox: Inbox) -> None:
         now = self._monotonic()
         beats = now >= self._beat_due
@@ -231,10 +203,10 @@ class Publisher:
             # Together: at rest, a machine then asks once a second.
             if beats:
                 inbox.carry(self._heartbeat())
-            await self._place.look(inbox)
+            await self._position.look(inbox)
             self._look_due = now + LOOK_INTERVAL_S
         if now >= self._check_due:
-            await self._place.check(inbox)
+            await self._position.check(inbox)
             self._check_due = now + CHECK_INTERVAL_S
 
     async def _write_beat(self, inbox: Inbox, *, stopping: bool = False) -> None:
@@ -264,7 +236,7 @@ class _Leaving(msgspec.Struct, frozen=True):
     fence: EntryId
 
 
-class Place:
+class StreamPosition:
     """sent: the last number of our spool that is in the stream. now: seconds of wall clock.
 
     free: whether we may publish. moved: others have written since: `find` before the next entry.
@@ -335,18 +307,34 @@ class Place:
         self._problem.held_up(None)
         self.free = True
 
-    def author(self) -> tuple[str, int | None]:
-        """The run whose the next number is, and the last number of that run, if it is over.
+    async def read(self) -> Rows | SpoolGap | None:
+        """What comes next, of one run: an entry names the run whose numbers it holds."""
+        _, end = self._runs.author(self.sent + 1)
+        most = BATCH_SIGNALS if end is None else min(BATCH_SIGNALS, end - self.sent)
+        found = await self._spool.read(self.sent, most, BATCH_BYTES)
+        self._problem.spool_read()
+        if isinstance(found, SpoolGap) and end is not None and found.last > end:
+            return SpoolGap(found.first, end, found.reason)
+        return found
 
-        An entry holds numbers of one run.
-        """
-        return self._runs.author(self.sent + 1)
-
-    async def send(self, inbox: Inbox, last: int, fields: dict[bytes, bytes]) -> None:
-        """The next entry, which ends with number `last`. Raises StreamMovedError."""
-        entry = EntryId(self.incarnation, last)
+    async def send(self, inbox: Inbox, found: Rows | SpoolGap) -> int:
+        """The next entry; returns the bytes of its signals. Raises StreamMovedError."""
+        nonce, _ = self._runs.author(found.first)
+        fields = (
+            self._gap(self.spool_id, nonce, found)
+            if isinstance(found, SpoolGap)
+            else encode_batch(
+                spool_id=self.spool_id,
+                nonce=nonce,
+                sent_at=int(self._now() * 1000),
+                first=found.first,
+                signals=found.bodies,
+            )
+        )
+        entry = EntryId(self.incarnation, found.last)
         await inbox.add(entry, fields)
-        self.head, self.sent = entry, last
+        self.head, self.sent = entry, found.last
+        return len(fields.get(b"b", b""))
 
     async def look(self, inbox: Inbox) -> None:
         """Learns what hubs have stored for good, what they want again, and who else is here."""
@@ -410,7 +398,7 @@ class Place:
             next_id = self._leaving.next_id if self._leaving and known else secrets.token_hex(8)
             fence = EntryId(newest + 1, 1)
             self._leaving = _Leaving(self.spool_id, reason, next_id, fence)
-            await inbox.add(fence, self._gap(next_id, reason))
+            await inbox.add(fence, self._gap(next_id, self._nonce, SpoolGap(1, 1, reason)))
             self.head = fence
         elif self._leaving and stored.cursor >= self._leaving.fence:
             await self._begin_anew(self._leaving, stored)
@@ -438,18 +426,16 @@ class Place:
         if self._spool.spool_id == leaving.next_id:
             self.spool_id, self.sent = leaving.next_id, 1
 
-    def _gap(self, spool_id: str, reason: str) -> dict[bytes, bytes]:
+    def _gap(self, spool_id: str, nonce: str, gap: SpoolGap) -> dict[bytes, bytes]:
         return encode_gap(
             spool_id=spool_id,
-            first=1,
-            last=1,
-            nonce=self._nonce,
+            nonce=nonce,
             sent_at=int(self._now() * 1000),
-            reason=reason,
+            first=gap.first,
+            last=gap.last,
+            reason=gap.reason,
         )
 
-
-log = logging.getLogger(__name__)
 
 #: How long a notice is told after its last cause: of two copies both go on, and one that sends
 #: little shows itself only now and then.

@@ -38,10 +38,6 @@ from adsum_shared.tls import Renewed, in_chain, trusted_file, wrong_tls
 class TransportConnection(Protocol):
     """One connection, one request at a time. What it raises ends it."""
 
-    async def greet(self) -> None:
-        """Raises BrokerTooOldError, and as `ask`."""
-        ...
-
     async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         """Raises OddReplyError, HubError, and what is in `connect.UNAVAILABLE`."""
         ...
@@ -56,21 +52,15 @@ class Transport(Protocol):
     @property
     def place(self) -> str: ...
 
-    def open(self) -> contextlib.AbstractAsyncContextManager[TransportConnection]: ...
+    def open(self) -> contextlib.AbstractAsyncContextManager[TransportConnection]:
+        """Raises BrokerTooOldError, and as `TransportConnection.ask`."""
+        ...
 
 
 class RedisConnection:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._enlist = True
-
-    async def greet(self) -> None:
-        try:
-            require_recent(await self._client.info("server"))
-        except NoPermissionError:
-            pass  # a locked-down user need not see it
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise OddReplyError(makes_no_sense("its version", error)) from error
 
     async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         told = await carry_out(self._client, host_id, asked, enlist=self._enlist)
@@ -93,11 +83,21 @@ class RedisTransport:
         # may have lost what we sent: this client keeps to one connection and fails with it.
         client = pool.client()
         try:
+            await _require_recent(client)
             yield RedisConnection(client)
         finally:
             for each in (client, pool):
                 with contextlib.suppress(*UNAVAILABLE):
                     await each.aclose()
+
+
+async def _require_recent(client: Any) -> None:
+    try:
+        require_recent(await client.info("server"))
+    except NoPermissionError:
+        pass  # a locked-down user need not see it
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise OddReplyError(makes_no_sense("its version", error)) from error
 
 
 _applied = msgspec.json.Decoder(dict[str, int])
@@ -273,9 +273,6 @@ class HubConnection:
         self._headers = {"authorization": f"Bearer {hub.secret}", "content-type": KIND}
         self._server = ""
         self._adds_from = 0.0
-
-    async def greet(self) -> None:
-        """Nothing is asked: whether the Redis behind it will do, the hub has seen to."""
 
     async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         if asked.add is not None:

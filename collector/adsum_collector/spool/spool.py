@@ -122,13 +122,8 @@ class Spool:
     async def acknowledge(self, seq: int) -> None:
         """Raises SpoolUnavailable."""
         spool_id = self.spool_id
-
-        def acknowledge() -> None:
-            if self._files.meta.spool_id == spool_id:
-                self._files.acknowledge(seq)
-
         if seq > self.acked:
-            await self._in_thread(acknowledge)
+            await self._in_thread(lambda: self._files.acknowledge(seq, spool_id))
             self._read_meta()
 
     async def set_incarnation(self, incarnation: int) -> None:
@@ -151,14 +146,16 @@ class Spool:
         spool is another one by the time.
         """
         ours = self.spool_id
-
-        def begin_anew() -> None:
-            if self._files.meta.spool_id == ours:
-                self._files.begin_anew(
-                    reason, incarnation, without=without, spool_id=spool_id, state=state
-                )
-
-        await self._in_thread(begin_anew)
+        await self._in_thread(
+            lambda: self._files.begin_anew(
+                reason,
+                incarnation,
+                instead_of=ours,
+                without=without,
+                spool_id=spool_id,
+                state=state,
+            )
+        )
         self._read_numbers()
 
     async def status(self) -> SpoolStatus:

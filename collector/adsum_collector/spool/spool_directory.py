@@ -47,6 +47,10 @@ KEPT_MESSAGES = 256
 _NAME = re.compile(r"spool-(\d+)\.db")
 
 
+#: First and last number, both included.
+Span = tuple[int, int]
+
+
 class Sealed(msgspec.Struct, frozen=True):
     """A full file, which is only read from now on. at: seconds of wall clock."""
 
@@ -62,6 +66,10 @@ class Rows(msgspec.Struct, frozen=True):
 
     first: int
     bodies: list[bytes]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.bodies) - 1
 
 
 class SpoolDirectory:
@@ -130,38 +138,39 @@ class SpoolDirectory:
         with self.trusted():
             return self._read(after, limit, limit_bytes)
 
-    def acknowledge(self, seq: int) -> None:
+    def acknowledge(self, seq: int, spool_id: str) -> None:
         """Every hub has `seq` durably: files wholly below it go once they are old enough."""
-        spool_id = self.meta.spool_id
         with self.trusted():
             if self.meta.spool_id != spool_id:
-                return  # it was another spool's number
+                return  # it is another spool's number
             acked = min(seq, self.last)
             if acked > self.meta.acked:
-                self.current.remember(msgspec.structs.replace(self.meta, acked=acked))
+                self.current.write(meta=msgspec.structs.replace(self.meta, acked=acked))
             self._drop_acknowledged(self._now() - self.limits.retention_s)
 
     def set_incarnation(self, incarnation: int) -> None:
         with self.trusted():
-            self.current.remember(msgspec.structs.replace(self.meta, incarnation=incarnation))
+            meta = msgspec.structs.replace(self.meta, incarnation=incarnation)
+            self.current.write(meta=meta)
 
     def begin_anew(
         self,
         reason: str,
         incarnation: int,
         *,
+        instead_of: str,
         without: Sequence[Span] = (),
         spool_id: str = "",
         state: Mapping[str, bytes | None] | None = None,
     ) -> None:
         """A new spool_id; what no hub has is kept, under new numbers. Number 1 is a gap.
 
+        instead_of: the spool_id whose numbers these are; of another spool nothing is changed.
         without: what hubs have beyond the acknowledged. state: what changes with the spool_id.
         """
-        ours = self.meta.spool_id
         with self.trusted():
-            if self.meta.spool_id == ours:  # else these are another spool's numbers
-                self._begin_anew(reason, incarnation, without, spool_id, state or {})
+            if self.meta.spool_id == instead_of:
+                self._begin_anew(reason, incarnation, without, spool_id, state)
 
     def checkpoint(self) -> None:
         self._logged = 0
@@ -172,7 +181,7 @@ class SpoolDirectory:
         """Whether something could be written now."""
         with self.trusted():
             self._look_at_disk()
-            self.current.write_meta(self.meta)
+            self.current.probe()
 
     def close(self) -> None:
         self._close_reader()
@@ -191,7 +200,7 @@ class SpoolDirectory:
                 self.current = SpoolFile.open(paths[-1], to_write=True)
             except Damaged as damage:
                 if not damage.unfinished:
-                    self._restart(paths, damage, known)
+                    self._salvage(paths, damage, known)
                     return
                 unlink(paths.pop())
                 continue
@@ -203,9 +212,8 @@ class SpoolDirectory:
                 self.current.close()
                 raise
             return
-        self.current = SpoolFile.create(
-            path_of(self.directory, 1), Meta(secrets.token_hex(8), 0, 0, 0)
-        )
+        meta = Meta(secrets.token_hex(8), 0, 0, 0)
+        self.current = SpoolFile.create(path_of(self.directory, 1), meta)
 
     def _open_sealed(self, paths: list[Path]) -> None:
         unusable: list[tuple[Path, Damaged]] = []
@@ -236,10 +244,10 @@ class SpoolDirectory:
             after = max(after, last)
         missing = sum(gap.count for gap in gaps) - sum(gap.count for gap in self.current.gaps)
         if missing:
-            self.current.set_gaps(gaps)
+            self.current.write(gaps=gaps)
         return missing
 
-    def _restart(self, paths: list[Path], damage: Damaged, known: Meta | None) -> None:
+    def _salvage(self, paths: list[Path], damage: Damaged, known: Meta | None) -> None:
         """The newest file is damaged: its numbers may have been sent, so none may be given again."""
         log.error("a new spool begins, as its newest file cannot be used: %s", damage)
         with contextlib.ExitStack() as opened:
@@ -247,16 +255,15 @@ class SpoolDirectory:
             for file in filter(None, remains.values()):
                 opened.callback(file.close)
             metas = [*(file.meta for file in remains.values() if file), *([known] if known else [])]
-            told = [meta for meta in metas if meta.spool_id]
-            spool_id = told[-1].spool_id if told else ""
-            acked = max((meta.acked for meta in told if meta.spool_id == spool_id), default=0)
+            spool_id = next((meta.spool_id for meta in reversed(metas) if meta.spool_id), "")
+            acked = max((meta.acked for meta in metas if meta.spool_id == spool_id), default=0)
             # the others are of before a new beginning, which has all that was to be kept
             ours = {p: f for p, f in remains.items() if not f or f.meta.spool_id in ("", spool_id)}
             unreadable: set[Path] = set()
             newest = remains[paths[-1]]
+            # incarnation 0: unknown, so the publisher takes the one after the stream's
             self.current = SpoolFile.create(
                 next_path(paths[-1]),
-                # incarnation 0: unknown, so the publisher takes the one after the stream's
                 Meta(secrets.token_hex(8), 0, 0, 0),
                 state=newest.state if newest else {},
                 gaps=[SpoolGap(1, 1, "corrupt")],
@@ -275,21 +282,17 @@ class SpoolDirectory:
         self,
         reason: str,
         incarnation: int,
-        without: Sequence[Span],
-        spool_id: str,
-        changes: Mapping[str, bytes | None],
+        without: Sequence[Span] = (),
+        spool_id: str = "",
+        changes: Mapping[str, bytes | None] | None = None,
     ) -> None:
-        old = self.current
-        meta = Meta(spool_id or secrets.token_hex(8), incarnation, 0, 0)
-        # a sender's second try is still known; its number was another spool's
-        messages = dict.fromkeys(list(old.messages)[-KEPT_MESSAGES:], 1)
-        changed = {**old.state, **changes}
-        state = {key: value for key, value in changed.items() if value is not None}
+        old, state = self.current, {**self.current.state, **(changes or {})}
         self.current = SpoolFile.create(
             next_path(old.path),
-            meta,
-            messages=messages,
-            state=state,
+            Meta(spool_id or secrets.token_hex(8), incarnation, 0, 0),
+            # a sender's second try is still known; its number was another spool's
+            messages=dict.fromkeys(list(old.messages)[-KEPT_MESSAGES:], 1),
+            state={key: value for key, value in state.items() if value is not None},
             gaps=[SpoolGap(1, 1, reason)],
             rows=enumerate(self._unconfirmed(without), 2),
         )
@@ -318,7 +321,7 @@ class SpoolDirectory:
                 return SpoolGap(first, gap.last, gap.reason)
             file = next((file for file in self.sealed if file.last >= first), None)
             if file is None:
-                rows, end = self.current.rows(after, limit), self.last
+                rows, end = list(self.current.rows(after, limit)), self.last
             elif first < file.first:
                 rows, end = [], file.first - 1
             else:
@@ -344,7 +347,7 @@ class SpoolDirectory:
             self._reader = SpoolFile.open(file.path, to_write=False)
         if file.path not in self._damaged:
             try:
-                return self._reader.rows(after, limit), file.last
+                return list(self._reader.rows(after, limit)), file.last
             except sqlite3.DatabaseError as error:
                 if not is_damage(error):
                     raise
@@ -362,12 +365,13 @@ class SpoolDirectory:
             return SpoolGap(first, min(last, acked), "retention")
         if last > acked:
             found = SpoolGap(max(first, acked + 1), last, "corrupt")
-            self.current.set_gaps(with_gap(self.current.gaps, found))
+            self.current.write(gaps=with_gap(self.current.gaps, found))
         return SpoolGap(first, last, "corrupt")
 
     def _give_up(self, file: Sealed, damage: Damaged) -> None:
         """The gap first: should we be killed in between, the file is found again."""
-        self._forget(file)
+        self._close_reader()
+        self.sealed.remove(file)
         missing = self._record_holes()
         if os.path.lexists(file.path):
             self.quarantine.take(file.path, str(damage), missing, self._now())
@@ -421,9 +425,9 @@ class SpoolDirectory:
         self._close_reader()
         self._open(known)
         if unwritten and self.meta.spool_id == known.spool_id:
-            self.current.insert([Append((), state=unwritten)])
+            self.current.write(state=unwritten)
         if self.meta.spool_id == known.spool_id and self.last < last:
-            self._begin_anew("corrupt", 0, (), "", {})  # or numbers would be given twice
+            self._begin_anew("corrupt", 0)  # or numbers would be given twice
         else:
             self._rotate()
 
@@ -458,7 +462,7 @@ class SpoolDirectory:
             messages=old.messages,
             state=old.state,
             gaps=old.gaps,
-            rows=old.iterate(),
+            rows=old.rows(),
         )
         old.close()
 
@@ -509,13 +513,8 @@ class SpoolDirectory:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        oldest = self.sealed[0]
-        self._forget(oldest)
-        unlink(oldest.path)
-
-    def _forget(self, file: Sealed) -> None:
         self._close_reader()
-        self.sealed.remove(file)
+        unlink(self.sealed.pop(0).path)
 
     def _close_reader(self) -> None:
         if self._reader is not None:
@@ -568,10 +567,6 @@ def spool_paths(directory: Path) -> list[Path]:
     """Oldest first."""
     found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
     return sorted(found, key=lambda path: int(path.stem.removeprefix("spool-")))
-
-
-#: First and last number, both included.
-Span = tuple[int, int]
 
 
 def left_of(acked: int, without: Sequence[Span], last: int) -> Iterator[Span]:

@@ -10,6 +10,7 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -40,6 +41,7 @@ _LOG_FRAME = struct.Struct(">4xI8s8x")  # the size of the database if a commit e
 MOST_UNREADABLE = 50_000
 
 Row = tuple[int, bytes]
+_NOTHING: Mapping[str, Any] = {}
 
 #: A full file of a large spool; a small spool has files of an eighth of its cap, so that the
 #: oldest, should it have to go whole, is no great part of it.
@@ -258,85 +260,96 @@ class SpoolFile:
                 messages[append.message_id] = seq
             state.update(append.state)
             numbers.append(seq)
-        if rows:
-            self._write(rows, messages, state)
-        else:
-            # What a full disk must not refuse, or nothing could be published from it any more: it
-            # is written with the next signal, and until then no signal depends on it.
-            with self._if_there_is_space(state):
-                self._write(rows, messages, state)
+        self.write(rows, messages, state)
         self.last = seq
         self.size += sum(len(body) + 24 for _, body in rows)
-        self.messages |= messages
-        if any(self.state.get(key) != value for key, value in state.items()):
-            self.state = {k: v for k, v in (self.state | state).items() if v is not None}
         return numbers
 
-    def _write(
+    def write(
         self,
-        rows: list[Row],
-        messages: Mapping[str, int],
-        state: Mapping[str, bytes | None],
+        rows: Sequence[Row] = (),
+        messages: Mapping[str, int] = _NOTHING,
+        state: Mapping[str, bytes | None] = _NOTHING,
+        *,
+        meta: Meta | None = None,
+        gaps: Sequence[SpoolGap] | None = None,
     ) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany("INSERT INTO signals VALUES (?, ?)", rows)
-        if messages:
-            self._db.executemany("INSERT INTO messages VALUES (?, ?)", messages.items())
-        for key, value in (self.unwritten | dict(state)).items():
-            if value is None:
-                self._db.execute("DELETE FROM state WHERE key = ?", (key,))
-            else:
-                self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
-        self._db.execute("COMMIT")
-        self.unwritten = {}
+        """One durable transaction.
 
-    def remember(self, meta: Meta) -> None:
-        """On a full disk in memory only: what is kept here comes again from the hubs.
-
-        Without that, nothing could be published from a full disk, nor acknowledged and deleted.
+        Without a signal in it a full disk does not refuse it, or nothing could be published from
+        that disk, nor be acknowledged and deleted. Memory holds it then: state is written with the
+        next signal, before which none depends on it; hubs give the rest again, and readers find it.
         """
-        with self._if_there_is_space():
-            self.write_meta(meta)
-        self.meta = meta
-
-    def write_meta(self, meta: Meta) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(
-            "UPDATE meta SET value = ? WHERE key = ?",
-            ((value, key) for key, value in msgspec.structs.asdict(meta).items()),
-        )
-        self._db.execute("COMMIT")
-
-    def set_gaps(self, gaps: list[SpoolGap]) -> None:
-        """On a full disk in memory only: whoever reads on finds them again."""
-        with self._if_there_is_space():
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("DELETE FROM gaps")
-            rows = map(msgspec.structs.astuple, gaps)
-            self._db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", rows)
-            self._db.execute("COMMIT")
-        self.gaps = gaps
-
-    @contextlib.contextmanager
-    def _if_there_is_space(self, state: Mapping[str, bytes | None] | None = None) -> Iterator[None]:
+        owed = {**self.unwritten, **state}
         try:
-            yield
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany("INSERT INTO signals VALUES (?, ?)", rows)
+            self._db.executemany("INSERT INTO messages VALUES (?, ?)", messages.items())
+            for key, value in owed.items():
+                if value is None:
+                    self._db.execute("DELETE FROM state WHERE key = ?", (key,))
+                else:
+                    self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
+            if meta is not None:
+                fields = msgspec.structs.asdict(meta).items()
+                self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", fields)
+            if gaps is not None:
+                self._db.execute("DELETE FROM gaps")
+                given = map(msgspec.structs.astuple, gaps)
+                self._db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", given)
+            self._db.execute("COMMIT")
+            self.unwritten = {}
         except sqlite3.Error as error:
-            if not is_full(error):
+            if rows or not is_full(error):
                 raise
             self.undo()
-            self.unwritten |= state or {}
+            self.unwritten = owed
+        self.meta = meta or self.meta
+        self.gaps = self.gaps if gaps is None else list(gaps)
+        self.messages |= messages
+        if any(self.state.get(key) != value for key, value in state.items()):
+            self.state = {k: v for k, v in {**self.state, **state}.items() if v is not None}
 
-    def rows(self, after: int, limit: int) -> list[Row]:
-        return list(self.iterate(after, limit))
+    def probe(self) -> None:
+        """Writes what is there already. Raises sqlite3.Error, on a full disk as well."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("UPDATE meta SET value = value")
+        self._db.execute("COMMIT")
 
-    def iterate(self, after: int = 0, limit: int = -1) -> Iterator[Row]:
+    def rows(self, after: int = 0, limit: int = -1) -> Iterator[Row]:
         query = "SELECT seq, body FROM signals WHERE seq > ? ORDER BY seq LIMIT ?"
         return self._db.execute(query, (after, limit))
 
     def readable(self, after: int, last: int | None) -> Iterator[Row | None]:
-        """As `iterate`, around damage; None for a number that gives nothing."""
-        return read_around(self._db, after, last)
+        """The rows after `after` in order, around the damage; None for a number that gave nothing.
+
+        last: the file's own last number, if known. Damage may change a body without breaking a
+        page, and one body that is no signal would spoil a whole batch for the hub. Raises
+        DatabaseError for what is no damage.
+        """
+        query = "SELECT seq, body FROM signals WHERE seq >= ? ORDER BY seq LIMIT ?"
+        most = -1
+        unread = 0
+        while unread <= MOST_UNREADABLE and (last is None or after < last):
+            before = after
+            try:
+                for seq, body in self._db.execute(query, (after + 1, most)):
+                    if seq <= after or (last is not None and seq > last):
+                        return
+                    after, unread = seq, 0
+                    yield (seq, body) if _is_signal(body) else None
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                if most == 1:
+                    after, unread = after + 1, unread + 1
+                    yield None
+                # From now on one by one: nobody can tell how far the damage goes, and a cursor that
+                # meets it takes the row before it along.
+                most = 1
+            else:
+                if most != 1 or after == before:
+                    return
 
     def checkpoint(self) -> None:
         """Moves the log's pages into the file, so that the log is written from its start again."""
@@ -463,38 +476,6 @@ def read_meta(db: sqlite3.Connection, *, any_version: bool = False) -> Meta:
         return msgspec.convert(dict(db.execute("SELECT key, value FROM meta")), Meta)
     except msgspec.ValidationError as error:
         raise Damaged(f"it does not say whose numbers it holds: {error}") from error
-
-
-def read_around(db: sqlite3.Connection, after: int, last: int | None) -> Iterator[Row | None]:
-    """The rows after `after` in order, around the damage; None for a number that gave nothing.
-
-    last: the file's own last number, if known. Damage may change a body without breaking a page,
-    and one body that is no signal would spoil a whole batch for the hub. Raises DatabaseError for
-    what is no damage.
-    """
-    query = "SELECT seq, body FROM signals WHERE seq >= ? ORDER BY seq LIMIT ?"
-    most = -1
-    unread = 0
-    while unread <= MOST_UNREADABLE and (last is None or after < last):
-        before = after
-        try:
-            for seq, body in db.execute(query, (after + 1, most)):
-                if seq <= after or (last is not None and seq > last):
-                    return
-                after, unread = seq, 0
-                yield (seq, body) if _is_signal(body) else None
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            if most == 1:
-                after, unread = after + 1, unread + 1
-                yield None
-            # From now on one by one: nobody can tell how far the damage goes, and a cursor that
-            # meets it takes the row before it along.
-            most = 1
-        else:
-            if most != 1 or after == before:
-                return
 
 
 def _is_signal(body: object) -> bool:

@@ -101,7 +101,7 @@ def offline_status(directory: Path, limits: SpoolLimits, now: float) -> SpoolSta
                 stat = path.stat()
                 first = file.meta.base + 1
                 sealed.insert(0, Sealed(path, first, file.last, stat.st_size, stat.st_mtime))
-            rows = file.rows(max(current.meta.acked, file.meta.base), 1)
+            rows = list(file.rows(max(current.meta.acked, file.meta.base), 1))
             oldest = rows[0][1] if rows else oldest
         if current is None:
             raise EmptySpoolError(" ".join(faults) or "There is none yet.")

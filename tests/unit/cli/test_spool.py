@@ -68,7 +68,7 @@ def everything(directory: Path) -> dict[str, tuple[int, int, str]]:
 
 def test_what_waits_is_told_in_numbers(state_dir: Path, files: SpoolDirectory) -> None:
     fill(files, 250)
-    files.acknowledge(120)
+    files.acknowledge(120, files.meta.spool_id)
     spool_id = files.meta.spool_id
     files.close()
 
@@ -124,7 +124,7 @@ def test_what_a_killed_collector_left_in_its_log_counts(
     state_dir: Path, files: SpoolDirectory, tmp_path: Path
 ) -> None:
     fill(files, 3)
-    files.acknowledge(2)
+    files.acknowledge(2, files.meta.spool_id)
     shutil.copytree(state_dir, tmp_path / "killed")
     files.close()
 

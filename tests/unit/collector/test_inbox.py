@@ -16,8 +16,6 @@ class Line:
     def __init__(self, told: KeysReply) -> None:
         self._told = told
 
-    async def greet(self) -> None: ...
-
     async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         assert host_id == "h"
         assert asked.add is not None

@@ -265,14 +265,14 @@ def test_a_spool_is_left_only_once_a_hub_has_spoken_on_what_lies_in_the_stream(
     for _ in range(5):
         fleet.run(0)
         fleet.read(0)  # it reads, but has stored nothing of it
-    assert not one.place.free
+    assert not one.position.free
     assert one.spool.reasons == []
     assert "waits until a hub has read" in str(one.problem.text)
 
     fleet.save(0)
     fleet.run(0)
     fleet.run(0)
-    assert one.place.free
+    assert one.position.free
     assert one.spool.reasons == ["copy"]
     assert "waits" not in str(one.problem.text)
 
@@ -340,7 +340,7 @@ def test_after_an_absurd_id_publishing_waits_and_goes_on_once_the_stream_is_gone
     fleet.broker.head = Head(poison, "of nobody", "of nobody")
     accept(machine, 1)
     fleet.run(0)
-    assert not machine.place.free
+    assert not machine.position.free
     assert "absurd id" in str(machine.problem.text)
 
     fleet.broker.entries, fleet.broker.head = [], None

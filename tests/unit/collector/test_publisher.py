@@ -79,8 +79,6 @@ class FakeTransport:
 
 
 class FakeLine:
-    async def greet(self) -> None: ...
-
     async def ask(self, host_id: str, asked: KeysRequest) -> KeysReply:
         raise NotImplementedError
 
@@ -204,7 +202,7 @@ async def test_one_request_to_replay_is_answered_once(bench: Bench) -> None:
     await running
 
 
-@pytest.mark.parametrize("step", ["rows", "remember"], ids=["a read", "a new incarnation"])
+@pytest.mark.parametrize("step", ["rows", "write"], ids=["a read", "a new incarnation"])
 async def test_a_disk_that_fails_is_a_visible_problem_and_publishing_goes_on_after_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
@@ -248,12 +246,12 @@ async def test_what_was_read_of_another_spool_is_not_sent_under_the_old_id(
 
 async def test_what_hubs_have_beyond_what_is_sent_confirms_nothing(bench: Bench) -> None:
     await bench.spool.append([b"{}"] * 3)
-    place = bench.publisher._place
-    await place.find(bench.inbox)
-    place.sent = 2
+    position = bench.publisher._position
+    await position.find(bench.inbox)
+    position.sent = 2
     bench.inbox.have = HubProgress(applied=3)
 
-    await place.look(bench.inbox)
+    await position.look(bench.inbox)
 
     assert bench.spool.acked == 2
 
@@ -262,16 +260,16 @@ async def test_what_another_spool_had_confirmed_confirms_nothing_of_the_new_one(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.spool.append([b"{}"] * 3)
-    place = bench.publisher._place
-    await place.find(bench.inbox)
-    place.sent = 3
+    position = bench.publisher._position
+    await position.find(bench.inbox)
+    position.sent = 3
 
     async def answer_late(_spool_id: str) -> HubProgress:
         await bench.spool.begin_anew("corrupt", 0)
         return HubProgress(applied=3)
 
     monkeypatch.setattr(bench.inbox, "stored", answer_late)
-    await place.look(bench.inbox)
+    await position.look(bench.inbox)
 
     assert bench.spool.acked == 0
 
@@ -280,18 +278,18 @@ async def test_a_spool_that_is_damaged_while_it_is_left_keeps_its_signals(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.spool.append([b"{}"] * 3)
-    place = bench.publisher._place
+    position = bench.publisher._position
     bench.inbox.have = HubProgress(runs={"n": 3, "a copy's": 4})
-    await place.find(bench.inbox)
-    assert not place.free
+    await position.find(bench.inbox)
+    assert not position.free
 
     async def answer_late(_spool_id: str) -> HubProgress:
-        if place.spool_id == bench.spool.spool_id:
+        if position.spool_id == bench.spool.spool_id:
             await bench.spool.begin_anew("corrupt", 0)
-        return HubProgress(EntryId(99, 0), 0, bench.inbox.have.runs if not place.free else {})
+        return HubProgress(EntryId(99, 0), 0, bench.inbox.have.runs if not position.free else {})
 
     monkeypatch.setattr(bench.inbox, "stored", answer_late)
-    await place.look(bench.inbox)
+    await position.look(bench.inbox)
 
     found = await bench.spool.read(1, 9, 999)
     assert isinstance(found, Rows)
@@ -349,7 +347,7 @@ async def test_an_entry_beyond_ours_is_told_and_gone_around_when_there_is_someth
     bench.inbox.beyond = Head(EntryId(before + 3, 1), "another", nonce)
     bench.publisher._look_due = 0.0
     bench.spool.added.set()
-    await wait_until(lambda: bench.publisher._place.moved)
+    await wait_until(lambda: bench.publisher._position.moved)
     assert bench.spool.incarnation == before  # that costs a commit
     assert ("looks like a copy" in (bench.publisher.problem or "")) == told
 

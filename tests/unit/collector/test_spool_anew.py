@@ -19,7 +19,7 @@ def files(tmp_path: Path) -> Iterator[SpoolDirectory]:
     """Twenty-five signals in three files, of which hubs have the first five."""
     files = SpoolDirectory(tmp_path / "spool", SMALL, Clock())
     fill(files, 25)
-    files.acknowledge(5)
+    files.acknowledge(5, files.meta.spool_id)
     yield files
     files.close()
 
@@ -37,7 +37,7 @@ def files(tmp_path: Path) -> Iterator[SpoolDirectory]:
 def test_what_hubs_have_stays_behind_and_the_rest_goes_along_in_order(
     files: SpoolDirectory, without: tuple[Span, ...], kept: list[int]
 ) -> None:
-    files.begin_anew("copy", 7, without=without, spool_id="chosen")
+    files.begin_anew("copy", 7, instead_of=files.meta.spool_id, without=without, spool_id="chosen")
 
     rows, gaps = read_all(files)
     assert list(rows.values()) == [prompt(number - 1) for number in kept]
@@ -49,14 +49,16 @@ def test_what_hubs_have_stays_behind_and_the_rest_goes_along_in_order(
 def test_state_goes_along_but_for_what_changes_with_it(files: SpoolDirectory) -> None:
     files.commit([Append([], state={"cursor": b"1", "host": b"old", "arrived": b"9"})])
 
-    files.begin_anew("copy", 1, state={"host": b"new", "arrived": None})
+    files.begin_anew(
+        "copy", 1, instead_of=files.meta.spool_id, state={"host": b"new", "arrived": None}
+    )
 
     assert files.state == {"cursor": b"1", "host": b"new"}
 
 
 def test_a_message_that_comes_again_after_it_is_still_known(files: SpoolDirectory) -> None:
     put(files, b"told", message_id="once")
-    files.begin_anew("copy", 1)
+    files.begin_anew("copy", 1, instead_of=files.meta.spool_id)
     before = files.last
 
     put(files, b"told", message_id="once")
@@ -81,7 +83,7 @@ def test_a_kill_in_the_middle_leaves_the_one_spool_or_the_other(
     with pytest.MonkeyPatch.context() as here:
         here.setattr("adsum_collector.spool.spool_directory.unlink", lambda _path: None)
         try:
-            files.begin_anew("copy", 1, spool_id="chosen")
+            files.begin_anew("copy", 1, instead_of=files.meta.spool_id, spool_id="chosen")
         except Exception:  # noqa: BLE001 - as it stood then is what counts
             assert not complete
     monkeypatch.undo()

@@ -55,7 +55,7 @@ def test_what_every_hub_has_goes_at_the_cap_though_it_is_young(
 ) -> None:
     files = SpoolDirectory(tmp_path, CAP, clock)
     fill(files, 250)
-    files.acknowledge(250)
+    files.acknowledge(250, files.meta.spool_id)
     fill(files, 700)
 
     rows, gaps = read_all(files)
@@ -71,7 +71,7 @@ def test_of_a_file_that_hubs_have_in_part_the_gap_names_the_rest(
 ) -> None:
     files = SpoolDirectory(tmp_path, CAP, clock)
     fill(files, MANY)
-    files.acknowledge(50)
+    files.acknowledge(50, files.meta.spool_id)
     fill(files, 200)
 
     gaps = read_all(files)[1]
@@ -82,7 +82,7 @@ def test_of_a_file_that_hubs_have_in_part_the_gap_names_the_rest(
 
 def test_a_hole_with_two_reasons_is_told_as_two(tmp_path: Path, clock: Clock) -> None:
     files = SpoolDirectory(tmp_path, CAP, clock)
-    files.begin_anew("rollback", 3)
+    files.begin_anew("rollback", 3, instead_of=files.meta.spool_id)
     fill(files, 900)
 
     assert [(gap.first, gap.reason) for gap in read_all(files)[1]] == [(1, "rollback"), (2, "cap")]

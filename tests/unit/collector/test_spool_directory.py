@@ -87,11 +87,11 @@ def test_numbers_and_reading_run_on_over_rotated_files(tmp_path: Path, clock: Cl
 def test_an_acknowledged_file_goes_when_it_is_old_enough(tmp_path: Path, clock: Clock) -> None:
     files = SpoolDirectory(tmp_path, SMALL, clock)
     fill(files, 25)
-    files.acknowledge(25)
+    files.acknowledge(25, files.meta.spool_id)
     assert len(list(tmp_path.glob("spool-*.db"))) == 3
 
     clock.now += 61
-    files.acknowledge(25)
+    files.acknowledge(25, files.meta.spool_id)
 
     assert len(list(tmp_path.glob("spool-*.db"))) == 1
     assert read_all(files)[1][0].reason == "retention"
@@ -103,7 +103,7 @@ def test_a_file_that_no_hub_has_stays_however_old(tmp_path: Path, clock: Clock) 
     fill(files, 25)
     clock.now += 10_000
 
-    files.acknowledge(3)
+    files.acknowledge(3, files.meta.spool_id)
 
     assert len(read_all(files)[0]) == 25
     files.close()
@@ -175,7 +175,7 @@ def test_a_damaged_newest_file_is_quarantined_and_a_new_spool_begins(
 ) -> None:
     files = SpoolDirectory(tmp_path, SMALL, clock)
     fill(files, 15)
-    files.acknowledge(4)
+    files.acknowledge(4, files.meta.spool_id)
     old = files.meta.spool_id
     files.close()
     newest = max(tmp_path.glob("spool-*.db"))
@@ -246,10 +246,10 @@ def test_a_file_that_a_crash_left_unfinished_is_forgotten(tmp_path: Path, clock:
 def test_a_new_beginning_keeps_what_no_hub_has(tmp_path: Path, clock: Clock) -> None:
     files = SpoolDirectory(tmp_path, SMALL, clock)
     fill(files, 25)
-    files.acknowledge(22)
+    files.acknowledge(22, files.meta.spool_id)
     old = files.meta.spool_id
 
-    files.begin_anew("rollback", 9)
+    files.begin_anew("rollback", 9, instead_of=files.meta.spool_id)
 
     rows, gaps = read_all(files)
     assert files.meta.spool_id != old
@@ -336,7 +336,7 @@ def test_whatever_happens_every_number_is_a_row_or_in_a_gap(
             written |= dict(enumerate(bodies, last - number + 1))
         elif step == "ack":
             acked = max(acked, min(number, files.last))
-            files.acknowledge(number)
+            files.acknowledge(number, files.meta.spool_id)
         elif step == "later":
             clock.now += number
         else:
@@ -437,9 +437,9 @@ def test_why_a_spool_began_anew_is_told_as_long_as_its_first_file_is_there(
     tmp_path: Path, clock: Clock
 ) -> None:
     files = SpoolDirectory(tmp_path, SMALL, clock)
-    files.begin_anew("rollback", 3)
+    files.begin_anew("rollback", 3, instead_of=files.meta.spool_id)
     fill(files, 25)
-    files.acknowledge(26)
+    files.acknowledge(26, files.meta.spool_id)
     fill(files, 10)
 
     assert read_all(files)[1] == [SpoolGap(1, 1, "rollback")]
@@ -453,7 +453,7 @@ def test_an_input_output_error_outside_a_commit_is_a_refusal_and_then_it_is_read
     files = SpoolDirectory(tmp_path, SMALL, clock)
     put(files, b"a")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         files.current._db.execute("BEGIN IMMEDIATE")
         raise sqlite3.OperationalError("disk I/O error")
 
@@ -462,13 +462,13 @@ def test_an_input_output_error_outside_a_commit_is_a_refusal_and_then_it_is_read
             case "read":
                 files.read(0, 9, 999)
             case "acknowledge":
-                files.acknowledge(1)
+                files.acknowledge(1, files.meta.spool_id)
             case "set_incarnation":
                 files.set_incarnation(3)
             case _:
-                files.begin_anew("rollback", 3)
+                files.begin_anew("rollback", 3, instead_of=files.meta.spool_id)
 
-    for name in ("rows", "remember"):
+    for name in ("rows", "write"):
         monkeypatch.setattr(files.current, name, fail)
     with pytest.raises(SpoolUnavailable, match="disk I/O error"):
         take()

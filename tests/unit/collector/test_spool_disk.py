@@ -117,7 +117,7 @@ def test_what_hubs_have_makes_room_on_a_full_disk_however_young_it_is(
         put(files, b"no room")
     assert len(list(disk.directory.glob("spool/*.db"))) == 5
 
-    files.acknowledge(450)
+    files.acknowledge(450, files.meta.spool_id)
 
     clock.now += 2
     assert put(files, b"room") == 451
@@ -135,9 +135,9 @@ def test_on_a_disk_filled_to_the_last_byte_hubs_are_still_heard_and_told(
 
     for incarnation in range(2, 500):  # more than the log has room for
         files.set_incarnation(incarnation)
-    files.acknowledge(340)
+    files.acknowledge(340, files.meta.spool_id)
     clock.now += 25 * 3600
-    files.acknowledge(345)
+    files.acknowledge(345, files.meta.spool_id)
 
     assert (files.meta.incarnation, files.meta.acked) == (499, 345)
     assert len(list(disk.directory.glob("spool/*.db"))) == 1

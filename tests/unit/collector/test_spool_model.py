@@ -64,7 +64,7 @@ class SpoolModel(RuleBasedStateMachine):
     @rule(seq=st.integers(0, 400))
     def acknowledge(self, seq: int) -> None:
         with contextlib.suppress(SpoolUnavailable):
-            self.files.acknowledge(seq)
+            self.files.acknowledge(seq, self.spool_id)
             self.acked = max(self.acked, min(seq, self.files.last))
 
     @rule(seconds=st.integers(1, 120))

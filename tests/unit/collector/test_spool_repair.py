@@ -39,7 +39,7 @@ def directory(tmp_path: Path, clock: Clock) -> Path:
     files = SpoolDirectory(tmp_path / "spool", SMALL, clock)
     files.commit([Append([], state={"tail:x": b"17", "process:s": b"3 4"})])
     fill(files, ROWS)
-    files.acknowledge(4)
+    files.acknowledge(4, files.meta.spool_id)
     files.close()
     return tmp_path / "spool"
 
@@ -244,7 +244,7 @@ def test_damage_after_a_new_beginning_that_was_interrupted_keeps_nothing_twice(
     files = SpoolDirectory(directory, SMALL, clock)
     with monkeypatch.context() as watching:
         taken = snapshots(watching, directory, tmp_path / "killed")
-        files.begin_anew("rollback", 3)
+        files.begin_anew("rollback", 3, instead_of=files.meta.spool_id)
     files.close()
     interrupted = [each for each in taken if (each / "spool-000004.db-wal").exists()]
     assert interrupted
