@@ -44,7 +44,7 @@ STEPS = (
     "mode",
     "tick",
     "crash",
-    "closed books",
+    "cost report",
 )
 
 

@@ -66,7 +66,7 @@ class Spender:
             s.UsageTotalled, at, day=day, model=model, input_tokens=tokens, messages=1, **more
         )
 
-    def books(self, usd: float, at: int = 0, **models: s.ModelCost) -> Spender:
+    def cost_report(self, usd: float, at: int = 0, **models: s.ModelCost) -> Spender:
         return self.tell(s.CostReported, at, cost_usd=usd, models=models or None)
 
     def tick(self, usd: float, at: int = 0) -> Spender:

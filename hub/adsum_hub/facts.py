@@ -285,7 +285,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     resumed: int = 0
     ended: Ended | None = None  # latest, by those who speak for the session
     left: Ended | None = None  # latest, by the registry: it named it no longer
-    closing: Ended | None = None  # latest, by the transcript: its books were closed
+    closing: Ended | None = None  # latest, by the transcript: its cost report was written
     named: int = 0  # latest report by the registry, collector time
     engaged: int = 0  # latest stamp under which it was busy, waiting or had a shell
     process: SessionProcess | None = None

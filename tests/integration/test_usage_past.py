@@ -1,4 +1,4 @@
-"""What the history tells of sessions that are over: their own books, their titles, and what not."""
+"""What the history tells of sessions that are over: their own cost report, their titles, and what not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def soon_rested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage_witness, "IDLE_S", 0.2)
 
 
-def books(dollars: float) -> bytes:
+def cost_report(dollars: float) -> bytes:
     used = {"claude-opus-4-6": {"inputTokens": 2, "outputTokens": 9, "costUSD": dollars}}
     fields: dict[str, Any] = {"totalCostUSD": dollars, "modelUsage": used}
     return json.dumps({"type": "cost-state"} | fields).encode() + b"\n"
@@ -66,9 +66,9 @@ async def test_the_last_books_of_a_session_that_is_over_are_told(
         begin(),
         prompt("Go"),
         said("a", 4),
-        books(1.5),
+        cost_report(1.5),
         said("b", 5, later),
-        books(2.5),
+        cost_report(2.5),
     )
     rig.start()
     await rig.settled()
@@ -85,9 +85,11 @@ async def test_the_last_books_of_a_session_that_is_over_are_told(
 async def test_older_books_do_not_take_the_place_of_those_told_while_it_lived(
     rig: UsageRig,
 ) -> None:
-    """It was resumed, and killed before it could close its books."""
+    """It was resumed, and killed before it could write its cost report."""
     middle = [said(f"m{number}", 1, NOON_S + 5, pad="x" * 500) for number in range(200)]
-    rig.write(rig.main("s"), begin(), said("a"), books(1.5), *middle, said("z", 1, NOON_S + 60))
+    rig.write(
+        rig.main("s"), begin(), said("a"), cost_report(1.5), *middle, said("z", 1, NOON_S + 60)
+    )
     rig.start()
     await rig.settled()
 
@@ -96,7 +98,7 @@ async def test_older_books_do_not_take_the_place_of_those_told_while_it_lived(
 
 
 async def test_books_of_a_file_without_any_times_are_as_old_as_the_file(rig: UsageRig) -> None:
-    rig.write(rig.main("s"), books(1.5))
+    rig.write(rig.main("s"), cost_report(1.5))
     rig.start()
     await rig.settled()
 
@@ -109,7 +111,7 @@ async def test_a_session_of_days_that_have_not_come_reports_nothing(
     rig: UsageRig, days: float, reported: list[float]
 ) -> None:
     late = time.time() + days * DAY_S
-    rig.write(rig.main("s"), begin(), prompt("Go", late), said("a", 4, late), books(2.5))
+    rig.write(rig.main("s"), begin(), prompt("Go", late), said("a", 4, late), cost_report(2.5))
     rig.start()
     await rig.settled()
 

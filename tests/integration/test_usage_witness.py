@@ -71,7 +71,7 @@ async def test_subagents_and_workflows_count_for_their_session(rig: UsageRig) ->
     rig.write(rig.main("s"), begin(), said("a", 1))
     rig.write(rig.child("s", "x"), said("b", 10))
     rig.write(rig.child("s", "y", "workflows", "run-1"), said("c", 100))
-    # the CLI's own chores are nobody's children, and cost as much
+    # the CLI's own side requests are nobody's children, and cost as much
     rig.write(rig.child("s", "acompact-1f"), said("d", 1000))
     rig.write(rig.child("s", "aside_question-2"), said("e", 10_000))
     rig.write(rig.projects / "p" / "s" / "notes.jsonl", said("f", 100_000))

@@ -32,7 +32,7 @@ class Past(msgspec.Struct, frozen=True):
     """What the head and the tail of a session's main file tell of it; None or 0 is not told.
 
     title: given by a human. started, ended: the first and the last time its lines bear, ms. A fork
-    begins with copies of its parent's lines and their times. cost: the last of its own books.
+    begins with copies of its parent's lines and their times. cost: the last of its own cost report.
     """
 
     title: str | None = None

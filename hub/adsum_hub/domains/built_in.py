@@ -14,7 +14,7 @@ from adsum_shared.state import Chip, SessionView
 _PULL_REQUEST = re.compile(r"https?://\S+/(?:pull|merge_requests|pull-requests)/(\d{1,9})")
 
 
-class Deed(NamedTuple):
+class ToolCall(NamedTuple):
     """One call of a tool. error: None if it succeeded, or is still under way."""
 
     role: str
@@ -22,28 +22,30 @@ class Deed(NamedTuple):
     error: str | None
 
 
-def deed(raw: Any) -> Deed | None:
+def tool_call(raw: Any) -> ToolCall | None:
     """None for what is no such thing: contexts are made by a core of any version."""
     if not isinstance(raw, dict) or not isinstance(raw.get("tool"), str):
         return None
     role, summary, error = raw.get("role"), raw.get("summary"), raw.get("error")
-    return Deed(
+    return ToolCall(
         role if isinstance(role, str) else "other",
         summary if isinstance(summary, str) else "",
         error if isinstance(error, str) else None,
     )
 
 
-def at_hand(session: SessionView) -> Deed | None:
+def at_hand(session: SessionView) -> ToolCall | None:
     """The call that the state is about."""
-    return deed(session.state.context)
+    return tool_call(session.state.context)
 
 
-def deeds(session: SessionView) -> list[Deed]:
+def finished_calls(session: SessionView) -> list[ToolCall]:
     """What was done in the turn that has ended, oldest first."""
     context = session.state.context
     raw = context.get("tools_used") if context is not None else None
-    return [found for each in raw or () if (found := deed(each))] if isinstance(raw, list) else []
+    return (
+        [found for each in raw or () if (found := tool_call(each))] if isinstance(raw, list) else []
+    )
 
 
 def pull_request(session: SessionView) -> str | None:
@@ -265,7 +267,7 @@ def sdlc(session: SessionView) -> Display | None:
     return Display(label=label, icon=icon, chips=tuple(chips))
 
 
-def _command(done: Deed) -> CommandLine | None:
+def _command(done: ToolCall) -> CommandLine | None:
     return read_line(done.summary) if done.role == "shell" else None
 
 
@@ -302,7 +304,7 @@ def _sdlc_failed(session: SessionView) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _tests_failed(done: Deed) -> bool:
+def _tests_failed(done: ToolCall) -> bool:
     line = _command(done)
     blamed = line is not None and line.blamed == "tests"
     return blamed and bool(FAILING.match(done.error or ""))
@@ -320,7 +322,7 @@ def _sdlc_done(session: SessionView) -> tuple[str | None, str | None, list[Chip]
     """The latest commit or pull request of the turn, and tests that were left failing."""
     committed = opened = failing = moved = False
     branch: str | None = None
-    for done in deeds(session):
+    for done in finished_calls(session):
         if done.role in WRITERS:
             failing = False  # nobody has tried since
         line = _command(done)
@@ -364,16 +366,16 @@ def creative(session: SessionView) -> Display | None:
     if state == "awaiting_approval":
         return Display(label="Outline ready for feedback", icon="clipboard-check")
     if state in {"idle", "task_complete"}:
-        return _created(deeds(session))
+        return _created(finished_calls(session))
     return None
 
 
-def _work(done: Deed) -> str | None:
+def _work(done: ToolCall) -> str | None:
     """The file's name: a summary holds no more of a path."""
     return done.summary if WORKS.fullmatch(done.summary) else None
 
 
-def _creating(done: Deed | None) -> Display | None:
+def _creating(done: ToolCall | None) -> Display | None:
     if done is None:
         return None
     work = _work(done)
@@ -386,8 +388,8 @@ def _creating(done: Deed | None) -> Display | None:
     return None
 
 
-def _created(done: list[Deed]) -> Display | None:
-    """The last of the turn's deeds that this domain knows."""
+def _created(done: list[ToolCall]) -> Display | None:
+    """The last of the finished calls that this domain knows."""
     for each in reversed(done):
         if each.error is not None:
             continue
@@ -415,11 +417,11 @@ def research(session: SessionView) -> Display | None:
     if state == "awaiting_approval":
         return Display(label="Research plan ready for review", icon="clipboard-check")
     if state in {"idle", "task_complete"}:
-        return _researched(deeds(session))
+        return _researched(finished_calls(session))
     return None
 
 
-def _researching(done: Deed | None) -> Display | None:
+def _researching(done: ToolCall | None) -> Display | None:
     if done is None:
         return None
     if done.role == "web_search":
@@ -433,7 +435,7 @@ def _researching(done: Deed | None) -> Display | None:
     return None
 
 
-def _researched(done: list[Deed]) -> Display | None:
+def _researched(done: list[ToolCall]) -> Display | None:
     """Findings only where something was looked up: a chat about nothing in particular has none."""
     if not any(each.role in SOUGHT and each.error is None for each in done):
         return None
@@ -444,7 +446,7 @@ def _researched(done: list[Deed]) -> Display | None:
     return Display(label="Findings ready", icon="clipboard-check")
 
 
-def _is_report(done: Deed) -> bool:
+def _is_report(done: ToolCall) -> bool:
     return done.role in WRITERS and WORKS.fullmatch(done.summary) is not None
 
 

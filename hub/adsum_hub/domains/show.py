@@ -150,7 +150,7 @@ def _is_alike(before: SessionView, view: SessionView) -> bool:
 
 
 def _apart(view: SessionView, facts: Facts) -> SessionView:
-    """What a domain is given: with the turn's deeds, and nothing that is still ours to be changed.
+    """What a domain is given: with the turn's finished calls, and nothing that is still ours to be changed.
 
     Structs are frozen, but a context and a payload are dicts, the very ones that states are made of.
     """

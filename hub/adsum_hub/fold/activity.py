@@ -104,7 +104,7 @@ def _is_known(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> b
             call = facts.tools.get(signal.tool_use_id)
             return "tools" not in changes or (call is not None and bool(call.finished))
         case s.SessionEnded():
-            # That the books are closed is a hint of its end; hook, registry or process tell of it.
+            # That the cost report is written is a hint of its end; hook, registry or process tell of it.
             return signal.source == "transcript"
         case s.RequestOpened():
             asked = changes.get("requests", {})

@@ -130,25 +130,25 @@ def _report(
     whole = fsum(cost for cost in costs if cost is not None)
     nothing = tuple(Usage() for _ in groups)
     report = None
-    books, ticked = facts.costs.get("transcript"), facts.costs.get("statusline")
-    if books is not None and books.cost_usd > 0:
-        if books.models is not None:
-            report = _Report(books.cost_usd, _beyond(groups, books.models))
+    cost_report, ticked = facts.costs.get("transcript"), facts.costs.get("statusline")
+    if cost_report is not None and cost_report.cost_usd > 0:
+        if cost_report.models is not None:
+            report = _Report(cost_report.cost_usd, _beyond(groups, cost_report.models))
             dearer = (_cost(prices, *each) for each in zip(groups, report.beyond, strict=True))
-            whole = books.cost_usd + fsum(cost for cost in dearer if cost is not None)
-        elif books.cost_usd >= whole - HAIR:
-            report, whole = _Report(books.cost_usd, nothing), books.cost_usd
+            whole = cost_report.cost_usd + fsum(cost for cost in dearer if cost is not None)
+        elif cost_report.cost_usd >= whole - HAIR:
+            report, whole = _Report(cost_report.cost_usd, nothing), cost_report.cost_usd
     if ticked is not None and ticked.cost_usd > 0 and ticked.cost_usd >= whole - HAIR:
         return _Report(ticked.cost_usd, nothing)
     return report
 
 
 def _beyond(groups: list[_Group], models: Mapping[str, ModelCost]) -> tuple[Usage, ...]:
-    """What was used after the books were closed: of each model's groups the latest.
+    """What was used after the cost report was written: of each model's groups the latest.
 
-    The books name what was asked for, transcripts what answered. Behind a gateway's alias or an
-    inference profile those differ: what the books count under names that no transcript knows is
-    taken from the groups under names that the books do not know.
+    The cost report names what was asked for, transcripts what answered. Behind a gateway's alias or an
+    inference profile those differ: what the cost report counts under names that no transcript knows is
+    taken from the groups under names that the cost report does not know.
     """
     left: dict[str | None, list[int]] = {}
     ours = [plain(group.model) for group in groups]
@@ -172,14 +172,14 @@ def _take(usage: Usage, left: list[int]) -> Usage:
     rest = [max(0, number - counted) for number, counted in zip(numbers, left, strict=True)]
     left[:] = [max(0, counted - number) for number, counted in zip(numbers, left, strict=True)]
     for_1h = rest[3] * usage.cache_1h_tokens // written if written else 0
-    # Of searches the books have no number.
+    # Of searches the cost report has no number.
     searches = usage.web_searches * sum(rest) // (sum(numbers) or 1)
     input_, output, read, writes = rest
     return Usage(0, input_, output, read, writes - for_1h, for_1h, web_searches=searches)
 
 
 def plain(model: str) -> str:
-    """The agent's books name a model with its variant (`[1m]`), or where it is bought."""
+    """The agent's cost report names a model with its variant (`[1m]`), or where it is bought."""
     name = model.casefold().rsplit("/", 1)[-1]
     before, dot, after = name.rpartition("anthropic.")
     name = after if dot else before or name

@@ -44,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True):
     #: A `busy` stamped this much after a request opened is no late report of before it: three
     #: times the longest lag measured.
     registry_missed: int = 1_000
-    #: A headless run closes its books up to so long before it ends (1.5 s after an API error).
+    #: A headless run writes its cost report up to so long before it ends (1.5 s after an API error).
     closing: int = 2_000
     #: A dialog's own hook comes within this time of the registry's `waiting`.
     nameless: int = 300

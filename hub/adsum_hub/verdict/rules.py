@@ -116,7 +116,7 @@ def final(reading: Reading) -> Ended | None:
 
 
 def _is_closed(reading: Reading, closing: Ended) -> bool:
-    """Whether the transcript's word, that its books were closed, means that the session is over.
+    """Whether the transcript's word, that its cost report was written, means that the session is over.
 
     Only where the registry never spoke: that knows better. In a turn that runs it means that the
     process is being ended (a closed terminal); after one, a headless run may still show its error.

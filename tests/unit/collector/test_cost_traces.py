@@ -49,12 +49,12 @@ def test_the_last_books_of_a_session_are_told_as_they_are(trace: Path) -> None:
     """What they hold more than the lines, and why: see test_usage_traces. Every session has but
     one model, so what that says of sums holds for each model."""
     for session, lines in mains(trace).items():
-        books = [line for line in lines if line["type"] == "cost-state"]
+        cost_report = [line for line in lines if line["type"] == "cost-state"]
         told = last(CostReported, signals(session, lines))
-        if not books or not books[-1]["modelUsage"]:
+        if not cost_report or not cost_report[-1]["modelUsage"]:
             assert told is None
             continue
-        ((model, used),) = books[-1]["modelUsage"].items()
+        ((model, used),) = cost_report[-1]["modelUsage"].items()
         expected = ModelCost(
             cost_usd=used["costUSD"],
             input_tokens=used["inputTokens"],
@@ -63,7 +63,7 @@ def test_the_last_books_of_a_session_are_told_as_they_are(trace: Path) -> None:
             cache_write_tokens=used["cacheCreationInputTokens"],
         )
         assert told.models == {model: expected}
-        assert told.cost_usd == books[-1]["totalCostUSD"] == pytest.approx(expected.cost_usd)
+        assert told.cost_usd == cost_report[-1]["totalCostUSD"] == pytest.approx(expected.cost_usd)
         assert used["webSearchRequests"] == 0
 
 

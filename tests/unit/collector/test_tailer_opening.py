@@ -109,8 +109,8 @@ async def test_a_session_of_long_ago_is_history_to_the_hub(rig: Rig) -> None:
     """Restored an hour ago: what it was about is told, and nothing makes it one that lived."""
     began = now() - 90 * DAY_S * 1000
     mode = line("permission-mode", at=None, permissionMode="plan")
-    books = line("cost-state", at=None, totalCostUSD=2.5, modelUsage=USED)
-    write(rig.main(SESSION), mode, *turns(3, began), books)
+    cost_report = line("cost-state", at=None, totalCostUSD=2.5, modelUsage=USED)
+    write(rig.main(SESSION), mode, *turns(3, began), cost_report)
     age(rig.main(SESSION), 3600)
     rig.start()
 
@@ -126,8 +126,8 @@ async def test_books_of_days_that_have_not_come_are_not_told(
     rig: Rig, days: float, reported: float | None
 ) -> None:
     at = now() + int(days * DAY_S * 1000)
-    books: dict[str, Any] = {"totalCostUSD": 2.5, "modelUsage": USED}
-    write(rig.main(SESSION), user("Go", at=at), line("cost-state", at=None, **books))
+    cost_report: dict[str, Any] = {"totalCostUSD": 2.5, "modelUsage": USED}
+    write(rig.main(SESSION), user("Go", at=at), line("cost-state", at=None, **cost_report))
     await rig.give_process(SESSION)
     rig.start()
 

@@ -17,7 +17,7 @@ from tests.spenders import HOUR, MINUTE, NOON, TODAY, Spender
 
 def old(session_id: str = "s", at: int = -HOUR) -> Spender:
     spender = Spender(session_id).about(at, ai_title="Fix the Login", project="web", cwd="/x/web")
-    return spender.use(5, at).books(1.0, at).tell(s.SessionEnded, at, reason="process")
+    return spender.use(5, at).cost_report(1.0, at).tell(s.SessionEnded, at, reason="process")
 
 
 def test_what_only_its_files_tell_of_is_history() -> None:
@@ -100,7 +100,7 @@ def test_of_a_stripped_session_what_it_was_about_is_kept() -> None:
 def test_what_is_told_again_of_a_stripped_session_does_not_revive_it() -> None:
     facts = busy().tell(s.ProcessGone, MINUTE, source="process", pid=7).facts
     again = Spender("s", stripped(facts, judge(facts, NOON + HOUR).state))
-    again.use(60).books(2.0).about(ai_title="x").end(2 * MINUTE)
+    again.use(60).cost_report(2.0).about(ai_title="x").end(2 * MINUTE)
 
     assert again.facts.past
 

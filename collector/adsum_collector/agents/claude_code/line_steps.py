@@ -381,7 +381,7 @@ def _changed(values: dict[str, str | None], known: Context, common: Common) -> l
 
 
 def cost_state(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
-    """The books are closed: the last thing written before the process lets go of the session.
+    """The cost report is written: the last thing written before the process lets go of the session.
 
     A headless run does that a little before it is over.
     """

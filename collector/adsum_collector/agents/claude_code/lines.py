@@ -40,8 +40,8 @@ from adsum_shared.signals import (
 
 #: The client's own requests, of no meaning to anybody, and most of a file's bytes.
 HEAVY = b'{"type":"api-request'
-#: Subagents that do the CLI's own chores: a summary, a side question. No children of the session.
-CHORES = ("acompact-", "aside_question-")
+#: Subagents that do the CLI's own side requests, such as a summary. No children of the session.
+SIDE_REQUESTS = ("acompact-", "aside_question-")
 
 SUBAGENTS = "subagents"
 
@@ -80,7 +80,7 @@ def transcript_file(path: str) -> TranscriptFile | None:
         return None
     if not below:
         return None if agent else TranscriptFile(name)
-    if agent is None or agent[1].startswith(CHORES):
+    if agent is None or agent[1].startswith(SIDE_REQUESTS):
         return None
     return TranscriptFile(name, agent[1])
 
@@ -199,14 +199,16 @@ def history(head: Sequence[bytes], tail: Sequence[bytes], whose: TranscriptFile)
         told = {name: value for name, value in told.items() if name not in LAST}
     last = signals_from_lines(tail, whose, between.encoded(lambda call: call), NEVER, None)
     told |= _meta(last.signals)
-    books = [each for each in (*first.signals, *last.signals) if isinstance(each, CostReported)]
+    cost_report = [
+        each for each in (*first.signals, *last.signals) if isinstance(each, CostReported)
+    ]
     times = [each.at for each in (*first.signals, *last.signals)] + [Context.of(last.context).at]
     times = [at for at in times if 0 < at < NEVER]
     past = Past(
         **{name: value or None for name, value in told.items()},
         first_prompt=_first_prompt(first.signals),
         # without the prompt before it, which would tell of a turn
-        cost=replace(books[-1], prompt_id=None) if books else None,
+        cost=replace(cost_report[-1], prompt_id=None) if cost_report else None,
         started=times[0] if times else 0,
         ended=max(times, default=0),
     )

@@ -459,7 +459,7 @@ SESSION: Final = b'"sessionId":"'
 _SESSION: Final = re.compile(SESSION_ID)
 #: A subagent of the CLI's own, for a summary or a side question: no child of the session's, but what
 #: it used up was used up.
-_CHORE: Final = re.compile(
+_SIDE_REQUEST: Final = re.compile(
     rf"(?:.*/)?({SESSION_ID})/subagents/agent-((?:acompact|aside_question)-[\w-]+)\.jsonl",
     re.ASCII | re.DOTALL,
 )
@@ -483,8 +483,8 @@ def used_by(path: str) -> TranscriptFile | None:
 
     One beside the sessions is nobody's by its path, "": see `session_in`.
     """
-    if chore := _CHORE.fullmatch(path):
-        return TranscriptFile(chore[1], chore[2])
+    if request := _SIDE_REQUEST.fullmatch(path):
+        return TranscriptFile(request[1], request[2])
     beside = _BESIDE.fullmatch(path)
     return TranscriptFile("", beside[1]) if beside else None
 

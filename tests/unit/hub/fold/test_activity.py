@@ -162,7 +162,7 @@ def test_retries_are_counted() -> None:
 
 
 def test_what_a_queue_and_closed_books_say_is_not_listed() -> None:
-    """Every headless prompt goes through the queue, and each run closes its books before its end."""
+    """Every headless prompt goes through the queue, and each run writes its cost report before its end."""
     story = Story().tell(s.PromptSubmitted, 0.9, origin="queued", source="transcript")
     story.prompt(1, text="go").tell(s.PromptDequeued, 1, source="transcript")
     story.stop(5, last_message="Done.")

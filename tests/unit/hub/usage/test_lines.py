@@ -42,41 +42,44 @@ def test_without_any_price_there_are_no_dollars_at_all() -> None:
 
 
 def test_the_agents_books_are_believed_before_our_prices() -> None:
-    found = view(Spender().use(100).books(3.0, m=ModelCost(3.0, input_tokens=100)))
+    found = view(Spender().use(100).cost_report(3.0, m=ModelCost(3.0, input_tokens=100)))
 
     assert (found.cost_usd, found.cost_source) == (3.0, "reported")
 
 
 def test_books_that_say_less_than_our_prices_are_believed_too() -> None:
-    found = view(Spender().use(100).books(0.5, m=ModelCost(0.5, input_tokens=100)))
+    found = view(Spender().use(100).cost_report(0.5, m=ModelCost(0.5, input_tokens=100)))
 
     assert (found.cost_usd, found.cost_source) == (0.5, "reported")
 
 
 def test_what_was_used_after_the_books_were_closed_is_added_at_our_prices() -> None:
-    found = view(Spender().books(3.0, m=ModelCost(3.0, input_tokens=100)).use(150))
+    found = view(Spender().cost_report(3.0, m=ModelCost(3.0, input_tokens=100)).use(150))
 
     assert (found.cost_usd, found.cost_source) == (pytest.approx(3.5), "mixed")
 
 
 def test_a_model_the_books_do_not_know_is_wholly_added() -> None:
     spender = (
-        Spender().use(100).use(10, model="dear").books(3.0, m=ModelCost(3.0, input_tokens=100))
+        Spender()
+        .use(100)
+        .use(10, model="dear")
+        .cost_report(3.0, m=ModelCost(3.0, input_tokens=100))
     )
 
     assert view(spender).cost_usd == pytest.approx(4.0)
 
 
 def test_a_model_of_the_books_without_dollars_is_one_they_have_no_price_for() -> None:
-    books = {"m": ModelCost(3.0, input_tokens=100), "odd": ModelCost(0.0, input_tokens=70)}
-    found = view(Spender().use(100).use(70, model="odd").books(3.0, **books))
+    cost_report = {"m": ModelCost(3.0, input_tokens=100), "odd": ModelCost(0.0, input_tokens=70)}
+    found = view(Spender().use(100).use(70, model="odd").cost_report(3.0, **cost_report))
 
     assert (found.cost_usd, found.unpriced_tokens) == (pytest.approx(3.0), 70)
 
 
 def test_what_the_books_price_and_we_cannot_is_part_of_the_sum() -> None:
-    books = {"odd": ModelCost(2.0, input_tokens=70)}
-    found = view(Spender().use(70, model="odd").books(2.0, **books))
+    cost_report = {"odd": ModelCost(2.0, input_tokens=70)}
+    found = view(Spender().use(70, model="odd").cost_report(2.0, **cost_report))
 
     assert (found.cost_usd, found.unpriced_tokens, found.cost_source) == (2.0, 0, "reported")
 
@@ -91,13 +94,13 @@ def test_the_books_name_a_model_with_its_variant(name: str) -> None:
 
 def test_the_counted_tokens_are_taken_from_the_earliest_days() -> None:
     spender = Spender().use(100, day="2026-11-19").use(100)
-    spender.books(1.0, m=ModelCost(1.0, input_tokens=100))
+    spender.cost_report(1.0, m=ModelCost(1.0, input_tokens=100))
 
     assert view(spender).cost_usd == pytest.approx(2.0)
 
 
 def test_a_fork_is_computed_alone_for_its_reports_hold_its_parents_dollars() -> None:
-    spender = Spender().use(100).books(9.0, m=ModelCost(9.0, input_tokens=900)).tick(9.0)
+    spender = Spender().use(100).cost_report(9.0, m=ModelCost(9.0, input_tokens=900)).tick(9.0)
     found = view(spender.about(forked_from="parent"))
 
     assert (found.cost_usd, found.cost_source) == (pytest.approx(1.0), "computed")
@@ -116,20 +119,20 @@ def test_a_status_line_that_began_anew_is_found_out() -> None:
 
 
 def test_a_status_line_behind_the_books_is_not_believed() -> None:
-    spender = Spender().use(100).books(3.0, m=ModelCost(3.0, input_tokens=100)).tick(2.0)
+    spender = Spender().use(100).cost_report(3.0, m=ModelCost(3.0, input_tokens=100)).tick(2.0)
 
     assert view(spender).cost_usd == 3.0
 
 
 def test_a_status_line_ahead_of_the_books_is_the_later_word() -> None:
-    spender = Spender().books(3.0, m=ModelCost(3.0, input_tokens=100)).use(120).tick(3.6)
+    spender = Spender().cost_report(3.0, m=ModelCost(3.0, input_tokens=100)).use(120).tick(3.6)
 
     assert view(spender).cost_source == "reported"
     assert view(spender).cost_usd == pytest.approx(3.6)
 
 
 def test_no_dollars_for_tokens_means_that_the_agent_knows_no_price() -> None:
-    found = view(Spender().use(70, model="nobody's").tick(0.0).books(0.0))
+    found = view(Spender().use(70, model="nobody's").tick(0.0).cost_report(0.0))
 
     assert (found.cost_usd, found.unpriced_tokens) == (None, 70)
 
@@ -159,34 +162,38 @@ def test_where_nothing_has_a_price_a_reported_sum_is_spread_by_tokens() -> None:
 
 def test_however_it_is_spread_the_groups_sum_up_to_the_session() -> None:
     spender = Spender().use(33, model="odd").use(77).use(5, model="dear", fast=True)
-    spender.use(19, geo="us").books(7.77, m=ModelCost(1.1, input_tokens=60))
+    spender.use(19, geo="us").cost_report(7.77, m=ModelCost(1.1, input_tokens=60))
 
     found = lines(spender)
     assert fsum(line.usd or 0 for line in found) == pytest.approx(view(spender).cost_usd)
-    beyond = 0.5 + 0.17 + 0.19  # of `dear`, and of `m` what the books do not count
+    beyond = 0.5 + 0.17 + 0.19  # of `dear`, and of `m` what the cost report does not count
     assert view(spender).cost_usd == pytest.approx(7.77 + beyond)
 
 
 @pytest.mark.parametrize("tokens", [100, 150])
 def test_books_under_an_alias_count_the_tokens_of_whoever_answered(tokens: int) -> None:
     alias = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x"
-    found = view(Spender().use(tokens).books(3.0, **{alias: ModelCost(3.0, input_tokens=100)}))
+    found = view(
+        Spender().use(tokens).cost_report(3.0, **{alias: ModelCost(3.0, input_tokens=100)})
+    )
 
     assert found.cost_usd == pytest.approx(3.0 + (tokens - 100) * 0.01)
 
 
 def test_books_of_side_calls_count_no_tokens_of_a_model_they_know() -> None:
-    books = {
+    cost_report = {
         "m": ModelCost(1.0, input_tokens=100),
         "titles": ModelCost(0.5, input_tokens=1_000),
     }
-    found = view(Spender().use(150).books(1.5, **books))
+    found = view(Spender().use(150).cost_report(1.5, **cost_report))
 
     assert found.cost_usd == pytest.approx(1.5 + 0.5)
 
 
 def test_searches_after_the_books_were_closed_cost_what_they_do() -> None:
-    counted = Spender().use(100, web_searches=2).books(3.0, m=ModelCost(3.0, input_tokens=100))
+    counted = (
+        Spender().use(100, web_searches=2).cost_report(3.0, m=ModelCost(3.0, input_tokens=100))
+    )
     assert view(counted).cost_usd == 3.0
 
     # A dollar each, and half of the tokens came later.

@@ -25,7 +25,7 @@ def spenders() -> list[Spender]:
     told = {
         ("h1", "a"): ("web", Told("a").use(100).use(7, model="dear", day=YESTERDAY)),
         ("h1", "b"): ("web", Told("b").use(30).use(30, day=YESTERDAY).tick(4.0)),
-        ("h2", "c"): ("api", Told("c").use(99).books(2.0, m=ModelCost(2.0, input_tokens=50))),
+        ("h2", "c"): ("api", Told("c").use(99).cost_report(2.0, m=ModelCost(2.0, input_tokens=50))),
         ("h2", "d"): (None, Told("d").use(1_000, model="odd")),
     }
     return [

@@ -1,4 +1,4 @@
-"""The turn's deeds, from facts: what domains learn of at its end, and what never counts."""
+"""The turn's finished calls, from facts: what domains learn of at its end, and what never counts."""
 
 from __future__ import annotations
 
