@@ -7,7 +7,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -44,7 +44,7 @@ from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_hub.usage.spending import Spending
 from adsum_shared import __version__
-from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
+from adsum_shared.connect import UNAVAILABLE, Redis, address_of, open_redis
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     link: Link,
     clock: Clock,
     hosts: Mapping[str, frozenset[str]],
-    notes: Callable[[], list[str]] = list,
+    notes: Sequence[str] = (),
     notifications: Notifications | None = None,
     signing: CredentialIssuer | None = None,
     *,
@@ -93,6 +93,25 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     return RequestGuard(behind, hosts, Refusals(clock))
 
 
+class HubState:
+    """What a hub keeps in memory: the list, who is sent it, and whether Redis answers."""
+
+    def __init__(self, settings: HubSettings, redis_url: str) -> None:
+        self.clock = steady_clock()
+        #: models whose price is looked for
+        self.wanted = Wanted()
+        prices = open_book(settings.price_file, self.wanted)
+        #: what keeps all dollars from being right, in sentences for people
+        self.notes = [prices.problem] if prices.problem is not None else []
+        spending = Spending(prices.book, local_day)
+        overspent = Overspent(read_budgets(settings.budgets), spending)
+        self.domains = open_domains(settings.domains, time.perf_counter)
+        self.roster = Roster(Accounts(spending, overspent, settings.limits), self.domains)
+        self.link = Link(address_of(redis_url))
+        self.broadcast = Broadcast(self.roster, self.clock)
+        self.broadcast.begin_restoring()
+
+
 async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises what ended a vital task: the process must end too.
 
@@ -102,16 +121,8 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
     # Thousands of sessions are millions of objects that live on: to look through all of them as
     # often as Python does by default stops the loop for up to 0.7 s at 100,000 sessions.
     gc.set_threshold(10_000, 50, 1000)
-    clock = steady_clock()
-    wanted = Wanted()
-    prices = open_book(settings.price_file, wanted)
-    spending = Spending(prices.book, local_day)
-    overspent = Overspent(read_budgets(settings.budgets), spending)
-    domains = open_domains(settings.domains, time.perf_counter)
-    roster = Roster(Accounts(spending, overspent, settings.limits), domains)
-    link = Link(address_of(redis_url))
-    broadcast = Broadcast(roster, clock)
-    broadcast.begin_restoring()
+    state = HubState(settings, redis_url)
+    roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
     async with contextlib.AsyncExitStack() as stack:
         redis, reader = open_redis(redis_url), open_redis(redis_url, block_s=BLOCK_MS / 1000)
         stack.push_async_callback(redis.aclose)
@@ -122,17 +133,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         access = await stack.enter_async_context(open_access(redis_url))
         signing = await stack.enter_async_context(signing_in(settings, access, clock))
         joining = open_joining(settings, redis_url, access, roster, clock, broadcast.notify)
-        room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
-        consumer = Consumer(
-            roster,
-            reader=reader,
-            redis=redis,
-            clock=clock,
-            link=link,
-            broadcast=broadcast,
-            room=room,
-        )
-        notes = [prices.problem] if prices.problem is not None else []
+        ingest = await stack.enter_async_context(open_ingest(redis_url, joining, link.address))
         notifications = await stack.enter_async_context(
             open_notifications(settings, redis_url, roster, broadcast, clock)
         )
@@ -142,29 +143,16 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             link,
             clock,
             known_hosts(port, settings.hub_hosts, settings.public_url),
-            lambda: notes,
+            state.notes,
             notifications,
             signing,
             joining=joining,
-            ingest=await stack.enter_async_context(open_ingest(redis_url, joining, link.address)),
+            ingest=ingest,
             demo=settings.demo,
         )
-
-        def others() -> list[str]:
-            return [*room.notes(), *notes, *notifications.troubles(), *domains.notes]
-
-        saver, writes = Saver(roster, redis, link), Writes(redis, link.address, clock, room.fullest)
-        vital = {
-            "consumer": consumer.follow(),
-            "heartbeats": consumer.heartbeats.listen(),
-            "snapshots": saver.run(),
-            "writes": writes.watch(),
-            "room": room.watch(),
-            "roll": joining.watch.run(),
-            "notifications": notifications.run(),
-            "prices": complete_book(wanted, settings.price_file, roster.reprice),
-            "timekeeper": Timekeeper(roster, broadcast, link, writes, clock, others=others).run(),
-        }
+        saver = Saver(roster, redis, link)
+        vital = _tasks(settings, state, redis, reader, joining, notifications)
+        vital["snapshots"] = saver.run()
         if signing is not None and say is not None:
             vital["greeting"] = greet(signing, url, say)
         await supervise(uvicorn.Server(server_config(app, settings.public_url)), bound, vital)
@@ -172,6 +160,38 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             await asyncio.wait_for(saver.save_once(), 3.0)
         except (*UNAVAILABLE, TimeoutError) as error:
             log.warning("last snapshot not written (%s); the collectors will replay", error)
+
+
+def _tasks(
+    settings: HubSettings,
+    state: HubState,
+    redis: Redis,
+    reader: Redis,
+    joining: Joining,
+    notifications: Notifications,
+) -> dict[str, Coroutine[None, None, None]]:
+    """What a hub cannot do without, by name, beside its server. None of it is started yet."""
+    roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
+    room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
+    writes = Writes(redis, link.address, clock, room.fullest)
+    consumer = Consumer(
+        roster, reader=reader, redis=redis, clock=clock, link=link, broadcast=broadcast, room=room
+    )
+
+    def others() -> list[str]:
+        notes, troubles = state.notes, notifications.troubles()
+        return [*room.notes(), *notes, *troubles, *state.domains.notes]
+
+    return {
+        "consumer": consumer.follow(),
+        "heartbeats": consumer.heartbeats.listen(),
+        "writes": writes.watch(),
+        "room": room.watch(),
+        "roll": joining.watch.run(),
+        "notifications": notifications.run(),
+        "prices": complete_book(state.wanted, settings.price_file, roster.reprice),
+        "timekeeper": Timekeeper(roster, broadcast, link, writes, clock, others=others).run(),
+    }
 
 
 def _require_usable(settings: HubSettings) -> str:

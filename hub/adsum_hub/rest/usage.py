@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from difflib import get_close_matches
 from operator import itemgetter
@@ -33,7 +33,7 @@ REFUSED = "A parameter that cannot be used"
 SLICE = 50
 
 
-def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = list) -> APIRouter:
+def usage_router(roster: Roster, clock: Clock, notes: Sequence[str] = ()) -> APIRouter:
     """notes: what keeps all dollars from being right."""
     router = APIRouter(prefix="/api/v1", tags=["v1"])
     _add_usage(router, roster, clock, notes)
@@ -42,9 +42,7 @@ def usage_router(roster: Roster, clock: Clock, notes: Callable[[], list[str]] = 
     return router
 
 
-def _add_usage(
-    router: APIRouter, roster: Roster, clock: Clock, notes: Callable[[], list[str]]
-) -> None:
+def _add_usage(router: APIRouter, roster: Roster, clock: Clock, notes: Sequence[str]) -> None:
     also = {400: "Days that cannot be asked for", 422: REFUSED}
 
     @endpoint(router, "GET /usage", "What was used and what it cost", also, csv=True)
@@ -67,7 +65,7 @@ def _add_usage(
         tally = await _tallied(roster, asked)
         # What it has added up is nobody else's: a long answer is made beside the loop.
         strange = await misspelt(roster, host, project, model) if tally.is_empty else []
-        noted = [*strange, *_unfinished(roster, now), *notes()]
+        noted = [*strange, *_unfinished(roster, now), *notes]
         report = await asyncio.to_thread(tally.report, SCHEMA, now, noted)
         if form == "csv":
             headers = {"content-disposition": f'attachment; filename="usage-{first}-{last}.csv"'}

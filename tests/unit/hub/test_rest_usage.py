@@ -50,7 +50,7 @@ def roster() -> Roster:
 async def client(roster: Roster) -> AsyncIterator[httpx.AsyncClient]:
     app = FastAPI()
     app.include_router(api_router(roster, Broadcast(roster, lambda: NOON), lambda: NOON))
-    app.include_router(usage_router(roster, lambda: NOON, lambda: ["Prices are odd."]))
+    app.include_router(usage_router(roster, lambda: NOON, ["Prices are odd."]))
     describe(app)
     explain(app)
     transport = httpx.ASGITransport(app)
