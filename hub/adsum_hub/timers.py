@@ -65,42 +65,31 @@ class Alarms:
 
 
 class UsageThrottle:
-    """now: the hub's clock, ms."""
+    """When a change of usage alone may be shown. now: the hub's clock, ms."""
 
     def __init__(self) -> None:
         self._shown: dict[Key, int] = {}
-        self._due: list[tuple[int, Key]] = []
-        self._held: set[Key] = set()
+        self._held = Alarms()
 
     def holds(self, key: Key, now: int) -> bool:
         """Whether to wait with a change of usage alone; it is due by itself then."""
-        shown = self._shown.get(key, 0)
-        if now - shown >= USAGE_MS:
+        due = self._shown.get(key, 0) + USAGE_MS
+        if now >= due:
             return False
-        if key not in self._held:
-            self._held.add(key)
-            heapq.heappush(self._due, (shown + USAGE_MS, key))
+        self._held.set(key, due, now)
         return True
 
     def shown(self, key: Key, now: int) -> None:
         """With all that it used until now."""
         self._shown[key] = now
-        self._held.discard(key)
+        self._held.set(key, None, now)
 
     def forget(self, key: Key) -> None:
         self._shown.pop(key, None)
-        self._held.discard(key)
+        self._held.set(key, None, 0)
 
     def due(self, now: int) -> list[Key]:
-        found: list[Key] = []
-        while self._due and self._due[0][0] <= now:
-            _, key = heapq.heappop(self._due)
-            if key in self._held:
-                self._held.discard(key)
-                found.append(key)
-        return found
+        return self._held.ring(now)
 
     def next(self) -> int | None:
-        while self._due and self._due[0][1] not in self._held:
-            heapq.heappop(self._due)
-        return self._due[0][0] if self._due else None
+        return self._held.next()

@@ -216,22 +216,21 @@ _LOST = (RedisConnectionError, RedisTimeoutError, OSError)
 class _Pool(redis.asyncio.ConnectionPool):
     """Stands where a client has its pool; the connections are those of the nodes' clients."""
 
-    def __init__(
-        self, close: Callable[[], Awaitable[None]], hang_up: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, cluster: ClusterRedis) -> None:
         super().__init__()
-        self._close = close
-        self._hang_up = hang_up
+        self._cluster = cluster
 
     async def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: FBT001, FBT002 - the library's
-        await (self._close() if inuse_connections else self._hang_up())
+        """Every connection, or those that nobody uses just now. What is asked next connects anew."""
+        cluster = self._cluster
+        await (cluster.close_all() if inuse_connections else cluster.slots.hang_up())
 
 
 class ClusterRedis(redis.asyncio.Redis):
     """steady: goes on at no other master unless it is opened anew: what was sent may be lost there."""
 
     def __init__(self, slots: Slots, *, steady: bool = False) -> None:
-        super().__init__(connection_pool=_Pool(self.close_all, slots.hang_up))
+        super().__init__(connection_pool=_Pool(self))
         self.slots = slots
         self._steady = steady
 
@@ -426,13 +425,13 @@ DEAF_S = 0.1
 
 
 class Listener:
-    """One node's news. told(key) is called for each key that changes; None: for all of them."""
+    """One node's news: which keys change, for the reader to look at."""
 
-    def __init__(self, client: Any, told: Callable[[bytes | None], None]) -> None:
+    def __init__(self, client: Any, reader: ClusterReader) -> None:
         self._connection: Any = client.connection_pool.make_connection()
         # Nothing may come for hours. A peer that is dead shows itself where the sweep asks it.
         self._connection.socket_timeout = None
-        self._told = told
+        self._reader = reader
         self._task: asyncio.Task[None] | None = None
         self.deaf = False
 
@@ -479,7 +478,7 @@ class Listener:
         while True:
             message = await self._connection.read_response()
             for key in [None] if message[2] is None else message[2]:
-                self._told(key)
+                self._reader.heard(key)
 
 
 class ClusterReader(ClusterRedis):
@@ -540,7 +539,7 @@ class ClusterReader(ClusterRedis):
             each.check()
         for address in masters:
             if address not in self._listeners:
-                listener = Listener(self.slots.client(address), self._heard)
+                listener = Listener(self.slots.client(address), self)
                 try:
                     await listener.start()
                 except BaseException:
@@ -549,7 +548,8 @@ class ClusterReader(ClusterRedis):
                 self._listeners[address] = listener
                 self._quiet.clear()  # of what came before nobody has told us
 
-    def _heard(self, key: bytes | None) -> None:
+    def heard(self, key: bytes | None) -> None:
+        """A key has changed; None: perhaps all of them."""
         if key is None:
             self._quiet.clear()
         elif self._quiet.pop(key, None) is None:

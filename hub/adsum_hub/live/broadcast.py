@@ -26,35 +26,6 @@ from adsum_hub.clock import Clock
 from adsum_hub.roster import Changes, Roster
 from adsum_shared.state import Group, HostView, HubTrouble, SessionView
 
-
-class ThrottledEvent:
-    """An event that is set at once after a rest, and no more often than the rest allows.
-
-    event: for whoever waits, and clears it.
-    """
-
-    def __init__(self, rest_s: float) -> None:
-        self.event = asyncio.Event()
-        self._rest_s = rest_s
-        self._at = float("-inf")
-        self._timer: asyncio.TimerHandle | None = None
-
-    def set(self) -> None:
-        if self._timer is not None:
-            return
-        loop = asyncio.get_running_loop()
-        rest = self._at + self._rest_s - loop.time()
-        if rest > 0:
-            self._timer = loop.call_later(rest, self._set)
-        else:
-            self._set()
-
-    def _set(self) -> None:
-        self._timer = None
-        self._at = asyncio.get_running_loop().time()
-        self.event.set()
-
-
 #: An event loop's timers ring up to so much early.
 EARLY_S = 0.001
 
@@ -258,8 +229,6 @@ def _is_here(view: SessionView) -> bool:
 
 
 TICK_S = 0.2
-#: To look at all deadlines and hosts after each of 200 flushes a second was a third of the load.
-LOOK_S = 0.05
 #: For whoever comes back with more to tell.
 GRACE_S = 0.005
 #: Where one flush could not take all that has changed, the next follows after this.
@@ -300,9 +269,8 @@ class Broadcast:
         #: what keeps the list from being true; None: nothing
         self.trouble: HubTrouble | None = None
         self._phase = Phase.LIVE
-        self._flushed = ThrottledEvent(LOOK_S)
-        #: set after a flush: deadlines may have moved
-        self.flushed = self._flushed.event
+        #: set after a flush: deadlines may have moved. For whoever waits, and clears it
+        self.flushed = asyncio.Event()
         #: told of every change at once, so they only note it
         self.listeners: list[Callable[[Changes], None]] = []
         self._roster = roster
@@ -354,7 +322,7 @@ class Broadcast:
 
     def _flush(self) -> None:
         changes = self._roster.take_changes(self._clock())
-        self._flushed.set()
+        self.flushed.set()
         restored = self._phase is Phase.SETTLING and not changes.more
         if changes.more or (restored and self._roster.settle(self._clock())):
             rest = 0.0 if self.restoring else REST_S

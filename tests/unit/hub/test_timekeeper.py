@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
-from adsum_hub.timekeeper import PATIENCE_MS, RETURN_MS, Timekeeper
+from adsum_hub.timekeeper import LOOK_S, PATIENCE_MS, RETURN_MS, Timekeeper
 from adsum_hub.trouble import STALE_MS, Link
 from adsum_shared.beat import Beat
 from adsum_shared.state import HubTrouble
+from tests.support import wait_until
 
 
 class StillWrites:
@@ -237,3 +239,25 @@ async def test_what_goes_wrong_beside_the_list_is_told_as_long_as_it_does(hub: H
     said.clear()
     hub.passes(1_000, reading=True)
     assert hub.broadcast.trouble is None
+
+
+async def test_however_often_something_arrives_it_looks_no_more_often_than_it_may():
+    hub = Hub()
+    looks: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def look() -> float:
+        looks.append(loop.time())
+        return 1.0
+
+    def arrives() -> bool:
+        hub.broadcast.flushed.set()
+        return len(looks) > 3
+
+    hub.keeper.look = look  # type: ignore[method-assign] # counts only
+    running = asyncio.create_task(hub.keeper.run())
+    await wait_until(arrives)
+    running.cancel()
+
+    assert looks[3] - looks[0] >= 2.9 * LOOK_S
+    assert looks[3] - looks[0] < 3.0  # and does not wait until something is due

@@ -1,11 +1,8 @@
-"""What costs is done at once while a budget lasts, and an event is set no more often than it may."""
+"""What costs is done at once while a budget lasts."""
 
 from __future__ import annotations
 
-import asyncio
-
-from adsum_hub.live.broadcast import SendBudget, ThrottledEvent
-from tests.support import wait_until
+from adsum_hub.live.broadcast import SendBudget
 
 
 def test_nothing_waits_while_the_budget_lasts():
@@ -41,18 +38,3 @@ def test_a_long_rest_saves_no_more_than_a_burst():
     budget.spend(50, 9_000.0)
 
     assert round(budget.wait(10, 9_000.0, 1.0), 6) == 0.1
-
-
-async def test_a_throttled_event_is_set_at_once_and_then_after_its_rest():
-    throttled = ThrottledEvent(0.03)
-    throttled.set()
-    assert throttled.event.is_set()
-    throttled.event.clear()
-    since = asyncio.get_running_loop().time()
-
-    for _ in range(3):
-        throttled.set()
-    assert not throttled.event.is_set()
-    await wait_until(throttled.event.is_set)
-
-    assert asyncio.get_running_loop().time() - since >= 0.02
