@@ -91,7 +91,7 @@ class NotifyingHub:
         self.fleet = fleet
         self.redis = open_redis(redis_url)
         self.roster = FakeRoster()
-        self.ready = True
+        self.broadcast = SimpleNamespace(restoring=False, trouble=None)
         given = {"sign_in": False, **told}
         settings = HubSettings(state_dir=state_dir, push_allow_private=True, **given)
         self.notifications = Notifications(
@@ -99,7 +99,7 @@ class NotifyingHub:
             self.roster,
             self.redis,
             fleet.clock,
-            lambda: self.ready,  # type: ignore[arg-type] # a fake
+            self.broadcast,  # type: ignore[arg-type] # a fake
         )
         self.notifier = self.notifications.notifier
         fleet.rosters.append((self.roster, self.notifications))

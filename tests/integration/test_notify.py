@@ -379,9 +379,9 @@ async def test_a_hub_that_does_not_know_the_truth_yet_tells_nothing(
 ):
     hub = await start(phone, notify=SOON)
     fleet.need()
-    hub.ready = False
+    hub.broadcast.restoring = True
     await hub.run(61)
-    hub.ready = True
+    hub.broadcast.restoring = False
     await hub.run(1)
     assert phone.arrived() == []
     fleet.work()
@@ -483,10 +483,10 @@ async def test_a_need_that_could_not_be_told_before_quiet_hours_waits_for_their_
     hub = await start(phone, notify=[{**SOON[0], "quiet": NIGHT}])
     fleet.need()
     await hub.run(1)
-    hub.ready = False
+    hub.broadcast.restoring = True
     fleet.now = utc("2026-01-10 21:30")
     await hub.run()
-    hub.ready = True
+    hub.broadcast.restoring = False
     await hub.run()
     await hub.run(4)
     assert phone.arrived() == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adsum_hub.notify.push import PushKeyError
+from adsum_hub.rest.api import BadRequestError
 from tests.notifying import Fleet, NotifyingHub, Start, starting
 from tests.post_boxes import Browser, PostBox, post_box
 from tests.support import wait_until
@@ -229,7 +229,7 @@ async def test_a_key_that_cannot_be_read_is_told_with_the_next_step(
     file.write_text("no key")
     hub = await start(notify=SOON, push_key_file=file)
 
-    with pytest.raises(PushKeyError, match=r"mine\.pem is no private key"):
+    with pytest.raises(BadRequestError, match=r"mine\.pem is no private key"):
         await hub.subscribe(phone)
     status = await hub.notifications.status(1)
     assert status.public_key is None

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from adsum_hub.clock import Clock
-from adsum_hub.notify.messages import Message
+from adsum_hub.notify.messages import Notification
 from adsum_hub.notify.rules import Channel
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Sender(Protocol):
     async def name(self) -> str | None:
         """What claims call it; the same in every hub that speaks here. None: nobody listens."""
 
-    async def send(self, message: Message) -> Outcome:
+    async def send(self, message: Notification) -> Outcome:
         """Comes back within SEND_S, whatever the other side does. Raises what Redis raises."""
 
 
@@ -136,7 +136,7 @@ class AppriseSender:
             else:
                 log.warning("channel %s: %s", self.channel.name, error)
 
-    async def send(self, message: Message) -> Outcome:
+    async def send(self, message: Notification) -> Outcome:
         url = self.channel.url or ""
         error = await self._ask(lambda: _send(url, message.title, message.body))
         if error is None:

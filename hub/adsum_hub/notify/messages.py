@@ -36,7 +36,7 @@ _HEADS = {"needs_you": "need you", "delivered": "are done", "host_offline": "are
 _WORD = re.compile(r"[A-Za-z][\w-]{0,39}")
 
 
-class Message(msgspec.Struct, frozen=True):
+class Notification(msgspec.Struct, frozen=True):
     """topic: a later message of the same one takes its place. id: of the session or host, if one.
 
     needing: how many need a human at that moment, told or not, for the app's icon; None: not looked.
@@ -53,7 +53,7 @@ class Message(msgspec.Struct, frozen=True):
     needing: int | None = None
 
 
-TEST = Message(
+TEST = Notification(
     title="Test from Adsum",
     body="Messages arrive here.",
     topic="test",
@@ -64,7 +64,7 @@ TEST = Message(
 )
 
 
-def message_of(cases: Sequence[Case], content: Content, needing: int | None = None) -> Message:
+def message_of(cases: Sequence[Case], content: Content, needing: int | None = None) -> Notification:
     """One or many cases, of at least one."""
     cases = sorted(cases, key=lambda case: (case.urgency, case.since))
     first = cases[0]
@@ -72,7 +72,7 @@ def message_of(cases: Sequence[Case], content: Content, needing: int | None = No
         title, body = _single(first, content)
     else:
         title, body = _digest(cases, content)
-    return Message(
+    return Notification(
         title=title,
         body=body,
         topic=topic_of(first.key if len(cases) == 1 else "digest"),

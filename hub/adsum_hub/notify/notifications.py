@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,15 +18,13 @@ from adsum_hub.notify.notifier import Notifier
 from adsum_hub.notify.push import (
     APPLE,
     OWNER,
-    Owners,
     Push,
     PushKey,
     PushKeyError,
+    PushKeyFile,
     PushSubscription,
     SubscriptionOwner,
     Subscriptions,
-    load_key,
-    require_contact,
     subscription_of,
 )
 from adsum_hub.notify.rules import PUSH, Channel, Rule
@@ -124,7 +122,8 @@ class NotifyTestAsked(msgspec.Struct):
 class Notifications:
     """Raises NotifyConfigError or PushKeyError for settings that cannot be used.
 
-    ready: whether the hub's list is true. Nothing is imported and no key made before it is needed.
+    broadcast: says whether the hub's list is true. Nothing is imported and no key made before it is
+    needed.
     """
 
     def __init__(
@@ -133,23 +132,25 @@ class Notifications:
         roster: Roster,
         redis: Redis,
         clock: Clock,
-        ready: Callable[[], bool],
+        broadcast: Broadcast,
     ) -> None:
-        require_contact(settings.push_contact)
+        self._key_file = PushKeyFile(
+            settings.state_dir, settings.push_key_file, settings.push_contact
+        )
         config = read_config(settings.notify, settings.channel)
         self.clock = clock
-        self.subscriptions = Subscriptions(redis, Owners(redis) if settings.sign_in else None)
+        self.subscriptions = Subscriptions(redis, owned=settings.sign_in)
         self._settings = settings
         self._tested_at = 0
-        self._key: PushKey | None = None
-        self._making = asyncio.Lock()
-        self._push = Push(self.subscriptions, self.key, clock, private=settings.push_allow_private)
+        self._push = Push(
+            self.subscriptions, self._key_file, clock, private=settings.push_allow_private
+        )
         self._services = [
             AppriseSender(each, clock) for each in config.channels if each.name != PUSH
         ]
         services = {each.channel.name: each for each in self._services}
         senders: dict[str, Sender] = {PUSH: self._push, **services}
-        self.notifier = Notifier(roster, config, senders, redis, clock, ready)
+        self.notifier = Notifier(roster, config, senders, redis, clock, broadcast)
 
     def heard(self, changes: Changes) -> None:
         self.notifier.heard(changes)
@@ -163,13 +164,7 @@ class Notifications:
 
     async def key(self) -> PushKey:
         """Raises PushKeyError."""
-        async with self._making:
-            if self._key is None:
-                settings = self._settings
-                self._key = await asyncio.to_thread(
-                    load_key, settings.state_dir, settings.push_key_file, settings.push_contact
-                )
-            return self._key
+        return await self._key_file.key()
 
     def owner_of(self, scope: Scope) -> SubscriptionOwner | None:
         """None where nobody has to sign in. Raises BadRequestError."""
@@ -254,18 +249,13 @@ class Notifications:
     def _channel(self, channel: Channel) -> NotifyChannel:
         health = self.notifier.senders[channel.name].health
         failing = health.failed_at is not None and (health.sent_at or 0) <= health.failed_at
-        return NotifyChannel(
-            name=channel.name,
-            content=channel.content,
-            waiting=self.notifier.pending.waiting(channel.name),
-            sent=health.sent,
-            failed=health.failed,
-            dropped=health.dropped,
-            sent_at=health.sent_at,
-            failed_at=health.failed_at,
-            error=health.error,
-            problem=health.error if failing else None,
-        )
+        found = msgspec.structs.asdict(health) | {
+            "name": channel.name,
+            "content": channel.content,
+            "waiting": self.notifier.pending.waiting(channel.name),
+            "problem": health.error if failing else None,
+        }
+        return msgspec.convert(found, NotifyChannel)
 
 
 def _rule(rule: Rule) -> NotifyRule:
@@ -289,12 +279,8 @@ async def open_notifications(
     """Opens notifications with a connection to Redis of their own. Raises NotifyConfigError, PushKeyError."""
     redis = open_redis(redis_url)  # what the list is kept by waits for no notification
 
-    def ready() -> bool:
-        blind = broadcast.trouble is not None and broadcast.trouble.blind
-        return not broadcast.restoring and not blind
-
     try:
-        notifications = Notifications(settings, roster, redis, clock, ready)
+        notifications = Notifications(settings, roster, redis, clock, broadcast)
         broadcast.listeners.append(notifications.heard)
         yield notifications
     finally:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from adsum_hub.clock import Clock
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.notify.channels import Outcome, Sender
 from adsum_hub.notify.messages import TEST, message_of
 from adsum_hub.notify.rules import (
@@ -193,7 +194,7 @@ NO_REDIS = Outcome("Redis does not answer.")
 
 
 class Notifier:
-    """Sends each channel what is due on it. ready: whether the list is true.
+    """Sends each channel what is due on it. broadcast: says whether the list is true.
 
     What is pending is never stored: it is what stands in the roster and bears no mark. So it
     outlives a hub, and is no larger than what stands, however long a channel is silent.
@@ -206,7 +207,7 @@ class Notifier:
         senders: Mapping[str, Sender],
         redis: Redis,
         clock: Clock,
-        ready: Callable[[], bool],
+        broadcast: Broadcast,
     ) -> None:
         self.config = config
         self.senders = senders
@@ -215,7 +216,7 @@ class Notifier:
         self.pending = self._watching.pending
         self._marks = SentMarks(redis)
         self._clock = clock
-        self._ready = ready
+        self._broadcast = broadcast
         self._ready_at: int | None = None
         #: a rule that is new holds from here on: also for what is asked while this hub finds its feet
         self._started = clock()
@@ -259,7 +260,8 @@ class Notifier:
         return pause
 
     def _is_ready(self, now: int) -> bool:
-        if not self._ready():
+        trouble = self._broadcast.trouble
+        if self._broadcast.restoring or (trouble is not None and trouble.blind):
             self._ready_at = None
         elif self._ready_at is None:
             self._ready_at = now + SETTLE_MS

@@ -12,7 +12,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -23,7 +23,7 @@ import msgspec
 
 from adsum_hub.clock import Clock
 from adsum_hub.notify.channels import SEND_S, Health, Outcome
-from adsum_hub.notify.messages import Message
+from adsum_hub.notify.messages import Notification
 from adsum_hub.rest.api import BadRequestError
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
@@ -44,20 +44,6 @@ class SubscriptionOwner(NamedTuple):
 
     kind: Literal["sign-in", "token"]
     digest: str
-
-
-class Owners:
-    """Asks Redis anew each time whether owners' credentials are valid: a revoked one gets no push."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def gone(self, owners: set[SubscriptionOwner]) -> set[SubscriptionOwner]:
-        """Those whose credential has ended, as its key expires then. Raises what Redis raises."""
-        asked = sorted(owners)
-        keys = [streams.entry_pass(each.kind, each.digest) for each in asked]
-        stored = await self._redis.mget(keys) if keys else []
-        return {each for each, held in zip(asked, stored, strict=True) if held is None}
 
 
 MOST = 200
@@ -194,11 +180,11 @@ def _on_curve(point: bytes) -> bool:
 
 
 class Subscriptions:
-    """A list in Redis, the same for all hubs. owners: None where nobody has to sign in."""
+    """A list in Redis, the same for all hubs. owned: False where nobody has to sign in."""
 
-    def __init__(self, redis: Redis, owners: Owners | None = None) -> None:
+    def __init__(self, redis: Redis, *, owned: bool = False) -> None:
         self._redis = redis
-        self._owners = owners
+        self._owned = owned
 
     async def all(self) -> list[Subscription]:
         """Those to send to. What was made with a credential that is no more is dropped."""
@@ -217,17 +203,28 @@ class Subscriptions:
 
     async def living(self, known: list[Subscription]) -> list[Subscription]:
         """Those whose credential is still valid. Raises what Redis raises."""
-        if self._owners is None:
+        if not self._owned:
             return known
-        gone = await self._owners.gone({each.owner for each in known if each.owner is not None})
-        return [each for each in known if each.owner is not None and each.owner not in gone]
+        # Asked anew each time: a credential's key expires with it, and a revoked one gets no push.
+        asked = sorted({each.owner for each in known if each.owner is not None})
+        keys = [streams.entry_pass(each.kind, each.digest) for each in asked]
+        stored = await self._redis.mget(keys) if keys else []
+        valid = {each for each, held in zip(asked, stored, strict=True) if held is not None}
+        return [each for each in known if each.owner in valid]
 
     async def add(self, subscription: Subscription) -> None:
         """Raises BadRequestError if there are too many. A known one is renewed."""
         key = streams.NOTIFY_SUBSCRIPTIONS
         others = [each for each in await self.all() if each.id != subscription.id]
-        of_one = [] if subscription.owner is None else _of(subscription.owner, others)
-        if excess := of_one[MOST_OF_ONE - 1 :]:
+        of_one = sorted(
+            (
+                each
+                for each in others
+                if each.owner is not None and each.owner == subscription.owner
+            ),
+            key=lambda each: -each.since,
+        )
+        if excess := of_one[MOST_OF_ONE - 1 :]:  # the one renewed longest ago goes
             await self._redis.hdel(key, *[each.id for each in excess])
         known = await self._redis.hexists(key, subscription.id)
         if not known and await self._redis.hlen(key) >= MOST:
@@ -240,11 +237,6 @@ class Subscriptions:
         return bool(await self._redis.hdel(streams.NOTIFY_SUBSCRIPTIONS, id_of(endpoint)))
 
 
-def _of(owner: SubscriptionOwner, known: list[Subscription]) -> list[Subscription]:
-    """The latest renewed first."""
-    return sorted((each for each in known if each.owner == owner), key=lambda each: -each.since)
-
-
 #: A signature is good for so long; push services take 24 h at most.
 GOOD_S = 12 * 3600
 #: Where nobody gave an address. Apple refuses such a one, the others do not look.
@@ -254,15 +246,6 @@ _CONTACT = re.compile(r"mailto:[\w.+-]+@[\w-]+(\.[\w-]+)+")
 
 class PushKeyError(AdsumError):
     """Nothing can be signed. The text names the file or the place, the cause, the next step."""
-
-
-def require_contact(contact: str | None) -> None:
-    """Raises PushKeyError with the next step in its text."""
-    if contact is not None and not _CONTACT.fullmatch(contact):
-        raise PushKeyError(
-            f"ADSUM_PUSH_CONTACT is no mail address: {contact[:60]!r}. Push services want one to "
-            "write to, such as mailto:you@example.org."
-        )
 
 
 class PushKey:
@@ -297,40 +280,58 @@ class PushKey:
             raise PushKeyError(f"A push to {parts.hostname} cannot be signed.") from error
 
 
-def load_key(state_dir: Path, given: Path | None, contact: str | None) -> PushKey:
-    """given: a file that must be there; else the hub's own, made where there is none.
+class PushKeyFile:
+    """The file of the key that signs pushes: a given one, or the hub's own, made when it is needed."""
 
-    Blocks, and imports what takes a fifth of a second: not for the loop.
-    """
-    from py_vapid import Vapid02, VapidException
+    def __init__(self, state_dir: Path, given: Path | None, contact: str | None) -> None:
+        """Raises PushKeyError."""
+        if contact is not None and not _CONTACT.fullmatch(contact):
+            raise PushKeyError(
+                f"ADSUM_PUSH_CONTACT is no mail address: {contact[:60]!r}. Push services want one to "
+                "write to, such as mailto:you@example.org."
+            )
+        self._file = given or state_dir / "push-key.pem"
+        self._is_own = given is None
+        self._contact = contact
+        self._key: PushKey | None = None
+        self._loading = asyncio.Lock()
 
-    file = given or state_dir / "push-key.pem"
-    try:
-        if given is None and not file.exists():
-            _make(file)
-        return PushKey(Vapid02.from_pem(file.read_bytes()), contact)
-    except OSError as error:
-        step = "Make it readable for the user who runs the hub."
-        raise PushKeyError(
-            f"The key for pushes, {file}, cannot be used: {error.strerror}. {step}"
-        ) from error
-    except (ValueError, TypeError, AttributeError, VapidException) as error:
-        step = "Replace it by the file of another hub, or move it away: then a new one is made."
-        raise PushKeyError(f"{file} is no private key for pushes. {step}") from error
+    async def key(self) -> PushKey:
+        """Raises PushKeyError."""
+        async with self._loading:
+            if self._key is None:
+                self._key = await asyncio.to_thread(self._load)
+            return self._key
+
+    def _load(self) -> PushKey:
+        """Imports what takes a fifth of a second: not for the loop."""
+        from py_vapid import Vapid02, VapidException
+
+        try:
+            if self._is_own and not self._file.exists():
+                self._make()
+            return PushKey(Vapid02.from_pem(self._file.read_bytes()), self._contact)
+        except OSError as error:
+            step = "Make it readable for the user who runs the hub."
+            raise PushKeyError(
+                f"The key for pushes, {self._file}, cannot be used: {error.strerror}. {step}"
+            ) from error
+        except (ValueError, TypeError, AttributeError, VapidException) as error:
+            step = "Replace it by the file of another hub, or move it away: then a new one is made."
+            raise PushKeyError(f"{self._file} is no private key for pushes. {step}") from error
+
+    def _make(self) -> None:
+        """Whole or not at all, and the first of two hubs wins."""
+        from py_vapid import Vapid02
+
+        vapid = Vapid02()
+        vapid.generate_keys()
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            write_private(self._file, vapid.private_pem(), replace=False)
 
 
-def _make(file: Path) -> None:
-    """Whole or not at all, and the first of two hubs wins."""
-    from py_vapid import Vapid02
-
-    vapid = Vapid02()
-    vapid.generate_keys()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        write_private(file, vapid.private_pem(), replace=False)
-
-
-def encrypted(to: Subscription, message: Message) -> bytes | None:
+def encrypted(to: Subscription, message: Notification) -> bytes | None:
     """The message encrypted for one browser; None: its keys cannot be used."""
     from http_ece import ECEException
     from pywebpush import WebPusher, WebPushException
@@ -358,7 +359,7 @@ GONE = frozenset({404, 410})
 
 class Late(NamedTuple):
     subscription: Subscription
-    message: Message
+    message: Notification
     tries: int
     at: int
 
@@ -380,14 +381,14 @@ class Push:
     def __init__(
         self,
         subscriptions: Subscriptions,
-        key: Callable[[], Awaitable[PushKey]],
+        key_file: PushKeyFile,
         clock: Clock,
         *,
         private: bool = False,
     ) -> None:
         self.health = Health()
         self._subscriptions = subscriptions
-        self._key = key
+        self._key_file = key_file
         self._clock = clock
         self._private = private
         self._late: dict[tuple[str, str], Late] = {}
@@ -405,15 +406,15 @@ class Push:
         if not known:
             return None
         try:
-            key = (await self._key()).public
+            key = (await self._key_file.key()).public
         except PushKeyError as error:
             self.health.went_wrong(str(error), self._clock())
             return None
         return f"push {key}" if any(each.key == key for each in known) else None
 
-    async def send(self, message: Message) -> Outcome:
+    async def send(self, message: Notification) -> Outcome:
         try:
-            key = await self._key()
+            key = await self._key_file.key()
         except PushKeyError as error:
             self.health.went_wrong(str(error), self._clock())
             return Outcome(str(error))
@@ -499,7 +500,7 @@ class Push:
         self.health.in_row = in_row  # it counts messages, and one browser's trouble is not all's
         return found
 
-    async def _post(self, to: Subscription, message: Message) -> Reply:
+    async def _post(self, to: Subscription, message: Notification) -> Reply:
         rests = self._resting.get(to.id, 0) - self._clock()
         if rests > 0:
             return Reply(f"{to.service} has asked for a pause.", rests / 1000)
@@ -509,7 +510,7 @@ class Push:
         if body is None:
             return Reply("The keys of a subscription cannot be used.")
         try:
-            authorization = (await self._key()).authorization(to.endpoint)
+            authorization = (await self._key_file.key()).authorization(to.endpoint)
         except PushKeyError as error:
             return Reply(str(error))
         headers = {

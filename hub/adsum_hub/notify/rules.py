@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
@@ -301,15 +300,10 @@ class Throttle:
         return self._not_before
 
 
-#: Outdated entries a heap may hold beside those that count, before it is built anew.
-SLACK = 1_000
-
-
 class OpenCase(msgspec.Struct):
-    """due: channel -> when. told: channel -> state -> what it was told last."""
+    """told: channel -> state -> what it was told last."""
 
     case: Case
-    due: dict[str, int]
     told: dict[str, dict[str, Sent]]
 
 
@@ -321,10 +315,11 @@ class Pending:
 
     def __init__(self) -> None:
         self.standing: dict[str, OpenCase] = {}
-        self._heaps: dict[str, list[tuple[int, str]]] = {}
+        #: channel -> key of a case -> when it is due
+        self._due: dict[str, dict[str, int]] = {}
 
     def __len__(self) -> int:
-        return sum(len(each.due) for each in self.standing.values())
+        return sum(map(len, self._due.values()))
 
     @property
     def needing(self) -> int:
@@ -333,43 +328,35 @@ class Pending:
 
     def enter(self, case: Case, decision: Decision) -> None:
         """Its latest words are kept also where nothing else has changed."""
-        known = self.standing.get(case.key)
-        if known is None:
-            known = self.standing[case.key] = OpenCase(case, {}, {})
-        elif decision.cancelled:
-            known.due.clear()
-            if known.case.on != case.on:
-                known.told.clear()
+        known = self.standing.setdefault(case.key, OpenCase(case, {}))
+        if decision.cancelled:
+            self._cancel(case.key)
+        if known.case.on != case.on:
+            known.told.clear()
         known.case = case
         for channel, at in decision.pending.items():
             self.put(case, channel, at)
 
-    def leave(self, key: str) -> Case | None:
-        standing = self.standing.pop(key, None)
-        return standing.case if standing else None
+    def leave(self, key: str) -> None:
+        self.standing.pop(key, None)
+        self._cancel(key)
+
+    def _cancel(self, key: str) -> None:
+        for due in self._due.values():
+            due.pop(key, None)
 
     def put(self, case: Case, channel: str, at: int) -> None:
         """Also to put off. Nothing if the case does not stand any more."""
-        if not self.stands(case):
-            return
-        self.standing[case.key].due[channel] = at
-        heap = self._heaps.setdefault(channel, [])
-        heapq.heappush(heap, (at, case.key))
-        if len(heap) > 2 * len(self.standing) + SLACK:
-            live = ((each.due.get(channel), name) for name, each in self.standing.items())
-            self._heaps[channel] = [(due, name) for due, name in live if due is not None]
-            heapq.heapify(self._heaps[channel])
+        if self.stands(case):
+            self._due.setdefault(channel, {})[case.key] = at
 
     def take(self, channel: str, now: int) -> list[Case]:
-        """Those due on a channel, no longer pending; `put` puts one back."""
-        heap, cases = self._heaps.get(channel, []), []
-        while heap and heap[0][0] <= now:
-            at, key = heapq.heappop(heap)
-            standing = self.standing.get(key)
-            if standing is not None and standing.due.get(channel) == at:
-                del standing.due[channel]
-                cases.append(standing.case)
-        return cases
+        """Those due on a channel, the earliest first, no longer pending; `put` puts one back."""
+        due = self._due.get(channel, {})
+        keys = sorted((at, key) for key, at in due.items() if at <= now)
+        for _, key in keys:
+            del due[key]
+        return [self.standing[key].case for _, key in keys]
 
     def mark_sent(self, case: Case, channel: str, now: int) -> None:
         standing = self.standing.get(case.key)
@@ -381,14 +368,7 @@ class Pending:
         return standing is not None and standing.case.identity == case.identity
 
     def waiting(self, channel: str) -> int:
-        return sum(channel in each.due for each in self.standing.values())
+        return len(self._due.get(channel, ()))
 
     def next(self, channel: str) -> int | None:
-        heap = self._heaps.get(channel, [])
-        while heap:
-            at, key = heap[0]
-            standing = self.standing.get(key)
-            if standing is not None and standing.due.get(channel) == at:
-                return at
-            heapq.heappop(heap)
-        return None
+        return min(self._due.get(channel, {}).values(), default=None)
