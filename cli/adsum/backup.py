@@ -1,4 +1,4 @@
-"""`adsum hub backup` and `restore`: what lies in Redis, into a file and back.
+"""`adsum hub backup` writes what Redis holds into a file, and `restore` writes it back.
 
 The file is gzipped lines of JSON, a header first, a count last. Keys are written by their type and
 not by DUMP, whose bytes another version of Redis, and Valkey, refuse.

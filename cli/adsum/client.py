@@ -1,4 +1,4 @@
-"""The command line's HTTP: which hub is asked, what lets a command in, and what a failure means."""
+"""All HTTP of the command line: it finds the hub, shows a token, and says what a failure means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading settings for a command: flags over ADSUM_… variables over the TOML file, errors by name."""
+"""Reads a command's settings: flags, then ADSUM_… variables, then the TOML file."""
 
 from __future__ import annotations
 

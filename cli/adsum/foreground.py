@@ -1,4 +1,4 @@
-"""`adsum hub` and `adsum collector`: one part in the foreground, for services and for `adsum up`."""
+"""`adsum hub` and `adsum collector` run one part in the foreground."""
 
 from __future__ import annotations
 

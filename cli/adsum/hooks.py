@@ -1,4 +1,4 @@
-"""`adsum hooks`: put our hooks into Claude Code's settings, take them out, say how they stand."""
+"""`adsum hooks` puts our hooks into Claude Code's settings, and takes them out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`adsum hooks status`: which hooks stand in which file, and whether anybody takes what they post."""
+"""`adsum hooks status` shows which hooks stand in which file, and who takes what they post."""
 
 from __future__ import annotations
 

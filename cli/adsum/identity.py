@@ -1,4 +1,4 @@
-"""`adsum collector new-identity`: a copy of a machine becomes a machine of its own."""
+"""`adsum collector new-identity` makes a copy of a machine a machine of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine asks of the hub that it joins, leaves, or is known to; with words for wrong TLS."""
+"""What a machine asks of the hub that it joins or leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That this machine has joined a hub, and what it was given for it: a file for its user alone."""
+"""Keeps which hub this machine has joined, with its credential, in a file for its user alone."""
 
 from __future__ import annotations
 

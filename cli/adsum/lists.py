@@ -1,4 +1,4 @@
-"""The commands that show what the hub knows, and lead there. Each imports what it needs when it runs."""
+"""The commands that show what the hub knows, and lead there. Each imports late what it needs."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 

@@ -1,4 +1,4 @@
-"""`adsum login`: a link that signs one browser in, as text and, where it helps, as a QR."""
+"""`adsum login` prints a link that signs one browser in, as text and as a QR code."""
 
 from __future__ import annotations
 

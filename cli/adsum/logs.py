@@ -1,4 +1,4 @@
-"""`adsum logs`: what the parts on this machine have written, and what they write now."""
+"""`adsum logs` shows what the parts on this machine have written, and follows what they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `adsum up` does about hooks: asks on a terminal, names the command elsewhere.
+"""`adsum up` offers to install hooks: it asks on a terminal, and names the command elsewhere.
 
 Claude Code prints a red line for every hook that nobody answers. So hooks are in its settings only
 while the collector of `adsum up` runs; running sessions notice the change within two seconds.

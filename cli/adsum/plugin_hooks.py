@@ -1,4 +1,4 @@
-"""Whether Claude Code has our plugin on, which reports without hooks of ours in the settings."""
+"""Finds out whether our plugin is on in Claude Code: it reports without hooks of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to where a session is: its page in the browser, or the terminal it runs in, by tmux."""
+"""`adsum open` and `adsum attach` lead to a session: to its page, or to its terminal, by tmux."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sessions a command means: some that live, some that are over, or one by the start of its id."""
+"""Finds the sessions that a command means: by a filter, a search, or the start of an id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that is installed for hooks that are not posted, and running it as Claude Code would."""
+"""The command of hooks that are not posted, and how to run it as Claude Code would."""
 
 from __future__ import annotations
 

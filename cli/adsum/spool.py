@@ -1,4 +1,4 @@
-"""`adsum collector spool status`: what waits on this machine's disk, and what is wrong there."""
+"""`adsum collector spool status` shows what waits on this machine's disk."""
 
 from __future__ import annotations
 

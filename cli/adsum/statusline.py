@@ -1,4 +1,4 @@
-"""`adsum statusline`: what stands in Claude Code's one slot for a status line, and how it fares."""
+"""`adsum statusline` shows what stands in Claude Code's one slot for a status line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps parts running as child processes: starts in stages, restarts, stops in reverse, quotes their logs."""
+"""Keeps parts running as child processes: it starts, restarts and stops them in order."""
 
 from __future__ import annotations
 

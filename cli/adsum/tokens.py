@@ -1,4 +1,4 @@
-"""`adsum hub tokens` and `adsum hub sign-ins`: who and which machines may enter, listed, made, revoked."""
+"""`adsum hub tokens` and `adsum hub sign-ins` list, make and revoke access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`adsum top`: a live list by groups on the full screen, details, a filter. Imports Textual."""
+"""`adsum top` shows a live list on the full screen, with details and a filter. Imports Textual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`adsum up`: broker, hub and collector in one command, until Ctrl-C."""
+"""`adsum up` runs broker, hub and collector in one command, until Ctrl-C."""
 
 from __future__ import annotations
 

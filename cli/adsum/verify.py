@@ -1,4 +1,4 @@
-"""`adsum hooks verify`: a probe by every way a hook goes, timed, until the hub has applied it."""
+"""`adsum hooks verify` times a probe by every way a hook goes, until the hub has applied it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`adsum agents --watch`: a hub's roster over its WebSocket, redrawn in place or as JSON lines."""
+"""`adsum agents --watch` follows the roster over a WebSocket, redrawn in place or as JSON lines."""
 
 from __future__ import annotations
 

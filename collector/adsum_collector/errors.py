@@ -1,4 +1,4 @@
-"""What stops a collector: from starting, from accepting a signal, from publishing one."""
+"""The errors that stop a collector: from starting, from accepting a signal, from publishing one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes in directories, as the system tells it.
+"""Watches directories for changes, by the system's own notifications.
 
 On Linux straight from inotify: watchfiles asks its own thread every step, which at 50 ms costs
 0.17 % of a core and 20 wake-ups a second for each watcher, all day; this costs nothing while

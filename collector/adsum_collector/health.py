@@ -1,4 +1,4 @@
-"""How well this machine's witnesses are heard: what the heartbeat and `/readyz` say of each."""
+"""Judges how well this machine's witnesses are heard, for the heartbeat and `/readyz`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way in: whatever a witness reports is made private, encoded and durable here."""
+"""The one way in: it filters what a witness reports by privacy, encodes it and makes it durable."""
 
 from __future__ import annotations
 

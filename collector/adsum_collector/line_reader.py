@@ -1,4 +1,4 @@
-"""Files that others write, a line each: opened without harm, known again, and read in whole lines.
+"""Reads files that others write, in whole lines, and recognises a file that was replaced.
 
 What lies where a file is expected may be a pipe, and whoever opens one waits; or a terabyte of holes,
 and whoever reads it never ends. Only ever reads.

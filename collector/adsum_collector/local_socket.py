@@ -1,4 +1,4 @@
-"""The unix socket: the door of the shim and of the status line, a line of JSON a message."""
+"""The unix socket takes messages of the shim and the status line: a line of JSON each."""
 
 from __future__ import annotations
 

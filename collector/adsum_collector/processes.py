@@ -1,4 +1,4 @@
-"""Which process runs which session: kept in the spool's state, so that a restart knows whom to miss."""
+"""Keeps which process runs which session, across restarts, so that an ended one is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The receiver: hooks come in over loopback HTTP and are answered once they are on disk.
+"""The receiver takes hooks over loopback HTTP, and answers once they are on disk.
 
 One bare ASGI callable: a framework in front of it would cost the agent more than the work itself.
 """

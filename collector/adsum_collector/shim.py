@@ -1,4 +1,4 @@
-"""A command hook: hands what the agent gave it to the collector, and never gets in its way.
+"""The shim: a command hook that hands what the agent gave it to the collector.
 
 Run as `python -I -S shim.py [socket]`. It prints nothing, ends with 0 whatever happens, and imports
 only what the interpreter has loaded or built in: `socket`, `json` and `subprocess` would each cost

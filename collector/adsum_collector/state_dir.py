@@ -1,4 +1,4 @@
-"""Who this machine is: a minted id, a label for people, and a fingerprint that tells copies apart."""
+"""Keeps who this machine is: its minted id, its label, and what tells copies of it apart."""
 
 from __future__ import annotations
 

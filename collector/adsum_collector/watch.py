@@ -1,4 +1,4 @@
-"""The loop that looks: registry files as they change, processes as they end."""
+"""Watches registry files as they change, and processes as they end."""
 
 from __future__ import annotations
 

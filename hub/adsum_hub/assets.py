@@ -1,4 +1,4 @@
-"""The page's files: read once, then served from memory, compressed and by ETag."""
+"""Serves the page's files from memory: read once, compressed, and by ETag."""
 
 from __future__ import annotations
 

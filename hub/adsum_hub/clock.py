@@ -1,4 +1,4 @@
-"""What time it is on another machine, and whether that machine can be reached. Pure."""
+"""Estimates another machine's clock, and whether that machine can be reached. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts: what the witnesses of one session have said. No conclusions; those are the verdict's."""
+"""Facts hold what the witnesses of a session reported. Conclusions are the verdict's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host's stream holds: entries taken apart, checked, and put in order. Pure.
+"""Takes the entries of a host's stream apart, checks them, and puts them in order. Pure.
 
 An entry is its batch, or why it is set aside. Of a batch each signal is one that can be, or is set
 aside by itself. And numbers say which of them are new, known already, too early, or a stranger's.

@@ -1,4 +1,4 @@
-"""`/ingest`: what machines that may reach only the hub would ask of Redis, done there for them.
+"""`/ingest` does for machines that reach only the hub what they would ask of Redis.
 
 A hub keeps nothing of it: any of several may answer, each request anew. Redis refuses what comes
 twice, and what it answers the machine is told as it is.

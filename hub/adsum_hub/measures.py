@@ -1,4 +1,4 @@
-"""What a hub measures of itself: how late news is, and how long sessions wait for people. Pure.
+"""Measures the hub itself: how late news is, and how long sessions wait for people. Pure.
 
 What costs per signal is a comparison and a dictionary's entry; all that can be read when somebody asks
 is read then, by `metrics`.

@@ -1,4 +1,4 @@
-"""`/livez`, `/readyz`, `/metrics`: does the hub answer, is its list to be trusted, what has it measured.
+"""Serves `/livez`, `/readyz` and `/metrics`: the hub's health and what it measures.
 
 Each machine has series of its own, up to a limit; no session, project or person is ever a label.
 """

@@ -1,4 +1,4 @@
-"""History: what is kept of sessions that are over, what it looks like, and how it is searched. Pure."""
+"""Keeps and searches the history: sessions that are over. Pure."""
 
 from __future__ import annotations
 

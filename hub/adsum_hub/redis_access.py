@@ -1,4 +1,4 @@
-"""Who may ask Redis through the hub, by which connections, and what is answered when it cannot be asked.
+"""Lends machines the hub's connections to Redis, and answers when Redis cannot be asked.
 
 Strangers are all who have shown nothing that this hub knows: those who log in or join, and those whose
 token, sign-in or machine's credential has yet to be looked up. They have connections of their own, so

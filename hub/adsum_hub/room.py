@@ -1,4 +1,4 @@
-"""What each machine takes of Redis: measured, told, and taken away where no collector needs so much.
+"""Measures how much of Redis each machine takes, and trims what no collector needs.
 
 No rule of Redis bounds what a user may write under its own key, so this is looked after instead. A
 stream that goes is not lost: its collector holds what no hub has saved, and sends it again.

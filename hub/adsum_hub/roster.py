@@ -1,4 +1,4 @@
-"""The roster: the running fold of every host, its timers, and what has changed since last told."""
+"""The roster runs the fold of every host, and collects what has changed since it was sent."""
 
 from __future__ import annotations
 

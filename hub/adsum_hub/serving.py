@@ -1,4 +1,4 @@
-"""How the hub serves: where it listens and says so, its server's settings, and its life with the hub's tasks."""
+"""Serves the hub: where it listens, its server's settings, and its life with the hub's tasks."""
 
 from __future__ import annotations
 

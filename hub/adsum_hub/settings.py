@@ -1,4 +1,4 @@
-"""What a hub is told at start."""
+"""The hub's settings: flags, ADSUM_… variables, TOML file, defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: a host's facts, cursor and applied numbers in Redis, written by compare-and-set.
+"""Stores a host's facts, cursor and applied numbers in Redis, by compare-and-set.
 
 The script writes facts and cursor and trims the stream in one step. Without the comparison a hub
 that was frozen and thaws would put an old state over a newer one, whose entries are trimmed by

@@ -1,4 +1,4 @@
-"""The timekeeper: deadlines fire and silent hosts go offline, but not while the hub itself is deaf."""
+"""The timekeeper fires deadlines and takes silent hosts offline, unless the hub is deaf."""
 
 from __future__ import annotations
 

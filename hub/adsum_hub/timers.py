@@ -1,4 +1,4 @@
-"""Timers: when a session changes by itself, and when what it used is shown. Pure."""
+"""Keeps when a session changes by itself, and when its usage is shown. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether Redis answers the hub and takes writes, in sentences for people."""
+"""Judges whether Redis answers the hub and takes writes, in sentences for people."""
 
 from __future__ import annotations
 

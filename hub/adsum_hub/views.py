@@ -1,4 +1,4 @@
-"""From facts and a verdict to what clients see: host times become hub times, and lists are made."""
+"""Makes what clients see from facts and a verdict, in the hub's time."""
 
 from __future__ import annotations
 

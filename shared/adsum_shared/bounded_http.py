@@ -1,4 +1,4 @@
-"""HTTP connections that are bounded before a byte of them is parsed: in number, in size and in time.
+"""HTTP connections with bounds on number, size and time before a byte of them is parsed.
 
 Both servers speak HTTP through this one class. A bound of the application comes too late: its turn
 comes only when a request's head is whole, and a head that never ends costs ever more to parse.

@@ -1,4 +1,4 @@
-"""The one root of errors that people are to read."""
+"""The one root of all errors whose text is for people."""
 
 from __future__ import annotations
 

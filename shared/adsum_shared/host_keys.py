@@ -1,4 +1,4 @@
-"""One host's keys in Redis, as its collector uses them: by itself, or through a hub's ingest.
+"""One host's keys in Redis, as its collector uses them: directly, or through a hub's ingest.
 
 The wire of ingest, for machines that may reach only the hub: a request is `KeysRequest`, its answer
 `KeysReply`, both as MessagePack, since what goes through is bytes and is to arrive as it was. Refusals

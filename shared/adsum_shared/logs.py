@@ -1,4 +1,4 @@
-"""How hub and collector log: one line an event, JSON where a program reads it, never a secret."""
+"""Sets up logging of hub and collector: one line an event, JSON for programs, never a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tokens cost: by model and day, from the user's prices, Adsum's own, and a bigger table.
+"""Knows what tokens cost by model and day: the user's prices, Adsum's own, and a bigger table.
 
 First how a model may be spelt, then the files of prices, then the book that is asked.
 """

@@ -1,4 +1,4 @@
-"""What of a signal may leave a machine, by the level its owner chose. Pure."""
+"""Removes from a signal what may not leave the machine, by the level its owner chose. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of ours that only their owner may read, in folders where others may have left something.
+"""Writes and reads files that only their owner may read, safe in folders that others may write.
 
 Whoever runs with more rights than the folder's owner must not be led elsewhere: no link is
 followed, and what belongs to somebody else is refused.

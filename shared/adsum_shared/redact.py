@@ -1,4 +1,4 @@
-"""Text made safe to keep and to show: secrets masked, and nothing in it that a terminal obeys. Pure.
+"""Makes text safe to keep and to show: it masks secrets, and what a terminal would obey. Pure.
 
 Secrets are known by their shape or their name; in logs also by what only logs hold, as cookies and URLs.
 """

@@ -1,4 +1,4 @@
-"""A client of a cluster: each command goes to the node that serves its key, once.
+"""A client of a cluster sends each command once, to the node that serves its key.
 
 Below: which node serves which slot, as the cluster said last (Slots); the client (ClusterRedis) and
 its pipelines; and XREAD over the streams of many hosts (ClusterReader).

@@ -1,4 +1,4 @@
-"""Why Redis does not do what it is asked: errors, and what to tell people, the cause and the next step."""
+"""Says why Redis does not do what it is asked: the cause and the next step, for people."""
 
 from __future__ import annotations
 

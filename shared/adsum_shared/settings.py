@@ -1,4 +1,4 @@
-"""What collector, hub and command line all read from flags, ADSUM_… variables and a TOML file."""
+"""The settings that all parts share: flags, ADSUM_… variables, a TOML file."""
 
 from __future__ import annotations
 

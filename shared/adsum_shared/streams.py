@@ -1,4 +1,4 @@
-"""Every Redis key, its type and its lifetime. Nothing else in the project spells one.
+"""Spells every Redis key, its type and its lifetime. Nothing else in the project spells one.
 
 The braces are a hash tag: all keys of one host share a cluster slot, so that one script may touch
 them together.

@@ -1,4 +1,4 @@
-"""TLS: contexts made of files, made anew when these change, and words for what it fails by.
+"""Makes TLS contexts of files, renews them when the files change, and words what fails.
 
 Certificates are renewed while we run.
 """

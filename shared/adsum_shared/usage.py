@@ -1,4 +1,4 @@
-"""What was used up, as the hub tells it: of a session, a machine, a report."""
+"""The views of what was used up: by a session, a machine, a report."""
 
 from __future__ import annotations
 

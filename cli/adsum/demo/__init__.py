@@ -1,1 +1,1 @@
-"""The demo: a made-up fleet, played through the collectors' own code. See docs/design.md for the real path."""
+"""The demo plays a made-up fleet through the collectors' own code."""

@@ -1,4 +1,4 @@
-"""The demo's machines: a real collector's intake, spool and publisher, fed by the story.
+"""The demo's machines run a real collector's intake, spool and publisher, which the story feeds.
 
 A process of its own under `adsum up --demo`, which plays at human pace and without an end.
 """

@@ -1,4 +1,4 @@
-"""`adsum up --demo`: a fleet to look at, apart from everything real, and gone at the end."""
+"""`adsum up --demo` shows a made-up fleet, apart from all that is real, then deletes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's story: forty sessions on six machines, played from story.toml in the order of time. Pure."""
+"""The demo's story: forty sessions on six machines, played from story.toml in order. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What `adsum doctor` looks at, and how it tells it; other commands ask some of it too."""
+"""The checks of `adsum doctor`, and how it shows them; other commands use some too."""

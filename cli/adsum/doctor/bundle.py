@@ -1,4 +1,4 @@
-"""`adsum doctor --bundle`: what somebody who is to help needs to see, in one file without secrets."""
+"""`adsum doctor --bundle` writes one file without secrets for whoever is to help."""
 
 from __future__ import annotations
 

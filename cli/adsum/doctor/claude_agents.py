@@ -1,4 +1,4 @@
-"""The agent's own view of its sessions, `claude agents --json`, and where it differs from ours.
+"""Compares the agent's own view of its sessions, `claude agents --json`, with ours.
 
 Measured on 2.1.330 with sessions in tmux:
 

@@ -1,4 +1,4 @@
-"""What `adsum doctor` finds about hooks in the settings that Claude Code reads."""
+"""Checks the hooks in the settings that Claude Code reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `adsum doctor` finds about the way to hubs, where this machine has joined."""
+"""Checks the way to hubs of a machine that has joined."""
 
 from __future__ import annotations
 

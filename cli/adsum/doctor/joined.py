@@ -1,4 +1,4 @@
-"""What `adsum doctor` finds by what joining gave this machine, where nothing else lets it in."""
+"""Checks a joined machine's way to Redis with what joining gave it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `adsum doctor` finds about Redis: whether it answers, takes writes, has room and keeps all."""
+"""Checks Redis: whether it answers, takes writes, has room and keeps all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `adsum doctor` finds about single sessions: whose hooks do not come, and why."""
+"""Checks single sessions: whose hooks do not come, and why."""
 
 from __future__ import annotations
 

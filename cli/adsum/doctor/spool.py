@@ -1,4 +1,4 @@
-"""What `adsum doctor` finds about this machine's spool: its disk, its allowance, what was damaged."""
+"""Checks this machine's spool: its disk, its allowance, what was damaged."""
 
 from __future__ import annotations
 

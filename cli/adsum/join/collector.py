@@ -1,4 +1,4 @@
-"""The collector of a machine that joins or leaves: as a service, or as a process of its own."""
+"""Starts and stops the collector of a machine that joins or leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`adsum join`: this machine reports to a hub, checked to the first signal, or all is as before."""
+"""`adsum join` has this machine report to a hub, checked to its first signal, or undoes all."""
 
 from __future__ import annotations
 

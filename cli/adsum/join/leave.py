@@ -1,4 +1,4 @@
-"""`adsum leave`: this machine reports to nobody any more, and is as it was before it joined."""
+"""`adsum leave` ends this machine's reports, and undoes what joining made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a joining has done so far, and how to undo it: last done, first undone."""
+"""Keeps what joining has done so far, and undoes it: the last step first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service runs and with which settings; and what is asked of a service manager, whichever it is."""
+"""A service's command and settings, and what both service managers can be asked."""
 
 from __future__ import annotations
 

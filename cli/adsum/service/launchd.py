@@ -1,4 +1,4 @@
-"""Services under launchd. It holds no socket open for us: while a part starts again, hooks are refused."""
+"""Services under launchd, which holds no socket for us: a restart refuses hooks meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One session in full as text for people: what it is, which witnesses report it, its children, its activity. Pure."""
+"""One session in full as text: its state and facts, its witnesses, children and activity. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of an agent: all that the collector asks of what knows one kind of coding agent."""
+"""The contract of an agent: all that the collector asks of a package that knows one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a transcript is, and what one message of it used up, whichever agent wrote it.
+"""The records that reading a transcript for usage gives, whichever agent wrote it.
 
 Apart from all else of agents: the process that reads a history starts with little to import.
 """

@@ -1,4 +1,4 @@
-"""What reading a transcript takes and gives, whichever agent wrote it."""
+"""The types that reading a transcript takes and gives, whichever agent wrote it."""
 
 from __future__ import annotations
 

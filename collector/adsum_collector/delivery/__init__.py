@@ -1,1 +1,1 @@
-"""What lies in the spool goes to the hubs: in order, acknowledged, by Redis or by a hub itself."""
+"""Delivers the spool to the hubs: in order, acknowledged, by Redis or through a hub."""

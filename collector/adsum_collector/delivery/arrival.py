@@ -1,4 +1,4 @@
-"""A state directory that has come to another machine: moved there, or a copy of one in use.
+"""Recognises a state directory that was moved here, or is a copy of one in use.
 
 A fingerprint changes for harmless reasons: a container is made anew, a machine-id is written afresh,
 a disk is put into another computer. Then the machine is to go on as the one it was; a new identity

@@ -1,4 +1,4 @@
-"""The publisher: what the spool holds goes into the host's stream, once and in order."""
+"""The publisher copies the spool into the host's stream, once and in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to go on in a stream, from what it and the hubs still hold, and whose its numbers are. Pure.
+"""Decides where to go on in a stream, from what the stream and the hubs still hold. Pure.
 
 A disk is copied (a cloned machine) and set back (a restored backup), so a number alone does not say
 which signal it stands for. A run is one life of a collector process. Its nonce stands in the entry

@@ -1,4 +1,4 @@
-"""How a machine's signals get to hubs: what the collector needs of a way, and the way by Redis."""
+"""The transport contract, by which signals get to hubs, and the transport by Redis."""
 
 from __future__ import annotations
 

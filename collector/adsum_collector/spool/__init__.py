@@ -1,1 +1,1 @@
-"""What is on disk until it is delivered: numbered, fsynced, kept until the hub has it."""
+"""The spool keeps signals on disk, numbered and fsynced, until a hub has them."""

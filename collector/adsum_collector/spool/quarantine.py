@@ -1,4 +1,4 @@
-"""Spool files that could not be used: kept for a while, with their cause, where nobody reads them."""
+"""Keeps unusable spool files for a while, with their cause, where nobody reads them."""
 
 from __future__ import annotations
 

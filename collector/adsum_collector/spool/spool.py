@@ -1,4 +1,4 @@
-"""The spool: a signal that was appended is on disk, numbered, and stays until every hub has it."""
+"""The spool numbers a signal, puts it on disk, and keeps it until every hub has it."""
 
 from __future__ import annotations
 

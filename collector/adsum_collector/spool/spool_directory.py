@@ -1,4 +1,4 @@
-"""The spool's files as one row of numbers: appended at one end, unlinked whole at the other."""
+"""The spool's files as one row of numbers, appended at one end, unlinked at the other."""
 
 from __future__ import annotations
 

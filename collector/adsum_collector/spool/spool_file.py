@@ -1,4 +1,4 @@
-"""One SQLite file of the spool: numbered signals, and the little state that is committed with them."""
+"""One SQLite file of the spool holds numbered signals, and the little state committed with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How full the spool is, what it lacks and what is wrong with it: counts and names, no contents."""
+"""Reports how full the spool is, what it lacks and what is wrong with it: no contents."""
 
 from __future__ import annotations
 

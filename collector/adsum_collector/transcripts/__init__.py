@@ -1,1 +1,1 @@
-"""Transcripts: found, read on from where they were read to, whatever became of the files meanwhile."""
+"""Finds transcripts and reads them on, whatever became of the files meanwhile."""

@@ -1,4 +1,4 @@
-"""The next whole lines of a transcript, from the cursor that is its own. Blocks; only ever reads."""
+"""Reads the next whole lines of a transcript from its cursor. Blocks; only ever reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each transcript has been read, and at which of several cursors one goes on. Pure.
+"""Keeps how far each transcript has been read, and chooses the cursor to go on at. Pure.
 
 Cursors are kept in the spool's state, in one transaction with the signals that were read.
 """

@@ -1,4 +1,4 @@
-"""Which transcripts there are, whose they are, and whose session lives."""
+"""Finds transcripts, and says whose each is and whether its session lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tailer: lines that the agent adds to its transcripts become signals, soon and once."""
+"""The tailer turns lines that the agent adds to its transcripts into signals, soon and once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What sessions used up, read from their transcripts: every message once, history beside what grows."""
+"""Reads from transcripts what sessions used up: every message once, history beside what grows."""

@@ -1,4 +1,4 @@
-"""The process that reads the history, as the collector sees it: begun, heard, and ended."""
+"""Starts, hears and ends the process that reads the history."""
 
 from __future__ import annotations
 

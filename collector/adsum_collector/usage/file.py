@@ -1,4 +1,4 @@
-"""The ledger's file: opened, or set aside and begun anew when it is none of ours. Blocks."""
+"""Opens the ledger's file, or quarantines it and begins a new one. Blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the begin of a transcript tells of the whole: whose it is, and when it was begun. Blocks."""
+"""Reads from the beginning of a transcript whose it is, and when it was begun. Blocks."""
 
 from __future__ import annotations
 

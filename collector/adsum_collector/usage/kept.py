@@ -1,4 +1,4 @@
-"""What goes into the ledger and what comes out of it, as data."""
+"""The data that goes into the ledger and comes out of it."""
 
 from __future__ import annotations
 

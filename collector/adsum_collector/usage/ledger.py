@@ -1,4 +1,4 @@
-"""The ledger: how far every transcript was read, every message once, and what is not told yet.
+"""The ledger keeps how far every transcript was read, every message once, and what is not sent yet.
 
 Kept in SQLite, written by two processes: a worker that reads the history and the collector that
 follows what grows. All of it can be had again from the transcripts. Blocks.

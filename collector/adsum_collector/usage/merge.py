@@ -1,4 +1,4 @@
-"""What sessions used up, day by day: every message once, however often and wherever it is told.
+"""Adds up what sessions used, day by day: every message counts once, however often it is written.
 
 A fork repeats its session's lines in a file of its own and under its own session's id. A message
 counts for the session whose file was begun first: see `Source`.

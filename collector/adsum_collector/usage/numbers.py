@@ -1,4 +1,4 @@
-"""What is known of a ledger without asking it: numbers of sources and groups, keys it cannot hold."""
+"""Caches the ledger's numbers of sources and groups, and the keys that it cannot hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session that is over was about: from both ends of its main file. Blocks; only ever reads."""
+"""Reads what an ended session was about from both ends of its file. Blocks."""
 
 from __future__ import annotations
 

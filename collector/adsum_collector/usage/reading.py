@@ -1,4 +1,4 @@
-"""From transcripts to the ledger, a batch after the other: as a worker does, or a thread. Blocks."""
+"""Reads transcripts into the ledger, batch by batch, in a process or a thread. Blocks."""
 
 from __future__ import annotations
 

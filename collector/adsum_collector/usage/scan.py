@@ -1,4 +1,4 @@
-"""What messages used up, as the new whole lines of one transcript tell. Blocks; only ever reads.
+"""Reads what messages used up from the new whole lines of one transcript. Blocks; only ever reads.
 
 Most bytes are never looked at: from newline to newline, and only lines that look like an
 assistant's are decoded. Some of those left out are looked into all the same, the first few of

@@ -1,4 +1,4 @@
-"""Which of several files told a message first."""
+"""Decides which of several files wrote a message first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which transcripts have grown since they were read for what they used up. No clock, no files."""
+"""Keeps which transcripts have grown since they were read for usage. No clock, no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ledger holds and nobody has been told: through the intake, and marked as told after."""
+"""Sends through the intake what the ledger holds and nobody has, and then marks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the collector and the process that reads the history say to each other, a line at a time."""
+"""The messages between the collector and the process that reads the history, a line each."""
 
 from __future__ import annotations
 

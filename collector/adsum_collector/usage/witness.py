@@ -1,4 +1,4 @@
-"""What sessions used up, told soon after they did: history by a process, what grows by a thread."""
+"""Reports soon what sessions used up: history by a process, what grows by a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that reads the history into the ledger, and is not felt: gentle, and alone with it.
+"""The process that reads the history into the ledger, gentle enough not to be felt.
 
     python -I -m adsum_collector.usage.worker
 

@@ -1,1 +1,1 @@
-"""Who may enter: login links, sign-ins of browsers, tokens, and the gate that asks for them."""
+"""Decides who may enter: login links, sign-ins, tokens, and the gate that asks for them."""

@@ -1,4 +1,4 @@
-"""Secrets, what Redis keeps of them by their digests alone, and how often strangers may try one."""
+"""Keeps secrets in Redis by their digests alone, and limits how often somebody may try one."""
 
 from __future__ import annotations
 

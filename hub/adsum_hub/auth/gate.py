@@ -1,4 +1,4 @@
-"""The gate before the hub's paths: it asks every request for a credential of the role that it needs."""
+"""The gate asks every request for a credential of the role that its path needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in and out, login links and tokens, and their REST."""
+"""Serves signing in and out, login links and tokens, by page and by REST."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reads what the hosts send: who there is, their signals in order, their heartbeats, what is missing."""
+"""Reads what the hosts send: their signals in order, their heartbeats, what is missing."""

@@ -1,4 +1,4 @@
-"""The consumer: reads every host's stream from its own cursor and feeds the roster, in order."""
+"""The consumer reads every host's stream from its own cursor and feeds the roster, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats: who can be reached, what time it is there, and what is stored or missing of them."""
+"""Reads heartbeats: who can be reached, what time it is there, what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where we stand in each host's stream, and what is missing of it.
+"""Keeps where the hub stands in each host's stream, and which numbers are missing.
 
 A stream may be no place to stand in: deleted, set back, of another type, poisoned (Places). Numbers
 may be missing: another hub may have stored them, else their collector is asked (Holes), again, or no

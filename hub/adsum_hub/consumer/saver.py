@@ -1,4 +1,4 @@
-"""The saver: persists what has changed, each host every INTERVAL_S, or less often under load."""
+"""The saver persists what has changed, each host every INTERVAL_S, or less often under load."""
 
 from __future__ import annotations
 

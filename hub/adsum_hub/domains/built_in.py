@@ -1,4 +1,4 @@
-"""The domains built in: `sdlc`, `creative` and `research`, and what they read from a view. Pure."""
+"""The built-in domains `sdlc`, `creative` and `research`, and what they read from a view. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract with plugins: what they are asked, what they may answer, and the check of it."""
+"""The contract with plugins: what they are asked, what they may answer, and its check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which domains word a session, found, chosen and asked: held to their time, left out if at fault."""
+"""Finds, chooses and asks the domains that word a session; leaves out what is slow or at fault."""
 
 from __future__ import annotations
 

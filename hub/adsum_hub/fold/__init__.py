@@ -1,1 +1,1 @@
-"""What the witnesses say becomes facts, in whatever order it comes. Pure."""
+"""Folds what the witnesses report into facts, in whatever order it comes. Pure."""

@@ -1,4 +1,4 @@
-"""The last hundred things a session did, for people to read. No state rests on it."""
+"""Folds the last hundred things a session did, for people to read. No state rests on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fold(facts, signal) -> facts: what we have been told, in whatever order it came.
+"""fold(facts, signal) -> facts: adds one signal to the facts, in whatever order signals come.
 
 Every witness is folded alike, because none suffices. (Rejected: hooks alone; they never see Esc, No,
 a dead process or an approval at the terminal. Rejected: the transcript alone; it lags by 0.1 to

@@ -1,4 +1,4 @@
-"""Fold steps for what a session uses up: tokens, the agent's own dollars, gauges."""
+"""Folds what a session uses up: tokens, the agent's own dollars, gauges."""
 
 from __future__ import annotations
 

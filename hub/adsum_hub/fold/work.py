@@ -1,4 +1,4 @@
-"""Fold steps for what happens in a session: turns, tools, requests, children, tasks."""
+"""Folds what happens in a session: turns, tools, requests, children, tasks."""
 
 from __future__ import annotations
 

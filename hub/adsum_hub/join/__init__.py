@@ -1,1 +1,1 @@
-"""Machines that join and leave: tokens, a user of their own in Redis, names, and who is forgotten."""
+"""Machines that join and leave: their tokens, users in Redis, names, and how they are forgotten."""

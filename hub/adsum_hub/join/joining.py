@@ -1,4 +1,4 @@
-"""MachineStore join with a token, are looked up by their credential, and learn where Redis is."""
+"""Machines join with a token, are looked up by their credential, and learn where Redis is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access ends: a machine leaves or undoes its joining, or an admin forgets it or shuts it out."""
+"""Ends access: a machine leaves or undoes its joining, or an admin forgets it or shuts it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machines that have joined: in Redis, in a copy on disk, and as the roster shows them."""
+"""Keeps the machines that have joined: in Redis, in a copy on disk, and for the roster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user of its own in Redis for each machine: what it may, given, taken away, given anew."""
+"""Gives each machine a user of its own in Redis, with its rights, and takes it away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST v1 of machines that join and leave, and of what is done with them."""
+"""Serves REST v1 of machines that join and leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Join tokens and machines' secrets: how they look, and what Redis keeps of the tokens."""
+"""Makes join tokens and machines' secrets, and checks them by what Redis keeps of them."""
 
 from __future__ import annotations
 

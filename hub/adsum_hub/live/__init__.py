@@ -1,1 +1,1 @@
-"""The list as it changes, to every page over its WebSocket."""
+"""Sends the list as it changes to every page, over its WebSocket."""

@@ -1,4 +1,4 @@
-"""Broadcast: every change encoded once and sent to all, coalesced for whoever cannot keep up.
+"""Encodes every change once and sends it to all, coalesced for whoever cannot keep up.
 
 A change goes out at once as long as a budget of sends lasts; then one message carries all that
 changed until the budget allows the next, TICK_S later at most: 70 to 150 times cheaper than a frame

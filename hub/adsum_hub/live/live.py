@@ -1,4 +1,4 @@
-"""The WebSocket: one frame in that says where the client stands, then the broadcast."""
+"""Serves the WebSocket: one frame in says where the client stands, then the broadcast goes out."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Telling people who are elsewhere: rules, Web Push, and the services apprise knows."""
+"""Notifies people who are elsewhere: rules, Web Push, and the services apprise knows."""

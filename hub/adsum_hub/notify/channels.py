@@ -1,4 +1,4 @@
-"""A channel sends messages: push, or a service that apprise knows; and how it has fared."""
+"""A channel sends messages by push or by a service that apprise knows, and keeps how it fared."""
 
 from __future__ import annotations
 

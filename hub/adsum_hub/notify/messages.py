@@ -1,4 +1,4 @@
-"""The words of a message: by default nothing of a session but its state and its machine. Pure."""
+"""Words a message: by default it names nothing of a session but its state and its machine. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications put together, and their REST: status, a browser's subscription, a test."""
+"""Composes notifications, and serves their REST: status, a browser's subscription, a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web Push: the browsers that asked for it, the key that signs, and one encrypted message to each."""
+"""Sends Web Push: it keeps subscriptions and the signing key, and encrypts each message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls for a human, by which rules people are told of it, and what is due when. Pure."""
+"""Decides what calls for a human, which rules notify people of it, and what is due when. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""REST v1: its answers, what it takes, and the roster and usage by it."""
+"""REST v1: what it takes and answers, for the roster and for usage."""

@@ -1,4 +1,4 @@
-"""REST v1: the roster as JSON."""
+"""Serves REST v1 of the roster as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST v1: what was used and what it cost, how full budgets are, and the sessions that are over."""
+"""Serves REST v1 of usage: what was used and what it cost, budgets, and sessions that are over."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What sessions used and what it cost: by day, by budget, by whose prices."""
+"""Adds up what sessions used and what it cost: by day, by budget, by price."""

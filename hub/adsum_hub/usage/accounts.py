@@ -1,4 +1,4 @@
-"""The accounts: what was spent today, what a session used, and which ones are over a budget."""
+"""Keeps what was spent today, what a session used, and which ones are over a budget."""
 
 from __future__ import annotations
 

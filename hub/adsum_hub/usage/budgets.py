@@ -1,4 +1,4 @@
-"""Budgets: as they are written down, which sessions are over one, and how much is used. Pure.
+"""Reads budgets, and computes how much of each is used and which sessions are over one. Pure.
 
 Nobody tells a session that it is over its budget: whoever has the same facts and the same budgets
 comes to the same conclusion, so no hub's opinion has to be passed on. The moment of a crossing is

@@ -1,4 +1,4 @@
-"""The hub's price book: the user's own prices, ours, and genai-prices once a model needs it."""
+"""The hub's prices: the user's own, ours, and those of genai-prices once a model needs them."""
 
 from __future__ import annotations
 

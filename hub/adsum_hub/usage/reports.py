@@ -1,4 +1,4 @@
-"""Usage reports: the lines of some days summed up by day, host, project, model or session. Pure."""
+"""Sums up usage of some days by day, host, project, model or session. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every session used and cost, kept by day, and priced only when somebody asks. Pure.
+"""Keeps what every session used by day, and prices it only when somebody asks. Pure.
 
 A session costs what its agent reports before what we compute, spread over what it used.
 Three sources, the best first:

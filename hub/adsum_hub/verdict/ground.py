@@ -1,4 +1,4 @@
-"""What the facts say whatever the time: turns, calls, requests and children, and where the turn stands.
+"""Derives from the facts what no time changes: turns, calls, requests, children, the turn's place.
 
 Each part is found of one dictionary of the facts. Nearly every signal leaves all but one of them as
 they are, so a part holds for as long as its dictionary is the very same object.

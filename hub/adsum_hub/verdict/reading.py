@@ -1,4 +1,4 @@
-"""The facts at one instant: which requests are open, who is at work, what the registry's word is worth."""
+"""Reads the facts at one instant: which requests are open, and who is at work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session is doing, and why we believe it: the numbered rules, of which the first match wins.
+"""The numbered rules of what a session is doing, and why we believe it; the first match wins.
 
 Nothing here reads a terminal's screen or asks a model to classify: both were rejected for good.
 """

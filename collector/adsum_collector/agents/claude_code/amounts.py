@@ -1,4 +1,4 @@
-"""Dollars, tokens and shares as the CLI tells them, and what is no such number."""
+"""Reads the dollars, tokens and shares that the CLI writes, and rejects impossible ones."""
 
 from __future__ import annotations
 

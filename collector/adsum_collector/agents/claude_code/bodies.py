@@ -1,4 +1,4 @@
-"""The body of a hook, decoded as far as anybody asks: one field at a time, the rest as raw bytes."""
+"""Decodes a hook's body lazily: one field at a time, the rest stays raw bytes."""
 
 from __future__ import annotations
 

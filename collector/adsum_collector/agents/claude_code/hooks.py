@@ -1,4 +1,4 @@
-"""signals_from_hook: what one hook says, as signals. Pure and total over events and fields."""
+"""Translates one hook into signals. Pure and total over events and fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our hooks in Claude Code's settings file: put in, taken out without a trace, looked at.
+"""Puts our hooks into Claude Code's settings file, takes them out, and looks at them.
 
 The file is read strictly, replaced in one step, backed up and undone.
 """

@@ -1,4 +1,4 @@
-"""Strict JSON edited as text, so that every byte which is not ours stays as its owner wrote it."""
+"""Edits strict JSON as text, so that every byte that is not ours stays as its owner wrote it."""
 
 from __future__ import annotations
 

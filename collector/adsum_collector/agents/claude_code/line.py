@@ -1,4 +1,4 @@
-"""One line of a transcript, decoded as far as anybody asks, and what is carried from line to line."""
+"""Decodes one line of a transcript lazily, and keeps what is carried from line to line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each type of transcript line as signals: the work, the session itself, and what it counts.
+"""Translates each type of transcript line into signals: work, session, and usage.
 
 A step reads one line, and the `Context` that earlier lines of its file left. Pure and total.
 """

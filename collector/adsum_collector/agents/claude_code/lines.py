@@ -1,4 +1,4 @@
-"""signals_from_lines: what the lines of one transcript say, as signals. Pure and total.
+"""Translates the lines of one transcript into signals. Pure and total.
 
 A transcript is written a tenth to a fifth of a second after the fact and never shows an open
 permission dialog. But it tells of Esc, of No, of what was said, and of all that happened while

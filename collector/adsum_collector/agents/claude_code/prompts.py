@@ -1,4 +1,4 @@
-"""Hooks that begin and end a turn: whose prompt it was, and what runs on after it."""
+"""Translates the hooks that begin and end a turn: whose prompt, and what runs on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CLI's own session registry, `sessions/<pid>.json`: what one such file says, as signals.
+"""Translates a file of the CLI's session registry, `sessions/<pid>.json`, into signals.
 
 It is undocumented and optional: anything may be missing, and 2.1.112 has no status at all.
 Files beside it that end in `.key` are secrets; nobody here reads them.

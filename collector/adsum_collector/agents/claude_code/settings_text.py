@@ -1,4 +1,4 @@
-"""Our hooks and status line in the text of Claude Code's settings: put in, taken out. Pure."""
+"""Puts our hooks and status line into the text of Claude Code's settings. Pure."""
 
 from __future__ import annotations
 

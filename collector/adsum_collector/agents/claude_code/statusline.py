@@ -1,4 +1,4 @@
-"""What Claude Code hands to a status line command, read into signals."""
+"""Translates what Claude Code gives a status line command into signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status line's wrapper: runs the user's own command as it is, and tells the collector of the tick.
+"""Runs the user's own status line command as it is, and reports the tick.
 
 Run as `exec python -I -S statusline_wrapper.py SOCKET -- 'USER COMMAND'`. Claude Code shows what the command
 prints, so this program prints nothing, and whatever is wrong with us the command runs all the same.

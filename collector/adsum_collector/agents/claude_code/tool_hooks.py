@@ -1,4 +1,4 @@
-"""Hooks around one tool call: before, after, failed, denied, asked for, and in batches."""
+"""Translates the hooks around a tool call: before, after, failed, denied, asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool call's input tells people: one line of it, its time-out, and what was asked."""
+"""Describes a tool call's input: one line of it for people, its time-out, and what was asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transcript's lines as what their messages used up; most lines are about something else.
+"""Reads usage records from a transcript's lines; most lines hold none.
 
 Only the fields that count are decoded. What the quick decoder refuses is looked at again, field by
 field: what the CLI changes next may cost time, and no tokens.
