@@ -102,7 +102,7 @@ class HubState:
         self.wanted = Wanted()
         prices = open_book(settings.price_file, self.wanted)
         #: what keeps all dollars from being right, in sentences for people
-        self.notes = [prices.problem] if prices.problem is not None else []
+        self.price_notes = [prices.problem] if prices.problem is not None else []
         spending = Spending(prices.book, local_day)
         overspent = Overspent(read_budgets(settings.budgets), spending)
         self.domains = open_domains(settings.domains, time.perf_counter)
@@ -110,6 +110,9 @@ class HubState:
         self.link = Link(address_of(redis_url))
         self.broadcast = Broadcast(self.roster, self.clock)
         self.broadcast.begin_restoring()
+
+    def notes(self) -> list[str]:
+        return [*self.price_notes, *self.domains.notes]
 
 
 async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = None) -> None:
@@ -143,7 +146,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             link,
             clock,
             known_hosts(port, settings.hub_hosts, settings.public_url),
-            state.notes,
+            state.price_notes,
             notifications,
             signing,
             joining=joining,
@@ -173,15 +176,11 @@ def _tasks(
     """What a hub cannot do without, by name, beside its server. None of it is started yet."""
     roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
     room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
-    writes = Writes(redis, link.address, clock, room.fullest)
+    writes = Writes(redis, link.address, clock, room)
     consumer = Consumer(
         roster, reader=reader, redis=redis, clock=clock, link=link, broadcast=broadcast, room=room
     )
-
-    def others() -> list[str]:
-        notes, troubles = state.notes, notifications.troubles()
-        return [*room.notes(), *notes, *troubles, *state.domains.notes]
-
+    others = (room, state, notifications)
     return {
         "consumer": consumer.follow(),
         "heartbeats": consumer.heartbeats.listen(),

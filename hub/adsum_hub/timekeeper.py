@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from adsum_hub.clock import Clock
 from adsum_hub.host_troubles import Backlog
@@ -27,6 +28,12 @@ PATIENCE_MS = 2_000
 RETURN_MS = 8_000
 
 
+class HasNotes(Protocol):
+    def notes(self) -> list[str]:
+        """Sentences for people on what is wrong beside the list, as of now."""
+        ...
+
+
 class Timekeeper:
     """Tells everyone as well what keeps the list from being true."""
 
@@ -38,9 +45,8 @@ class Timekeeper:
         writes: Writes,
         clock: Clock,
         *,
-        others: Callable[[], Sequence[str]] = tuple,
+        others: Sequence[HasNotes] = (),
     ) -> None:
-        """others: sentences for people on what is wrong beside the list, as of now."""
         self._roster = roster
         self._broadcast = broadcast
         self._link = link
@@ -89,7 +95,7 @@ class Timekeeper:
 
     def _beside(self, now: int) -> HubTrouble | None:
         """What does not keep the list from being true; of many the first that were."""
-        said = self._others()
+        said = [note for each in self._others for note in each.notes()]
         self._told = {each: self._told.get(each, now) for each in said}
         if not said:
             return None

@@ -142,7 +142,7 @@ async def test_a_full_redis_is_told_with_the_machine_that_fills_it(
     hub: Hub, broker: Broker, client: Redis
 ) -> None:
     hub.room._most = 1 << 30
-    oak, writes = machine(broker), Writes(client, "redis://x", clock, hub.room.fullest)
+    oak, writes = machine(broker), Writes(client, "redis://x", clock, hub.room)
     for number in range(1, 4):
         oak.xadd(streams.inbox(HOST), {"a": "b" * (8 << 20)}, id=f"1-{number}")
     await hub.room.measure()
