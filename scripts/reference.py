@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from adsum.app import app
-from adsum.config_show import PARTS, VARIABLES, own_names
+from adsum.config import VARIABLES, own_names, settings_by_part
 from adsum_shared.settings import TABLES, AdsumSettings
 from scripts import schemas
 
@@ -119,7 +119,7 @@ def _told_of(option: Any) -> str:
 
 def configuration() -> str:
     told = [HEAD, CONFIG_INTRO]
-    for part, kind in PARTS:
+    for part, kind in settings_by_part().items():
         fields = {name: kind.model_fields[name] for name in own_names(kind)}
         told.append(f"## {part[0].upper()}{part[1:]}\n")
         told.append("| setting | variable | default | |\n|---|---|---|---|")

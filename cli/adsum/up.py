@@ -102,8 +102,8 @@ def _way_in(plan: Plan) -> tuple[str, str]:
     """How to get in, for people; and a link that opens on a phone as a QR, or nothing."""
     if not plan.sign_in:
         return "nobody has to (ADSUM_SIGN_IN=off)", ""
+    from adsum.access import is_local, make_link, qr, user
     from adsum.client import hub_url
-    from adsum.login import is_local, make_link, qr, user
 
     try:
         url = hub_url(plan.url, plan.settings.state_dir)
