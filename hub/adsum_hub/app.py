@@ -32,7 +32,7 @@ from adsum_hub.redis_access import open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
-from adsum_hub.rest.usage import usage_router
+from adsum_hub.rest.totals import usage_router
 from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.serving import announced, listen, server_config, supervise
@@ -135,7 +135,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         url = stack.enter_context(announced(settings, port))
         access = await stack.enter_async_context(open_access(redis_url))
         signing = await stack.enter_async_context(signing_in(settings, access, clock))
-        joining = open_joining(settings, redis_url, access, roster, clock, broadcast.notify)
+        joining = open_joining(settings, redis_url, access, roster, clock, broadcast)
         ingest = await stack.enter_async_context(open_ingest(redis_url, joining, link.address))
         notifications = await stack.enter_async_context(
             open_notifications(settings, redis_url, roster, broadcast, clock)

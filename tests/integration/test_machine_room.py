@@ -202,7 +202,14 @@ async def test_machines_are_back_in_the_set_of_hosts_soon_after_redis_lost_every
     hub: Hub, client: Redis, tmp_path: Path
 ) -> None:
     machines = MachineStore(client)
-    watch = RollWatch(hub.roster, machines, Rights(client), clock, lambda: None, RollFile(tmp_path))
+    watch = RollWatch(
+        hub.roster,
+        machines,
+        Rights(client),
+        clock,
+        SimpleNamespace(notify=lambda: None),
+        RollFile(tmp_path),
+    )  # type: ignore[arg-type] # as far as it is asked
     running = asyncio.create_task(watch.run())
     await wait_until(lambda: watch._kept.roll is not None)
 
