@@ -60,7 +60,7 @@ Claude = Annotated[
 
 def run() -> int:
     """The process's exit code."""
-    sys.excepthook = _tell_of_a_fault
+    sys.excepthook = _print_fault
     try:
         app(prog_name="adsum")
     except AdsumError as error:
@@ -74,7 +74,7 @@ def run() -> int:
     return int(Exit.OK)
 
 
-def _tell_of_a_fault(*fault: Any) -> None:
+def _print_fault(*fault: Any) -> None:
     """What it quotes may come from an agent."""
     import traceback
 

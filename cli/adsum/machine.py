@@ -18,7 +18,7 @@ from adsum_collector.settings import CollectorSettings
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
 from adsum_shared.private_files import write_private
-from adsum_shared.redis_errors import is_certificates, is_untrusted, told_of
+from adsum_shared.redis_errors import explained, is_certificates, is_untrusted
 from adsum_shared.redis_url import with_ca
 from adsum_shared.tls import wrong_tls
 
@@ -241,5 +241,5 @@ def _why(error: BaseException) -> str:
     if is_untrusted(error):
         return UNTRUSTED
     if is_certificates(error):
-        return f"is refused for its certificate: it {told_of(error)}".rstrip(".")
+        return f"is refused for its certificate: it {explained(error)}".rstrip(".")
     return f"cannot be used from here ({str(error) or type(error).__name__})"

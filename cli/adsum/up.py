@@ -153,7 +153,7 @@ async def _require_reachable(url: str) -> str:
         open_redis,
         require_recent,
     )
-    from adsum_shared.redis_errors import told_of
+    from adsum_shared.redis_errors import explained
 
     require_url(url)
     address = address_of(url)
@@ -171,7 +171,7 @@ async def _require_reachable(url: str) -> str:
     except BrokerTooOldError as error:
         raise CommandError(f"{address}: {error}") from error
     except UNAVAILABLE as error:
-        if (told := told_of(error)) is not None:
+        if (told := explained(error)) is not None:
             raise CommandError(f"Redis at {address} {told}") from error
         raise CommandError(
             f"Redis at {address} cannot be reached ({error}). Start it, correct the URL, or "

@@ -99,7 +99,7 @@ class Receiver:
                 await _answer(send, 200, headers=[(b"x-adsum-seq", b"%d" % seq)])
                 self._heard(signals)
             else:
-                await self._tell(scope, send)
+                await self._answer_probe(scope, send)
         except Refused as refused:
             self.refused[refused.status] += 1
             retry = [(b"retry-after", b"1")] if refused.status == 503 else []
@@ -149,7 +149,7 @@ class Receiver:
         async with self._large_slots:
             return await _read_body(receive, most)
 
-    async def _tell(self, scope: Scope, send: Send) -> None:
+    async def _answer_probe(self, scope: Scope, send: Send) -> None:
         headers = dict(scope["headers"])
         _require_local(headers, self._hosts)
         if scope["path"] not in {"/livez", "/readyz", "/spool"}:

@@ -78,7 +78,7 @@ class Timekeeper:
         if hears:
             self._roster.tick(now)
             if now >= self._backlogs_at:
-                self._tell_backlogs(now)
+                self._note_backlogs(now)
                 self._backlogs_at = now + BACKLOGS_MS
             if now >= self._expire_at:
                 self._roster.expire(now)
@@ -89,7 +89,7 @@ class Timekeeper:
         self._broadcast.notify()
         # A deadline that has come while nobody is heard stays there until somebody is.
         due = self._roster.next_deadline() if hears else None
-        # Nor is one worth waking for before it can be told.
+        # Nor is one worth waking for before anybody could know.
         soonest = max(0.001, self._broadcast.rest)
         return 1.0 if due is None else min(1.0, max(soonest, (due - self._clock()) / 1000))
 
@@ -121,16 +121,16 @@ class Timekeeper:
             for host in self._roster.hosts.values()
         )
 
-    def _tell_backlogs(self, now: int) -> None:
+    def _note_backlogs(self, now: int) -> None:
         hosts = self._roster.hosts
         self._backlogs = {key: each for key, each in self._backlogs.items() if key in hosts}
         for host in hosts.values():
-            beat, told = host.beat, None
+            beat, sentence = host.beat, None
             if beat is not None and host.reachability == "live":
                 backlog = self._backlogs.setdefault(host.id, Backlog())
                 applied = host.applied.get(beat.spool_id, 0)
-                told = backlog.look(now, beat.spool_id, beat.seq, applied)
-            if told is None:
+                sentence = backlog.look(now, beat.spool_id, beat.seq, applied)
+            if sentence is None:
                 host.troubles.pop("backlog", None)
             else:
-                host.troubles["backlog"] = told
+                host.troubles["backlog"] = sentence
