@@ -16,8 +16,7 @@ import msgspec
 from adsum_collector.agents.claude_code.usage_lines import used_by
 from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.kept import BATCH_RECORDS, Turn
-from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.ledger import BATCH_RECORDS, FileTurn, Ledger
 from adsum_collector.usage.scan import Scanned, Scanner, ScanPlace
 
 CLASSES = ("messages", "input", "output", "cache_read", "cache_5m", "cache_1h", "web_searches")
@@ -148,7 +147,7 @@ class _Added:
 
     def __init__(self) -> None:
         self._ledger = Ledger.in_memory(lambda _model: None, UTC)
-        self._turns: list[Turn] = []
+        self._turns: list[FileTurn] = []
         self._records = 0
 
     def add(self, found: Found) -> None:
@@ -156,7 +155,7 @@ class _Added:
         whose, stamp = TranscriptFile(found.session_id), Stamp(0, 0, 0, 0)
         place = ScanPlace(begun=found.begun or None)
         self._turns.append(
-            Turn("", whose, stamp, Scanned(found.records, place, more=False, faults={}))
+            FileTurn(b"", whose, stamp, Scanned(found.records, place, more=False, faults={}))
         )
         self._records += len(found.records)
         if self._records >= BATCH_RECORDS:
@@ -172,7 +171,7 @@ def as_installed(root: str, directory: str, *, pasts: bool) -> None:
     """What the worker does, with the prices' limits and the ledger on the disk."""
     # The others do without.
     from adsum_collector.agents import known_agents
-    from adsum_collector.usage.reading import Errand, Reading, shipped_limit
+    from adsum_collector.usage.reading import Errand, UsageReading, shipped_limit
 
     state = Path(directory) / str(os.getpid())
     state.mkdir(parents=True)
@@ -184,7 +183,7 @@ def as_installed(root: str, directory: str, *, pasts: bool) -> None:
         if whose is not None:
             errands.append(Errand(os.fsencode(path), whose, past=pasts and whose.agent_id is None))
     faults = Counter[str]()
-    for batch in Reading(ledger, file_of.history, lambda: LATEST).read(errands):
+    for batch in UsageReading(ledger, file_of.history, lambda: LATEST).read(errands):
         faults.update(batch.faults)
     _report(ledger, faults, 0)
     ledger.close()

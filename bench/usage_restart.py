@@ -52,6 +52,7 @@ async def restart(root: str, state: str) -> dict[str, float]:
     )
     for path, stamp in told.items():
         witness.noticed(path, transcripts.file_of(path.removeprefix(root + "/")), stamp)
+    witness.walked()
     task = asyncio.create_task(witness.run())
     while not witness.idle:  # noqa: ASYNC110 - what a restart does is not made for being watched
         await asyncio.sleep(0.001)
@@ -103,6 +104,7 @@ async def first_run(root: str, state: str) -> None:
         witness.noticed(path, transcripts.file_of(path.removeprefix(root + "/")), stamp)
     begin = time.perf_counter()
     task = asyncio.create_task(witness.run())
+    witness.walked()
     while not (witness.idle and witness.progress is None and not witness._pasts):  # noqa: ASYNC110, SLF001
         await asyncio.sleep(0.01)
     children = os.times()

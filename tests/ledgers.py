@@ -20,10 +20,9 @@ from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.kept import Total, Turn
-from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.ledger import FileTurn, Ledger, Total
+from adsum_collector.usage.merge import UsageSource
 from adsum_collector.usage.scan import Scanned, ScanPlace
-from adsum_collector.usage.source import Source
 from adsum_collector.usage.witness import UsageWitness
 from adsum_shared.signals import AnySignal, MetaChanged, UsageTotalled
 from tests.support import wait_until
@@ -40,10 +39,10 @@ class Totals:
     def __init__(self, zone: tzinfo | None, limit: Callable[[str], int | None]) -> None:
         self.ledger = Ledger.in_memory(limit, zone)
 
-    def add(self, source: Source, records: Sequence[UsageRecord]) -> list[Total]:
+    def add(self, source: UsageSource, records: Sequence[UsageRecord]) -> list[Total]:
         return self.add_all([(source, records)])
 
-    def add_all(self, told: Sequence[tuple[Source, Sequence[UsageRecord]]]) -> list[Total]:
+    def add_all(self, told: Sequence[tuple[UsageSource, Sequence[UsageRecord]]]) -> list[Total]:
         """All at once."""
         self.ledger.take([_turn(source, records) for source, records in told], 2**62)
         changed = self.ledger.untold(1 << 30)
@@ -57,10 +56,10 @@ class Totals:
         return len(self.ledger)
 
 
-def _turn(source: Source, records: Sequence[UsageRecord]) -> Turn:
+def _turn(source: UsageSource, records: Sequence[UsageRecord]) -> FileTurn:
     place = ScanPlace(begun=source.begun or None)
     scanned = Scanned([*records], place, more=False, faults={})
-    return Turn("f", TranscriptFile(source.session_id), Stamp(0, 0, 0, 0), scanned)
+    return FileTurn(b"f", TranscriptFile(source.session_id), Stamp(0, 0, 0, 0), scanned)
 
 
 def _timeless(total: Total) -> Total:
@@ -155,6 +154,7 @@ class UsageRig:
 
     def start(self) -> None:
         self.walk()
+        self.witness.walked()
         self.running = asyncio.create_task(self.witness.run())
 
     async def stop(self) -> None:

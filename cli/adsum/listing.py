@@ -150,9 +150,7 @@ class Freshness:
         for host in self.hosts:
             said = any(host.label in note and "reads its history" in note for note in notes)
             if host.scan is not None and not said:
-                # Never all of it: what has been read has still to be sent.
-                done, size = host.scan.bytes_done, host.scan.bytes
-                share = min(99, 100 * done // size) if size > 0 else 0
+                share = host.scan.percent
                 say(f"adsum: {clean(host.label)} still reads its history: {share} % so far.")
         if self.trouble is not None:
             # Prices that cannot be used are a note of a report, and part of the trouble as well.
@@ -370,6 +368,8 @@ def show_usage(
 
 def no_usage(report: UsageReport, asked: UsageQuery, fresh: Freshness) -> str:
     """What to do when there is nothing to show: look further back, if a hub knows of then."""
+    if any(host.scan is not None for host in fresh.hosts):
+        return "Still counting: nothing is added up yet. How far it is: adsum hosts"
     if asked.filtered:
         return f"Nothing matches from {report.since} to {report.until}. All of it: adsum usage"
     if not fresh.hosts and fresh.trouble is None:

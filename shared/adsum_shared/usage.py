@@ -40,7 +40,10 @@ class RateLimitView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScanProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A machine's reading of its history. left_s: how long it will go on; None = not known yet."""
+    """A machine's reading of its history; all 0 = it still looks for it.
+
+    left_s: how long it will go on; None = not known yet.
+    """
 
     files: int
     files_done: int
@@ -48,6 +51,11 @@ class ScanProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes_done: int
     bytes_per_s: int = 0
     left_s: float | None = None
+
+    @property
+    def percent(self) -> int:
+        """Never all of it, for what is read has still to be reported."""
+        return min(99, 100 * self.bytes_done // self.bytes) if self.bytes > 0 else 0
 
 
 class UsageRow(msgspec.Struct, frozen=True, omit_defaults=True):

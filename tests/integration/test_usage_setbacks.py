@@ -18,12 +18,12 @@ import psutil
 import pytest
 import redis.asyncio
 
-from adsum_collector.usage import stale as usage_stale
-from adsum_collector.usage.child import COMMAND
-from adsum_collector.usage.file import NAME
+from adsum_collector.usage import backlog as usage_backlog
+from adsum_collector.usage.backlog import COMMAND
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.reading import Errand, Reading
-from adsum_collector.usage.wire import Order
+from adsum_collector.usage.ledger_file import NAME
+from adsum_collector.usage.reading import Errand, UsageReading
+from adsum_collector.usage.worker import Order
 from adsum_shared import streams
 from adsum_shared.beat import decode_beat
 from adsum_shared.signals import UsageTotalled
@@ -112,7 +112,7 @@ async def test_a_ledger_that_breaks_under_the_process_is_begun_anew(
     await rig.settled()
     with closing(sqlite3.connect(rig.state / NAME)) as db:
         db.execute("DROP TABLE messages")
-    monkeypatch.setattr(usage_stale, "LITTLE_FILES", 0)
+    monkeypatch.setattr(usage_backlog, "LITTLE_FILES", 0)
     rig.append(rig.main("s"), said("b", 5))
     rig.walk()
 
@@ -240,7 +240,7 @@ def test_two_writers_at_once_count_every_message_once(tmp_path: Path) -> None:
     every = errands(tmp_path / "projects")
     child = worker(Order(str(tmp_path), every))
     with closing(Ledger.open(tmp_path, lambda _model: None)) as ledger:
-        reading = Reading(ledger, AGENT.history, lambda: time.time_ns() // 1_000_000)
+        reading = UsageReading(ledger, AGENT.history, lambda: time.time_ns() // 1_000_000)
         for errand in reversed(every):
             list(reading.read([errand]))
 

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.line_reader import open_transcript
-from adsum_collector.usage import scan as usage_scan
-from adsum_collector.usage import stale as usage_stale
+from adsum_collector.usage import backlog as usage_backlog
+from adsum_collector.usage import reading as usage_reading
+from adsum_collector.usage import witness as usage_witness
 from adsum_shared.signals import MetaChanged, SessionEnded, UsageTotalled
+from adsum_shared.usage import ScanProgress
 from bench.corpus import History
 from tests.ledgers import DAY_S, NOON_S, UsageRig, begin, open_usage, said
 from tests.support import wait_until
@@ -30,7 +32,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[UsageRig]:
 @pytest.fixture
 def all_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever there is to read, the process reads it."""
-    monkeypatch.setattr(usage_stale, "LITTLE_FILES", 0)
+    monkeypatch.setattr(usage_backlog, "LITTLE_FILES", 0)
 
 
 def day_of(seconds: float) -> str:
@@ -417,7 +419,7 @@ async def test_a_file_that_cannot_be_read_harms_no_other(
             raise PermissionError(13, "Permission denied", path)
         return open_transcript(path)
 
-    monkeypatch.setattr(usage_scan, "open_transcript", refused)
+    monkeypatch.setattr(usage_reading, "open_transcript", refused)
     rig.start()
 
     await rig.settled()
@@ -444,6 +446,66 @@ async def test_a_pipe_in_place_of_a_transcript_holds_nobody_up(rig: UsageRig) ->
 # ---- the process ------------------------------------------------------------------------------
 
 
+async def begun(rig: UsageRig) -> None:
+    """It is known how much there is to be read."""
+    await wait_until(lambda: rig.witness.progress and rig.witness.progress.files)
+
+
+async def test_a_first_start_says_that_it_still_counts_until_all_is_reported(
+    rig: UsageRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_witness, "IDLE_S", 0.2)
+    rig.write(rig.main("s"), begin(), said("a", 1))
+    rig.running = asyncio.create_task(rig.witness.run())
+    await wait_until(lambda: rig.witness.idle)
+    assert rig.witness.progress == ScanProgress(0, 0, 0, 0)  # nobody has looked what there is
+
+    rig.intake.full = True
+    rig.walk()
+    rig.witness.walked()
+    await wait_until(lambda: rig.witness.faults["not accepted"])
+    assert rig.witness.progress is not None
+
+    rig.intake.full = False
+    await wait_until(lambda: rig.witness.progress is None)
+    assert rig.outputs() == {"s": 1}
+
+    await rig.restart()
+    await wait_until(lambda: rig.witness.idle)
+    assert rig.witness.progress is None
+
+
+async def test_what_a_process_has_read_is_not_all_until_it_is_reported(
+    rig: UsageRig, all_is_much: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_witness, "IDLE_S", 0.2)
+    rig.write(rig.main("s"), begin(), said("a", 1))
+    rig.intake.full = True
+    rig.start()
+    await wait_until(lambda: rig.witness.read_at)
+    await wait_until(rig.witness._child.is_free)
+    assert rig.witness.progress is not None
+    assert rig.witness.progress.percent == 99
+
+    rig.intake.full = False
+    await wait_until(lambda: rig.witness.progress is None)
+    assert rig.outputs() == {"s": 1}
+
+
+async def test_two_processes_come_to_the_same_sums_as_one(
+    rig: UsageRig, all_is_much: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_backlog, "MUCH_BYTES", 0)
+    monkeypatch.setattr(usage_backlog, "_cores", lambda: 2)
+    truth = History(rig.projects.parent, 5_000_000, seed=6).write()
+    rig.start()
+
+    await rig.settled()
+
+    assert sum(rig.outputs().values()) == truth.sums["output"]
+    assert not +rig.witness.faults
+
+
 async def test_the_process_reads_the_living_first_and_tells_how_far_it_is(
     rig: UsageRig, all_is_much: None
 ) -> None:
@@ -451,7 +513,7 @@ async def test_the_process_reads_the_living_first_and_tells_how_far_it_is(
         rig.write(rig.main(f"s{number}"), begin(), said(f"a{number}"), age=number * 60)
     rig.alive.add("s29")
     rig.start()
-    await wait_until(lambda: rig.witness.progress)
+    await begun(rig)
     assert rig.witness.progress is not None
     assert (rig.witness.progress.files, rig.witness.progress.files_done) == (30, 0)
 
@@ -470,7 +532,7 @@ async def test_what_grows_while_the_process_reads_is_not_missed(
     rig.alive.add("live")
     rig.write(path, begin(), said("a", 1), age=0)
     rig.start()
-    await wait_until(lambda: rig.witness.progress)
+    await begun(rig)
     monkeypatch.undo()
     for number in range(20):
         rig.append(path, said(f"b{number}", 10, time.time()))

@@ -1,4 +1,4 @@
-"""Says what a service runs and with which settings, and what is asked of a service manager."""
+"""A service's command and settings, and what both service managers can be asked."""
 
 from __future__ import annotations
 

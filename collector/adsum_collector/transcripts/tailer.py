@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -55,9 +55,6 @@ ROUND_S = 2.0
 WALK_S = 30.0
 WALK_SHARE = 2000
 PRUNE_S = 3600.0
-#: Called with every file that is noticed, whose it is if it is somebody's, and how it is now; None:
-#: it is gone.
-Observe = Callable[[str, TranscriptFile | None, Stamp | None], None]
 #: How long the first walk waits while the files of living sessions are read; they may be far behind.
 LIVING_S = 1.0
 
@@ -69,6 +66,17 @@ MOST_LAST_BYTES = 4 << 20
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Observer(Protocol):
+    """noticed: a file, whose it is if it is somebody's, and how it is now; None: it is gone.
+
+    walked: all files there are have been noticed.
+    """
+
+    def noticed(self, path: str, whose: TranscriptFile | None, stamp: Stamp | None) -> None: ...
+
+    def walked(self) -> None: ...
 
 
 class Tailer:
@@ -101,7 +109,7 @@ class Tailer:
         self.faults: Counter[str] = Counter()
         #: Paths of files that are not read for their size, and that.
         self.too_long: dict[str, int] = {}
-        self.observe: Observe = lambda _path, _whose, _stamp: None
+        self.observer: Observer | None = None
         self._reader = TranscriptReader(
             intake, transcripts, state=state, now=now, threads=self._threads, faults=self.faults
         )
@@ -217,6 +225,8 @@ class Tailer:
         for path in self._known.files.keys() - found:
             told.setdefault(path, None)
         await self._notice(newest_first(told))
+        if self.observer is not None:
+            self.observer.walked()
         return None if self._absent else found
 
     async def _look_at(self, paths: Iterable[str]) -> dict[str, Stamp | None]:
@@ -240,12 +250,11 @@ class Tailer:
         for path, stamp in told.items():
             self.too_long.pop(path, None)
             if stamp is None:
-                self.observe(path, None, None)
                 self._known.forget(path)
-                continue
-            file = self._known.notice(path, stamp, now, written.get(path, 0))
-            self.observe(path, file.whose if file is not None else None, stamp)
-            if file is None:
+            file = self._known.notice(path, stamp, now, written.get(path, 0)) if stamp else None
+            if self.observer is not None:
+                self.observer.noticed(path, file.whose if file else None, stamp)
+            if file is None or stamp is None:
                 continue
             if stamp.size > MOST_TRANSCRIPT_BYTES:
                 self.too_long[path] = stamp.size

@@ -14,18 +14,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.records import UsageRecord
+from adsum_collector.agents.records import TranscriptFile, UsageRecord
+from adsum_collector.agents.transcript import Past
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.file import lay_out, open_ledger
-from adsum_collector.usage.kept import NO_PAST, PAST_DUE, PAST_TOLD, Fork, Total, Turn, Untold
-from adsum_collector.usage.merge import ROW, Kinds, Merge
-from adsum_collector.usage.numbers import Numbers, Sieve
-from adsum_collector.usage.scan import ScanPlace
+from adsum_collector.usage.ledger_file import lay_out, open_ledger
+from adsum_collector.usage.merge import ROW, Kinds, Merge, UsageGroup, UsageSource
+from adsum_collector.usage.scan import Scanned, ScanPlace
 
+#: Kept in one transaction: the more, the cheaper, and the more memory.
+BATCH_RECORDS: Final = 20_000
+#: Of a file: what is to be told of its session's past besides what it used up.
+NO_PAST: Final = 0
+PAST_DUE: Final = 1
+PAST_TOLD: Final = 2
+#: A byte for each remainder: with a million messages, four keys of five are still told apart.
+SIEVE_BYTES: Final = 1 << 22
 DAY_MS: Final = 24 * 3600 * 1000
 _GROUP = "session_id, day, model, fast, geo, long"
 _SUMS = "messages, input, output, cache_read, cache_5m, cache_1h, web_searches"
@@ -33,6 +40,61 @@ _ADD = ", ".join(f"{name} = {name} + ?" for name in _SUMS.split(", "))
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_place = msgspec.msgpack.Decoder(ScanPlace).decode
+
+
+class Total(msgspec.Struct, frozen=True, gc=False):
+    """latest: ms."""
+
+    group: UsageGroup
+    messages: int
+    input: int
+    output: int
+    cache_read: int
+    cache_5m: int
+    cache_1h: int
+    web_searches: int
+    latest: int = 0
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Total:
+        """As it is kept."""
+        session_id, day, model, fast, geo, long, *sums = row
+        return cls(UsageGroup(session_id, day, model, bool(fast), geo, bool(long)), *sums)
+
+
+class Untold(msgspec.Struct, frozen=True):
+    """To be handed back once it is told. changes: how often it had changed."""
+
+    number: int
+    changes: int
+    total: Total
+
+
+class Fork(msgspec.Struct, frozen=True):
+    path: str
+    session_id: str
+    forked_from: str
+    begun: int
+
+
+class FileTurn(msgspec.Struct, frozen=True):
+    """What a turn of reading found in a file. stamp: from before.
+
+    past: what its session was about, if that is due to be reported.
+    """
+
+    path: bytes  # need not be text
+    whose: TranscriptFile
+    stamp: Stamp
+    scanned: Scanned
+    past: Past | None = None
+
+    @property
+    def source(self) -> UsageSource:
+        """A main file that does not say when it was begun is taken for a copy of all it held at first."""
+        place = self.scanned.place
+        begun = -(place.held or 0) if place.begun is None else place.begun
+        return UsageSource(begun, self.whose.session_id)
 
 
 class Ledger:
@@ -43,7 +105,7 @@ class Ledger:
     ) -> None:
         self._db = db
         self._kinds = Kinds(zone, limit)
-        self._numbers = Numbers(db)
+        self._numbers = LedgerNumbers(db)
         self._sieve = Sieve(db)
         self.note: str | None = None
 
@@ -74,10 +136,8 @@ class Ledger:
         found = self._db.execute("SELECT path, mtime_ns, size, inode, dev FROM files")
         return {os.fsdecode(path): Stamp(*stamp) for path, *stamp in found}
 
-    def place(self, path: str) -> ScanPlace | None:
-        row = self._db.execute(
-            "SELECT place FROM files WHERE path = ?", (os.fsencode(path),)
-        ).fetchone()
+    def place(self, path: bytes) -> ScanPlace | None:
+        row = self._db.execute("SELECT place FROM files WHERE path = ?", (path,)).fetchone()
         return _decode_place(row[0]) if row else None
 
     def places(self) -> dict[bytes, tuple[str, ScanPlace]]:
@@ -85,7 +145,7 @@ class Ledger:
         found = self._db.execute("SELECT path, session_id, place FROM files")
         return {path: (session, _decode_place(place)) for path, session, place in found}
 
-    def take(self, turns: Sequence[Turn], now: int) -> int:
+    def take(self, turns: Sequence[FileTurn], now: int) -> int:
         """All of it or nothing; how many records bore dates that nobody can believe. now: ms."""
         time.tzset()  # a machine that travels has days of another zone from now on
         with self._writing():
@@ -125,7 +185,7 @@ class Ledger:
             (b"".join(map(rows.__getitem__, keys)), ROW.size, ROW.size, _as_json(keys)),
         )
 
-    def _keep(self, turn: Turn) -> int | None:
+    def _keep(self, turn: FileTurn) -> int | None:
         """The file's place. The first message of a main file's records: may be the file's first."""
         stamp, whose, place = turn.stamp, turn.whose, turn.scanned.place
         records = turn.scanned.records if whose.agent_id is None else ()
@@ -138,7 +198,7 @@ class Ledger:
             " first_s = ifnull(first_s, excluded.first_s),"
             " past = CASE excluded.past WHEN 0 THEN past ELSE excluded.past END",
             (
-                os.fsencode(turn.path),
+                turn.path,
                 whose.session_id,
                 whose.agent_id is not None,
                 0 if turn.scanned.more else stamp.mtime_ns,  # there is more, so it is stale
@@ -148,7 +208,7 @@ class Ledger:
                 _encode(place),
                 first.key if first else None,
                 first.at // 1000 if first else None,
-                PAST_DUE if turn.past else NO_PAST,
+                PAST_DUE if turn.past is not None else NO_PAST,
             ),
         )
         return first.key if first else None
@@ -248,3 +308,104 @@ class Ledger:
 
 def _as_json(keys: Sequence[int]) -> str:
     return msgspec.json.encode(keys).decode()
+
+
+class LedgerNumbers:
+    """Under which sources and groups are kept: looked up once, for they never change.
+
+    Inside a transaction only, and to be forgotten if that fails.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._owners: dict[UsageSource, int] = {}
+        self._sources: dict[int, UsageSource] = {}
+        self._numbers: dict[UsageGroup, int] = {}
+        self._groups: dict[int, UsageGroup] = {}
+
+    def forget(self) -> None:
+        for known in (self._owners, self._sources, self._numbers, self._groups):
+            known.clear()
+
+    def owner(self, source: UsageSource) -> int:
+        owner = self._owners.get(source)
+        if owner is None:
+            where = (source.session_id, source.begun)
+            self._db.execute(
+                "INSERT OR IGNORE INTO sources (session_id, begun) VALUES (?, ?)", where
+            )
+            (owner,) = self._db.execute(
+                "SELECT id FROM sources WHERE session_id = ? AND begun = ?", where
+            ).fetchone()
+            self._owners[source] = owner
+            self._sources[owner] = source
+        return owner
+
+    def source(self, owner: int) -> UsageSource:
+        source = self._sources.get(owner)
+        if source is None:
+            row = self._db.execute("SELECT begun, session_id FROM sources WHERE id = ?", (owner,))
+            source = self._sources[owner] = UsageSource(*row.fetchone())
+        return source
+
+    def number(self, group: UsageGroup) -> int:
+        number = self._numbers.get(group)
+        if number is None:
+            where = (group.session_id, group.day, group.model, group.fast, group.geo, group.long)
+            self._db.execute(
+                "INSERT OR IGNORE INTO totals (session_id, day, model, fast, geo, long)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                where,
+            )
+            (number,) = self._db.execute(
+                "SELECT id FROM totals WHERE session_id = ? AND day = ? AND model = ?"
+                " AND fast = ? AND geo = ? AND long = ?",
+                where,
+            ).fetchone()
+            self._numbers[group] = number
+            self._groups[number] = group
+        return number
+
+    def group(self, number: int) -> UsageGroup:
+        group = self._groups.get(number)
+        if group is None:
+            session_id, day, model, fast, geo, long = self._db.execute(
+                "SELECT session_id, day, model, fast, geo, long FROM totals WHERE id = ?",
+                (number,),
+            ).fetchone()
+            group = UsageGroup(session_id, day, model, bool(fast), geo, bool(long))
+            self._groups[number] = group
+        return group
+
+    def row(self, key: int) -> bytes | None:
+        found = self._db.execute("SELECT row FROM messages WHERE key = ?", (key,)).fetchone()
+        return found[0] if found else None
+
+
+class Sieve:
+    """Messages that a history tells for the first time are most, and need not be asked for.
+
+    It knows something of a ledger that was empty when first asked for, and as long as no other
+    connection writes. What a failed transaction has marked is asked for in vain, no more.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._version: int | None = None
+        self._marks: bytearray | None = None
+
+    def sifted(self, keys: list[int]) -> list[int]:
+        """Without those that are certainly not held. Inside a transaction only."""
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            is_empty = self._db.execute("SELECT 1 FROM messages").fetchone() is None
+            self._version, self._marks = version, bytearray(SIEVE_BYTES) if is_empty else None
+        marks, most = self._marks, SIEVE_BYTES - 1
+        return keys if marks is None else [key for key in keys if marks[key & most]]
+
+    def mark(self, keys: Iterable[int]) -> None:
+        """What is to be held from now on."""
+        if (marks := self._marks) is not None:
+            most = SIEVE_BYTES - 1
+            for key in keys:
+                marks[key & most] = 1

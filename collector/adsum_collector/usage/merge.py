@@ -1,7 +1,7 @@
 """Adds up what sessions used, day by day: every message counts once, however often it is written.
 
 A fork repeats its session's lines in a file of its own and under its own session's id. A message
-counts for the session whose file was begun first: see `Source`.
+counts for the session whose file was begun first: see `UsageSource`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import astuple
 
 from adsum_collector.agents.records import UsageRecord, joined
-from adsum_collector.usage.source import Source
 
 #: Of zones, no offset is finer.
 QUARTER_MS: Final = 900_000
@@ -27,7 +26,27 @@ NO_LIMIT: Final = 2**62
 FUTURE: Final = "date in the future"
 
 
-class Group(msgspec.Struct, frozen=True, gc=False):
+class UsageSource(msgspec.Struct, frozen=True, gc=False):
+    """A file of records. begun, ms: when it was; negative: then at the latest, as far as one can tell."""
+
+    begun: int
+    session_id: str
+
+    def outranks(self, other: UsageSource, at: int) -> bool:
+        """Whether a message that both tell, of that time, is rather this one's."""
+        if self.begun > 0 < other.begun:
+            return (self.begun, self.session_id) < (other.begun, other.session_id)
+        return self._rank(at) < other._rank(at)
+
+    def _rank(self, at: int) -> tuple[int, int, str]:
+        """First what was there when the message was said; last what was begun thereafter."""
+        begun = self.begun
+        if begun > 0:
+            return (0 if begun <= at else 2, begun, self.session_id)
+        return (1, -begun, self.session_id)
+
+
+class UsageGroup(msgspec.Struct, frozen=True, gc=False):
     """What is added up by itself. long: prompts above the limit that the model's prices name."""
 
     session_id: str
@@ -41,10 +60,10 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 class Numbered(Protocol):
     """Sources and groups by the numbers under which they are kept. Known ones never change."""
 
-    def owner(self, source: Source) -> int: ...
-    def source(self, owner: int) -> Source: ...
-    def number(self, group: Group) -> int: ...
-    def group(self, number: int) -> Group: ...
+    def owner(self, source: UsageSource) -> int: ...
+    def source(self, owner: int) -> UsageSource: ...
+    def number(self, group: UsageGroup) -> int: ...
+    def group(self, number: int) -> UsageGroup: ...
     def row(self, key: int) -> bytes | None: ...
 
 
@@ -52,7 +71,7 @@ class Numbered(Protocol):
 Kind = tuple[int, str, bool, str, bool]
 
 
-class Kinds(dict[tuple[str, Kind], Group]):
+class Kinds(dict[tuple[str, Kind], UsageGroup]):
     """zone: whose days; None: this machine's. limit: of a model's prices, in tokens of prompt."""
 
     def __init__(self, zone: tzinfo | None, limit: Callable[[str], int | None]) -> None:
@@ -61,13 +80,13 @@ class Kinds(dict[tuple[str, Kind], Group]):
         self._zone = zone
         self._days: dict[int, str] = {}
 
-    def __missing__(self, key: tuple[str, Kind]) -> Group:
+    def __missing__(self, key: tuple[str, Kind]) -> UsageGroup:
         session_id, (quarter, model, fast, geo, over) = key
         day = self._days.get(quarter)
         if day is None:
             local = datetime.fromtimestamp(quarter * QUARTER_MS // 1000, self._zone)
             day = self._days[quarter] = local.date().isoformat()
-        return Group(session_id, day, model, fast, geo, over)
+        return UsageGroup(session_id, day, model, fast, geo, over)
 
     def kind(self, record: UsageRecord) -> Kind:
         prompt = record.input + record.cache_read + record.cache_5m + record.cache_1h
@@ -105,7 +124,7 @@ class Merge:
         self.moved: set[int] = set()
         self.future = 0
 
-    def add(self, source: Source, records: Iterable[UsageRecord], latest: int) -> None:
+    def add(self, source: UsageSource, records: Iterable[UsageRecord], latest: int) -> None:
         owner, session_id = self._kept.owner(source), source.session_id
         limits, kinds, rows, held = self._kinds.limits, self._kinds, self.rows, self._held
         pack, group, sums, last = ROW.pack, 0, [0] * 8, None
@@ -157,7 +176,7 @@ class Merge:
             return key
         return (key * 31 + record.request) % PRIME
 
-    def _join(self, key: int, record: UsageRecord, number: int, source: Source) -> None:
+    def _join(self, key: int, record: UsageRecord, number: int, source: UsageSource) -> None:
         row = ROW.unpack(self.row(key) or b"")
         owner, group = row[1], row[2]
         old = self._record(record, row)

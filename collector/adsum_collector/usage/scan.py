@@ -96,22 +96,26 @@ class Scanner:
 
     def scan(self, path: str, place: ScanPlace | None = None) -> Scanned:
         """The whole lines after `place`, or some of them. Raises OSError."""
-        reader = self._reader
         descriptor = open_transcript(path)
         try:
-            start, faults = _begin(descriptor, place or ScanPlace())
-            while True:
-                if start.care < self.care:
-                    start = start.with_care(self.care)
-                sift = _Sift(start)
-                reader.begin(descriptor, start.offset, inside=start.inside, most=TURN_BYTES)
-                if all(self._take(sift, *found) for found in iter(reader.fill, None)):
-                    break
-                faults[MISSED] += 1
-                self.care = start.care + 1
-            before = checksum(descriptor, reader.offset)
+            return self.scan_open(descriptor, place)
         finally:
             os.close(descriptor)
+
+    def scan_open(self, descriptor: int, place: ScanPlace | None) -> Scanned:
+        """As `scan`, of a file that is open already."""
+        reader = self._reader
+        start, faults = _begin(descriptor, place or ScanPlace())
+        while True:
+            if start.care < self.care:
+                start = start.with_care(self.care)
+            sift = _Sift(start)
+            reader.begin(descriptor, start.offset, inside=start.inside, most=TURN_BYTES)
+            if all(self._take(sift, *found) for found in iter(reader.fill, None)):
+                break
+            faults[MISSED] += 1
+            self.care = start.care + 1
+        before = checksum(descriptor, reader.offset)
         faults[HUGE] += reader.huge
         return Scanned(
             records=sift.meter.records(),

@@ -14,18 +14,23 @@ import msgspec
 
 from adsum_collector.agents.claude_code.usage_lines import used_by
 from adsum_collector.agents.records import TranscriptFile
+from adsum_collector.agents.transcript import Past
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
 from adsum_collector.intake import Intake
 from adsum_collector.line_reader import MOST_TRANSCRIPT_BYTES
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.child import ChildError, HistoryTask
-from adsum_collector.usage.file import SQL_ERRORS, LedgerError, is_spoilt, replace_spoilt, sentence
-from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.past import History
-from adsum_collector.usage.reading import Batch, PastOf, Reading
-from adsum_collector.usage.stale import Stale
-from adsum_collector.usage.telling import UsageTelling
+from adsum_collector.usage.backlog import ChildError, HistoryTask, Stale
+from adsum_collector.usage.ledger import NO_PAST, PAST_TOLD, Fork, Ledger, Total
+from adsum_collector.usage.ledger_file import (
+    SQL_ERRORS,
+    LedgerError,
+    is_spoilt,
+    replace_spoilt,
+    sentence,
+)
+from adsum_collector.usage.reading import History, PastOf, UsageBatch, UsageReading
+from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded, UsageTotalled
 from adsum_shared.state import HostWitness
 from adsum_shared.usage import ScanProgress
 
@@ -38,12 +43,16 @@ LAST_RETRY_S: Final = 300.0
 ABSENT: Final = (
     "Not there, so nothing of it is counted: {}. Next: correct CLAUDE_CONFIG_DIR or claude_dirs."
 )
-#: Told at once; each may hold a prompt and an answer.
+#: Accepted at once: what a hook that comes meanwhile has to wait for. Each past may hold a prompt and
+#: an answer.
+TOTALS: Final = 100
 PASTS: Final = 16
+#: Nobody knows yet how much there is to be read.
+LOOKING: Final = ScanProgress(0, 0, 0, 0)
 
 
 class UsageWitness:
-    """directory: the ledger's. lives: whether a session does. reader: whom the spool tells.
+    """directory: the ledger's. lives: whether a session does. reader: who reads what the spool holds.
 
     now: ms of wall clock. limit: of a model's prices; see `Kinds`. named: the agent's directories that
     the user has named. idle: between two rounds.
@@ -74,26 +83,30 @@ class UsageWitness:
         self._stale = Stale(lives, now)
         self._child = HistoryTask(directory, self._wake)
         self._pasts: list[PastOf] = []
-        self._told_to: str | None = None
+        self._reported_to: str | None = None
         self._retry_s = FIRST_RETRY_S
         self._trouble: str | None = None
         self._note: str | None = None
+        #: The ledger is new, and not all that the first walk finds has been reported.
+        self._is_first = False
+        self._walked = False
         self.faults: Counter[str] = Counter()
         self.read_at = 0
         self.idle = False
 
     @property
     def progress(self) -> ScanProgress | None:
-        return self._child.progress
+        """Until what was read of a history has been reported as well; None: sums are complete."""
+        return self._child.progress or (LOOKING if self._is_first else None)
 
     def witness(self) -> HostWitness:
-        told = witness("usage", self.read_at, self.faults)
+        found = witness("usage", self.read_at, self.faults)
         if self._trouble is not None:
-            return msgspec.structs.replace(told, state="trouble", note=self._trouble)
+            return msgspec.structs.replace(found, state="trouble", note=self._trouble)
         if self._absent:
             note = ABSENT.format(", ".join(map(str, self._absent)))
-            return msgspec.structs.replace(told, state="trouble", note=note)
-        return msgspec.structs.replace(told, note=self._note)
+            return msgspec.structs.replace(found, state="trouble", note=note)
+        return msgspec.structs.replace(found, note=self._note)
 
     def noticed(self, path: str, whose: TranscriptFile | None, stamp: Stamp | None) -> None:
         """A file as it is now; None: it is gone. What it used up while it was there stays used."""
@@ -101,6 +114,12 @@ class UsageWitness:
         if stamp is None or whose is None or stamp.size > MOST_TRANSCRIPT_BYTES:
             self._stale.forget(path)
         elif self._stale.notice(path, whose, stamp):
+            self._wake.set()
+
+    def walked(self) -> None:
+        """All files there are have been noticed."""
+        if not self._walked:
+            self._walked = True
             self._wake.set()
 
     async def run(self) -> None:
@@ -117,8 +136,8 @@ class UsageWitness:
 
     async def _recover(self, error: Exception) -> None:
         await self._child.stop()
-        told = isinstance(error, LedgerError | ChildError)
-        self._trouble = str(error) if told else sentence(error, self._directory)
+        is_said = isinstance(error, LedgerError | ChildError)
+        self._trouble = str(error) if is_said else sentence(error, self._directory)
         if is_spoilt(error) or (isinstance(error, ChildError) and error.damage):
             self._note = await self._in_thread(replace_spoilt, self._directory, error)
         await asyncio.sleep(self._retry_s)
@@ -128,12 +147,13 @@ class UsageWitness:
         ledger = await self._in_thread(Ledger.open, self._directory, self._limit)
         try:
             self._note = ledger.note or self._note
-            reading = Reading(ledger, self._history, self._now)
-            telling = UsageTelling(ledger, self._intake, self._in_thread, self._now, self._lives)
-            self._told_to = None
-            self._stale.begin(await self._in_thread(ledger.stamps))
+            reading = UsageReading(ledger, self._history, self._now)
+            self._reported_to = None
+            stamps = await self._in_thread(ledger.stamps)
+            self._is_first = self._is_first or not stamps
+            self._stale.begin(stamps)
             while True:
-                await self._round(ledger, reading, telling)
+                await self._round(ledger, reading)
                 await asyncio.sleep(ROUND_S)
                 try:
                     async with asyncio.timeout(IDLE_S):
@@ -144,15 +164,16 @@ class UsageWitness:
             # behind whatever the thread is still at
             self._threads.submit(ledger.close)
 
-    async def _round(self, ledger: Ledger, reading: Reading, telling: UsageTelling) -> None:
+    async def _round(self, ledger: Ledger, reading: UsageReading) -> None:
         self._wake.clear()
         self.idle = False
+        walked = self._walked
         self._absent = await self._in_thread(_absent, self.named)
         reader = self._reader()
-        if self._told_to != reader:
+        if self._reported_to != reader:
             await self._in_thread(ledger.tell_to, reader)
             self._stale.owe(await self._in_thread(ledger.pasts))
-            self._told_to = reader
+            self._reported_to = reader
         for batch in self._child.taken():
             self._keep(batch)
         if self._child.is_over():
@@ -164,26 +185,50 @@ class UsageWitness:
             for batch in await self._in_thread(lambda: list(reading.read(little))):
                 self._keep(batch)
             self._stale.settle(by_child=False)
-        await self._tell(telling)
+        try:
+            await self._report(ledger)
+        except SpoolUnavailable:
+            # Nothing has been marked as told, so the next round reports it.
+            self.faults["not accepted"] += 1
+        else:
+            if self._child.is_free():
+                self._child.progress = None
+                self._is_first = self._is_first and not walked
         self._trouble, self._retry_s = None, FIRST_RETRY_S
         self.idle = True
 
-    def _keep(self, batch: Batch) -> None:
+    def _keep(self, batch: UsageBatch) -> None:
         self._stale.keep(batch.done)
         self._pasts += batch.pasts
         self.faults.update(batch.faults)
         if batch.done:
             self.read_at = self._now()
 
-    async def _tell(self, telling: UsageTelling) -> None:
-        try:
-            await telling.tell()
-            while self._pasts:
-                await telling.tell_pasts(self._pasts[:PASTS])
-                del self._pasts[:PASTS]
-        except SpoolUnavailable:
-            # Nothing has been marked as told, so the next round tells it.
-            self.faults["not accepted"] += 1
+    async def _report(self, ledger: Ledger) -> None:
+        """All that has changed in the ledger, and the pasts. Raises SpoolUnavailable, sqlite3.Error.
+
+        Between accepting and marking we may be killed: an absolute that comes twice does no harm.
+        """
+        forks = await self._in_thread(ledger.forks)
+        while totals := await self._in_thread(ledger.untold, TOTALS):
+            now = self._now()
+            await self._intake.accept([_totalled(each.total, now) for each in totals])
+            await self._in_thread(ledger.mark_told, totals, ())
+        if forks:
+            now = self._now()
+            await self._intake.accept([_forked(fork, now) for fork in forks])
+            await self._in_thread(ledger.mark_told, (), forks)
+        while pasts := self._pasts[:PASTS]:
+            now = self._now()
+            # Of a session that has come to life since: nothing.
+            over = [past for past in pasts if not self._lives(past.session_id)]
+            alive = [past.path for past in pasts if self._lives(past.session_id)]
+            if over:
+                said = [s for one in over for s in past_signals(one.past, one.session_id, now)]
+                await self._intake.accept(said)
+            await self._in_thread(ledger.mark_pasts, [one.path for one in over], PAST_TOLD)
+            await self._in_thread(ledger.mark_pasts, alive, NO_PAST)
+            del self._pasts[:PASTS]
 
     async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
         call = functools.partial(work, *args)
@@ -194,3 +239,60 @@ def _absent(named: Sequence[Path]) -> list[Path]:
     """Of several: one alone may well come into being with the first session."""
     several = named if len(named) > 1 else ()
     return [directory for directory in several if not directory.is_dir()]
+
+
+def _totalled(total: Total, now: int) -> KnownSignal:
+    group = total.group
+    return UsageTotalled(
+        session_id=group.session_id,
+        at=min(total.latest, now) or now,
+        seen=now,
+        source="transcript",
+        day=group.day,
+        model=group.model,
+        fast=group.fast,
+        geo=group.geo,
+        long=group.long,
+        messages=total.messages,
+        input_tokens=total.input,
+        output_tokens=total.output,
+        cache_read_tokens=total.cache_read,
+        cache_5m_tokens=total.cache_5m,
+        cache_1h_tokens=total.cache_1h,
+        web_searches=total.web_searches,
+    )
+
+
+def _forked(fork: Fork, now: int) -> KnownSignal:
+    return MetaChanged(
+        session_id=fork.session_id,
+        at=fork.begun or now,
+        seen=now,
+        source="transcript",
+        forked_from=fork.forked_from,
+    )
+
+
+def past_signals(past: Past, session_id: str, seen: int) -> list[KnownSignal]:
+    """The first prompt stands for a title where there is none.
+
+    As one that a machine gave: should the session go on and be given another, that is a later one.
+    """
+    fields = {
+        name: value
+        for name in Past.__struct_fields__
+        if name in MetaChanged.__struct_fields__ and (value := getattr(past, name)) is not None
+    }
+    if past.first_prompt and not (past.title or past.ai_title):
+        fields["ai_title"] = past.first_prompt
+    about = MetaChanged(
+        session_id=session_id, at=past.started, seen=seen, source="transcript", **fields
+    )
+    ended = SessionEnded(
+        session_id=session_id, at=past.ended, seen=seen, source="transcript", reason="process"
+    )
+    if past.cost is None:
+        return [about, ended]
+    # as old as they are, or the session's end: later ones may have been reported while it lived
+    at = min(past.cost.at, past.ended)
+    return [about, msgspec.structs.replace(past.cost, at=at, seen=seen), ended]

@@ -2,8 +2,8 @@
 
     python -I -m adsum_collector.usage.worker
 
-On stdin one line says what to read (`Order`); on stdout lines tell what has been kept (`Word`). It
-ends when nobody listens any more.
+On stdin one line says what to read (`Order`); on stdout lines report what has been kept (`WorkerReport`).
+It ends when nobody listens any more. A long history is read by two processes, where there are cores.
 """
 
 from __future__ import annotations
@@ -11,47 +11,53 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from adsum_collector.agents import known_agents
-from adsum_collector.usage.file import SQL_ERRORS, LedgerError, is_spoilt, sentence
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.past import History
-from adsum_collector.usage.reading import Errand, Reading, shipped_limit
-from adsum_collector.usage.wire import Order, Word
+from adsum_collector.usage.ledger_file import SQL_ERRORS, LedgerError, is_spoilt, sentence
+from adsum_collector.usage.reading import Errand, UsageBatch, UsageReading, shipped_limit
 
 GENTLE: Final = 19
 
 
-def carry_out(order: Order, history: History, tell: Callable[[bytes], None]) -> None:
+class Order(msgspec.Struct, frozen=True):
+    """What the process reads, on stdin. directory: the ledger's. processes: two at most."""
+
+    directory: str
+    errands: Sequence[Errand]
+    processes: int = 1
+
+
+class WorkerReport(UsageBatch, frozen=True, omit_defaults=True):
+    """What it says, on stdout: a batch; or a failure, damage if the ledger is; or that this is all."""
+
+    failure: str | None = None
+    damage: bool = False
+    over: bool = False
+
+
+def carry_out(order: Order) -> None:
     """Raises LedgerError, sqlite3.Error."""
     ledger = Ledger.open(Path(order.directory), shipped_limit)
     with contextlib.closing(ledger):
-        for batch in Reading(ledger, history, _now).read(_while_heard(order.errands)):
-            tell(msgspec.json.encode(batch))
-
-
-def _while_heard(errands: Sequence[Errand]) -> Iterator[Errand]:
-    """Whoever started us holds the other end of stdin for as long as he lives."""
-    for errand in errands:
-        if select.select([0], [], [], 0)[0]:
-            raise SystemExit(1)
-        yield errand
+        history = known_agents()[0].transcripts.history
+        for batch in UsageReading(ledger, history, _now, order.processes).read(order.errands):
+            _write(batch)
 
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _tell(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
+def _write(report: UsageBatch) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 
 
@@ -60,15 +66,15 @@ def main() -> None:
     gc.disable()  # it would look for cycles among a history's records, and there are none
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     try:
-        carry_out(order, known_agents()[0].transcripts.history, _tell)
-        _tell(msgspec.json.encode(Word(over=True)))
+        carry_out(order)
+        _write(WorkerReport(over=True))
     except BrokenPipeError:
-        os._exit(1)  # nobody is left to be told, not even that stdout cannot be flushed
+        os._exit(1)  # nobody is left to read it, not even that stdout cannot be flushed
     except LedgerError as error:
-        _tell(msgspec.json.encode(Word(failure=str(error))))
+        _write(WorkerReport(failure=str(error)))
     except SQL_ERRORS as error:
         why = sentence(error, Path(order.directory))
-        _tell(msgspec.json.encode(Word(failure=why, damage=is_spoilt(error))))
+        _write(WorkerReport(failure=why, damage=is_spoilt(error)))
 
 
 if __name__ == "__main__":

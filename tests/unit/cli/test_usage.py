@@ -148,6 +148,13 @@ def test_further_back_is_never_a_question_that_was_asked(
     assert said("2025-11-24", "2025-11-24", days=1).startswith("Nothing was used on 2025-11-24. ")
 
 
+@pytest.mark.parametrize("scan", [ScanProgress(0, 0, 0, 0), ScanProgress(2, 2, 100, 100)])
+def test_nothing_is_said_to_be_unused_while_a_machine_still_counts(scan: ScanProgress) -> None:
+    empty = UsageReport(1, NOW, "2025-11-24", "2025-11-24", "day", [], UsageView(), [])
+    said = no_usage(empty, UsageQuery(days=1), Freshness([host(), host("desk", scan=scan)], NOW))
+    assert said == "Still counting: nothing is added up yet. How far it is: adsum hosts"
+
+
 def test_prices_that_cannot_be_used_are_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
     prices = "Your own prices are not used. Correct them."
     channel = "Channel `mail` keeps failing."

@@ -38,10 +38,7 @@ class FakeIntake:
         self.taken += signals
         return len(self.taken)
 
-    def facts(self) -> tuple[bool, dict[str, Any]]:
-        return not self.full, {"taken": len(self.taken)}
-
-    async def spool_status(self) -> _Status:
+    async def status(self) -> _Status:
         if self.full:
             raise SpoolUnavailable("the disk is full")
         return _Status(len(self.taken))
@@ -61,11 +58,8 @@ def intake() -> FakeIntake:
 
 
 @pytest.fixture
-def peer(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
-    """The user at the other end of a connection."""
-    peer = {"uid": os.getuid()}
-    monkeypatch.setattr(receiver_module, "tcp_peer_uid", lambda _client, _server: peer["uid"])
-    return peer  # type: ignore[return-value] # None may be put in
+def peer() -> dict[str, int | None]:
+    return {"uid": os.getuid()}
 
 
 @pytest.fixture
@@ -75,7 +69,9 @@ def receiver(intake: FakeIntake, peer: dict[str, int | None]) -> Receiver:
         adapt,
         port=47892,
         token=TOKEN,
-        status=intake,
+        facts=lambda: (not intake.full, {"taken": len(intake.taken)}),
+        spool=intake.status,
+        peer_uid=lambda _client, _server: peer["uid"],
     )
 
 
@@ -325,7 +321,9 @@ async def test_a_large_body_is_understood_while_others_are_answered(
         slow,
         port=47892,
         token=TOKEN,
-        status=intake,
+        facts=lambda: (True, {}),
+        spool=intake.status,
+        peer_uid=lambda _client, _server: peer["uid"],
     )
     transport = httpx.ASGITransport(receiver)  # type: ignore[arg-type] # narrower than ASGI
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:47892") as web:

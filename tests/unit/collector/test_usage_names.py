@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adsum_collector.agents.records import UsageRecord
-from adsum_collector.usage.source import Source
+from adsum_collector.usage.merge import UsageSource
 from adsum_hub.inbox import wrong_with
 from adsum_shared.signals import UsageTotalled
 from tests.ledgers import Totals
@@ -138,11 +138,11 @@ def test_where_a_gateway_repeats_an_id_no_answer_of_a_subagent_falls_onto_anothe
     identity: str, *, side_first: bool
 ) -> None:
     files = [
-        (Source(1, "a"), answers(identity, range(5), side=False)),
-        (Source(2, "a"), answers(identity, range(10, 15), side=True)),
-        (Source(3, "b"), answers(identity, range(20, 25), side=False)),
-        (Source(4, "b"), answers(identity, range(30, 35), side=True)),
-        (Source(5, "fork"), answers(identity, range(5), side=False)),
+        (UsageSource(1, "a"), answers(identity, range(5), side=False)),
+        (UsageSource(2, "a"), answers(identity, range(10, 15), side=True)),
+        (UsageSource(3, "b"), answers(identity, range(20, 25), side=False)),
+        (UsageSource(4, "b"), answers(identity, range(30, 35), side=True)),
+        (UsageSource(5, "fork"), answers(identity, range(5), side=False)),
     ]
     found = Totals(UTC, lambda _model: None)
 
@@ -158,7 +158,7 @@ def test_an_id_of_the_makers_own_is_one_message_whatever_the_request_is_called()
 
     for number, side in ((1, False), (2, True)):
         raws = answers("msg_01", [number], side=side)
-        found.add(Source(number, "a"), read(*raws)[0])
+        found.add(UsageSource(number, "a"), read(*raws)[0])
 
     assert len(found) == 1
 

@@ -12,9 +12,7 @@ import pytest
 
 from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.kept import Turn
-from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.numbers import SIEVE_BYTES
+from adsum_collector.usage.ledger import SIEVE_BYTES, FileTurn, Ledger
 from adsum_collector.usage.scan import Scanned, ScanPlace
 
 NOON = 1_795_262_400_000
@@ -39,7 +37,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 def take(ledger: Ledger, *keys: int) -> None:
     records = [UsageRecord(key, 7, NOON, "m", output=5) for key in keys]
     scanned = Scanned(records, ScanPlace(), more=False, faults={})
-    ledger.take([Turn("f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)], NOON)
+    ledger.take([FileTurn(b"f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)], NOON)
 
 
 def spent(ledger: Ledger) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import pytest
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.reading import Batch, Errand, Reading
+from adsum_collector.usage.reading import Errand, UsageBatch, UsageReading
 from adsum_collector.usage.scan import FIRST, MISSED, Scanner
 from tests.unit.collector.test_usage_scan import (
     always,
@@ -202,8 +202,10 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def read(ledger: Ledger, errands: Sequence[Errand]) -> list[Batch]:
-    return list(Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(errands))
+def read(ledger: Ledger, errands: Sequence[Errand]) -> list[UsageBatch]:
+    return list(
+        UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(errands)
+    )
 
 
 def corpus(directory: Path, *kinds: Any, answers: int = 20) -> list[Errand]:
@@ -271,16 +273,31 @@ def test_only_what_was_read_with_less_care_is_read_again_and_its_past_told_once(
     assert all(stamp.mtime_ns for stamp in ledger.stamps().values())
 
 
+class Errands(list[Errand]):
+    """Something happens once all of them have been read."""
+
+    def __init__(self, errands: Sequence[Errand], then: Callable[[], None]) -> None:
+        super().__init__(errands)
+        self._then = then
+
+    def __iter__(self) -> Iterator[Errand]:
+        yield from super().__iter__()
+        self._then()
+
+
 def test_a_file_that_is_gone_before_it_can_be_read_again_keeps_no_other_waiting(
     tmp_path: Path, ledger: Ledger
 ) -> None:
     every = corpus(tmp_path, said, said, spaced_out)
 
-    def one_goes() -> Iterator[Errand]:
-        yield from every
+    def one_goes() -> None:
         Path(os.fsdecode(every[0].path)).unlink()
 
-    list(Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(one_goes()))
+    list(
+        UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(
+            Errands(every, one_goes)
+        )
+    )
 
     assert sums(ledger) == truth(every)
 
@@ -293,15 +310,14 @@ def test_after_a_kill_what_was_to_be_read_again_still_is(
     append(late, *LATER, odd(1000))
     first = Errand(os.fsencode(late), TranscriptFile("late"))
     every = corpus(tmp_path, spaced_out)
-    reading = Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
+    reading = UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
 
-    def killed() -> Iterator[Errand]:
-        yield from [first, *every]
+    def killed() -> None:
         raise SystemExit
 
     monkeypatch.setattr("adsum_collector.usage.reading.BATCH_RECORDS", 1)
     with pytest.raises(SystemExit):
-        list(reading.read(killed()))
+        list(reading.read(Errands([first, *every], killed)))
     missing = sums(ledger)
     unread = [path for path, stamp in ledger.stamps().items() if not stamp.mtime_ns]
     again = read(ledger, [first])
@@ -327,8 +343,8 @@ def test_what_a_thread_learns_makes_all_that_a_process_has_read_be_read_again_on
 
     def learn(*errands: Errand) -> None:
         history = known_agents()[0].transcripts.history
-        reading = Reading(ledger, history, lambda: NOW)
-        reading._scanner = Scanner(never)
+        reading = UsageReading(ledger, history, lambda: NOW)
+        reading._reader.scanner = Scanner(never)
         list(reading.read(errands))
 
     learn(main, child)
@@ -354,7 +370,7 @@ def test_what_grows_teaches_to_read_what_grew_before_with_more_care(
     for errand in (early, live):
         append(Path(os.fsdecode(errand.path)), *LATER)
     append(Path(os.fsdecode(early.path)), odd(100))
-    reading = Reading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
+    reading = UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
     list(reading.read([early, live]))
     before = sums(ledger)
     append(Path(os.fsdecode(live.path)), spaced_out(1000))

@@ -27,20 +27,18 @@ from adsum_collector.agents.records import (
     joined,
 )
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.kept import Total, Turn
-from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.merge import Group
-from adsum_collector.usage.reading import Errand, Reading
+from adsum_collector.usage.ledger import FileTurn, Ledger, Total
+from adsum_collector.usage.merge import UsageGroup, UsageSource
+from adsum_collector.usage.reading import Errand, UsageReading
 from adsum_collector.usage.scan import Scanned, Scanner, ScanPlace
-from adsum_collector.usage.source import Source
 from bench.corpus import History
 from tests.ledgers import Totals
 from tests.unit.collector.test_usage_scan import append, said
 
 NOON = 1_795_262_400_000  # 2026-11-21T12:00Z
 HOUR = 3_600_000
-MAIN = Source(begun=1000, session_id="main")
-FORK = Source(begun=2000, session_id="fork")
+MAIN = UsageSource(begun=1000, session_id="main")
+FORK = UsageSource(begun=2000, session_id="fork")
 
 
 def totals(zone: tzinfo | None = UTC, limit: int | None = None) -> Totals:
@@ -53,8 +51,8 @@ def message(
     return UsageRecord(key=key, request=request, at=at, model="m", output=output, **fields)  # type: ignore[arg-type]
 
 
-def group(session_id: str, day: str = "2026-11-21", model: str = "m") -> Group:
-    return Group(session_id, day, model, fast=False, geo="", long=False)
+def group(session_id: str, day: str = "2026-11-21", model: str = "m") -> UsageGroup:
+    return UsageGroup(session_id, day, model, fast=False, geo="", long=False)
 
 
 def outputs(found: Totals) -> dict[str, int]:
@@ -82,7 +80,7 @@ def test_what_a_message_used_up_is_added_to_its_group() -> None:
 
 def test_groups_are_apart_by_session_day_model_speed_place_and_size_of_prompt() -> None:
     found = totals(limit=100)
-    other = Source(1, "other")
+    other = UsageSource(1, "other")
 
     for source, record in [
         (MAIN, message(1)),
@@ -101,9 +99,9 @@ def test_groups_are_apart_by_session_day_model_speed_place_and_size_of_prompt() 
         (group("other"), 1),
         (group("main", day="2026-11-22"), 1),
         (group("main", model="n"), 1),
-        (Group("main", "2026-11-21", "m", fast=True, geo="", long=False), 1),
-        (Group("main", "2026-11-21", "m", fast=False, geo="us", long=False), 1),
-        (Group("main", "2026-11-21", "m", fast=False, geo="", long=True), 1),
+        (UsageGroup("main", "2026-11-21", "m", fast=True, geo="", long=False), 1),
+        (UsageGroup("main", "2026-11-21", "m", fast=False, geo="us", long=False), 1),
+        (UsageGroup("main", "2026-11-21", "m", fast=False, geo="", long=True), 1),
     }
 
 
@@ -193,7 +191,7 @@ def test_a_copy_that_has_grown_changes_its_total_alone() -> None:
 
 @pytest.mark.parametrize("order", [(MAIN, FORK), (FORK, MAIN)])
 def test_what_a_fork_repeats_counts_for_whose_file_was_begun_first(
-    order: Sequence[Source],
+    order: Sequence[UsageSource],
 ) -> None:
     found = totals()
     lines = {MAIN: [message(1, 10), message(2, 20)], FORK: [message(1, 10), message(3, 3)]}
@@ -218,27 +216,27 @@ def test_a_total_that_all_moved_away_from_is_told_as_nothing() -> None:
 
 
 #: A fork that says when it was begun, and one that only says by when; of a message said at NOON.
-LATE, BY_LATE = Source(NOON + HOUR, "a"), Source(-NOON - HOUR, "a")
+LATE, BY_LATE = UsageSource(NOON + HOUR, "a"), UsageSource(-NOON - HOUR, "a")
 
 
 @pytest.mark.parametrize(
     ("first", "copy"),
     [
         # it was there when the message was said
-        (Source(NOON - HOUR, "z"), LATE),
-        (Source(NOON - HOUR, "z"), BY_LATE),
-        (Source(-NOON + HOUR, "z"), LATE),
-        (Source(-NOON + HOUR, "z"), BY_LATE),
+        (UsageSource(NOON - HOUR, "z"), LATE),
+        (UsageSource(NOON - HOUR, "z"), BY_LATE),
+        (UsageSource(-NOON + HOUR, "z"), LATE),
+        (UsageSource(-NOON + HOUR, "z"), BY_LATE),
         # by whatever time it was begun, the other was not there yet
-        (Source(-NOON - 2 * HOUR, "z"), LATE),
+        (UsageSource(-NOON - 2 * HOUR, "z"), LATE),
         # nobody knows: the one that has copied less
-        (Source(-NOON, "z"), BY_LATE),
-        (Source(-NOON - HOUR + 1, "z"), BY_LATE),
-        (Source(-NOON, "a"), Source(-NOON, "z")),
+        (UsageSource(-NOON, "z"), BY_LATE),
+        (UsageSource(-NOON - HOUR + 1, "z"), BY_LATE),
+        (UsageSource(-NOON, "a"), UsageSource(-NOON, "z")),
     ],
 )
 def test_a_message_counts_for_the_file_that_was_there_when_it_was_said(
-    first: Source, copy: Source
+    first: UsageSource, copy: UsageSource
 ) -> None:
     for order in ((first, copy), (copy, first)):
         found = totals()
@@ -249,11 +247,11 @@ def test_a_message_counts_for_the_file_that_was_there_when_it_was_said(
 
 
 def test_a_file_that_says_nothing_of_its_age_is_as_young_as_what_it_holds() -> None:
-    def turn(session: str, last: int) -> Turn:
+    def turn(session: str, last: int) -> FileTurn:
         records = [message(1, 5), message(last, 5, at=NOON + last * HOUR)]
         whose, stamp = TranscriptFile(session), Stamp(1, 2, 3, 4)
         scanned = Scanned(records, ScanPlace(held=records[-1].at), more=False, faults={})
-        return Turn(session, whose, stamp, scanned)
+        return FileTurn(session.encode(), whose, stamp, scanned)
 
     for order in ((2, 3), (3, 2)):
         found = totals()
@@ -272,7 +270,7 @@ def test_a_file_that_never_says_when_it_was_begun_is_one_source_however_often_it
         return said(number, timestamp=f"2026-11-21T12:{number:02}:00Z")
 
     ledger = Ledger.open(tmp_path, lambda _model: None, UTC)
-    reading = Reading(ledger, lambda *_: None, lambda: NOON + HOUR)
+    reading = UsageReading(ledger, lambda *_: None, lambda: NOON + HOUR)
     parent, fork = tmp_path / "z.jsonl", tmp_path / "a.jsonl"
     errands = {
         path: Errand(os.fsencode(path), TranscriptFile(path.stem)) for path in (parent, fork)
@@ -298,7 +296,7 @@ def test_files_that_were_begun_together_are_told_apart_by_their_sessions() -> No
     for order in (("a", "b"), ("b", "a")):
         found = totals()
         for session in order:
-            found.add(Source(5, session), [message(1, 10)])
+            found.add(UsageSource(5, session), [message(1, 10)])
 
         assert outputs(found) == {"a": 10}
 
@@ -388,8 +386,8 @@ def test_each_of_many_messages_keeps_its_own_numbers() -> None:
 # ---- any order, any increments ----------------------------------------------------------------
 
 SOURCES = [
-    *(Source(5, "a"), Source(5, "b"), Source(9, "a"), Source(NOON + HOUR, "x")),
-    *(Source(-NOON - 1, "c"), Source(-NOON - 14 * HOUR, "d")),
+    *(UsageSource(5, "a"), UsageSource(5, "b"), UsageSource(9, "a"), UsageSource(NOON + HOUR, "x")),
+    *(UsageSource(-NOON - 1, "c"), UsageSource(-NOON - 14 * HOUR, "d")),
 ]
 RECORDS = st.builds(
     UsageRecord,
@@ -411,15 +409,15 @@ RECORDS = st.builds(
 TOLD = st.lists(st.tuples(st.sampled_from(SOURCES), RECORDS), max_size=25)
 
 
-def expected(told: Sequence[tuple[Source, UsageRecord]]) -> set[Total]:
+def expected(told: Sequence[tuple[UsageSource, UsageRecord]]) -> set[Total]:
     """The rules, without any thrift: first whose message it is, then what it used up."""
-    by_key: dict[int, list[tuple[Source, UsageRecord]]] = defaultdict(list)
+    by_key: dict[int, list[tuple[UsageSource, UsageRecord]]] = defaultdict(list)
     for source, record in told:
         by_key[record.key].append((source, record))
-    sums: dict[Group, list[int]] = defaultdict(lambda: [0] * 7)
+    sums: dict[UsageGroup, list[int]] = defaultdict(lambda: [0] * 7)
     for copies in by_key.values():
         main = [(source, record) for source, record in copies if not record.sidechain]
-        apart: dict[int, list[tuple[Source, UsageRecord]]] = defaultdict(list)
+        apart: dict[int, list[tuple[UsageSource, UsageRecord]]] = defaultdict(list)
         for source, record in main or copies:
             apart[record.request if main else 0].append((source, record))
         for alike in apart.values():
@@ -429,7 +427,7 @@ def expected(told: Sequence[tuple[Source, UsageRecord]]) -> set[Total]:
                 owner = source if source.outranks(owner, one.at) else owner
             prompt = one.input + one.cache_read + one.cache_5m + one.cache_1h
             day = "2026-11-21" if one.at < NOON + 12 * HOUR else "2026-11-22"
-            its = Group(owner.session_id, day, one.model, one.fast, one.geo, prompt > 15)
+            its = UsageGroup(owner.session_id, day, one.model, one.fast, one.geo, prompt > 15)
             numbers = [1, one.input, one.output, one.cache_read, one.cache_5m, one.cache_1h]
             numbers += [one.web_searches]
             sums[its] = [a + b for a, b in zip(sums[its], numbers, strict=True)]
@@ -441,10 +439,10 @@ def expected(told: Sequence[tuple[Source, UsageRecord]]) -> set[Total]:
     TOLD, st.randoms(use_true_random=False), st.lists(st.integers(1, 5), min_size=25, max_size=25)
 )
 def test_any_order_and_any_increments_give_the_same_sums(
-    told: list[tuple[Source, UsageRecord]], draw: random.Random, sizes: list[int]
+    told: list[tuple[UsageSource, UsageRecord]], draw: random.Random, sizes: list[int]
 ) -> None:
     found = totals(limit=15)
-    kept: dict[Group, Total] = {}
+    kept: dict[UsageGroup, Total] = {}
     queues = {source: [record for each, record in told if each == source] for source in SOURCES}
     for queue in queues.values():
         draw.shuffle(queue)
@@ -479,7 +477,7 @@ def test_a_history_adds_up_to_what_was_spent_whichever_file_is_read_first(tmp_pa
         for path in paths:
             scanned = scanner.scan(str(path))
             session = path.relative_to(tmp_path / "projects").parts[1].removesuffix(".jsonl")
-            found.add(Source(scanned.place.begun or -NOON, session), scanned.records)
+            found.add(UsageSource(scanned.place.begun or -NOON, session), scanned.records)
             assert not scanned.faults
 
         assert len(found) == truth.messages
@@ -494,7 +492,7 @@ def test_a_message_weighs_little_on_the_disk(tmp_path: Path) -> None:
     for _ in range(5):
         records = [message(draw.getrandbits(61), at=NOON + each) for each in range(10_000)]
         scanned = Scanned(records, ScanPlace(), False, {})
-        ledger.take([Turn("f", TranscriptFile("s"), Stamp(0, 0, 0, 0), scanned)], NOON)
+        ledger.take([FileTurn(b"f", TranscriptFile("s"), Stamp(0, 0, 0, 0), scanned)], NOON)
     ledger.close()
 
     assert (tmp_path / "usage.db").stat().st_size < 50_000 * 90
@@ -505,11 +503,11 @@ def test_a_file_that_was_not_read_to_its_end_is_not_taken_for_one_that_was() -> 
     stamp = Stamp(5, 1 << 30, 7, 8)
     for path, more in (("part", True), ("whole", False)):
         scanned = Scanned([message(1)], ScanPlace(offset=9), more=more, faults={})
-        ledger.take([Turn(path, TranscriptFile("s"), stamp, scanned)], NOON)
+        ledger.take([FileTurn(path.encode(), TranscriptFile("s"), stamp, scanned)], NOON)
 
     assert ledger.stamps()["whole"] == stamp
     assert ledger.stamps()["part"].mtime_ns == 0
-    assert ledger.place("part") == ScanPlace(offset=9)
+    assert ledger.place(b"part") == ScanPlace(offset=9)
 
 
 def test_a_batch_that_fails_leaves_nothing_and_harms_no_later_one() -> None:
@@ -523,9 +521,9 @@ def test_a_batch_that_fails_leaves_nothing_and_harms_no_later_one() -> None:
     ledger = Ledger.in_memory(limit)
     good, bad = message(1, 5), UsageRecord(2, 7, NOON, "bad", output=1)
 
-    def turn(*records: UsageRecord) -> Turn:
+    def turn(*records: UsageRecord) -> FileTurn:
         scanned = Scanned([*records], ScanPlace(offset=9), more=False, faults={})
-        return Turn("f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)
+        return FileTurn(b"f", TranscriptFile("s"), Stamp(1, 2, 3, 4), scanned)
 
     with pytest.raises(RefusedError):
         ledger.take([turn(good), turn(bad)], NOON)

@@ -14,7 +14,7 @@ import pytest
 
 from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.reading import Errand, Reading
+from adsum_collector.usage.reading import Errand, UsageReading
 from adsum_collector.usage.scan import Scanner
 from tests.ledgers import AGENT
 from tests.unit.collector.test_usage_scan import never
@@ -79,8 +79,8 @@ def told(
         Errand(os.fsencode(path), TranscriptFile(renamed.get(session, session), agent_of(path)))
         for path, session in sessions.items()
     ]
-    for batch in Reading(ledger, AGENT.history, time_ms).read(
-        reversed(errands) if newest_first else errands
+    for batch in UsageReading(ledger, AGENT.history, time_ms).read(
+        errands[::-1] if newest_first else errands
     ):
         assert not batch.faults
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * 4)

@@ -93,7 +93,7 @@ class _Answer(msgspec.Struct, gc=False):
     model: Name = ""
 
 
-class UsageLine(msgspec.Struct, gc=False, kw_only=True):
+class AnswerLine(msgspec.Struct, gc=False, kw_only=True):
     sidechain: bool = msgspec.field(name="isSidechain", default=False)
     message: _Answer
     request: str | None = msgspec.field(name="requestId", default=None)
@@ -101,7 +101,7 @@ class UsageLine(msgspec.Struct, gc=False, kw_only=True):
     timestamp: Time
     error: bool = msgspec.field(name="isApiErrorMessage", default=False)
 
-    def takes_in(self, line: UsageLine) -> bool:
+    def takes_in(self, line: AnswerLine) -> bool:
         """The same message told again: nothing is new but output that has grown, kept here."""
         message, other = self.message, line.message
         if (
@@ -131,7 +131,7 @@ class _Kind(msgspec.Struct, gc=False):
     type: str = ""
 
 
-decode_line = msgspec.json.Decoder(UsageLine).decode
+decode_line = msgspec.json.Decoder(AnswerLine).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_iterations = msgspec.json.Decoder(list[Iteration]).decode
 
@@ -145,7 +145,7 @@ def iterations_in(raw: msgspec.Raw) -> list[Iteration]:
     return msgspec.convert(known, list[Iteration])
 
 
-def look_closer(raw: Bytes, faults: Counter[str]) -> UsageLine | None:
+def look_closer(raw: Bytes, faults: Counter[str]) -> AnswerLine | None:
     """A line not as expected. Fields of another type count as missing, but not numbers.
 
     Of searches too many to be true, as many count as can be.
@@ -170,7 +170,7 @@ def look_closer(raw: Bytes, faults: Counter[str]) -> UsageLine | None:
         known = _known(line, message, message["usage"])
         if _cut_searches(known["message"]["usage"].get("server_tool_use", {})):
             faults[ODD] += 1
-        return msgspec.convert(known, UsageLine)
+        return msgspec.convert(known, AnswerLine)
     except UNCOUNTABLE:
         faults[ODD] += 1
         return None
@@ -305,7 +305,7 @@ class Meter:
     def __init__(self) -> None:
         self.faults: Counter[str] = Counter()
         self._records: list[UsageRecord] = []
-        self._last: UsageLine | None = None
+        self._last: AnswerLine | None = None
 
     def take(self, raws: Sequence[Bytes]) -> None:
         """Lines in the file's order; not all need tell anything."""
@@ -339,7 +339,7 @@ class Meter:
         records, self._records, self._last = self._records, [], None
         return records
 
-    def _add(self, line: UsageLine) -> None:
+    def _add(self, line: AnswerLine) -> None:
         message, request = line.message, line.request
         if line.type != "assistant" or line.error or message.model == NOBODY:
             return
@@ -396,7 +396,7 @@ def _is_drawn(identity: str) -> bool:
     return any(not part.isalpha() and not _DATE.fullmatch(part) for part in _PART.findall(identity))
 
 
-def _stand_in(raw: Bytes, line: UsageLine) -> None:
+def _stand_in(raw: Bytes, line: AnswerLine) -> None:
     """For the id of a request that a line does not tell, as behind gateways; copies share it.
 
     Without one the message's id has to do. Without that as well no two lines are known to be copies,

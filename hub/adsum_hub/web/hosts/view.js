@@ -484,8 +484,8 @@ export function Scan({ scan, name }) {
   const { files, files_done, bytes: all, bytes_done, bytes_per_s = 0, left_s = null } = scan;
   const percent = shareOf(scan);
   const words = [
-    `${files_done.toLocaleString()} of ${files.toLocaleString()} files`,
-    `${bytes(bytes_done)} of ${bytes(all)}`,
+    all > 0 ? `${files_done.toLocaleString()} of ${files.toLocaleString()} files` : "looking for it",
+    all > 0 && `${bytes(bytes_done)} of ${bytes(all)}`,
     bytes_per_s > 0 && `${bytes(bytes_per_s)}/s`,
     left_s != null && left_s >= 1 && `${duration(left_s * 1000)} left`,
   ]

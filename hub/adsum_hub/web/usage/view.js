@@ -141,7 +141,11 @@ function Report({ report, busy }) {
   const { rows, notes = [], since, until } = report;
   const several = since !== until;
   if (rows.length === 0) {
-    const none = wanted.value.days === 1 ? "No usage yet today." : `No usage: ${periodOf(report)}.`;
+    const none = readers.value.length > 0
+      ? "Still counting: nothing is added up yet."
+      : wanted.value.days === 1
+        ? "No usage yet today."
+        : `No usage: ${periodOf(report)}.`;
     return html`
       <p class="nobody" aria-busy=${busy}>
         ${none}

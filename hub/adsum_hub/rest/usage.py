@@ -125,7 +125,7 @@ async def _tallied(roster: Roster, asked: Asked) -> Tally:
     agree.
     """
     spending = roster.accounts.spending
-    tally = Tally(asked, spending)
+    tally = Tally(asked, spending.is_priced)
     for count, key in enumerate(spending.keys(asked.first, asked.until), 1):
         spender = spender_of(roster, key)
         if spender is not None:
@@ -216,9 +216,8 @@ def _unfinished(roster: Roster, now: int) -> list[str]:
     notes: list[str] = []
     for view in roster.all_hosts(now):
         scan = view.scan
-        if scan is not None and scan.bytes_done < scan.bytes:
-            share = 100 * scan.bytes_done // scan.bytes
-            notes.append(f"{view.label} still reads its history: {share} % so far.")
+        if scan is not None:
+            notes.append(f"{view.label} still reads its history: {scan.percent} % so far.")
     dropped = roster.counts["history_dropped"]
     if dropped:
         notes.append(

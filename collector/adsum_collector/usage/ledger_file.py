@@ -24,7 +24,6 @@ BUSY_S: Final = 10.0
 CACHE_KB: Final = 16_000
 LOG_PAGES: Final = 4000
 
-#: `unsplit` is of versions before, which can still use what this one has written.
 TABLES: Final = """
 CREATE TABLE sources (
   id INTEGER PRIMARY KEY, begun INTEGER NOT NULL, session_id TEXT NOT NULL,
@@ -37,7 +36,7 @@ CREATE TABLE totals (
   messages INTEGER NOT NULL DEFAULT 0, input INTEGER NOT NULL DEFAULT 0,
   output INTEGER NOT NULL DEFAULT 0, cache_read INTEGER NOT NULL DEFAULT 0,
   cache_5m INTEGER NOT NULL DEFAULT 0, cache_1h INTEGER NOT NULL DEFAULT 0,
-  web_searches INTEGER NOT NULL DEFAULT 0, unsplit INTEGER NOT NULL DEFAULT 0,
+  web_searches INTEGER NOT NULL DEFAULT 0,
   latest INTEGER NOT NULL DEFAULT 0,
   changes INTEGER NOT NULL DEFAULT 0, told INTEGER NOT NULL DEFAULT 0,
   UNIQUE (session_id, day, model, fast, geo, long)

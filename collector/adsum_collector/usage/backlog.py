@@ -1,17 +1,30 @@
-"""Keeps which transcripts have grown since they were read for usage. No clock, no files."""
+"""Keeps what is left to read, and starts the process that reads it where it is much."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
+import psutil
 
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.reading import Errand
+from adsum_collector.usage.reading import Errand, UsageBatch
+from adsum_collector.usage.worker import Order, WorkerReport
+from adsum_shared.usage import ScanProgress
 
+COMMAND: Final = (sys.executable, "-I", "-m", "adsum_collector.usage.worker")
+#: A batch names its files, and what some of their sessions were about.
+LINE_BYTES: Final = 64 << 20
+#: From so much on two processes share it, where there are two cores.
+MUCH_BYTES: Final = 32 << 20
 #: Read by a thread; more is the process's.
 LITTLE_BYTES: Final = 8 << 20
 LITTLE_FILES: Final = 64
@@ -158,3 +171,139 @@ def _same(one: Stamp | None, other: Stamp) -> bool:
         other.size,
         other.inode,
     )
+
+
+class ChildError(Exception):
+    """It says why, for people."""
+
+    def __init__(self, why: str, *, damage: bool = False) -> None:
+        super().__init__(why)
+        self.damage = damage
+
+
+async def read_by_child(
+    directory: Path, errands: Sequence[Errand], processes: int, command: Sequence[str] = COMMAND
+) -> AsyncGenerator[UsageBatch, None]:
+    """Raises ChildError, OSError."""
+    child = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES
+    )
+    try:
+        _make_idle(child.pid)
+        async for report in _reports(child, Order(str(directory), errands, processes)):
+            yield report
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+
+
+async def _reports(child: Process, order: Order) -> AsyncIterator[WorkerReport]:
+    assert child.stdin is not None  # noqa: S101 - both are pipes
+    assert child.stdout is not None  # noqa: S101 - as above
+    with contextlib.suppress(ConnectionError):  # what it says, or how it ends, tells why
+        child.stdin.write(msgspec.json.encode(order) + b"\n")
+        await child.stdin.drain()
+    while line := await child.stdout.readline():
+        try:
+            report = msgspec.json.decode(line, type=WorkerReport)
+        except msgspec.DecodeError as error:
+            raise ChildError(f"Reading the history failed: {error}.") from error
+        if report.failure is not None:
+            raise ChildError(report.failure, damage=report.damage)
+        if report.over:
+            return
+        yield report
+    code = await child.wait()
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    raise ChildError(
+        f"Reading the history was broken off ({how}). It goes on by itself where it was."
+    )
+
+
+def _make_idle(pid: int) -> None:
+    """Its reads wait for everybody else's, where the system knows of that."""
+    with contextlib.suppress(psutil.Error, OSError, AttributeError):
+        psutil.Process(pid).ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+def _cores() -> int:
+    # what this process may use, where the system knows of that
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+class HistoryTask:
+    """At most one at a time. wake: set whenever there is news of it.
+
+    progress: of what it has read; whoever reports what that was clears it, once it is reported.
+    """
+
+    def __init__(
+        self, directory: Path, wake: asyncio.Event, command: Sequence[str] = COMMAND
+    ) -> None:
+        self._directory = directory
+        self._wake = wake
+        self._command = command
+        self._task: asyncio.Task[None] | None = None
+        self._batches: list[UsageBatch] = []
+        self._began = 0.0
+        self.progress: ScanProgress | None = None
+
+    def is_free(self) -> bool:
+        return self._task is None
+
+    def begin(self, errands: Sequence[Errand], size: int) -> None:
+        """size: how many bytes there are to read."""
+        loop = asyncio.get_running_loop()
+        self.progress = ScanProgress(len(errands), 0, size, 0)
+        self._began = loop.time()
+        processes = 2 if size >= MUCH_BYTES and _cores() > 1 else 1
+        self._task = loop.create_task(self._run(errands, processes), name="usage history")
+        self._task.add_done_callback(lambda _task: self._wake.set())
+
+    def taken(self) -> list[UsageBatch]:
+        """What has been kept since this was asked last."""
+        batches, self._batches = self._batches, []
+        return batches
+
+    def is_over(self) -> bool:
+        """True once. Raises what it ended with."""
+        if self._task is None or not self._task.done():
+            return False
+        task, self._task = self._task, None
+        task.result()
+        return True
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            # Not again where a stop before was itself cancelled: it would not wait for its process.
+            if not self._task.cancelling():
+                self._task.cancel()
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.exception()  # asked for, or it is complained of
+        self._task, self.progress = None, None
+
+    async def _run(self, errands: Sequence[Errand], processes: int) -> None:
+        async with contextlib.aclosing(
+            read_by_child(self._directory, errands, processes, self._command)
+        ) as batches:
+            async for batch in batches:
+                self._batches.append(batch)
+                self._advance(batch)
+                self._wake.set()
+
+    def _advance(self, batch: UsageBatch) -> None:
+        if (progress := self.progress) is None:
+            return
+        passed = max(asyncio.get_running_loop().time() - self._began, 0.001)
+        done = min(progress.bytes_done + batch.bytes_read, progress.bytes)
+        rate = int(done / passed)
+        self.progress = msgspec.structs.replace(
+            progress,
+            files_done=min(progress.files_done + len(batch.done), progress.files),
+            bytes_done=done,
+            bytes_per_s=rate,
+            left_s=(progress.bytes - done) / rate if rate else None,
+        )

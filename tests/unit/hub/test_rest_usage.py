@@ -13,7 +13,7 @@ from adsum_hub.facts import Facts
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
-from adsum_hub.rest.totals import unknown, usage_router
+from adsum_hub.rest.usage import unknown, usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
@@ -145,6 +145,17 @@ async def test_notes_say_what_keeps_it_from_being_right(client: httpx.AsyncClien
         "3 sessions are too old or too many to be kept, and are in no sum any more.",
     ]
     assert notes[3] == "Prices are odd."
+
+
+@pytest.mark.parametrize(
+    ("scan", "share"), [(ScanProgress(0, 0, 0, 0), 0), (ScanProgress(4, 4, 200, 200), 99)]
+)
+async def test_it_says_that_a_machine_looks_for_its_history_and_that_it_still_reports_it(
+    client: httpx.AsyncClient, roster: Roster, scan: ScanProgress, share: int
+):
+    roster.hear("lab-id", Beat("lab-id", "lab", NOON, "n", "sp", scan=scan), 0, NOON)
+
+    assert f"lab still reads its history: {share} % so far." in (await report(client)).notes
 
 
 async def test_csv(client: httpx.AsyncClient):
