@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from adsum_hub import host as host_module
 from adsum_hub.clock import ABSURD_MS, HostClock
 from adsum_hub.facts import Facts
-from adsum_hub.host_troubles import TOLD_MS
+from adsum_hub.host_troubles import SHOWN_MS
 from adsum_hub.roster import SLICE, Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_shared.envelope import Batch, DecodeError, Gap, Unread
@@ -70,7 +70,7 @@ def test_an_older_runs_batch_changes_nothing_and_is_told_for_ten_minutes():
     assert (host.clock.last_seen, host.applied) == before
     assert fleet.roster.counts["strangers"] == host.view().set_aside == 1
     assert "looks like a copy" in (host.view().problem or "")
-    fleet.later(TOLD_MS + 5_001)
+    fleet.later(SHOWN_MS + 5_001)
     assert host.view().problem is None
 
 

@@ -12,7 +12,7 @@ from redis.asyncio.connection import SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_shared import connect
-from adsum_shared.redis_errors import WayError, describe, told_of
+from adsum_shared.redis_errors import WayError, describe, explained
 
 
 def test_a_cause_that_the_client_has_wrapped_is_told() -> None:
@@ -41,12 +41,12 @@ def test_a_cause_that_the_client_has_wrapped_is_told() -> None:
 def test_what_tls_fails_by_is_told_with_its_next_step(text: str, told: str) -> None:
     error = RedisConnectionError(f"Error 1 connecting to h:1. {text} (_ssl.c:1006).")
 
-    assert told in (told_of(error) or "")
+    assert told in (explained(error) or "")
 
 
 def test_any_other_error_is_none_of_these() -> None:
-    assert told_of(RedisConnectionError("Error 111 connecting to h:1.")) is None
-    assert told_of(None) is None
+    assert explained(RedisConnectionError("Error 111 connecting to h:1.")) is None
+    assert explained(None) is None
 
 
 class Slow(SSLConnection):
@@ -62,7 +62,7 @@ async def test_a_port_that_answers_no_tls_is_told() -> None:
     with pytest.raises(RedisConnectionError) as failed:
         await connection.connect_check_health(retry_socket_connect=False)
 
-    assert "whether that port speaks TLS" in (told_of(failed.value) or "")
+    assert "whether that port speaks TLS" in (explained(failed.value) or "")
 
 
 def described(**options: Any) -> Any:
