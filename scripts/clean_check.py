@@ -73,8 +73,8 @@ class Clean:
         """Exits with the end of what it said if it fails."""
         file = self.root.parent / log
         env = {k: v for k, v in self.env.items() if not k.startswith("ADSUM_")}
-        with file.open("wb") as told:
-            both = {"stdout": told, "stderr": subprocess.STDOUT}
+        with file.open("wb") as log_file:
+            both = {"stdout": log_file, "stderr": subprocess.STDOUT}
             code = subprocess.run(self.words(command), env=env, check=False, **both).returncode  # type: ignore[call-overload]
         text = file.read_text(errors="replace")
         for line in (each for each in text.splitlines() if " passed" in each or " skipped" in each):
@@ -88,12 +88,12 @@ def try_up(clean: Clean, nth: str) -> None:
     """Until its URL answers and a hook shows in `adsum agents`; then Ctrl-C."""
     hub, collector = clean.ports
     log = clean.root.parent / "up.log"
-    with log.open("wb") as told:
+    with log.open("wb") as log_file:
         run = subprocess.Popen(
             clean.words("make up"),
             env=clean.env,
             stdin=subprocess.DEVNULL,
-            stdout=told,
+            stdout=log_file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )

@@ -168,12 +168,14 @@ def try_out(work: Path) -> None:
         print(f"  {time.monotonic() - began:5.1f} s  until the image's health check is content")
         for words_ in (["--version"], ["login"], ["doctor"]):
             done = confined.run([*entry, *words_])
-            told = (done.stdout + done.stderr).strip().splitlines()
+            output = (done.stdout + done.stderr).strip().splitlines()
             print(
-                f"         adsum {words_[0]}: {done.returncode}, {told[-1] if told else ''}"[:120]
+                f"         adsum {words_[0]}: {done.returncode}, {output[-1] if output else ''}"[
+                    :120
+                ]
             )
             if done.returncode and words_ != ["doctor"]:  # no collector runs in there
-                sys.exit("\n".join(told))
+                sys.exit("\n".join(output))
         began = time.monotonic()
         hub.terminate()
         if code := hub.wait(15):

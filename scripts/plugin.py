@@ -46,8 +46,8 @@ def hooks() -> dict[str, Any]:
 
 def manifest(path: Path) -> str:
     """What it says, with this version."""
-    told = json.loads(path.read_text())
-    return _json({**told, "version": __version__})
+    manifest = json.loads(path.read_text())
+    return _json({**manifest, "version": __version__})
 
 
 def written() -> dict[Path, str]:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from adsum.app import app
-from adsum.config_show import PARTS, VARIABLES, own_names
+from adsum.config import VARIABLES, own_names, settings_by_part
 from adsum_shared.settings import TABLES, AdsumSettings
 from scripts import schemas
 
@@ -78,15 +78,15 @@ def _command(words: str, command: Any) -> str:
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option"]
     usage = " ".join([words, *(_placed(each) for each in arguments)])
-    told = [f"## {words}\n", f"`{usage}{' [OPTIONS]' if options else ''}`\n"]
-    told.append(f"{(command.help or '').strip()}\n")
+    lines = [f"## {words}\n", f"`{usage}{' [OPTIONS]' if options else ''}`\n"]
+    lines.append(f"{(command.help or '').strip()}\n")
     rows = [(f"`{_placed(each)}`", each) for each in arguments if getattr(each, "help", None)]
     rows += [(_names(each), each) for each in options if not each.hidden and each.name != "help"]
     if rows:
-        told.append("| | |\n|---|---|")
-        told += [f"| {name} | {_cell(_told_of(each))} |" for name, each in rows]
-        told.append("")
-    return "\n".join(told)
+        lines.append("| | |\n|---|---|")
+        lines += [f"| {name} | {_cell(_description(each))} |" for name, each in rows]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _placed(argument: Any) -> str:
@@ -106,7 +106,7 @@ def _kind(option: Any) -> str:
     return {"str": "TEXT", "int": "NUMBER"}.get(kind.__name__, kind.__name__.upper())
 
 
-def _told_of(option: Any) -> str:
+def _description(option: Any) -> str:
     said = [option.help or ""]
     shown = option.default is not None and not callable(option.default)
     if shown and option.default not in (False, True, ()):
@@ -118,17 +118,17 @@ def _told_of(option: Any) -> str:
 
 
 def configuration() -> str:
-    told = [HEAD, CONFIG_INTRO]
-    for part, kind in PARTS:
+    lines = [HEAD, CONFIG_INTRO]
+    for part, kind in settings_by_part().items():
         fields = {name: kind.model_fields[name] for name in own_names(kind)}
-        told.append(f"## {part[0].upper()}{part[1:]}\n")
-        told.append("| setting | variable | default | |\n|---|---|---|---|")
-        told += [_setting(kind, name, field) for name, field in fields.items()]
-        told.append("")
-    told.append("## Variables alone\n\nRead by commands, and not from the file.\n")
-    told.append("| variable | |\n|---|---|")
-    told += [f"| `ADSUM_{name.upper()}` | {_cell(said)} |" for name, said in VARIABLES.items()]
-    return "\n".join([*told, ""])
+        lines.append(f"## {part[0].upper()}{part[1:]}\n")
+        lines.append("| setting | variable | default | |\n|---|---|---|---|")
+        lines += [_setting(kind, name, field) for name, field in fields.items()]
+        lines.append("")
+    lines.append("## Variables alone\n\nRead by commands, and not from the file.\n")
+    lines.append("| variable | |\n|---|---|")
+    lines += [f"| `ADSUM_{name.upper()}` | {_cell(said)} |" for name, said in VARIABLES.items()]
+    return "\n".join([*lines, ""])
 
 
 def _setting(kind: type[AdsumSettings], name: str, field: FieldInfo) -> str:

@@ -99,7 +99,7 @@ async def _openapi() -> dict[str, Any]:
             open_notifications(settings, nobody, roster, broadcast, clock)
         )
         access = await stack.enter_async_context(open_access(nobody))
-        joining = open_joining(settings, nobody, access, roster, clock, lambda: None)
+        joining = open_joining(settings, nobody, access, roster, clock, broadcast)
         doors: Any = build_app(
             roster,
             broadcast,

@@ -18,7 +18,7 @@ import yaml
 from typer.main import get_command
 
 from adsum.app import app
-from adsum.config_show import VARIABLES
+from adsum.config import VARIABLES
 from adsum_hub.auth.gate import needed_for
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.measures import Measures

@@ -60,7 +60,7 @@ Claude = Annotated[
 
 def run() -> int:
     """The process's exit code."""
-    sys.excepthook = _tell_of_a_fault
+    sys.excepthook = _print_fault
     try:
         app(prog_name="adsum")
     except AdsumError as error:
@@ -74,7 +74,7 @@ def run() -> int:
     return int(Exit.OK)
 
 
-def _tell_of_a_fault(*fault: Any) -> None:
+def _print_fault(*fault: Any) -> None:
     """What it quotes may come from an agent."""
     import traceback
 
@@ -149,8 +149,9 @@ def join(
     state_dir: StateDir = None,
 ) -> None:
     """Have this machine report to a hub. Ends with its first signal there, or undoes everything."""
-    from adsum.join.join import Wish, wished_way
+    from adsum.join.join import Wish
     from adsum.join.join import join as join_hub
+    from adsum.machine import wished_way
 
     way = wished_way(via)
     wish = Wish(token, ca, yes, not no_hooks, not no_service, again, fresh, way)
@@ -182,7 +183,7 @@ def login(
 
     Yours, your phone's, or a colleague's.
     """
-    from adsum.login import print_login
+    from adsum.access import print_login
 
     print_login(hub, state_dir, role, name, as_json=as_json)
 
@@ -290,7 +291,7 @@ def config_show(
     redis_url: RedisUrl = None,
 ) -> None:
     """Every setting of every part, as it holds now. Secrets are not shown."""
-    from adsum.config_show import show_config
+    from adsum.config import show_config
 
     raise typer.Exit(show_config(_flags(state_dir, redis_url), origin=origin, as_json=as_json))
 

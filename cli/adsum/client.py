@@ -331,7 +331,7 @@ def running_here(state_dir: Path) -> str | None:
 def joined_to(state_dir: Path) -> tuple[str | None, str | None]:
     """(URL, file with who may have signed for it) of the hub that this machine has joined.
 
-    Not by `adsum.joined`, whose imports would double the time to the first row.
+    Not by `adsum.machine`, whose imports would double the time to the first row.
     """
     try:
         kept = json.loads((state_dir / "machine.json").read_bytes())

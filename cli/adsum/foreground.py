@@ -26,7 +26,7 @@ def run_hub_part(state_dir: Path | None, redis_url: str | None) -> None:
     from adsum_hub.app import run_hub
     from adsum_hub.settings import HubSettings
 
-    settings = _with_broker(HubSettings, state_dir, redis_url)
+    settings = _with_broker(read_settings(HubSettings, state_dir=state_dir, redis_url=redis_url))
     _run(run_hub(settings, _greeting()), settings)
 
 
@@ -34,27 +34,24 @@ def _greeting() -> Callable[[str], None] | None:
     """Shows a first login link at a terminal. Elsewhere a hub's output is a log, which is kept."""
     if os.environ.get(SUPERVISED) or not sys.stdout.isatty():
         return None
-    from adsum.login import show_link
+    from adsum.access import show_link
 
     return show_link
 
 
 def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
-    from adsum.joined import broker_of, ingest_of
+    from adsum.machine import signals_go
     from adsum_collector.app import run_collector
     from adsum_collector.settings import CollectorSettings
 
-    hub = ingest_of(state_dir, redis_url)
-    if hub is None:
-        settings = _with_broker(CollectorSettings, state_dir, broker_of(state_dir, redis_url))
-    else:
-        settings = read_settings(CollectorSettings, state_dir=state_dir)
-    _run(run_collector(settings, hub=hub), settings)
+    settings = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
+    url, hub = signals_go(settings)
+    settings = settings.model_copy(update={"redis_url": url})
+    _run(run_collector(settings if hub else _with_broker(settings), hub=hub), settings)
 
 
-def _with_broker(kind: type[T], state_dir: Path | None, redis_url: str | None) -> T:
-    """The settings with a Redis URL: the given one, or that of this machine's embedded broker."""
-    settings = read_settings(kind, state_dir=state_dir, redis_url=redis_url)
+def _with_broker(settings: T) -> T:
+    """With a Redis URL: the one it has, or that of this machine's embedded broker."""
     return settings.model_copy(update={"redis_url": broker_url(settings, NO_URL)})
 
 

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adsum.doctor.hooks import settings_files
-from adsum.doctor.reporting import reporting_here, unanswered
+from adsum.doctor.hooks import reporting_here, settings_files, unanswered
 from adsum.hooks import Setup, note_shared, say_version
 from adsum.outcome import CommandError
 from adsum.plugin_hooks import Plugin, active_plugin

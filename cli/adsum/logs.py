@@ -80,34 +80,34 @@ def show_logs(
         return
     # Leaving it is its normal end, not an error.
     with contextlib.suppress(KeyboardInterrupt):
-        for tail, told in _news(tails, poll_s):
-            _print(tail.part, told, named=named)
+        for tail, news in _news(tails, poll_s):
+            _print(tail.part, news, named=named)
 
 
 def _news(tails: Sequence[Tail], poll_s: float) -> Iterator[tuple[Tail, list[str]]]:
     while True:
         for tail in tails:
-            if told := tail.more():
-                yield tail, told
+            if news := tail.more():
+                yield tail, news
         time.sleep(poll_s)
 
 
 def _print(part: str, lines: Sequence[str], *, named: bool) -> None:
     for line in lines:
         # In a pipe it is data, and stays as it was written.
-        told = readable(line) if sys.stdout.isatty() else line
-        put(f"{part:<9} {told}" if named else told)
+        text = readable(line) if sys.stdout.isatty() else line
+        put(f"{part:<9} {text}" if named else text)
 
 
 def readable(line: str) -> str:
     """A line of JSON as people read one: when, how grave, who, what, and the rest by name."""
     try:
-        told = json.loads(line)
-        what, at = told.pop("event"), told.pop("time")
+        record = json.loads(line)
+        what, at = record.pop("event"), record.pop("time")
     except (ValueError, KeyError, TypeError, AttributeError):
         return line
-    level, logger = str(told.pop("level", "info")).upper(), told.pop("logger", "")
-    rest = "".join(f" {name}={value}" for name, value in told.items())
+    level, logger = str(record.pop("level", "info")).upper(), record.pop("logger", "")
+    rest = "".join(f" {name}={value}" for name, value in record.items())
     return clean(f"{str(at)[:19].replace('T', ' ')} {level:<7} {logger}: {what}{rest}")
 
 

@@ -1,4 +1,4 @@
-"""The commands that run the parts and look after them: hub, collector, service.
+"""Declares the commands that run the parts and look after them: hub, collector, service.
 
 What a command needs is imported when it runs.
 """
@@ -96,19 +96,17 @@ def tokens_create(
     as_json: AsJson = False,
 ) -> None:
     """Make one. Its secret goes to stdout, this once."""
+    from adsum.access import create_join_token, create_token
+
     home = state_dir or context.obj
     if join:
-        from adsum.tokens import create_join_token
-
         create_join_token(
             hub, home, expires or "1h", host_label or name, reusable=reusable, as_json=as_json
         )
-        return
-    if not name:
+    elif name:
+        create_token(hub, home, role, name, expires or "90d", as_json=as_json)
+    else:
         raise typer.BadParameter("a token for the API needs --name, one to join by --join")
-    from adsum.tokens import create_token
-
-    create_token(hub, home, role, name, expires or "90d", as_json=as_json)
 
 
 @tokens_app.command("list")
@@ -120,14 +118,10 @@ def tokens_list(
     join: ToJoin = False,
 ) -> None:
     """Those that are good, and when each was last used."""
-    if join:
-        from adsum.tokens import list_join_tokens
+    from adsum.access import list_access
 
-        list_join_tokens(hub, state_dir or context.obj, as_json=as_json)
-        return
-    from adsum.tokens import list_tokens
-
-    list_tokens(hub, state_dir or context.obj, as_json=as_json)
+    kind = "join-tokens" if join else "tokens"
+    list_access(kind, hub, state_dir or context.obj, as_json=as_json)
 
 
 @tokens_app.command("revoke")
@@ -139,14 +133,9 @@ def tokens_revoke(
     join: ToJoin = False,
 ) -> None:
     """Make one worthless."""
-    if join:
-        from adsum.tokens import revoke_join_token
+    from adsum.access import revoke
 
-        revoke_join_token(hub, state_dir or context.obj, named)
-        return
-    from adsum.tokens import revoke
-
-    revoke(hub, state_dir or context.obj, "token", named)
+    revoke("join-tokens" if join else "tokens", hub, state_dir or context.obj, named)
 
 
 @sign_ins_app.command("list")
@@ -154,9 +143,9 @@ def sign_ins_list(
     context: typer.Context, hub: HubUrl = None, state_dir: HomeDir = None, as_json: AsJson = False
 ) -> None:
     """Who is signed in, where, and when they were last here."""
-    from adsum.tokens import list_sign_ins
+    from adsum.access import list_access
 
-    list_sign_ins(hub, state_dir or context.obj, as_json=as_json)
+    list_access("sign-ins", hub, state_dir or context.obj, as_json=as_json)
 
 
 @sign_ins_app.command("revoke")
@@ -164,9 +153,9 @@ def sign_ins_revoke(
     context: typer.Context, named: Id, hub: HubUrl = None, state_dir: HomeDir = None
 ) -> None:
     """Sign a browser out, and close what it has open."""
-    from adsum.tokens import revoke
+    from adsum.access import revoke
 
-    revoke(hub, state_dir or context.obj, "sign-in", named)
+    revoke("sign-ins", hub, state_dir or context.obj, named)
 
 
 @collector_app.callback()
@@ -192,7 +181,7 @@ def spool_status(
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
 ) -> None:
     """What is held, sent, confirmed and missing. Changes nothing."""
-    from adsum.spool import show_spool
+    from adsum.collector import show_spool
 
     show_spool(state_dir or context.obj, as_json=as_json)
 
@@ -206,7 +195,7 @@ def renew(
 
     On the copy, while its collector is stopped.
     """
-    from adsum.identity import take_new_identity
+    from adsum.collector import take_new_identity
 
     take_new_identity(state_dir or context.obj)
 

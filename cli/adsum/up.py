@@ -102,8 +102,8 @@ def _way_in(plan: Plan) -> tuple[str, str]:
     """How to get in, for people; and a link that opens on a phone as a QR, or nothing."""
     if not plan.sign_in:
         return "nobody has to (ADSUM_SIGN_IN=off)", ""
+    from adsum.access import is_local, make_link, qr, user
     from adsum.client import hub_url
-    from adsum.login import is_local, make_link, qr, user
 
     try:
         url = hub_url(plan.url, plan.settings.state_dir)
@@ -153,7 +153,7 @@ async def _require_reachable(url: str) -> str:
         open_redis,
         require_recent,
     )
-    from adsum_shared.redis_errors import told_of
+    from adsum_shared.redis_errors import explained
 
     require_url(url)
     address = address_of(url)
@@ -171,7 +171,7 @@ async def _require_reachable(url: str) -> str:
     except BrokerTooOldError as error:
         raise CommandError(f"{address}: {error}") from error
     except UNAVAILABLE as error:
-        if (told := told_of(error)) is not None:
+        if (told := explained(error)) is not None:
             raise CommandError(f"Redis at {address} {told}") from error
         raise CommandError(
             f"Redis at {address} cannot be reached ({error}). Start it, correct the URL, or "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import secrets
@@ -11,19 +10,16 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from adsum import shim_hook
-from adsum.client import SilentError, fetch, hub_url, readiness, reason_of
+from adsum.client import HttpResponse, SilentError, fetch, hub_url, readiness, reason_of, request
 from adsum.doctor.checks import Listing, find_host, host_id_of
 from adsum.hooks import Setup
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json
-from adsum_collector.agents.claude_code.install import SettingsError, inspect_hooks
-from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
+from adsum_collector.agents.claude_code.install import inspect_hooks
 from adsum_collector.sockets import unix_peer_uid
 from adsum_shared.state import HostView
 
@@ -82,38 +78,24 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
 
 def _installed(setup: Setup) -> tuple[list[str], list[str] | None]:
     """(what is wrong with the hooks in the file, the command for SessionStart)."""
-    try:
-        faults = setup.faults(inspect_hooks(setup.path))
-        return faults, shim_hook.installed_command(setup.path)
-    except (SettingsError, ClaudeNotFoundError) as error:
-        raise CommandError(str(error)) from error
+    return setup.faults(inspect_hooks(setup.path)), shim_hook.installed_command(setup.path)
 
 
 def send_probe(url: str, token: str) -> Taken:
     """Sent as Claude Code sends a hook."""
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    headers = {"Authorization": f"Bearer {token}"}
     try:
-        connection.connect()
-        sent = time.perf_counter()
-        connection.request("POST", parts.path, PROBE, headers)
-        response = connection.getresponse()
-        body = response.read()
-        took_ms = (time.perf_counter() - sent) * 1000
-    except (OSError, http.client.HTTPException) as error:
+        answer = request(url, body=PROBE, headers=headers, timeout_s=TIMEOUT_S)
+    except SilentError as error:
         raise CommandError(
-            f"No collector answers at {url} ({reason_of(error)}). Start it with `adsum up`; if it runs on "
+            f"No collector answers at {url} ({error}). Start it with `adsum up`; if it runs on "
             "another port, set ADSUM_COLLECTOR_PORT and run `adsum hooks install` again.",
             Exit.UNREACHABLE,
         ) from error
-    finally:
-        connection.close()
-    seq = response.headers.get("x-adsum-seq", "")
-    if response.status != 200 or not seq.isdecimal():
-        why = _reason(response.status, body)
-        raise CommandError(f"The collector at {url} refuses a hook: {why}")
-    return Taken(int(seq), sent, took_ms)
+    seq = answer.headers.get("x-adsum-seq", "")
+    if answer.status != 200 or not seq.isdecimal():
+        raise CommandError(f"The collector at {url} refuses a hook: {_reason(answer)}")
+    return Taken(int(seq), time.perf_counter() - answer.took_ms / 1000, answer.took_ms)
 
 
 def hand_probe(path: Path) -> Taken:
@@ -142,11 +124,8 @@ def hand_probe(path: Path) -> Taken:
     return Taken(int(said["seq"]), sent, took_ms)
 
 
-def _reason(status: int, body: bytes) -> str:
-    try:
-        said: Any = json.loads(body)
-    except ValueError:
-        said = None
+def _reason(answer: HttpResponse) -> str:
+    status, said = answer.status, answer.json
     if isinstance(said, dict) and "error" in said:
         return f"HTTP {status}, {said['error']}. {said.get('next', '')}".rstrip()
     if status == 401:

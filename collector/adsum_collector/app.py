@@ -29,7 +29,7 @@ from adsum_collector.local_socket import LocalSocket, Ticks
 from adsum_collector.processes import ProcessTable, watched, watched_in
 from adsum_collector.receiver import Receiver, Server, server_config
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.sockets import open_sockets, tcp_peer_uid, unix_peer_uid
+from adsum_collector.sockets import open_sockets
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.spool.status import SpoolStatus
@@ -143,17 +143,14 @@ class Collector:
                 agent.hook,
                 port=port,
                 token=token_of(settings.state_dir),
-                facts=self._facts,
-                spool=self._spool_status,
-                peer_uid=tcp_peer_uid,
+                status=self,
                 heard=tailer.heard,
             ),
             local=LocalSocket(
                 intake,
                 agent.hook,
                 ticks,
-                started_of=table.started_of,
-                peer_uid=unix_peer_uid,
+                table=table,
                 now=now_ms,
                 heard=tailer.heard,
             ),
@@ -199,12 +196,12 @@ class Collector:
         left = self._spool.last_seq - self._publisher.sent
         log.info("stopped; %d signals wait in the spool for the next start", left)
 
-    def _facts(self) -> tuple[bool, dict[str, Any]]:
+    def facts(self) -> tuple[bool, dict[str, Any]]:
         return facts(
             self._identity, self._spool, self._publisher, self._parts, self._intake, now_ms()
         )
 
-    async def _spool_status(self) -> SpoolStatus:
+    async def spool_status(self) -> SpoolStatus:
         status = await self._spool.status()
         problem = problem_of(self._spool, self._publisher)
         return msgspec.structs.replace(status, sent=self._publisher.sent, problem=problem)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from adsum_collector.agents.transcript import Private
 from adsum_collector.processes import state_changes
@@ -11,6 +13,18 @@ from adsum_collector.spool.spool import Spool
 from adsum_shared.signals import AnySignal, encode_signal, is_session_id
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Larger bodies are understood in a thread, while other sessions' hooks are answered.
+MOST_BYTES_ON_LOOP = 64 << 10
+
+
+async def understand(read: Callable[[bytes, int], T], raw: bytes, now: int) -> T:
+    """What `read` makes of it; `read` keeps no state. Raises what that raises."""
+    if len(raw) > MOST_BYTES_ON_LOOP:
+        return await asyncio.to_thread(read, raw, now)
+    return read(raw, now)
 
 
 class Intake:

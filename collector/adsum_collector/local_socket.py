@@ -15,7 +15,9 @@ import msgspec
 
 from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.intake import Intake
+from adsum_collector.intake import Intake, understand
+from adsum_collector.processes import ProcessTable
+from adsum_collector.sockets import unix_peer_uid
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, ProcessSeen
 
 log = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ _decoder: msgspec.json.Decoder[_ShimMessage] = msgspec.json.Decoder(_ShimMessage
 
 
 class LocalSocket:
-    """started_of: a living process's start time in ms, None if it is gone. now: ms.
+    """now: ms of wall clock.
 
     heard: told what a hook said once that is accepted; returns at once.
     """
@@ -55,16 +57,14 @@ class LocalSocket:
         adapt: Adapt,
         ticks: Ticks,
         *,
-        started_of: Callable[[int], int | None],
-        peer_uid: Callable[[socket.socket], int | None],
+        table: ProcessTable,
         now: Callable[[], int],
         heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None,
     ) -> None:
         self._intake = intake
         self._adapt = adapt
         self._ticks = ticks
-        self._started_of = started_of
-        self._peer_uid = peer_uid
+        self._table = table
         self._now = now
         self._heard = heard
         self._connections: set[asyncio.Task[None]] = set()
@@ -94,7 +94,7 @@ class LocalSocket:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            uid = self._peer_uid(writer.get_extra_info("socket"))
+            uid = unix_peer_uid(writer.get_extra_info("socket"))
             if uid is not None and uid != os.getuid():
                 self.refused["another user"] += 1
                 return
@@ -145,20 +145,17 @@ class LocalSocket:
         return msgspec.json.encode({"ok": True, "seq": seq})
 
     async def _hear(self, line: bytes) -> None:
-        signals = self._ticks.hear(line, self._now())
+        tick = await understand(self._ticks.read, line, self._now())
+        signals = self._ticks.news(tick)
         try:
             await self._intake.accept(signals)
         except SpoolUnavailable:
             self._ticks.forget(signals)
 
     async def _take(self, line: bytes) -> int:
-        message = _decoder.decode(line)
-        if message.v != VERSION:
-            raise ValueError(f"version {message.v}, this collector speaks {VERSION}")
         now = self._now()
-        at = message.at if 0 <= now - message.at <= OLDEST_MS else now
-        signals = list(self._adapt(bytes(message.body), at))
-        started = self._started_of(message.pid)
+        message, at, signals = await understand(self._parse, line, now)
+        started = self._table.started_of(message.pid)
         if signals and started is not None:
             session_id = signals[0].session_id
             seen = ProcessSeen(
@@ -173,6 +170,13 @@ class LocalSocket:
         seq = await self._intake.accept(signals, message.id)
         self._heard(signals)
         return seq
+
+    def _parse(self, line: bytes, now: int) -> tuple[_ShimMessage, int, list[AnySignal]]:
+        message = _decoder.decode(line)
+        if message.v != VERSION:
+            raise ValueError(f"version {message.v}, this collector speaks {VERSION}")
+        at = message.at if 0 <= now - message.at <= OLDEST_MS else now
+        return message, at, list(self._adapt(bytes(message.body), at))
 
     def _refuse(self, error: str, *, retry: bool) -> bytes:
         self.refused["spool" if retry else "malformed"] += 1
@@ -204,6 +208,14 @@ class _Outcome(msgspec.Struct):
     exit: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
 
 
+class Tick(NamedTuple):
+    """at: ms, 0 if it is no sign of life. outcome: what went wrong."""
+
+    at: int = 0
+    signals: Sequence[AnySignal] = ()
+    outcome: str | None = None
+
+
 class _Last(NamedTuple):
     """said: without what counts, told: of what counts, by kind; both without their times."""
 
@@ -227,21 +239,23 @@ class Ticks:
         self.heard_at = 0
         self.outcomes: Counter[str] = Counter()
 
-    def hear(self, line: bytes, now: int) -> Sequence[AnySignal]:
-        """What is worth keeping of what the wrapper sent. Nothing raises; now: ms."""
+    def read(self, line: bytes, now: int) -> Tick:
+        """What the wrapper sent. Changes nothing, so it may run in a thread. now: ms."""
         try:
             if tick := _TICK.fullmatch(line):
                 at = min(int(tick[1]), now)
-                return self._news(tick[2], at) if now - at <= OLDEST_MS else []
-            told = msgspec.json.decode(line, type=_Outcome)
-            self.outcomes["hung" if told.outcome == "hung" else f"exit code {told.exit}"] += 1
+                return Tick(at, self._adapt(tick[2], at)) if now - at <= OLDEST_MS else Tick()
+            said = msgspec.json.decode(line, type=_Outcome)
+            return Tick(outcome="hung" if said.outcome == "hung" else f"exit code {said.exit}")
         except (ValueError, msgspec.DecodeError, RecursionError):
-            self.outcomes["malformed"] += 1
-        return []
+            return Tick(outcome="malformed")
 
-    def _news(self, body: bytes, at: int) -> Sequence[AnySignal]:
-        signals = self._adapt(body, at)
-        self.heard_at = at
+    def news(self, tick: Tick) -> Sequence[AnySignal]:
+        """What of it is worth keeping."""
+        at, signals, outcome = tick
+        if outcome is not None:
+            self.outcomes[outcome] += 1
+        self.heard_at = at or self.heard_at
         if not signals:
             return []
         session_id = signals[0].session_id

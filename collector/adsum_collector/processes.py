@@ -74,18 +74,15 @@ def watched_in(state: Callable[[], Mapping[str, bytes]]) -> Callable[[], dict[st
 class ProcessTable:
     """Start times of living processes, told the same way every time.
 
-    known: what earlier runs have said of processes that still live. look: see `look_up`.
+    known: what earlier runs have said of processes that still live.
     """
 
-    def __init__(
-        self, known: Iterable[Process] = (), look: Callable[[int], int | None] | None = None
-    ) -> None:
-        self._look = look or look_up
+    def __init__(self, known: Iterable[Process] = ()) -> None:
         self._said = {process.pid: process for process in known}
 
     def started_of(self, pid: int) -> int | None:
         """Ms of host wall clock; None if no such process lives."""
-        started = self._look(pid)
+        started = look_up(pid)
         if started is None:
             self._said.pop(pid, None)
             return None

@@ -12,14 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import uvicorn
 
 from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.intake import Intake
+from adsum_collector.intake import Intake, understand
+from adsum_collector.sockets import tcp_peer_uid
 from adsum_shared.bounded_http import bounded_http
 from adsum_shared.signals import AnySignal
 
@@ -29,8 +30,6 @@ PATH = "/api/live/hook"
 MOST_BYTES_TRUSTED = 16 << 20
 MOST_BYTES = 1 << 20
 READ_TIMEOUT_S = 5.0
-#: Larger bodies are understood in a thread, while other sessions' hooks are answered.
-MOST_BYTES_ON_LOOP = 64 << 10
 #: Bodies read at once, and large ones among them: together the bound on memory. Others wait.
 MOST_AT_ONCE = 64
 MOST_LARGE_AT_ONCE = 4
@@ -51,23 +50,30 @@ class Gone(Exception):  # noqa: N818 - the client went away; nobody is left to a
     pass
 
 
-class Receiver:
-    """port: as clients see it. facts: what `/readyz` shows, and whether all is well. spool: `/spool`.
+class CollectorStatus(Protocol):
+    def facts(self) -> tuple[bool, dict[str, Any]]:
+        """Whether all is well, and what `/readyz` shows."""
+        ...
 
-    peer_uid: the user of a connection's other end, asked only when there is no token.
+    async def spool_status(self) -> msgspec.Struct:
+        """What `/spool` shows. Raises SpoolUnavailable."""
+        ...
+
+
+class Receiver:
+    """port: as clients see it.
+
     heard: told what a hook said once it has its answer, which must not wait for anything else.
     """
 
-    def __init__(  # noqa: PLR0913 - by keyword, each once, in the composition root
+    def __init__(
         self,
         intake: Intake,
         adapt: Adapt,
         *,
         port: int,
         token: str,
-        facts: Callable[[], tuple[bool, dict[str, Any]]],
-        spool: Callable[[], Awaitable[msgspec.Struct]],
-        peer_uid: Callable[[tuple[str, int], tuple[str, int]], int | None],
+        status: CollectorStatus,
         heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None,
     ) -> None:
         self._intake = intake
@@ -76,9 +82,7 @@ class Receiver:
             f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost", "[::1]")
         )
         self._authorization = b"Bearer " + token.encode()
-        self._facts = facts
-        self._spool = spool
-        self._peer_uid = peer_uid
+        self._status = status
         self._heard = heard
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
@@ -95,7 +99,7 @@ class Receiver:
                 await _answer(send, 200, headers=[(b"x-adsum-seq", b"%d" % seq)])
                 self._heard(signals)
             else:
-                await self._tell(scope, send)
+                await self._answer_probe(scope, send)
         except Refused as refused:
             self.refused[refused.status] += 1
             retry = [(b"retry-after", b"1")] if refused.status == 503 else []
@@ -111,7 +115,7 @@ class Receiver:
         async with self._slots:
             body = await self._read(receive, _length(headers), most)
             try:
-                signals = await self._understand(body)
+                signals = await understand(self._adapt, body, _now_ms())
             except (ValueError, msgspec.DecodeError, RecursionError) as error:
                 raise Refused(
                     400, f"not a hook's JSON: {error}", "Send the JSON that the agent's hook gave."
@@ -121,11 +125,6 @@ class Receiver:
         except SpoolUnavailable as error:
             raise Refused(503, f"not accepted: {error}", "Send it again later.") from error
 
-    async def _understand(self, body: bytes) -> Sequence[AnySignal]:
-        if len(body) > MOST_BYTES_ON_LOOP:
-            return await asyncio.to_thread(self._adapt, body, _now_ms())
-        return self._adapt(body, _now_ms())
-
     def _is_trusted(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
         """True with the token, False for the same user without one. Raises Refused."""
         given = headers.get(b"authorization")
@@ -134,7 +133,7 @@ class Receiver:
                 return True
             raise Refused(401, "wrong token", "Run `adsum hooks install` to renew the hooks.")
         client, server = scope.get("client"), scope.get("server")
-        if client and server and self._peer_uid(tuple(client), tuple(server)) == os.getuid():
+        if client and server and tcp_peer_uid(tuple(client), tuple(server)) == os.getuid():
             return False
         raise Refused(
             401,
@@ -150,7 +149,7 @@ class Receiver:
         async with self._large_slots:
             return await _read_body(receive, most)
 
-    async def _tell(self, scope: Scope, send: Send) -> None:
+    async def _answer_probe(self, scope: Scope, send: Send) -> None:
         headers = dict(scope["headers"])
         _require_local(headers, self._hosts)
         if scope["path"] not in {"/livez", "/readyz", "/spool"}:
@@ -166,7 +165,7 @@ class Receiver:
             self._is_trusted(scope, headers)
             await _answer(send, 200, await self._spool_status(), marks)
             return
-        ready, facts = self._facts()
+        ready, facts = self._status.facts()
         try:
             self._is_trusted(scope, headers)
         except Refused:  # a probe of another user's needs no more
@@ -175,7 +174,7 @@ class Receiver:
 
     async def _spool_status(self) -> bytes:
         try:
-            return msgspec.json.encode(await self._spool())
+            return msgspec.json.encode(await self._status.spool_status())
         except SpoolUnavailable as error:
             raise Refused(503, f"the spool cannot be read: {error}", "Ask again later.") from error
 

@@ -47,7 +47,6 @@ class Watch:
     """adapt: for a registry file's content.
 
     watched: session id -> process, of all sessions that have not ended. now: ms of wall clock.
-    cpu: see `cpu_ms`.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class Watch:
         watched: Callable[[], dict[str, Process]],
         table: ProcessTable,
         now: Callable[[], int],
-        cpu: Callable[[int], int | None] = cpu_ms,
     ) -> None:
         self._intake = intake
         self._directories = directories
@@ -67,7 +65,6 @@ class Watch:
         self._watched = watched
         self._table = table
         self._now = now
-        self._cpu = cpu
         self._work: dict[Process, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}
@@ -192,7 +189,7 @@ class Watch:
         watched = self._watched()
         gone = {process for process in set(watched.values()) if not self._table.lives(process)}
         news = news_of_processes(watched, gone, self._now())
-        at_work, work = news_of_work(self._work, watched, self._cpu, self._now())
+        at_work, work = news_of_work(self._work, watched, cpu_ms, self._now())
         if news or at_work:
             await self._intake.accept([*news, *at_work])
         self._work = work

@@ -32,7 +32,7 @@ from adsum_hub.redis_access import open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
-from adsum_hub.rest.usage import usage_router
+from adsum_hub.rest.totals import usage_router
 from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.serving import announced, listen, server_config, supervise
@@ -102,7 +102,7 @@ class HubState:
         self.wanted = Wanted()
         prices = open_book(settings.price_file, self.wanted)
         #: what keeps all dollars from being right, in sentences for people
-        self.notes = [prices.problem] if prices.problem is not None else []
+        self.price_notes = [prices.problem] if prices.problem is not None else []
         spending = Spending(prices.book, local_day)
         overspent = Overspent(read_budgets(settings.budgets), spending)
         self.domains = open_domains(settings.domains, time.perf_counter)
@@ -110,6 +110,9 @@ class HubState:
         self.link = Link(address_of(redis_url))
         self.broadcast = Broadcast(self.roster, self.clock)
         self.broadcast.begin_restoring()
+
+    def notes(self) -> list[str]:
+        return [*self.price_notes, *self.domains.notes]
 
 
 async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = None) -> None:
@@ -132,7 +135,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         url = stack.enter_context(announced(settings, port))
         access = await stack.enter_async_context(open_access(redis_url))
         signing = await stack.enter_async_context(signing_in(settings, access, clock))
-        joining = open_joining(settings, redis_url, access, roster, clock, broadcast.notify)
+        joining = open_joining(settings, redis_url, access, roster, clock, broadcast)
         ingest = await stack.enter_async_context(open_ingest(redis_url, joining, link.address))
         notifications = await stack.enter_async_context(
             open_notifications(settings, redis_url, roster, broadcast, clock)
@@ -143,7 +146,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             link,
             clock,
             known_hosts(port, settings.hub_hosts, settings.public_url),
-            state.notes,
+            state.price_notes,
             notifications,
             signing,
             joining=joining,
@@ -173,15 +176,11 @@ def _tasks(
     """What a hub cannot do without, by name, beside its server. None of it is started yet."""
     roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
     room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
-    writes = Writes(redis, link.address, clock, room.fullest)
+    writes = Writes(redis, link.address, clock, room)
     consumer = Consumer(
         roster, reader=reader, redis=redis, clock=clock, link=link, broadcast=broadcast, room=room
     )
-
-    def others() -> list[str]:
-        notes, troubles = state.notes, notifications.troubles()
-        return [*room.notes(), *notes, *troubles, *state.domains.notes]
-
+    others = (room, state, notifications)
     return {
         "consumer": consumer.follow(),
         "heartbeats": consumer.heartbeats.listen(),

@@ -92,21 +92,21 @@ class Host:
         for key in self.verdicts.keys() - self.facts.keys():
             self._unlist(key)
         self.past = {key: at for key, at in self.past.items() if key in self.facts}
-        self._tell_of(snapshot, now)
+        self._note_stored(snapshot, now)
         if unreadable:
             self.set_aside += len(unreadable)
             text = host_troubles.unreadable_sessions(len(unreadable), min(unreadable))
-            self.troubles.tell("sessions", text, now)
+            self.troubles.note("sessions", text, now)
         return before | set(self.facts)
 
-    def _tell_of(self, stored: Snapshot, now: int) -> None:
+    def _note_stored(self, stored: Snapshot, now: int) -> None:
         if stored.newer:
             self.troubles["schema"] = host_troubles.newer_schema(stored.newer)
         else:
             self.troubles.pop("schema", None)
         if stored.problem is not None:
             text = host_troubles.unreadable_header(stored.problem)
-            self.troubles.tell("snapshot", text, now)
+            self.troubles.note("snapshot", text, now)
 
     def read_to(self, entry_id: str) -> None:
         """Of its stream. What another hub has stored may have moved us further on already."""
@@ -147,13 +147,13 @@ class Host:
                 self.set_aside += 1
                 self._miss("undecodable", 1, batch.sent_at)
                 text = host_troubles.bad_signal(self.bad_signals, unused.cause)
-                self.troubles.tell("signal", text, now)
+                self.troubles.note("signal", text, now)
         self.saved.change(changed)
         if self.ahead > before_ahead:
-            self.troubles.tell("clock", host_troubles.dated_ahead(self.ahead), now)
+            self.troubles.note("clock", host_troubles.dated_ahead(self.ahead), now)
         if len(self.left_out) > left_out:
             most = self.rules.most_sessions
-            self.troubles.tell("many", host_troubles.too_many_sessions(most), now)
+            self.troubles.note("many", host_troubles.too_many_sessions(most), now)
         return changed
 
     def _fold(self, signal: AnySignal | Unread, changed: set[str]) -> Unread | None:
@@ -334,7 +334,7 @@ class Host:
     def overtaken(self, stored: Snapshot, now: int) -> None:
         """The stored snapshot is not the one we know: another hub's, or one that was set back."""
         self.saved.overtaken(stored, self.applied, self.facts)
-        self._tell_of(stored, now)
+        self._note_stored(stored, now)
 
     def is_incomplete(self, session_id: str) -> bool:
         if session_id in self.saved.unreadable or session_id in self.saved.aside:

@@ -9,7 +9,7 @@ from adsum_shared.envelope import VERSION
 from adsum_shared.streams import SCHEMA_NUMBER
 
 #: How long something that was met once is told of after its last time.
-TOLD_MS = 600_000
+SHOWN_MS = 600_000
 #: Whatever is told, the most important first; what is not named here comes last.
 _RANKS = (
     "access",
@@ -31,17 +31,17 @@ _RANKS = (
 
 
 class Troubles(dict[str, str]):
-    """Name -> sentences. Set one like an item while it lasts, or `tell` of what happened."""
+    """Name -> sentences. Set one like an item while it lasts, or `note` what happened."""
 
     def __init__(self) -> None:
         super().__init__()
         self._until: dict[str, int] = {}
 
-    def tell(self, name: str, sentences: str, now: int) -> bool:
-        """Whether nobody was told of it before."""
+    def note(self, name: str, sentences: str, now: int) -> bool:
+        """Whether it is new."""
         is_news = name not in self
         self[name] = sentences
-        self._until[name] = now + TOLD_MS
+        self._until[name] = now + SHOWN_MS
         return is_news
 
     def expire(self, now: int) -> None:

@@ -160,7 +160,10 @@ class RequestGuard:
             await self._app(scope, receive, _with_headers(scope, send))
             return
         self._refusals.note(scope, why, "host" if host not in self._hosts else "origin")
-        await _turn_away({"error": why, "next": step}, 403, scope, receive, send)
+        if scope["type"] == "websocket":
+            await close_socket(receive, send, 1008, why)
+        else:
+            await JSONResponse({"error": why, "next": step}, 403)(scope, receive, send)
 
     def _is_own(self, origin: str, host: str, scope: Scope) -> bool:
         """Where a proxy tells that the browser came by https, a page under plain http is another's."""
@@ -174,17 +177,12 @@ class RequestGuard:
         return any(origin == f"{scheme}://{name}" for scheme, name in hosts)
 
 
-async def _turn_away(
-    problem: dict[str, str], status: int, scope: Scope, receive: Receive, send: Send
-) -> None:
-    if scope["type"] == "websocket":
-        # Accepted first: a refused handshake tells a page nothing, a close code says why.
-        await receive()
-        await send({"type": "websocket.accept"})
-        reason = problem["error"].encode()[:120].decode(errors="ignore")
-        await send({"type": "websocket.close", "code": 1008, "reason": reason})
-        return
-    await JSONResponse(problem, status)(scope, receive, send)
+async def close_socket(receive: Receive, send: Send, code: int, why: str) -> None:
+    # Accepted first: a refused handshake tells a page nothing, a close code says why.
+    await receive()
+    await send({"type": "websocket.accept"})
+    reason = why.encode()[:120].decode(errors="ignore")
+    await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
 def _with_headers(scope: Scope, send: Send) -> Send:

@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
-from adsum_hub.host_troubles import TOLD_MS, filled
+from adsum_hub.host_troubles import SHOWN_MS, filled
 from adsum_hub.roster import Roster
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
@@ -26,7 +26,7 @@ INTERVAL_S = 2.0
 #: Hosts asked about in one round trip.
 SLICE = 500
 #: A stream may grow so far once, as when hubs were away for days. A machine whose stream does so
-#: again within TOLD_MS is kept out for a while; a heartbeat is never too long by accident.
+#: again within SHOWN_MS is kept out for a while; a heartbeat is never too long by accident.
 FORGIVEN = 1
 #: Of all that Redis is full of, a machine with less than this is not worth naming.
 WORTH_NAMING = 16 << 20
@@ -89,11 +89,11 @@ class Room:
     ) -> None:
         # Not UNLINK, which gives the room back a moment later: all others wait for it.
         await self._redis.delete(key)
-        times = [at for at in self._cleared.get(host.id, ()) if now - at < TOLD_MS]
+        times = [at for at in self._cleared.get(host.id, ()) if now - at < SHOWN_MS]
         self._cleared[host.id] = [*times, now][-FORGIVEN - 1 :]
         paused = len(times) >= forgiven and await self._keep_out(host)
         text = filled(what, size, streams.PAUSED_MS if paused else 0)
-        host.troubles.tell("room", text, now)
+        host.troubles.note("room", text, now)
         log.error("host %s: %s", host.id, text)
 
     async def _keep_out(self, host: Host) -> bool:
@@ -106,7 +106,7 @@ class Room:
     def notes(self) -> list[str]:
         """On machines that have filled Redis, for everybody."""
         now, hosts = self._clock(), self._roster.hosts
-        recent = [key for key, times in self._cleared.items() if now - times[-1] < TOLD_MS]
+        recent = [key for key, times in self._cleared.items() if now - times[-1] < SHOWN_MS]
         self._cleared = {key: self._cleared[key] for key in recent}
         return [
             f"{hosts[key].label} filled Redis: see `adsum hosts`." for key in recent if key in hosts

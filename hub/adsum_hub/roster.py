@@ -141,7 +141,7 @@ class Roster:
     def _reject(self, host: Host, now: int) -> None:
         """An older run's batch: nothing of it is applied, nor is anything asked for on its word."""
         host.strangers += 1
-        host.troubles.tell("copy", host_troubles.strangers(host.strangers), now)
+        host.troubles.note("copy", host_troubles.strangers(host.strangers), now)
         host.set_aside += 1
         self.counts["strangers"] += 1
         self.counts["set_aside"] += 1
@@ -154,10 +154,10 @@ class Roster:
         self.counts["undecodable"] += 1
         self.counts["set_aside"] += 1
         if error.version is not None:
-            return host.troubles.tell("version", host_troubles.foreign_version(error.version), now)
+            return host.troubles.note("version", host_troubles.foreign_version(error.version), now)
         host.bad_entries += 1
         text = host_troubles.bad_entry(host.bad_entries, entry_id, error.cause)
-        return host.troubles.tell("entry", text, now)
+        return host.troubles.note("entry", text, now)
 
     def skip(self, host_id: str, batch: Batch, now: int) -> None:
         """Give up on the numbers before this batch: no replay brings them."""

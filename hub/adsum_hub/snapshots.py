@@ -330,29 +330,35 @@ async def save_snapshot(
 
     whole: all sessions there are, of the header's moment, where there are too many dirty ones.
     """
-    if whole is None:
-        draft = ""
-    else:
-        draft = streams.draft(host_id, secrets.token_hex(4))
+    draft = "" if whole is None else streams.draft(host_id, secrets.token_hex(4))
+    if whole is not None:
         try:
             await _draw_up(redis, draft, whole)
         except ResponseError:
             # Out of memory, perhaps: what is drawn up by then would keep everybody else from it.
             await redis.unlink(draft)
             raise
-    pairs: list[tuple[str, Any]] = (
-        [] if draft else [(streams.SESSION + key, _encode(dirty[key])) for key in dirty]
-    )
-    moved: list[tuple[str, Any]] = [
-        (streams.SESSION + key, streams.ASIDE + key) for key in keep.aside
-    ]
-    moved += [(field, field) for field in keep.fields] if draft else []
-    answer: Any = await redis.eval(
-        _SCRIPT,
-        3,
-        streams.snapshot(host_id),
-        streams.inbox(host_id),
-        draft or streams.draft(host_id, ""),
+    keys = streams.snapshot(host_id), streams.inbox(host_id), draft or streams.draft(host_id, "")
+    words = _words(header, {} if draft else dirty, gone, keep, draft)
+    answer: Any = await redis.eval(_SCRIPT, len(keys), *keys, *words)
+    if answer[0] == 1:
+        return Stored(int(answer[1]), behind=bool(answer[2]))
+    if draft:
+        await redis.unlink(draft)
+    if answer[0] == -1:
+        raise NewerSchemaError(int(answer[1]))
+    return None
+
+
+def _words(
+    header: Snapshot, dirty: Mapping[str, Facts], gone: Iterable[str], keep: Keep, draft: str
+) -> list[Any]:
+    """The script's arguments; see there."""
+    pairs = [(streams.SESSION + key, _encode(facts)) for key, facts in dirty.items()]
+    moved = [(streams.SESSION + key, streams.ASIDE + key) for key in keep.aside]
+    if draft:
+        moved += [(field, field) for field in keep.fields]
+    return [
         header.version,
         header.cursor,
         _encode(header.applied),
@@ -365,14 +371,7 @@ async def save_snapshot(
         len(moved),
         *(word for pair in (*pairs, *moved) for word in pair),
         *(prefix + key for key in gone for prefix in (streams.SESSION, streams.ASIDE)),
-    )
-    if answer[0] == 1:
-        return Stored(int(answer[1]), behind=bool(answer[2]))
-    if draft:
-        await redis.unlink(draft)
-    if answer[0] == -1:
-        raise NewerSchemaError(int(answer[1]))
-    return None
+    ]
 
 
 async def _draw_up(redis: Redis, draft: str, whole: Mapping[str, Facts]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from adsum_hub.clock import Clock
 from adsum_hub.host_troubles import Backlog
@@ -27,6 +28,12 @@ PATIENCE_MS = 2_000
 RETURN_MS = 8_000
 
 
+class HasNotes(Protocol):
+    def notes(self) -> list[str]:
+        """Sentences for people on what is wrong beside the list, as of now."""
+        ...
+
+
 class Timekeeper:
     """Tells everyone as well what keeps the list from being true."""
 
@@ -38,9 +45,8 @@ class Timekeeper:
         writes: Writes,
         clock: Clock,
         *,
-        others: Callable[[], Sequence[str]] = tuple,
+        others: Sequence[HasNotes] = (),
     ) -> None:
-        """others: sentences for people on what is wrong beside the list, as of now."""
         self._roster = roster
         self._broadcast = broadcast
         self._link = link
@@ -72,7 +78,7 @@ class Timekeeper:
         if hears:
             self._roster.tick(now)
             if now >= self._backlogs_at:
-                self._tell_backlogs(now)
+                self._note_backlogs(now)
                 self._backlogs_at = now + BACKLOGS_MS
             if now >= self._expire_at:
                 self._roster.expire(now)
@@ -83,13 +89,13 @@ class Timekeeper:
         self._broadcast.notify()
         # A deadline that has come while nobody is heard stays there until somebody is.
         due = self._roster.next_deadline() if hears else None
-        # Nor is one worth waking for before it can be told.
+        # Nor is one worth waking for before anybody could know.
         soonest = max(0.001, self._broadcast.rest)
         return 1.0 if due is None else min(1.0, max(soonest, (due - self._clock()) / 1000))
 
     def _beside(self, now: int) -> HubTrouble | None:
         """What does not keep the list from being true; of many the first that were."""
-        said = self._others()
+        said = [note for each in self._others for note in each.notes()]
         self._told = {each: self._told.get(each, now) for each in said}
         if not said:
             return None
@@ -115,16 +121,16 @@ class Timekeeper:
             for host in self._roster.hosts.values()
         )
 
-    def _tell_backlogs(self, now: int) -> None:
+    def _note_backlogs(self, now: int) -> None:
         hosts = self._roster.hosts
         self._backlogs = {key: each for key, each in self._backlogs.items() if key in hosts}
         for host in hosts.values():
-            beat, told = host.beat, None
+            beat, sentence = host.beat, None
             if beat is not None and host.reachability == "live":
                 backlog = self._backlogs.setdefault(host.id, Backlog())
                 applied = host.applied.get(beat.spool_id, 0)
-                told = backlog.look(now, beat.spool_id, beat.seq, applied)
-            if told is None:
+                sentence = backlog.look(now, beat.spool_id, beat.seq, applied)
+            if sentence is None:
                 host.troubles.pop("backlog", None)
             else:
-                host.troubles["backlog"] = told
+                host.troubles["backlog"] = sentence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from typing import Protocol
 
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
@@ -62,6 +62,12 @@ class Link:
         return HubTrouble(self.problem or silent, self.read_at or started, blind=True)
 
 
+class NamesFullest(Protocol):
+    def fullest(self) -> str:
+        """A sentence on who takes most of Redis; empty: nobody stands out."""
+        ...
+
+
 class Writes:
     """Whether Redis takes writes.
 
@@ -69,10 +75,9 @@ class Writes:
     """
 
     def __init__(
-        self, redis: Redis, address: str, clock: Clock, fullest: Callable[[], str] = str
+        self, redis: Redis, address: str, clock: Clock, room: NamesFullest | None = None
     ) -> None:
-        """fullest: a sentence on who takes most of Redis; empty: nobody stands out."""
-        self._fullest = fullest
+        self._room = room
         self._redis = redis
         self._address = address
         self._clock = clock
@@ -94,7 +99,7 @@ class Writes:
         except ResponseError as error:
             self.since = self.since if self.problem else self._clock()
             self.problem = describe(error, self._address, KEPT)
-            if _is_full(error) and (who := self._fullest()):
+            if _is_full(error) and self._room and (who := self._room.fullest()):
                 self.problem = f"{self.problem} {who}"
         except UNAVAILABLE:
             return  # whoever reads is told the same, and knows since when

@@ -82,6 +82,19 @@ def session_view(
 ) -> SessionView:
     """last: the session's view before."""
     offset_ms = place.offset_ms
+    if (
+        last is not None
+        and (last.place is place or last.place == place)
+        and _stands(last, facts, verdict)
+    ):
+        return replace(
+            last.view,
+            updated_at=verdict.heard - offset_ms,
+            witnesses=witness_views(facts, verdict.hooks, offset_ms),
+            incomplete=incomplete,
+            usage=spent.usage,
+            context=spent.context,
+        )
     state = verdict.state
     if offset_ms:
         state = replace(state, since=state.since - offset_ms)
@@ -110,6 +123,21 @@ def session_view(
         ended_at=_ended_at(facts, state, offset_ms) if state.state in OVER else None,
         usage=spent.usage,
         context=spent.context,
+    )
+
+
+def _stands(last: Shown, facts: Facts, verdict: Verdict) -> bool:
+    """Whether nothing has happened that would be seen, but that somebody was heard."""
+    before = last.verdict
+    return (
+        before.state is verdict.state
+        and before.requests is verdict.requests
+        and before.children is verdict.children
+        and before.unread == verdict.unread
+        and before.began == verdict.began
+        and verdict.ground is not None  # else its end may be told of anew
+        and _says_alike(last.facts, facts)
+        and _live_alike(last, facts, verdict)
     )
 
 

@@ -32,7 +32,7 @@ from adsum_shared.redis_errors import (
     ExhaustedError,
     UnsettledError,
     WayError,
-    told_of,
+    explained,
 )
 from adsum_shared.redis_url import (
     Address,
@@ -344,18 +344,18 @@ class Sentinels:
     async def discover_master(self, service_name: str) -> Address:
         """Raises WayError."""
         answer = await self._first("GET-MASTER-ADDR-BY-NAME", service_name)
-        with _told_odd():
+        with _answers_of_a_sentinel():
             host, port = answer
             return host.decode(), int(port)
 
     async def replicas(self) -> list[Address]:
         """Those that are up. Raises WayError."""
         answer, found = await self._first("REPLICAS", self.url.master), []
-        with _told_odd():
+        with _answers_of_a_sentinel():
             for flat in answer:
-                told = dict(zip(flat[::2], flat[1::2], strict=False))
-                if not {b"s_down", b"o_down", b"disconnected"} & set(told[b"flags"].split(b",")):
-                    found.append((told[b"ip"].decode(), int(told[b"port"])))
+                fields = dict(zip(flat[::2], flat[1::2], strict=False))
+                if not {b"s_down", b"o_down", b"disconnected"} & set(fields[b"flags"].split(b",")):
+                    found.append((fields[b"ip"].decode(), int(fields[b"port"])))
         return found
 
     def doubt(self) -> None:
@@ -381,7 +381,7 @@ class Sentinels:
                 if "No such master" in str(error):
                     strangers.append(written(address))
                 else:
-                    failures.append(f"{written(address)}: {told_of(error) or error}")
+                    failures.append(f"{written(address)}: {explained(error) or error}")
             else:
                 if answer is not None:
                     self._order.remove(address)
@@ -399,7 +399,7 @@ class Sentinels:
 
 
 @contextlib.contextmanager
-def _told_odd() -> Iterator[None]:
+def _answers_of_a_sentinel() -> Iterator[None]:
     """Raises WayError: what answers may be no Sentinel."""
     try:
         yield

@@ -50,7 +50,7 @@ def configure(level: str, kind: LogFormat = "auto", stream: TextIO | None = None
         library.handlers.clear()
         library.propagate = True
     logging.captureWarnings(capture=True)
-    sys.excepthook = _tell_of_the_end
+    sys.excepthook = _log_fault
 
 
 def _formatter(kind: LogFormat, *, is_terminal: bool) -> logging.Formatter:
@@ -102,7 +102,7 @@ def _plain(*, coloured: bool) -> structlog.typing.Processor:
     )
 
 
-def _tell_of_the_end(
+def _log_fault(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """A fault that ends the process: its traceback may quote what must not be read either."""

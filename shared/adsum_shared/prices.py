@@ -174,8 +174,8 @@ def _named(model: str) -> str:
 
 
 def _in_our_words(error: msgspec.ValidationError) -> str:
-    told = str(error).replace("`$.", "`").replace("Object contains", "there is an")
-    return told.replace("Invalid RFC3339 encoded date", "that is no date such as 2026-11-22")
+    text = str(error).replace("`$.", "`").replace("Object contains", "there is an")
+    return text.replace("Invalid RFC3339 encoded date", "that is no date such as 2026-11-22")
 
 
 def _called(raw: Any) -> str:

@@ -36,7 +36,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from adsum_shared import streams
-from adsum_shared.redis_errors import UnsettledError, WayError, told_of
+from adsum_shared.redis_errors import UnsettledError, WayError, explained
 from adsum_shared.redis_url import Address, RedisUrl, written
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class Slots:
             except ResponseError as error:
                 raise WayError(_no_node(address, error)) from error
             except (RedisError, OSError) as error:
-                failures.append(f"{written(address)}: {told_of(error) or error}")
+                failures.append(f"{written(address)}: {explained(error) or error}")
             else:
                 await self._take(_laid_out(reply, address), address)
                 return
@@ -190,10 +190,10 @@ def _laid_out(reply: Any, asked: Address) -> _Layout:
     return slots, list(replicas)
 
 
-def _place(told: Any, asked: Address) -> Address:
+def _place(node: Any, asked: Address) -> Address:
     """A node that does not know its own address is where we have asked."""
-    host = told[0].decode() if told[0] else ""
-    return (asked[0] if host in ("", "?") else host), int(told[1])
+    host = node[0].decode() if node[0] else ""
+    return (asked[0] if host in ("", "?") else host), int(node[1])
 
 
 def _no_node(address: Address, error: Exception) -> str:
@@ -250,8 +250,8 @@ class ClusterRedis(redis.asyncio.Redis):
     async def execute_command(self, *words: Any, **options: Any) -> Any:
         if str(words[0]).upper() in _EVERYWHERE:
             await self.slots.learn()
-            told = [await each.execute_command(*words, **options) for each in self.slots]
-            return told[0]
+            answers = [await each.execute_command(*words, **options) for each in self.slots]
+            return answers[0]
 
         async def send(client: Any) -> Any:
             return await client.execute_command(*words, **options)

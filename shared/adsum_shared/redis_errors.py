@@ -78,7 +78,7 @@ _TLS: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-def told_of(error: BaseException | None) -> str | None:
+def explained(error: BaseException | None) -> str | None:
     """What follows `Redis at …`: cause and next step; None: it is none of these."""
     chain: list[BaseException] = []
     while error is not None and error not in chain:
@@ -97,12 +97,12 @@ def told_of(error: BaseException | None) -> str | None:
 
 def is_certificates(error: BaseException) -> bool:
     """Whether it fails by the certificate shown, of any of its servers."""
-    return _SHOWN in (told_of(error) or "")
+    return _SHOWN in (explained(error) or "")
 
 
 def is_untrusted(error: BaseException) -> bool:
     """Whether it fails by who has signed that."""
-    return _UNTRUSTED in (told_of(error) or "")
+    return _UNTRUSTED in (explained(error) or "")
 
 
 def _bare(text: str) -> str:
@@ -178,8 +178,8 @@ def describe(error: Exception, address: str, kept: str) -> str:
 
 def cause_of(error: Exception) -> str:
     """What follows `Redis at …`: the cause and the next step."""
-    if (told := told_of(error)) is not None:
-        return told
+    if (text := explained(error)) is not None:
+        return text
     text = str(error)
     for kind, words, sentences in _CAUSES:
         if (kind is not None and isinstance(error, kind)) or _says(text, words):

@@ -195,6 +195,14 @@ async def test_a_line_is_told_once_after_whichever_commit_the_collector_was_kill
     assert told == [str(number) for number in range(2_000)]
 
 
+class StandInStatus:
+    def facts(self) -> tuple[bool, dict[str, Any]]:
+        return True, {}
+
+    async def spool_status(self) -> Any:
+        raise NotImplementedError
+
+
 class HeldCommit:
     """The disk of a spool, which does not come back before it is told to."""
 
@@ -219,9 +227,7 @@ async def test_a_hook_is_not_answered_while_its_commit_is_under_way(
         StandIn().hook,
         port=47892,
         token="t",
-        facts=lambda: (True, {}),
-        spool=spool.status,
-        peer_uid=lambda _client, _server: None,
+        status=StandInStatus(),
     )
     transport = httpx.ASGITransport(receiver)  # type: ignore[arg-type] # narrower than ASGI
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:47892") as http:

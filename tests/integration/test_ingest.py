@@ -13,7 +13,7 @@ import httpx
 import pytest
 import redis
 
-from adsum.joined import Joined, joined, keep
+from adsum.machine import Membership, keep, membership
 from adsum_collector.delivery.transports import HubPlace, HubTransport
 from adsum_collector.errors import HubError
 from adsum_collector.state_dir import load_identity, make_private
@@ -78,7 +78,7 @@ def let_in(hub: HubProcess, state: Path, url: str = "", ca: str | None = None) -
     }
     answer = httpx.post(f"{hub.url}/api/v1/join", json=asked, trust_env=False).json()
     assert (answer["way"], answer["redis_url"]) == ("ingest", "")
-    kept = Joined(
+    kept = Membership(
         url or hub.url, identity.host_id, state.name, "", answer["secret"], ca, via="ingest"
     )
     keep(state, kept)
@@ -170,11 +170,11 @@ async def test_an_answer_that_is_lost_after_the_entry_was_taken_doubles_nothing(
 
 
 def _through(machine: AgentCollector, url: str, ca: str | None = None) -> None:
-    kept = joined(machine.state_dir)
+    kept = membership(machine.state_dir)
     assert kept is not None
     keep(
         machine.state_dir,
-        Joined(url, kept.host_id, kept.label, "", kept.secret, ca, via="ingest"),
+        Membership(url, kept.host_id, kept.label, "", kept.secret, ca, via="ingest"),
     )
 
 

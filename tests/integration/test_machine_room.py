@@ -142,7 +142,7 @@ async def test_a_full_redis_is_told_with_the_machine_that_fills_it(
     hub: Hub, broker: Broker, client: Redis
 ) -> None:
     hub.room._most = 1 << 30
-    oak, writes = machine(broker), Writes(client, "redis://x", clock, hub.room.fullest)
+    oak, writes = machine(broker), Writes(client, "redis://x", clock, hub.room)
     for number in range(1, 4):
         oak.xadd(streams.inbox(HOST), {"a": "b" * (8 << 20)}, id=f"1-{number}")
     await hub.room.measure()
@@ -202,7 +202,14 @@ async def test_machines_are_back_in_the_set_of_hosts_soon_after_redis_lost_every
     hub: Hub, client: Redis, tmp_path: Path
 ) -> None:
     machines = MachineStore(client)
-    watch = RollWatch(hub.roster, machines, Rights(client), clock, lambda: None, RollFile(tmp_path))
+    watch = RollWatch(
+        hub.roster,
+        machines,
+        Rights(client),
+        clock,
+        SimpleNamespace(notify=lambda: None),
+        RollFile(tmp_path),
+    )  # type: ignore[arg-type] # as far as it is asked
     running = asyncio.create_task(watch.run())
     await wait_until(lambda: watch._kept.roll is not None)
 

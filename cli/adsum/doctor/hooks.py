@@ -1,4 +1,4 @@
-"""Checks the hooks in the settings that Claude Code reads."""
+"""Checks the hooks in the settings that Claude Code reads, and which sessions report without them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from adsum import shim_hook
-from adsum.doctor.finding import Finding, from_text
-from adsum.doctor.reporting import unanswered
+from adsum.client import SilentError, hub_url, readiness
+from adsum.doctor.checks import Finding, from_text, host_id_of
 from adsum.hooks import Setup
+from adsum.outcome import CommandError
 from adsum.plugin_hooks import Plugin, active_plugin
+from adsum.sessions import fetch_sessions
+from adsum.text.words import hook_problem
 from adsum_collector.agents.claude_code.install import (
     Report,
     SettingsError,
@@ -22,9 +27,12 @@ from adsum_collector.agents.claude_code.install import (
 )
 from adsum_collector.agents.claude_code.settings_text import ALLOWED_URLS, HOOK_PATH, permits
 from adsum_collector.state_dir import held_token
+from adsum_shared.redact import clean
+from adsum_shared.state import HostView, SessionView
 
 LINUX_POLICY = Path("/etc/claude-code")
 MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
+_OVER = ("session_ended", "suspended", "archived")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +211,85 @@ def _switches(
     settings: dict[Path, dict[str, object]], name: str, paths: Iterable[Path]
 ) -> list[Path]:
     return [path for path in paths if settings[path].get(name) is True]
+
+
+def check_sessions(url: str, host: HostView | None, home: Path) -> Finding:
+    """url: the hub's. host: this machine as the hub has it."""
+    if host is None or host.reachability != "live":
+        what = "Sessions were not looked at: the hub told nothing of a live machine here."
+        return Finding("sessions", "skip", what)
+    try:
+        answer = fetch_sessions(url, {"host": host.id})
+    except CommandError as error:
+        return Finding("sessions", "skip", f"The hub went away meanwhile: {error}")
+    views = msgspec.convert(answer["sessions"], list[SessionView])
+    unwell = [view for view in views if hook_problem(view)]
+    if not unwell:
+        return Finding("sessions", "ok", "No session's hooks are missing or come twice.")
+    what = f"Of {len(unwell)} of {len(views)} sessions the hooks are missing, or come twice."
+    fix = "Take the cause away, then end the session and resume it: `claude --resume ID`."
+    return Finding(
+        "sessions", "warn", what, fix, tuple(_session_line(view, home) for view in unwell)
+    )
+
+
+def _session_line(view: SessionView, home: Path) -> str:
+    name = f"{view.session_id[:8]} {clean(view.title)}".strip()
+    if hook_problem(view) == "doubled":
+        return f"{name}: hooks come twice; they are installed in two places"
+    off = _switched_off(home, Path(view.cwd)) if view.cwd else None
+    cause = f"{off} switches them off" if off else "they may be switched off for it alone"
+    return f"{name}: hooks do not come; {cause}"
+
+
+def _switched_off(home: Path, cwd: Path) -> Path | None:
+    """The settings that apply where the session runs and switch hooks off."""
+    for path in settings_files(home, cwd).hooked:
+        try:
+            if shim_hook.settings_in(path).get("disableAllHooks") is True:
+                return path
+        except SettingsError:
+            continue  # the check of hooks tells of a file that nobody can read
+    return None
+
+
+def unanswered(port: int, hooks: int, posted: int) -> str | None:
+    """What comes of it, and the next step; None while a collector answers. posted: of the hooks."""
+    try:
+        readiness(f"http://127.0.0.1:{port}")
+    except SilentError as error:
+        red = " and Claude Code prints a red line for every one that is posted" if posted else ""
+        return (
+            f"Nobody answers at port {port} ({error}), so all {hooks} hooks tell in vain{red}. "
+            "Start Adsum with `adsum up`, or take the hooks out with `adsum hooks remove`."
+        )
+    return None
+
+
+def reporting_here(state_dir: Path) -> str | None:
+    """As `reporting`, of this machine as the hub that runs here has it."""
+    host = host_id_of(state_dir)
+    return reporting_of(hub_url(None, state_dir), host) if host else None
+
+
+def reporting_of(url: str, host: str) -> str | None:
+    """host: its id."""
+    try:
+        answer = fetch_sessions(url, {"host": host})
+    except CommandError:
+        return None
+    return reporting(msgspec.convert(answer["sessions"], list[SessionView]))
+
+
+def reporting(views: Iterable[SessionView]) -> str | None:
+    """The newest version among the sessions that live and are heard, None if none is."""
+    versions = [
+        clean(view.version)
+        for view in views
+        if view.version and view.reachability != "offline" and view.state.state not in _OVER
+    ]
+    return max(versions, key=_numbers, default=None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

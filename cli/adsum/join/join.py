@@ -2,119 +2,63 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from adsum.config import read_settings
-from adsum.hooks import Setup, setup_for
-from adsum.join import collector as join_collector
-from adsum.join.leave import let_go
-from adsum.join.steps import (
-    agree,
-    check_hub,
-    check_settings,
-    first_signal,
-    put_hooks,
-    until_listening,
+from adsum.hooks import Setup, note_closed, setup_for
+from adsum.join.leave import STOP_S, let_go, stop_collector
+from adsum.join.undo import Folder, Undo, heedless, interruptible, uninterrupted, without_backups
+from adsum.machine import (
+    Hub,
+    LostError,
+    Membership,
+    Way,
+    choose_way,
+    keep,
+    membership,
+    require_usable,
 )
-from adsum.join.undo import Folder, Undo, heedless, interruptible, uninterrupted
-from adsum.join_hub import Hub, LostError, RefusedError, require_usable
-from adsum.joined import Joined, joined, keep
+from adsum.offer import asks
 from adsum.outcome import CommandError, Exit
+from adsum.service.job import NoServiceManagerError
+from adsum.service.service import install_service
+from adsum.supervise import SUPERVISED
 from adsum.text.saying import say
-from adsum_collector.errors import StartError
-from adsum_collector.settings import CollectorSettings
-from adsum_collector.state_dir import holder_of, load_identity, make_private, renew_identity
-from adsum_shared import streams
-from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
-from adsum_shared.redis_errors import is_certificates, is_untrusted, told_of
-from adsum_shared.redis_url import with_ca
-
-#: auto: what the hub offers, and through the hub where Redis cannot be used from here.
-Way = Literal["auto", "redis", "ingest"]
-REACHED_WITHIN_S = 4.0
-UNTRUSTED = (
-    "is refused for its certificate: neither the system nor a file given by --ca knows the authority "
-    "that signed it. To go straight there, give --ca a file that holds that authority's certificate, "
-    "beside the hub's if that has one of your own as well"
+from adsum.verify import send_probe
+from adsum_collector.agents.claude_code.install import (
+    SettingsError,
+    drop_receipt,
+    inspect_hooks,
+    load_receipt,
+    require_writable,
 )
+from adsum_collector.agents.claude_code.settings_text import HOOK_PATH
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.state_dir import (
+    LOCK_FILE,
+    holder_of,
+    load_identity,
+    make_private,
+    renew_identity,
+    token_of,
+)
+from adsum_shared import __version__
+from adsum_shared.envelope import VERSION
+from adsum_shared.errors import AdsumError
 
-
-def choose_way(
-    hub: Hub, answer: dict[str, Any], via: Way, ca: str | None = None
-) -> tuple[str | None, str]:
-    """Redis's URL, None: its signals go through the hub; and what to say of that.
-
-    ca: see `reach_redis`. Raises CommandError.
-    """
-    if answer["way"] == "ingest":
-        return None, f"through the hub. {answer['why']}"
-    if via == "ingest":
-        older = "The hub is older than this, and takes no signals itself. Upgrade it"
-        raise CommandError(f"{older}, or join without --via ingest.")
-    address = address_of(answer["redis_url"])
-    try:
-        url = reach_redis(answer["redis_url"], answer["host_id"], ca)
-    except UNAVAILABLE as error:
-        why = f"Redis at {address} {_why(error)}"
-        refused = CommandError(
-            f"The hub names a Redis that cannot be used from here. {why}. If machines reach it "
-            "elsewhere, set ADSUM_MACHINE_REDIS_URL at the hub; or go through the hub: --via ingest.",
-            Exit.UNREACHABLE,
-        )
-        if via == "redis":
-            raise refused from error
-        try:
-            hub.ask("/api/v1/machine/ingest", {})
-        except RefusedError as older_hub:
-            raise refused from older_hub
-        return None, f"through the hub. {why}."
-    return url, f"to Redis at {address}, which is reached from here"
-
-
-def reach_redis(url: str, host_id: str, ca: str | None) -> str:
-    """The URL to use from now on, with the machine's own login. Raises what is in UNAVAILABLE.
-
-    ca: a file with who signed for the hub. Who signed for Redis may be the same one, which then
-    counts alone, or one that the system trusts.
-    """
-    pinned = url if ca is None else with_ca(url, ca)
-    try:
-        _look(pinned, host_id)
-    except UNAVAILABLE as error:
-        if pinned == url or not is_untrusted(error):
-            raise
-        _look(url, host_id)
-        return url
-    return pinned
-
-
-def _look(url: str, host_id: str) -> None:
-    async def look() -> None:
-        client = open_redis(url)
-        try:
-            await client.get(streams.want(host_id))
-        finally:
-            await client.aclose()
-
-    asyncio.run(asyncio.wait_for(look(), REACHED_WITHIN_S))
-
-
-def _why(error: BaseException) -> str:
-    """What follows `Redis at …`."""
-    if is_untrusted(error):
-        return UNTRUSTED
-    if is_certificates(error):
-        return f"is refused for its certificate: it {told_of(error)}".rstrip(".")
-    return f"cannot be used from here ({str(error) or type(error).__name__})"
-
-
+WITHOUT = "Or join without hooks: --no-hooks."
+CLOCK_MOST_MS = 5_000
+LISTENS_WITHIN_S = 20.0
+APPLIED_WITHIN_S = 15.0
+LOOK_S = 0.05
 TOKEN_VARIABLE = "ADSUM_JOIN_TOKEN"  # noqa: S105 - a name
 HOW_TO_JOIN = (
     "A machine joins by a token: --token, --token - for standard input, or ADSUM_JOIN_TOKEN. "
@@ -136,15 +80,6 @@ class Wish:
     via: Way = "auto"
 
 
-def wished_way(via: str) -> Way:
-    """Raises CommandError."""
-    match via:
-        case "auto" | "redis" | "ingest":
-            return via
-        case _:
-            raise CommandError(f"--via takes auto, redis or ingest, not {via[:40]!r}.", Exit.USAGE)
-
-
 def join(url: str, state_dir: Path | None, wish: Wish) -> None:
     """Raises CommandError, with everything undone."""
     began = time.monotonic()
@@ -152,7 +87,7 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
     hub = Hub(url, wish.ca)
     if wish.ca is not None:
         require_usable(wish.ca)
-    before = joined(settings.state_dir)
+    before = membership(settings.state_dir)
     if before is not None and not (wish.again or wish.fresh_identity):
         say(f"This machine has joined {before.hub} already, as {before.label}.")
         say("To do it anew, by a new token: --again. To leave: adsum leave")
@@ -188,21 +123,21 @@ class _Joining:
         self._undo = undo
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def run(self, token: str, before: Joined | None, *, hooks: bool) -> None:
-        if before is not None and join_collector.stop(self._home):
+    def run(self, token: str, before: Membership | None, *, hooks: bool) -> None:
+        if before is not None and stop_collector(self._home):
             self._undo.add("start the collector: adsum collector", self._launch)
         folder = Folder(self._home)
         self._undo.add(f"remove what joining made in {self._home}", folder.restore)
         self._enter(token, before)
         say(self._start(folder))
-        port = until_listening(self._setup, self._has_ended)
-        if hooks:
-            say(f"hooks      {put_hooks(self._setup, port, self._undo)}")
-        else:
-            say("hooks      left out; to add them: adsum hooks install")
-        say(f"signal     {first_signal(self._hub, self._setup, port)}")
+        setup = replace(self._setup, port=until_listening(self._setup, self._has_ended))
+        where = (
+            put_hooks(setup, self._undo) if hooks else "left out; to add them: adsum hooks install"
+        )
+        say(f"hooks      {where}")
+        say(f"signal     {first_signal(self._hub, setup)}")
 
-    def _enter(self, token: str, before: Joined | None) -> None:
+    def _enter(self, token: str, before: Membership | None) -> None:
         """The hub's answer is kept, and undone."""
         make_private(self._home)
         label = self._settings.host_label
@@ -228,7 +163,7 @@ class _Joining:
         redis_url, words = choose_way(self._hub, answer, self._wish.via, ca)
         kept = (identity.host_id, answer["label"], redis_url or "", answer["secret"], ca)
         via: Literal["redis", "ingest"] = "redis" if redis_url else "ingest"
-        keep(self._home, Joined(self._hub.url, *kept, via=via))
+        keep(self._home, Membership(self._hub.url, *kept, via=via))
         say(f"signals    {words}")
 
     def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -246,8 +181,11 @@ class _Joining:
     def _start(self, folder: Folder) -> str:
         def stop() -> None:
             for process in self._started:
-                join_collector.end(process)
-            join_collector.stop(self._home)
+                # Also one so young that it holds no lock yet, so that nobody else could find it.
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(STOP_S)
+            stop_collector(self._home)
             folder.in_use = False
 
         folder.in_use = True
@@ -260,12 +198,37 @@ class _Joining:
 
     def _launch(self) -> str:
         if self._wish.service:
-            return join_collector.as_service(self._home)
+            try:
+                done = install_service(self._home)
+            except NoServiceManagerError as error:
+                raise CommandError(
+                    f"{error.why}\nJoin with --no-service: the collector then runs as a process, "
+                    "until this machine stops."
+                ) from error
+            return " ".join(["runs as a service, also after a restart.", *done.notes])
         with uninterrupted():
-            self._started.append(join_collector.as_process(self._home))
+            self._started.append(_start_process(self._home))
         return (
             f"runs as process {self._started[-1].pid} until this machine stops. Have it started "
             "then, by what starts things here: adsum collector"
+        )
+
+
+def _start_process(state_dir: Path) -> subprocess.Popen[bytes]:
+    """It goes on when the terminal is closed, and ends with the machine."""
+    logs = state_dir / "logs"
+    logs.mkdir(mode=0o700, exist_ok=True)
+    mine = (TOKEN_VARIABLE, SUPERVISED)
+    env = {name: value for name, value in os.environ.items() if name not in mine}
+    with (logs / "collector.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "adsum", "collector"],
+            env={**env, "ADSUM_STATE_DIR": str(state_dir)},
+            cwd=state_dir,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
 
@@ -302,8 +265,172 @@ def _undone(error: BaseException, undo: Undo) -> None:
     after = "Everything is as it was before."
     if left:
         after = "All but this is as it was before: " + "; ".join(left)
-    if not isinstance(error, (CommandError, OSError, StartError)):
+    if not isinstance(error, (AdsumError, OSError)):
         say(after)
         return
     code = error.code if isinstance(error, CommandError) else Exit.ERROR
     raise CommandError(f"{error}\n{after}", code) from error
+
+
+def check_settings(setup: Setup, *, wanted: bool) -> None:
+    """Before a token is used up. Raises CommandError: hooks could not be installed."""
+    if not wanted:
+        return
+    try:
+        inspect_hooks(setup.path)
+        require_writable(setup.path)
+        _require_folder(setup.path)
+        _ = setup.version
+    except AdsumError as error:
+        raise CommandError(f"{error}\n{WITHOUT} Nothing has changed.") from error
+
+
+def _require_folder(path: Path) -> None:
+    """For the file's next version and, beside the link if it is one, its backup. Raises SettingsError."""
+    real = Path(os.path.realpath(path))
+    # A folder that is wanting is made, but not behind a link.
+    if (path.is_symlink() or path.parent.is_symlink()) and not real.parent.is_dir():
+        raise SettingsError(f"{path} leads to {real}, and {real.parent} is no folder. Make it one.")
+    for folder in (path.parent, real.parent):
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise SettingsError(
+                f"{path} and its backup need a folder that may be written to. Allow it with "
+                f"`chmod u+w {there}`."
+            )
+
+
+def check_hub(hub: Hub, token: str) -> str:
+    """Reachable, of a version that fits, and the token good. Raises CommandError."""
+    before = time.time()
+    found = hub.ask("/api/v1/join/check", {"token": token})
+    middle_ms = (before + time.time()) * 500
+    if found["wire"] != VERSION:
+        older = "this machine" if found["wire"] > VERSION else "the hub"
+        raise CommandError(
+            f"The hub is Adsum {found['version']}, this is {__version__}, and they do not understand "
+            f"each other (batch formats {found['wire']} and {VERSION}). Upgrade {older}."
+        )
+    said = f"hub        {hub.url}, Adsum {found['version']}"
+    off = middle_ms - found["now"]
+    if abs(off) > CLOCK_MOST_MS:
+        way = "ahead of" if off > 0 else "behind"
+        said += (
+            f"\nclock      this machine's is {abs(off) / 1000:.0f} s {way} the hub's. Ages are "
+            "corrected for it; yet let both keep network time: timedatectl set-ntp true"
+        )
+    return said
+
+
+def agree(setup: Setup, *, yes: bool) -> bool:
+    """Whether to install hooks: asked on a terminal, else only where --yes says so."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        return False
+    say(
+        f"Claude Code reports to Adsum through hooks in {setup.path}.\n"
+        "Your own hooks stay; `adsum leave` restores the file."
+    )
+    return asks("Install them? [Y/n] ")
+
+
+def until_listening(setup: Setup, has_ended: Callable[[], bool]) -> int:
+    """The collector's port, once it takes hooks. Raises CommandError."""
+    until, wrong = time.monotonic() + LISTENS_WITHIN_S, ""
+    # Made here if the collector has not yet: its port opens before it has read one, and a probe
+    # without one would be counted as refused, and be told of this machine from its first minute.
+    token = token_of(setup.state_dir)
+    while True:
+        if has_ended():
+            words = _last_words(setup.state_dir)
+            raise CommandError(f"The collector has ended. Its log ends: {words}")
+        if port := _said_port(setup.state_dir):
+            try:
+                send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", token)
+            except CommandError as error:
+                wrong = f" {error}"
+            else:
+                return port
+        if time.monotonic() > until:
+            words = f"{_last_words(setup.state_dir)}{wrong}"
+            raise CommandError(f"The collector takes no hooks. Its log ends: {words}")
+        time.sleep(LOOK_S)
+
+
+def _said_port(state_dir: Path) -> int:
+    """As its holder wrote it into the lock, and listens there; 0: nothing yet, or of one that is gone.
+
+    The lock itself is not asked whether it is held: that takes it for a moment, and a collector
+    that starts in this very moment would find it taken, and end.
+    """
+    try:
+        pid, port = (int(each) for each in (state_dir / LOCK_FILE).read_text().split())
+    except (OSError, ValueError):
+        return 0
+    return port if _listens(pid, port) else 0
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whoever else has the port would count a refused hook for every probe."""
+    import psutil
+
+    try:
+        sockets = psutil.Process(pid).net_connections("tcp")
+    except (psutil.NoSuchProcess, ValueError):  # no process id anywhere
+        return False
+    except psutil.Error:  # the system keeps it to itself
+        return True
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)
+
+
+def _last_words(state_dir: Path) -> str:
+    log = state_dir / "logs" / "collector.log"
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return "its log: adsum service logs"
+    return lines[-1][:500] if lines else f"nothing stands in {log}"
+
+
+def put_hooks(setup: Setup, undo: Undo) -> str:
+    """Where they stand now. Raises CommandError."""
+    take_away = without_backups(setup.path)
+    before = setup.path.read_bytes() if setup.path.exists() else None
+    with uninterrupted():
+        held = load_receipt(setup.path, setup.state_dir)
+        try:
+            change = setup.install(dry_run=False)
+        except (AdsumError, OSError) as error:
+            take_away()
+            if held is None:  # of what stood there before hooks that are not there now
+                drop_receipt(setup.path, setup.state_dir)
+            raise CommandError(f"{error}\n{WITHOUT}") from error
+
+        def remove() -> None:
+            if change.needed:
+                setup.remove(dry_run=False)
+            after = setup.path.read_bytes() if setup.path.exists() else None
+            if after == before:
+                take_away()
+
+        undo.add("take out the hooks: adsum hooks remove", remove)
+    note_closed(change)
+    return f"in {setup.path}" if change.needed else f"in {setup.path} already"
+
+
+def first_signal(hub: Hub, setup: Setup) -> str:
+    """A probe goes the way of every hook; how long until the hub had it. Raises CommandError."""
+    taken = send_probe(setup.target.url, token_of(setup.state_dir))
+    while True:
+        seen = hub.ask("/api/v1/machine")
+        took_s = time.perf_counter() - taken.sent
+        if seen["applied"] >= taken.seq and seen["reachability"] == "live":
+            return f"applied by the hub for {seen['label']} after {took_s * 1000:.0f} ms"
+        if took_s > APPLIED_WITHIN_S:
+            raise CommandError(
+                f"The hub has not seen this machine's signal within {APPLIED_WITHIN_S:g} s: it is at "
+                f"number {seen['applied']}, the signal is {taken.seq}. "
+                f"The collector says: {_last_words(setup.state_dir)}"
+            )
+        time.sleep(LOOK_S)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from adsum.joined import FILE as JOINED
+from adsum.machine import FILE as JOINED
 from adsum.outcome import CommandError
 from adsum_collector.sockets import SOCKET_FILE as SOCKET
 from adsum_collector.state_dir import HOST_FILE as IDENTITY

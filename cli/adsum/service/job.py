@@ -1,4 +1,4 @@
-"""A service's command and settings, and what both service managers can be asked."""
+"""Says what a service runs and with which settings, and what is asked of a service manager."""
 
 from __future__ import annotations
 

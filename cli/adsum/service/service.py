@@ -1,4 +1,4 @@
-"""`adsum service`: collector and hub started by the machine itself, under systemd or launchd."""
+"""Has the machine itself start collector and hub: `adsum service`, under systemd or launchd."""
 
 from __future__ import annotations
 

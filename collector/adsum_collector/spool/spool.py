@@ -43,9 +43,8 @@ class Spool:
     runs on the loop itself: two thread switches would cost as much again as the fsync.
     """
 
-    def __init__(self, files: SpoolDirectory, now: Callable[[], float]) -> None:
+    def __init__(self, files: SpoolDirectory) -> None:
         self._files = files
-        self._now = now
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "spool")
         self._lock = threading.Lock()
@@ -72,7 +71,7 @@ class Spool:
         """Raises StartError."""
         try:
             files = await asyncio.to_thread(SpoolDirectory, directory, limits or SpoolLimits(), now)
-            return cls(files, now)
+            return cls(files)
         except (sqlite3.Error, OSError) as error:
             step = "Free some space on" if is_full(error) else "Look at that directory and"
             raise StartError(
@@ -160,7 +159,7 @@ class Spool:
 
     async def status(self) -> SpoolStatus:
         """Raises SpoolUnavailable."""
-        return await self._in_thread(lambda: status_of(self._files, self._now()))
+        return await self._in_thread(lambda: status_of(self._files))
 
     async def close(self) -> None:
         """Pending appends are committed first."""

@@ -82,7 +82,7 @@ class SpoolDirectory:
     def __init__(self, directory: Path, limits: SpoolLimits, now: Callable[[], float]) -> None:
         self.directory = directory
         self.limits = limits
-        self._now = now
+        self.now = now
         self._logged = 0
         self._space_checked_at = float("-inf")
         self._suspect = False
@@ -117,7 +117,7 @@ class SpoolDirectory:
 
     @property
     def notice(self) -> str | None:
-        return self.quarantine.notice(self._now())
+        return self.quarantine.notice(self.now())
 
     def commit(self, appends: Sequence[Append]) -> list[int]:
         """The last number of each, on disk when this returns; if it raises, nothing was accepted."""
@@ -146,7 +146,7 @@ class SpoolDirectory:
             acked = min(seq, self.last)
             if acked > self.meta.acked:
                 self.current.write(meta=msgspec.structs.replace(self.meta, acked=acked))
-            self._drop_acknowledged(self._now() - self.limits.retention_s)
+            self._drop_acknowledged(self.now() - self.limits.retention_s)
 
     def set_incarnation(self, incarnation: int) -> None:
         with self.trusted():
@@ -233,7 +233,7 @@ class SpoolDirectory:
         missing = self._record_holes() if unusable else 0
         for path, fault in unusable:
             lost = missing if len(unusable) == 1 else None
-            self.quarantine.take(path, str(fault), lost, self._now())
+            self.quarantine.take(path, str(fault), lost, self.now())
 
     def _record_holes(self) -> int:
         """Of numbers between the files that no hub has and none will; how many there are."""
@@ -272,9 +272,9 @@ class SpoolDirectory:
         for path in paths:
             if path == paths[-1]:
                 missing = 0 if damage.newer and path not in unreadable else None
-                self.quarantine.take(path, str(damage), missing, self._now())
+                self.quarantine.take(path, str(damage), missing, self.now())
             elif path in unreadable:
-                self.quarantine.take(path, "parts of it cannot be read", None, self._now())
+                self.quarantine.take(path, "parts of it cannot be read", None, self.now())
             else:
                 unlink(path)
 
@@ -351,7 +351,7 @@ class SpoolDirectory:
             except sqlite3.DatabaseError as error:
                 if not is_damage(error):
                     raise
-                self.quarantine.copy(file.path, str(error), self._now())
+                self.quarantine.copy(file.path, str(error), self.now())
                 self._damaged.add(file.path)
         tried = list(islice(self._reader.readable(after, file.last), limit))
         end = after + len(tried) if len(tried) == limit else file.last
@@ -374,7 +374,7 @@ class SpoolDirectory:
         self.sealed.remove(file)
         missing = self._record_holes()
         if os.path.lexists(file.path):
-            self.quarantine.take(file.path, str(damage), missing, self._now())
+            self.quarantine.take(file.path, str(damage), missing, self.now())
 
     # A failing disk, a full one
 
@@ -404,7 +404,7 @@ class SpoolDirectory:
             raise SpoolUnavailable(text) from error
 
     def _require_due(self) -> None:
-        passed = self._now() - self._tried_at
+        passed = self.now() - self._tried_at
         if 0 <= passed < self._retry_s:
             raise SpoolUnavailable(
                 f"{self.directory} failed a moment ago and is tried again in "
@@ -412,7 +412,7 @@ class SpoolDirectory:
             )
         soon = 0 <= passed < CALM_S
         self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S) if soon else FIRST_RETRY_S
-        self._tried_at = self._now()
+        self._tried_at = self.now()
 
     def _recover(self) -> None:
         """Believe only what can be read back, and add nothing to it.
@@ -433,7 +433,7 @@ class SpoolDirectory:
 
     def _look_at_disk(self) -> None:
         """Once a second."""
-        if 0 <= self._now() - self._space_checked_at < SPACE_CHECK_S:
+        if 0 <= self.now() - self._space_checked_at < SPACE_CHECK_S:
             return
         if not self.current.path.exists():
             self._write_again()
@@ -446,7 +446,7 @@ class SpoolDirectory:
                 f"the disk of {self.directory} is full: {shown_bytes(free)} are free, and "
                 f"the last {shown_bytes(kept)} are left to others. Free some space there"
             )
-        self._space_checked_at = self._now()
+        self._space_checked_at = self.now()
 
     def _write_again(self) -> None:
         """The newest file was deleted while we have it open.
@@ -493,7 +493,7 @@ class SpoolDirectory:
         if old.last == old.meta.base:
             unlink(old.path)
         else:
-            self.sealed.append(Sealed(old.path, old.meta.base + 1, old.last, size, self._now()))
+            self.sealed.append(Sealed(old.path, old.meta.base + 1, old.last, size, self.now()))
         self.current.roll_out_log(self.limits.log_bytes)
         self._logged = 0
 

@@ -68,14 +68,14 @@ class EmptySpoolError(Exception):
     """No spool file is there, or none that can be read. The text says which."""
 
 
-def status_of(files: SpoolDirectory, now: float) -> SpoolStatus:
-    """now: seconds of wall clock. Raises SpoolUnavailable."""
+def status_of(files: SpoolDirectory) -> SpoolStatus:
+    """Raises SpoolUnavailable."""
     with files.trusted():
         after = files.meta.acked
         while isinstance(found := files.read(after, 1, 0), SpoolGap):
             after = found.last
         oldest = found.bodies[0] if found else None
-        return _status(files.current, files.sealed, oldest, files.limits, now)
+        return _status(files.current, files.sealed, oldest, files.limits, files.now())
 
 
 def offline_status(directory: Path, limits: SpoolLimits, now: float) -> SpoolStatus:

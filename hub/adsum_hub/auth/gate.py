@@ -32,7 +32,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.live.live import LAPSE
 from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.redis_access import Bulkhead, answered_within
-from adsum_hub.request_guard import log_refusal
+from adsum_hub.request_guard import close_socket, log_refusal
 from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json
 from adsum_shared.connect import UNAVAILABLE, ExhaustedError, wanted
 
@@ -260,9 +260,8 @@ class Authenticator:
             try:
                 await self.authenticate(shown, only_looks=True)
             except AccessDeniedError as refused:
-                return refused.close, f"{refused} Sign in again." if refused.status == 401 else str(
-                    refused
-                )
+                again = " Sign in again." if refused.status == 401 else ""
+                return refused.close, f"{refused}{again}"
         raise asyncio.CancelledError
 
     def forget(self, digest: str) -> None:
@@ -391,7 +390,10 @@ class Gate:
                 await self._admit(scope, needed)
             except AccessDeniedError as refused:
                 self._note(scope, refused)
-                await _refuse(refused, scope, receive, send)
+                if scope["type"] == "websocket":
+                    await close_socket(receive, send, refused.close, f"{refused} {refused.step}")
+                else:
+                    await _answer(refused, scope)(scope, receive, send)
                 return
         elif scope["path"] in MORE_TO_VIEWERS:
             try:
@@ -436,17 +438,6 @@ def _require_csrf(grant: Grant, headers: Headers) -> None:
         cause = f"This lacks the {CSRF_HEADER} header that goes with your sign-in."
         step = "Load the page anew; a script takes it from /api/v1/me, or uses a token."
         raise AccessDeniedError(403, cause, step, noteworthy=True)
-
-
-async def _refuse(refused: AccessDeniedError, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        # Accepted first: a refused handshake tells a page nothing, a close code says why.
-        await receive()
-        await send({"type": "websocket.accept"})
-        reason = f"{refused} {refused.step}".encode()[:120].decode(errors="ignore")
-        await send({"type": "websocket.close", "code": refused.close, "reason": reason})
-        return
-    await _answer(refused, scope)(scope, receive, send)
 
 
 def _answer(refused: AccessDeniedError, scope: Scope) -> Response:

@@ -404,24 +404,26 @@ def sign_in_router(signing: CredentialIssuer | None, *, demo: bool = False) -> A
 
     guarded = APIRouter(dependencies=[Depends(refuse)])
     issuer = cast("CredentialIssuer", signing)  # `refuse` comes before whatever uses it
+    _add_login(guarded, issuer)
     _add_sign_ins(guarded, issuer)
     _add_tokens(guarded, issuer)
     router.include_router(guarded)
     return router
 
 
-def _add_sign_ins(router: APIRouter, signing: CredentialIssuer) -> None:
+def _add_login(router: APIRouter, signing: CredentialIssuer) -> None:
     over = {**REFUSED, 410: "Used or expired", **OFTEN}
 
     @endpoint(router, "POST /login", "A browser signs in with the code of a login link", over)
     async def login(request: Request, asked: LoginAsked) -> Me | Response:
         where = request.headers.get("user-agent", "")
         try:
-            found = await signing.sign_in(asked.code.strip(), address_of(request), where)
+            secret, credential = await signing.sign_in(
+                asked.code.strip(), address_of(request), where
+            )
         except BadRequestError as error:
             log_refusal(request.scope, str(error))
             raise
-        secret, credential = found
         if (before := _cookie(signing, request)) is not None:
             await signing.sign_out(before)  # this browser has a new one
         me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True)
@@ -436,6 +438,8 @@ def _add_sign_ins(router: APIRouter, signing: CredentialIssuer) -> None:
         await signing.sign_out(secret)
         return _with_cookie(signing, request, as_json(SignedOut(SCHEMA)), None)
 
+
+def _add_sign_ins(router: APIRouter, signing: CredentialIssuer) -> None:
     @endpoint(
         router,
         "POST /login-links",

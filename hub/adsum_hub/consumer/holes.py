@@ -107,7 +107,7 @@ class Places:
             text = f"Its stream has reached an id that nothing can follow ({head}): delete it ({error})."
             self._aside[host.id] = asyncio.get_running_loop().time() + SET_ASIDE_S
         log.error("host %s: %s", host.id, text)
-        host.troubles.tell("poison", text, self._clock())
+        host.troubles.note("poison", text, self._clock())
         return "0-0"
 
 

@@ -100,13 +100,13 @@ class Domains:
                 return display
         except BadDisplayError as error:
             self._leave_out(name, asked, str(error))
-        # A plugin may raise anything, and sys.exit() is no way to end a hub. Its text is not told:
+        # A plugin may raise anything, and sys.exit() is no way to end a hub. Its text is not shown:
         # it may hold what the session is about.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
             self._leave_out(name, asked, f"it raised {type(error).__name__}{_place(error)}")
         return None
 
-    def tell(self, note: str) -> None:
+    def note(self, note: str) -> None:
         log.warning("%s", note)
         self.notes.append(note)
 
@@ -123,19 +123,19 @@ class Domains:
         )
         if times >= SLOW_MOST and total >= SLOW_MOST_S:
             self._domains.pop(name, None)
-            self.tell(
+            self.note(
                 f"Domain {name} is switched off: it was too slow for {times} sessions. Repair the "
                 "package that brings it and restart the hub."
             )
 
     def _leave_out(self, name: str, asked: SessionView, why: str) -> None:
-        """For this session, until the hub restarts; told the first time only."""
+        """For this session, until the hub restarts; noted the first time only."""
         if len(self._left_out) >= LEFT_OUT_MAX:
             del self._left_out[next(iter(self._left_out))]
         self._left_out[name, asked.id] = None
         if name not in self._failed:
             self._failed.add(name)
-            self.tell(
+            self.note(
                 f"Domain {name} fails for some sessions, which keep the core's label: {why} "
                 f"(session {asked.id}). Repair the package that brings it and restart the hub."
             )
@@ -288,8 +288,12 @@ def _checked(name: str, plugin: Any) -> Interpret:
     """A plugin manager for each: a fault of one stays its own."""
     version = getattr(plugin, "adsum_domain_api", None)
     if version != API_VERSION:
-        told = "names no version" if version is None else f"is written for version {version!r:.20}"
-        raise UnusableError(f"it {told} of the contract (adsum_domain_api), this is {API_VERSION}")
+        version_words = (
+            "names no version" if version is None else f"is written for version {version!r:.20}"
+        )
+        raise UnusableError(
+            f"it {version_words} of the contract (adsum_domain_api), this is {API_VERSION}"
+        )
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(DomainSpec)
     try:
@@ -369,5 +373,5 @@ def open_domains(entries: Sequence[Any], timer: Callable[[], float]) -> Domains:
         found.domains, read_choice(entries, found.domains.keys() | found.broken), timer
     )
     for fault in found.faults:
-        domains.tell(fault)
+        domains.note(fault)
     return domains

@@ -7,7 +7,6 @@ import hmac
 import ipaddress
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -40,6 +39,7 @@ from adsum_hub.join.tokens import (
     make_join_token,
     make_machine_secret,
 )
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.redis_access import RedisAccess
 from adsum_hub.rest.api import SCHEMA, BadRequestError
 from adsum_hub.roster import Roster
@@ -137,8 +137,6 @@ class Addresses:
         return address_of(self.redis_url) if local and not is_loopback(address) else None
 
 
-#: By the hub's URL: what keeps machines from trusting it; None: nothing, or nobody can say.
-Vouched = Callable[[str], Awaitable[str | None]]
 #: Whoever makes a token waits for it. From where the hub runs its own address may lead nowhere.
 ASK_S = 1.5
 
@@ -237,14 +235,6 @@ def too_many(cause: str, wait_s: int, step: str) -> BadRequestError:
     return BadRequestError(429, cause, step, {"retry-after": str(wait_s)})
 
 
-def token_digest(token: str) -> str:
-    """Raises BadRequestError."""
-    token = token.strip()
-    if not is_join_token(token):
-        raise BadRequestError(400, "This is no join token.", f"It begins with adsum_join_. {MAKE}")
-    return digest_of(token)
-
-
 class JoinAccess(NamedTuple):
     """What a joining needs, on the connections kept for strangers.
 
@@ -263,7 +253,6 @@ class Joining:
     """Makes join tokens, lets machines join, and finds a machine by its credential.
 
     tokens: for admins. machines: looks up those that have joined, and does no more.
-    vouched: says what keeps machines from trusting the hub's certificate.
     """
 
     roster: Roster
@@ -275,7 +264,6 @@ class Joining:
     hosts: JoinedHosts
     leaving: Leaving
     addresses: Addresses
-    vouched: Vouched
     clock: Clock
 
     async def make_token(self, asked: JoinTokenAsked, reached: str) -> JoinTokenMade:
@@ -290,7 +278,7 @@ class Joining:
         digest = digest_of(secret)
         url = self.addresses.hub(reached)
         # Before it is stored: one that could not be answered would be good, and known to nobody.
-        note = self.addresses.note(url) or await self.vouched(url)
+        note = self.addresses.note(url) or await vouched(url)
         until = now + asked.expires_s * 1000
         held = StoredJoinToken(id_of(digest), now, until, asked.reusable, label)
         await self.tokens.issue(digest, held, now)
@@ -426,7 +414,11 @@ class Joining:
 
         Only bad ones are counted: behind one address a hundred machines may join at once.
         """
-        digest = token_digest(token)
+        token = token.strip()
+        if not is_join_token(token):
+            step = f"It begins with adsum_join_. {MAKE}"
+            raise BadRequestError(400, "This is no join token.", step)
+        digest = digest_of(token)
         found = await self.strangers.tokens.look(digest, self.clock())
         if not isinstance(found, StoredJoinToken) and (
             wait := await self.strangers.limit.count(address)
@@ -442,7 +434,7 @@ def open_joining(
     access: RedisAccess,
     roster: Roster,
     clock: Clock,
-    changed: Callable[[], None],
+    broadcast: Broadcast,
 ) -> Joining:
     """Puts together what joining needs."""
     addresses = Addresses(
@@ -450,7 +442,7 @@ def open_joining(
     )
     db = db_of(addresses.redis_url)
     machines, rights = MachineStore(access.hub), Rights(access.hub, db)
-    watch = RollWatch(roster, machines, rights, clock, changed, RollFile(settings.state_dir))
+    watch = RollWatch(roster, machines, rights, clock, broadcast, RollFile(settings.state_dir))
     tokens = JoinTokenStore(access.hub)
     strangers = access.strangers
     return Joining(
@@ -469,6 +461,5 @@ def open_joining(
         JoinedHosts(roster, machines, rights, watch, tokens),
         Leaving(tokens, machines, rights, watch, clock),
         addresses,
-        vouched,
         clock,
     )

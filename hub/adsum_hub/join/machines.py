@@ -19,6 +19,7 @@ from adsum_hub import host_troubles
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.join.rights import NoRightsError, Rights
+from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_shared import streams
@@ -329,7 +330,7 @@ _SHUT_OUT = {"revoked": host_troubles.REVOKED, "reset": host_troubles.RESET}
 class RollWatch:
     """Keeps the roster as the roll says: names, and who is forgotten or shut out.
 
-    changed(): called when something that is shown has changed. kept: what Redis may lose.
+    broadcast: is told when something that is shown has changed. kept: what Redis may lose.
     """
 
     def __init__(
@@ -338,7 +339,7 @@ class RollWatch:
         machines: MachineStore,
         rights: Rights,
         clock: Clock,
-        changed: Callable[[], None],
+        broadcast: Broadcast,
         kept: RollFile,
     ) -> None:
         self._roster = roster
@@ -346,7 +347,7 @@ class RollWatch:
         self._machines = machines
         self._rights = rights
         self._clock = clock
-        self._changed = changed
+        self._broadcast = broadcast
         self._swept: frozenset[str] = frozenset()
         self._mend_due = self._sweep_due = self._find_due = 0.0
         self._refusal = ""
@@ -390,7 +391,7 @@ class RollWatch:
             changed.append(self._name(host, roll.labels.get(host.id)))
             changed.append(_mark(host, roll.machines.get(host.id)))
         if any(changed):
-            self._changed()
+            self._broadcast.notify()
         return roll
 
     async def _roll(self) -> Roll:

@@ -422,29 +422,27 @@ class Broadcast:
         """Messages for one client, for ever: what it missed or a snapshot, then what changes."""
         at = offset if epoch == self.epoch and offset is not None else NOTHING
         # What it was told last. One that comes back may have been told anything: it gets a tick.
-        told: tuple[HubTrouble | None] | None = None
-        is_current = False
+        sent_trouble: tuple[HubTrouble | None] | None = None
         with self._client():
             await self._let_in()
             while True:
                 # The offset belongs to the message, not to the moment its sending has ended.
                 if at != self.offset and not self._can_merge(at):
                     at, _, trouble, whole = self.snapshot(at, in_parts=in_parts)
-                    told, is_current = (trouble,), True
+                    sent_trouble = (trouble,)
                     for message in whole:
                         yield message
                     continue
                 if at != self.offset:
                     before, message, at = at, self.since(at), self.offset
                     yield message
-                    # Whoever asks for the next has handed this one to the client's socket. The
-                    # first is what it had missed, perhaps since yesterday.
-                    if is_current:
+                    # Whoever asks for the next has handed this one to the client's socket. What
+                    # one that comes back had missed, perhaps since yesterday, is not measured.
+                    if sent_trouble is not None:
                         self.measures.sent(before, at, self._clock())
-                    is_current = True
                     continue
-                if told != (self.trouble,):
-                    told = (self.trouble,)
+                if sent_trouble != (self.trouble,):
+                    sent_trouble = (self.trouble,)
                     yield self._tick()
                     continue
                 if not await self._waiters.wait(HEARTBEAT_S) and at == self.offset:

@@ -158,7 +158,7 @@ class Connection(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.parser_exc is not None:  # no frame of a WebSocket, or too long a one
-            self._tell_unreadable()
+            self._log_unreadable()
 
     def send_receive_event_to_app(self) -> None:
         """As uvicorn's own, which writes a traceback where a text is none.
@@ -171,11 +171,11 @@ class Connection(WebSocketsSansIOProtocol):
             except UnicodeDecodeError:
                 self.conn.send_close(1007)
                 self.handle_parser_exception()
-                self._tell_unreadable()
+                self._log_unreadable()
                 return
         super().send_receive_event_to_app()
 
-    def _tell_unreadable(self) -> None:
+    def _log_unreadable(self) -> None:
         scope: Any = self.scope
         log_refusal(scope, f"{UNREADABLE}: {self.conn.close_sent}.", UNREADABLE)
 
@@ -259,9 +259,9 @@ async def _never() -> tuple[int, str]:
 
 
 async def _send(socket: WebSocket, broadcast: Broadcast, resume: Resume, room: UnsentLimit) -> None:
-    told = broadcast.subscribe(resume.epoch, resume.offset, in_parts=resume.parts)
+    subscription = broadcast.subscribe(resume.epoch, resume.offset, in_parts=resume.parts)
     outlet: Outlet = socket.scope["extensions"][OUTLET]
-    async with contextlib.aclosing(told) as messages:
+    async with contextlib.aclosing(subscription) as messages:
         try:
             async with asyncio.timeout(HOLD_S):
                 message = await anext(messages)

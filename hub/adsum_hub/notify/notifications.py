@@ -237,7 +237,7 @@ class Notifications:
         self._tested_at = now
         return await self.notifier.test([channel] if channel else known)
 
-    def troubles(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Channels that keep failing, in sentences: whoever relies on them would never know."""
         senders = self.notifier.senders
         return [

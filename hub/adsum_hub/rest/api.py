@@ -137,32 +137,21 @@ def endpoint(
 
     def add(work: Work) -> Work:
         signature = inspect.signature(work, eval_str=True)
-        parameters = [_from_body(each) for each in signature.parameters.values()]
-        bodies = [
-            each.annotation for each in signature.parameters.values() if _is_struct(each.annotation)
-        ]
-        answers = [
-            *filter(
-                _is_struct, (signature.return_annotation, *get_args(signature.return_annotation))
-            )
-        ]
-        _components.update(components([*bodies, *answers, Problem])[1])
-
-        async def answered(*args: Any, **named: Any) -> Response:
-            try:
-                answer = await work(*args, **named)
-            except UNAVAILABLE as error:
-                return unavailable(error)
-            return answer if isinstance(answer, Response) else as_json(answer, 200, headers)
-
-        answered.__name__, answered.__doc__ = work.__name__, work.__doc__
-        answered.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # FastAPI's source
+        parameters = signature.parameters.values()
+        returned = signature.return_annotation
+        bodies = [each.annotation for each in parameters if _is_struct(each.annotation)]
+        (answer,) = filter(_is_struct, (returned, *get_args(returned)))
+        _components.update(components([*bodies, answer, Problem])[1])
+        served = _served(work, headers)
+        # FastAPI reads this: it would take a struct for a model of pydantic's.
+        shown = inspect.Signature([*map(_from_body, parameters)])
+        served.__signature__ = shown  # type: ignore[attr-defined] # functions take any attribute
         router.add_api_route(
             path,
-            answered,
+            served,
             methods=[method],
             summary=summary,
-            responses=_responses(answers[0], also or {}, csv=csv),
+            responses=_responses(answer, also or {}, csv=csv),
             response_class=Response,
             openapi_extra={"requestBody": {"required": True, "content": _json(bodies[0])}}
             if bodies
@@ -172,6 +161,20 @@ def endpoint(
         return work
 
     return add
+
+
+def _served(
+    work: Callable[..., Awaitable[Any]], headers: Mapping[str, str] | None
+) -> Callable[..., Awaitable[Response]]:
+    async def served(*args: Any, **named: Any) -> Response:
+        try:
+            answer = await work(*args, **named)
+        except UNAVAILABLE as error:
+            return unavailable(error)
+        return answer if isinstance(answer, Response) else as_json(answer, 200, headers)
+
+    served.__name__, served.__doc__ = work.__name__, work.__doc__
+    return served
 
 
 def _is_struct(kind: Any) -> bool:

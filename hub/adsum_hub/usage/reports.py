@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from adsum_hub.usage.spending import Key, Lines, Sum, UsageLine
-from adsum_shared.usage import UsagePoint, UsageReport, UsageRow, UsageSeries
+from adsum_hub.usage.spending import CostLine, Key, Lines, Spending, Sum
+from adsum_shared.usage import UsagePoint, UsageReport, UsageRow, UsageSeries, UsageView
 
 Split = Literal["host", "project", "model"]
 
@@ -35,7 +35,7 @@ class Series:
         self._labels: dict[str, str] = {}
         self._days: dict[str, dict[str, _Day]] = {}
 
-    def add(self, key: str, label: str, line: UsageLine) -> None:
+    def add(self, key: str, label: str, line: CostLine) -> None:
         self._labels.setdefault(key, label)
         days = self._days.setdefault(key, {})
         day = days.get(line.day)
@@ -116,16 +116,11 @@ class Spender(NamedTuple):
 
 
 class Tally:
-    """Adds up session by session, so that whoever has many can stop in between.
+    """Adds up session by session, so that whoever has many can stop in between."""
 
-    is_priced: whether a model has a price on a day in its usual mode.
-    """
-
-    def __init__(
-        self, query: Query, is_priced: Callable[[str, str], bool] = lambda _model, _day: False
-    ) -> None:
+    def __init__(self, query: Query, spending: Spending) -> None:
         self._query = query
-        self._is_priced = is_priced
+        self._spending = spending
         self._total = Sum()
         self._before = Sum()
         self._sessions: set[str] = set()
@@ -160,7 +155,7 @@ class Tally:
             if query.split is not None:
                 self._series.add(*_NAMES[query.split](spender, line), line)
             if line.unpriced_tokens:
-                kind = line.model, self._is_priced(line.model, line.day)
+                kind = line.model, self._spending.is_priced(line.model, line.day)
                 self._unpriced[kind] = self._unpriced.get(kind, 0) + line.unpriced_tokens
 
     @property
@@ -199,7 +194,7 @@ def _dearest(row: UsageRow) -> tuple[float, int, str]:
     return -(usage.cost_usd or 0.0), -tokens, row.key
 
 
-_NAMES: dict[str, Callable[[Spender, UsageLine], tuple[str, str]]] = {
+_NAMES: dict[str, Callable[[Spender, CostLine], tuple[str, str]]] = {
     "day": lambda _, line: (line.day, line.day),
     "host": lambda spender, _: (spender.key[0], spender.host),
     "project": lambda spender, _: (spender.project or "", spender.project or NO_PROJECT),
@@ -229,20 +224,7 @@ _LACKS = {
 }
 
 
-COLUMNS = (
-    "by",
-    "key",
-    "label",
-    "sessions",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "web_searches",
-    "cost_usd",
-    "cost_source",
-    "unpriced_tokens",
-)
+COLUMNS = ("by", "key", "label", "sessions", *UsageView.__struct_fields__)
 
 
 def as_csv(report: UsageReport) -> str:
@@ -251,23 +233,11 @@ def as_csv(report: UsageReport) -> str:
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for row in report.rows:
-        usage = row.usage
-        writer.writerow(
-            (
-                report.by,
-                harmless(row.key),
-                harmless(row.label),
-                row.sessions,
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cache_read_tokens,
-                usage.cache_write_tokens,
-                usage.web_searches,
-                "" if usage.cost_usd is None else f"{usage.cost_usd:.6f}",
-                usage.cost_source,
-                usage.unpriced_tokens,
-            )
-        )
+        usage = msgspec.structs.asdict(row.usage)
+        if row.usage.cost_usd is not None:
+            usage["cost_usd"] = f"{row.usage.cost_usd:.6f}"
+        names = harmless(row.key), harmless(row.label)
+        writer.writerow((report.by, *names, row.sessions, *usage.values()))
     return file.getvalue()
 
 

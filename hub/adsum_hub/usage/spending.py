@@ -50,7 +50,7 @@ class Prices(Protocol):
     def context(self, model: str) -> int | None: ...
 
 
-class UsageLine(msgspec.Struct, frozen=True, gc=False):
+class CostLine(msgspec.Struct, frozen=True, gc=False):
     """One group of a session: see `fold.usage.usage_key`. usd: None if none of it has a price."""
 
     key: str
@@ -71,7 +71,7 @@ class UsageLine(msgspec.Struct, frozen=True, gc=False):
         return self.input_tokens + self.output_tokens + read_or_written
 
 
-Lines = tuple[UsageLine, ...]
+Lines = tuple[CostLine, ...]
 
 
 class _Group(msgspec.Struct, frozen=True, gc=False):
@@ -223,13 +223,13 @@ def _spread(
     )
 
 
-def _computed(group: _Group, cost: float | None) -> UsageLine:
+def _computed(group: _Group, cost: float | None) -> CostLine:
     return _line(group, cost, "computed", tokens_of(group.usage) if cost is None else 0)
 
 
-def _line(group: _Group, usd: float | None, source: CostSource, unpriced: int) -> UsageLine:
+def _line(group: _Group, usd: float | None, source: CostSource, unpriced: int) -> CostLine:
     usage = group.usage
-    return UsageLine(
+    return CostLine(
         group.key,
         group.day,
         group.model,
@@ -244,12 +244,12 @@ def _line(group: _Group, usd: float | None, source: CostSource, unpriced: int) -
     )
 
 
-def _tokenless(facts: Facts, usd: float, day_of: Callable[[int], str]) -> UsageLine:
+def _tokenless(facts: Facts, usd: float, day_of: Callable[[int], str]) -> CostLine:
     """Told of before its transcript was read, or where nobody may read it."""
     at = max(cost.at for cost in facts.costs.values())
     model = facts.about("model") or UNKNOWN_MODEL
     day = day_of(at)
-    return UsageLine(f"{day} ,, {model}", day, model, 0, 0, 0, 0, 0, usd, "reported", 0)
+    return CostLine(f"{day} ,, {model}", day, model, 0, 0, 0, 0, 0, usd, "reported", 0)
 
 
 class Sum:
@@ -262,7 +262,7 @@ class Sum:
         self._dollars: list[float] = []
         self._sources: set[CostSource] = set()
 
-    def add(self, line: UsageLine) -> None:
+    def add(self, line: CostLine) -> None:
         numbers = self._numbers
         numbers[0] += line.input_tokens
         numbers[1] += line.output_tokens
@@ -275,24 +275,16 @@ class Sum:
             self._sources.add(line.source)
 
     def view(self) -> UsageView:
-        numbers = self._numbers
-        unpriced = bool(numbers[5]) and not self._dollars
-        return UsageView(
-            input_tokens=numbers[0],
-            output_tokens=numbers[1],
-            cache_read_tokens=numbers[2],
-            cache_write_tokens=numbers[3],
-            web_searches=numbers[4],
-            cost_usd=None if unpriced else fsum(self._dollars),
-            cost_source=next(iter(self._sources)) if len(self._sources) == 1 else self._mixed(),
-            unpriced_tokens=numbers[5],
-        )
+        input_, output, read, written, searches, unpriced = self._numbers
+        cost = None if unpriced and not self._dollars else fsum(self._dollars)
+        source = next(iter(self._sources)) if len(self._sources) == 1 else self._mixed()
+        return UsageView(input_, output, read, written, searches, cost, source, unpriced)
 
     def _mixed(self) -> CostSource:
         return "mixed" if self._sources else "computed"
 
 
-def summed(lines: Iterable[UsageLine]) -> UsageView:
+def summed(lines: Iterable[CostLine]) -> UsageView:
     total = Sum()
     for line in lines:
         total.add(line)
@@ -445,7 +437,7 @@ class Spending:
         """What of it counts in sums."""
         if key[1] not in self._copies:
             return self.own(key)
-        best: dict[str, tuple[Key, UsageLine]] = {}
+        best: dict[str, tuple[Key, CostLine]] = {}
         copies = self.copies(key)
         counted = any(line.tokens for copy in copies for line in self.own(copy))
         for copy in copies:  # of equals the first
@@ -519,5 +511,5 @@ def _is_prompted(facts: Facts) -> bool:
     return facts.first_prompt is not None
 
 
-def _worth(line: UsageLine) -> tuple[int, bool, float]:
+def _worth(line: CostLine) -> tuple[int, bool, float]:
     return line.tokens, line.source != "computed", line.usd or 0.0

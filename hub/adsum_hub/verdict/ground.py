@@ -9,6 +9,8 @@ not look at it (`gc=False`): that took a third of what verdict and view cost, 39
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import msgspec
 
 from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn, same_process
@@ -104,6 +106,49 @@ class Ground(msgspec.Struct, frozen=True, gc=False):
     last_main: int
     heard: int
     tools: list[tuple[str, Tool]]
+
+
+#: Whatever else of the facts a verdict rests on, but for when witnesses were heard.
+_ELSE = attrgetter(
+    "named",
+    "progress",
+    "status",
+    "process",
+    "tasks",
+    "queued",
+    "dequeued",
+    "drained",
+    "killed",
+    "released",
+    "ended",
+    "left",
+    "closing",
+    "engaged",
+    "resumed",
+    "born",
+    "known",
+    "compacting",
+    "compacted",
+    "commanded",
+    "retry",
+    "doubled",
+    "dismissed",
+    "suspended",
+    "read",
+    "budget",
+    "budget_answered",
+)
+
+
+def rests_on_the_same(a: Facts, b: Facts) -> bool:
+    """Whether nothing differs but who was heard when, and what no verdict looks at."""
+    return (
+        a.tools is b.tools
+        and a.turns is b.turns
+        and a.children is b.children
+        and a.requests is b.requests
+        and bool(_ELSE(a) == _ELSE(b))
+    )
 
 
 def ground_of(facts: Facts, last: Ground | None = None) -> Ground:

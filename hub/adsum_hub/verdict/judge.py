@@ -7,9 +7,10 @@ session's verdict before, from which is taken over what still holds.
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from adsum_hub.facts import LATENESS, Child, Facts, Request, Turn
-from adsum_hub.verdict.ground import Ground, ground_of
+from adsum_hub.verdict.ground import Ground, ground_of, rests_on_the_same
 from adsum_hub.verdict.reading import LIMITS, Clock, Limits, Reading, is_killed, read
 from adsum_hub.verdict.rules import decide, final
 from adsum_shared.state import OVER, AgentState, Group
@@ -30,7 +31,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     requests: what a human is asked, oldest first. children: those at work. hooks: what is wrong
     with the session's hooks: `missing`, `doubled`. began: when a human last set it to work. heard: the
     latest word of any witness. until: nothing of this changes by itself
-    before; None: not without a signal. ground: what the next one may be made of.
+    before; None: not without a signal. ground: what the next one may be made of; judged: when it was.
     """
 
     state: AgentState
@@ -42,25 +43,55 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     heard: int
     until: int | None
     ground: Ground | None = None
+    judged: int = 0
 
 
 def judge(facts: Facts, now: int, limits: Limits = LIMITS, last: Verdict | None = None) -> Verdict:
+    if last is not None and _still_holds(last, facts, now, limits):
+        return replace(last, heard=facts.updated_at)
     clock = Clock(now)
     ground = ground_of(facts, None if last is None else last.ground)
     reading = read(ground, clock, limits)
     state = decide(reading)
     over = state.state in OVER
+    requests = reading.requests
+    children = running(reading, state) if ground.children.running else NOBODY
+    if last is not None:
+        # The very same objects where they are equal: then the view of them holds as well.
+        state = last.state if last.state == state else state
+        requests = last.requests if last.requests == requests else requests
+        children = last.children if last.children == children else children
     return Verdict(
         state,
-        reading.requests,
-        running(reading, state) if ground.children.running else NOBODY,
+        requests,
+        children,
         hook_problem(ground, clock, over=over),
-        unread(ground, state, reading.requests, over=over),
+        unread(ground, state, requests, over=over),
         max(ground.turns.typed_at, facts.queued, facts.budget_answered) or facts.born,
         ground.heard,
         clock.until,
         # Of a session that is over most likely nothing comes any more, and there may be thousands.
         None if over else ground,
+        now,
+    )
+
+
+def _still_holds(last: Verdict, facts: Facts, now: int, limits: Limits) -> bool:
+    """Whether a signal has done nothing but to show that somebody was heard: half of them do.
+
+    A witness's word moves silence farther away and shows that hooks are there, and nothing of
+    either was decided by what had been heard before.
+    """
+    if last.ground is None:
+        return False
+    opened, before = last.ground.stand.opened, last.ground.facts
+    return (
+        last.judged <= now < (now + 1 if last.until is None else last.until)
+        and now < last.heard + min(limits.transient, limits.stuck_after)
+        and last.hooks is None
+        and opened > 0
+        and (before.hook_at >= opened or before.hook_at == facts.hook_at)
+        and rests_on_the_same(before, facts)
     )
 
 
@@ -76,6 +107,8 @@ def running(reading: Reading, state: AgentState) -> frozenset[str]:
     if state.state in OVER and final(reading) is not None:
         return NOBODY
     facts, ground = reading.facts, reading.ground
+    if ground.children.running.keys() <= reading.children.keys():
+        return frozenset(ground.children.running)  # as below: nearly always
     asking = {request.agent_id for _, request in reading.requests}
     awaited = reading.open and any(tool.role == "agent" for _, tool in ground.tools)
     return frozenset(

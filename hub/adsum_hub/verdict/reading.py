@@ -230,46 +230,33 @@ def alive(
     prompt and a second Stop. Nor does SubagentStop always come, so each child has a second end:
     the list in a later Stop, or five minutes of silence.
     """
-    wakes = children.finished and not clock.passed(children.finished + limits.wake)
-    return {
+    found: dict[str, Child] = {}
+    word = status.status if status is not None else None
+    said = status.at if status is not None else 0
+    for key, child in children.running.items():
+        last = child.last
+        if last < run or last < facts.drained or is_killed(facts, child):
+            continue
+        if word == "idle" and clock.passed(max(said, last) + limits.registry_hold):
+            continue
+        # A server in the background says nothing for hours, a cron entry until its time comes; and
+        # the registry stays `busy` while a subagent works, however silent.
+        talks = child.kind == "agent" and not (word == "busy" and said <= last)
+        if not talks or not clock.passed(last + limits.child_silence):
+            found[key] = child
+    if not children.finished or clock.passed(children.finished + limits.wake):
+        return found  # of many that have ended long ago nothing is asked
+    found |= {
         key: child
-        for key, child in (children.by_id if wakes else children.running).items()
-        if child.last >= run
-        and child_alive(facts, child, status, clock, limits, runs=key in children.running)
+        for key, child in children.by_id.items()
+        if key not in children.running
+        and child.last >= run
+        and child.last >= facts.drained
+        and not is_killed(facts, child)
+        and _wakes_parent(facts, child, clock, limits)
+        and not (word == "idle" and clock.passed(max(said, child.last) + limits.registry_hold))
     }
-
-
-def child_alive(
-    facts: Facts,
-    child: Child,
-    status: Status | None,
-    clock: Clock,
-    limits: Limits,
-    *,
-    runs: bool,
-) -> bool:
-    last = child.last
-    if facts.drained > last or is_killed(facts, child):
-        return False
-    if not runs:
-        # Of many that have ended long ago nothing is asked that a clock would have to remember.
-        return _wakes_parent(facts, child, clock, limits) and not _is_idle(
-            status, last, clock, limits
-        )
-    if _is_idle(status, last, clock, limits):
-        return False
-    if child.kind != "agent":
-        # A server in the background says nothing for hours, a cron entry until its time comes.
-        return True
-    # The registry stays `busy` while a subagent works, however silent.
-    busy = status is not None and status.status == "busy" and status.at <= last
-    return busy or not clock.passed(last + limits.child_silence)
-
-
-def _is_idle(status: Status | None, last: int, clock: Clock, limits: Limits) -> bool:
-    if status is None or status.status != "idle":
-        return False
-    return clock.passed(max(status.at, last) + limits.registry_hold)
+    return found
 
 
 def is_killed(facts: Facts, child: Child) -> bool:

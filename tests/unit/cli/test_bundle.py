@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum.doctor.bundle import write_bundle
-from adsum.doctor.finding import Finding
+from adsum.doctor.checks import Finding
+from adsum.doctor.doctor import write_bundle
 from adsum.outcome import CommandError
 from tests.hubs import stand_in_hub
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adsum.config_show import Setting, every_setting, read_file, show_config
+from adsum.config import Setting, every_setting, read_file, show_config
 from adsum.outcome import CommandError, Exit
 from adsum_shared.settings import KNOWN
 

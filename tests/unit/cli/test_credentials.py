@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from adsum.access import is_local, make_link, seconds
 from adsum.client import headers_for, hub_url, tls_to
-from adsum.login import is_local, make_link
 from adsum.outcome import CommandError, Exit
-from adsum.tokens import seconds
 
 HERE = "http://127.0.0.1:47893"
 

@@ -11,20 +11,22 @@ import pytest
 from rich.console import Console
 
 from adsum.doctor.checks import (
+    DOCS,
     IDLE,
+    Finding,
     Listing,
     check_clock,
     check_collector,
     check_host,
     check_hub,
     check_witnesses,
+    from_text,
     is_hub_alone,
     no_collector_wanted,
     nothing_runs,
 )
 from adsum.doctor.claude_agents import AGAIN_S, Difference, told, twice
 from adsum.doctor.doctor import summary, table
-from adsum.doctor.finding import DOCS, Finding, from_text
 from adsum_shared.state import GapView, HostView, HostWitness, HubTrouble
 from tests.brokers import free_port
 from tests.hubs import stand_in_hub

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from adsum.doctor.finding import DOCS
+from adsum.doctor.checks import DOCS
 from adsum_shared.state import WitnessName
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.finding import Finding
+from adsum.doctor.checks import Finding
 from adsum.doctor.hooks import Files, check_hooks, settings_files
 from adsum.hooks import Setup, Wanted
 from tests.brokers import free_port

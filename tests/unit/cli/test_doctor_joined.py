@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.checks import START_JOINED, check_collector
-from adsum.doctor.finding import Finding
-from adsum.doctor.joined import check_login, check_membership, one_remedy, rejoin
-from adsum.joined import Joined
+from adsum.doctor.checks import START_JOINED, Finding, check_collector
+from adsum.doctor.ways import check_login, check_membership, one_remedy, rejoin
+from adsum.machine import Membership
 from tests.brokers import free_port
 
 
@@ -44,7 +43,7 @@ def hub(status: int, told: dict[str, Any]) -> Iterator[tuple[str, list[str | Non
 
 
 def found(url: str, tmp_path: Path) -> tuple[Finding, Finding]:
-    machine = Joined(url, "h1", "oak", "redis://127.0.0.1:1", "the-secret")
+    machine = Membership(url, "h1", "oak", "redis://127.0.0.1:1", "the-secret")
     return check_membership(machine, tmp_path / "log")
 
 
@@ -82,7 +81,7 @@ def test_a_hub_that_refuses_is_told_with_the_next_step(
 
 
 def test_what_fails_with_the_login_has_one_remedy_and_the_rest_its_own() -> None:
-    machine = Joined("http://hub", "h1", "oak", "redis://127.0.0.1:1", "the-secret")
+    machine = Membership("http://hub", "h1", "oak", "redis://127.0.0.1:1", "the-secret")
     out = Finding("hub", "fail", "The hub does not know it.", rejoin(machine))
     refused = Finding("collector", "fail", "Redis at r refused the password.", "Put the right one.")
     full = Finding("spool", "fail", "The disk is full.", "Free some space.")
@@ -103,7 +102,7 @@ def test_a_hub_that_is_not_there_fails(tmp_path: Path) -> None:
 def test_a_redis_that_is_not_there_is_named_without_the_login() -> None:
     port = free_port()
     url = f"redis://adsum-h1:the-secret@127.0.0.1:{port}/0"
-    finding = check_login(Joined("http://127.0.0.1:1", "h1", "oak", url, "the-secret"))
+    finding = check_login(Membership("http://127.0.0.1:1", "h1", "oak", url, "the-secret"))
     assert finding.result == "fail"
     assert f"redis://127.0.0.1:{port}" in finding.what
     assert "the-secret" not in str(finding)

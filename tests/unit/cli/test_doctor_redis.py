@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.finding import Finding
-from adsum.doctor.redis import Look, check_redis, judge
+from adsum.doctor.checks import Finding
+from adsum.doctor.ways import RedisLook, check_redis, judge_redis
 from tests.brokers import free_port
 
 MB = 1 << 20
@@ -26,7 +26,7 @@ WELL = {
 def judged(
     save: str | None = "", refusal: str | None = None, at: str = "redis://h:1", **info: Any
 ) -> Finding:
-    return judge(Look(WELL | info, save, refusal), at)
+    return judge_redis(RedisLook(WELL | info, save, refusal), at)
 
 
 def test_a_redis_that_is_well_says_which_it_is_and_what_it_holds() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum.doctor.finding import Finding
-from adsum.doctor.spool import MANY, OLD_MS, check_spool, judge
+from adsum.doctor.checks import MANY, OLD_MS, Finding, check_spool, judge_spool
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.quarantine import Quarantined
 from adsum_collector.spool.status import SpoolStatus
@@ -35,7 +34,7 @@ WELL = SpoolStatus(
 
 
 def judged(**changes: Any) -> Finding:
-    return judge(msgspec.structs.replace(WELL, **changes), NOW)
+    return judge_spool(msgspec.structs.replace(WELL, **changes), NOW)
 
 
 def quarantined(hours: int, missing: int | None) -> Quarantined:

@@ -11,17 +11,26 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-import adsum.doctor.ingest as doctor_module
-import adsum.join.join as way_module
-from adsum.config_show import show_config
-from adsum.doctor.ingest import check_way
-from adsum.join.join import Way, choose_way, wished_way
-from adsum.join_hub import Hub, RefusedError
-from adsum.joined import Joined, broker_of, ingest_of, joined, keep
+import adsum.doctor.ways as doctor_module
+import adsum.machine as way_module
+from adsum.config import show_config
+from adsum.doctor.ways import check_way
+from adsum.machine import (
+    Hub,
+    Membership,
+    RefusedError,
+    Way,
+    choose_way,
+    keep,
+    membership,
+    signals_go,
+    wished_way,
+)
 from adsum.outcome import CommandError
 from adsum.text.tables import host_notes
 from adsum_collector.delivery.transports import HubPlace
 from adsum_collector.errors import HubError
+from adsum_collector.settings import CollectorSettings
 from adsum_shared.host_keys import KeysReply, KeysRequest
 from adsum_shared.state import HostView
 
@@ -38,7 +47,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def through_hub(state: Path) -> None:
-    keep(state, Joined("https://hub", "h", "oak", "", SECRET, "/ca.pem", via="ingest"))
+    keep(state, Membership("https://hub", "h", "oak", "", SECRET, "/ca.pem", via="ingest"))
 
 
 class Asking(Hub):
@@ -59,18 +68,18 @@ class Asking(Hub):
 def test_what_joining_gave_leads_the_collector_through_the_hub(state: Path) -> None:
     through_hub(state)
 
-    assert ingest_of(None, None) == HubPlace("https://hub", SECRET, "/ca.pem")
-    assert broker_of(None, None) is None
-    assert ingest_of(None, "redis://r:1") is None  # a flag comes before it
+    flag = CollectorSettings(redis_url="redis://r:1")
+
+    assert signals_go(CollectorSettings()) == (None, HubPlace("https://hub", SECRET, "/ca.pem"))
+    assert signals_go(flag) == ("redis://r:1", None)  # it comes before what joining gave
 
 
 def test_a_machine_that_joined_before_there_was_another_way_goes_on_to_redis(state: Path) -> None:
     older = {"hub": "https://hub", "host_id": "h", "label": "oak", "secret": SECRET}
     (state / "machine.json").write_text(json.dumps({**older, "redis_url": "redis://r:1"}))
 
-    assert broker_of(None, None) == "redis://r:1"
-    assert ingest_of(None, None) is None
-    kept = joined(state)
+    assert signals_go(CollectorSettings()) == ("redis://r:1", None)
+    kept = membership(state)
     assert kept is not None
     assert kept.ingest is None
 
@@ -234,7 +243,7 @@ def test_the_settings_say_where_signals_go(state: Path, capsys: pytest.CaptureFi
         "hub": "https://hub",
         "way": "through the hub",
     }
-    keep(state, Joined("https://hub", "h", "oak", "redis://u:secret@r:1", SECRET))
+    keep(state, Membership("https://hub", "h", "oak", "redis://u:secret@r:1", SECRET))
     show_config({}, origin=False, as_json=False)
     said = capsys.readouterr().out
     assert "Joined https://hub; signals go to Redis at redis://r:1." in said

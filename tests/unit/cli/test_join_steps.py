@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
+from adsum.access import create_join_token
 from adsum.hooks import Setup
-from adsum.join.join import Wish, join
-from adsum.join.steps import check_settings, put_hooks, until_listening
+from adsum.join.join import Wish, check_settings, join, put_hooks, until_listening
 from adsum.join.undo import Folder, Undo
 from adsum.outcome import CommandError, Exit
-from adsum.tokens import create_join_token
 from adsum_collector.state_dir import LOCK_FILE as LOCK
 
 
@@ -84,7 +83,7 @@ def test_hooks_that_could_not_be_installed_leave_no_record(setup: Setup) -> None
     folder = Folder(setup.state_dir)
 
     with pytest.raises(CommandError, match="--no-hooks"):
-        put_hooks(setup, 1, Undo())
+        put_hooks(setup, Undo())
 
     folder.restore()
     assert not setup.state_dir.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adsum.join.undo import Folder, Undo
-from adsum.join_hub import Hub
+from adsum.machine import Hub
 from adsum.outcome import CommandError
 from adsum_collector.state_dir import hold_lock
 

@@ -16,8 +16,7 @@ from adsum.hooks import Setup
 from adsum.join import leave
 from adsum.join.join import Wish, _Joining
 from adsum.join.undo import Undo
-from adsum.join_hub import Hub
-from adsum.joined import Joined, keep
+from adsum.machine import Hub, Membership, keep
 from adsum.outcome import Exit
 from adsum_collector.settings import CollectorSettings
 
@@ -76,11 +75,11 @@ def test_a_hub_that_may_let_it_go_later_is_asked_again(
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setattr(leave, "AGAIN_S", tuple(each / 1000 for each in leave.AGAIN_S))
-    monkeypatch.setattr(leave.join_collector, "stop", lambda _: False)
+    monkeypatch.setattr(leave, "stop_collector", lambda _: False)
     home = tmp_path / "state"
     home.mkdir()
     with hub(*statuses) as (url, asked):
-        keep(home, Joined(url, "oak", "oak", "redis://127.0.0.1:1", "the-secret"))
+        keep(home, Membership(url, "oak", "oak", "redis://127.0.0.1:1", "the-secret"))
         assert leave.leave(home) == code
 
     assert len(asked) == len(statuses)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.finding import Finding
+from adsum.doctor.checks import Finding
 from adsum.doctor.hooks import check_hooks, settings_files
 from adsum.hooks import Setup
 from adsum.hooks_status import run_status

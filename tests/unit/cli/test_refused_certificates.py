@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adsum.client import HubAddress, fetch
-from adsum.join_hub import Hub
+from adsum.machine import Hub
 from adsum.outcome import CommandError, Exit
 from tests.authorities import Authority
 from tests.brokers import free_port

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from adsum.app import app
+from adsum.collector import WIDTH
 from adsum.outcome import CommandError
-from adsum.spool import WIDTH
 from adsum_collector.spool.spool_directory import SpoolDirectory
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.state_dir import hold_lock

@@ -51,7 +51,7 @@ def test_whatever_is_drawn_is_plain_but_for_its_own_colours(capsys: Capture) -> 
 def test_a_fault_of_ours_quotes_nothing_that_a_terminal_obeys(capsys: Capture) -> None:
     fault = ValueError(NAME)
 
-    app._tell_of_a_fault(ValueError, fault, None)
+    app._print_fault(ValueError, fault, None)
 
     err = capsys.readouterr().err
     assert err.startswith("ValueError: =cmd")

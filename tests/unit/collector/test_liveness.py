@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
+import adsum_collector.processes as processes_module
 from adsum_collector.processes import Process, ProcessTable, state_changes, watched
 from adsum_collector.watch import (
     CPU_INTERVAL_MS,
@@ -159,9 +161,10 @@ def test_what_is_watched_follows_the_signals() -> None:
     assert state_changes([status()]) == {}
 
 
-def test_a_start_measured_twice_is_told_the_same_way() -> None:
+def test_a_start_measured_twice_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = {100: START}
-    table = ProcessTable([Process(100, START - 900)], starts.get)
+    monkeypatch.setattr(processes_module, "look_up", starts.get)
+    table = ProcessTable([Process(100, START - 900)])
 
     assert table.started_of(100) == START - 900  # as an earlier run has told it
     assert table.lives(Process(100, START))

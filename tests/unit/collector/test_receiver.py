@@ -38,7 +38,10 @@ class FakeIntake:
         self.taken += signals
         return len(self.taken)
 
-    async def status(self) -> _Status:
+    def facts(self) -> tuple[bool, dict[str, Any]]:
+        return not self.full, {"taken": len(self.taken)}
+
+    async def spool_status(self) -> _Status:
         if self.full:
             raise SpoolUnavailable("the disk is full")
         return _Status(len(self.taken))
@@ -58,8 +61,11 @@ def intake() -> FakeIntake:
 
 
 @pytest.fixture
-def peer() -> dict[str, int | None]:
-    return {"uid": os.getuid()}
+def peer(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
+    """The user at the other end of a connection."""
+    peer = {"uid": os.getuid()}
+    monkeypatch.setattr(receiver_module, "tcp_peer_uid", lambda _client, _server: peer["uid"])
+    return peer  # type: ignore[return-value] # None may be put in
 
 
 @pytest.fixture
@@ -69,9 +75,7 @@ def receiver(intake: FakeIntake, peer: dict[str, int | None]) -> Receiver:
         adapt,
         port=47892,
         token=TOKEN,
-        facts=lambda: (not intake.full, {"taken": len(intake.taken)}),
-        spool=intake.status,
-        peer_uid=lambda _client, _server: peer["uid"],
+        status=intake,
     )
 
 
@@ -321,9 +325,7 @@ async def test_a_large_body_is_understood_while_others_are_answered(
         slow,
         port=47892,
         token=TOKEN,
-        facts=lambda: (True, {}),
-        spool=intake.status,
-        peer_uid=lambda _client, _server: peer["uid"],
+        status=intake,
     )
     transport = httpx.ASGITransport(receiver)  # type: ignore[arg-type] # narrower than ASGI
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:47892") as web:

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,12 +21,13 @@ from typing import Any
 
 import pytest
 
+import adsum_collector.local_socket as local_socket_module
 from adsum_collector import shim
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, Ticks
-from adsum_collector.processes import watched
+from adsum_collector.processes import ProcessTable, watched
 from adsum_collector.sockets import listen_unix, unix_peer_uid
 from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.spool.spool_file import SpoolLimits
@@ -37,20 +39,23 @@ SHIM = Path(shim.__file__)
 BODY = b'{"session_id": "s1",\n "note": "a\\nb",\r\n "hook_event_name": "SessionStart"}\n'
 
 
+class StandInTable(ProcessTable):
+    def started_of(self, pid: int) -> int | None:
+        return 1234 if pid > 1 else None
+
+
 class Door:
     """A local socket on a real spool, served by the test's own loop."""
 
     def __init__(self, path: Path, spool: Spool) -> None:
         self.path = path
         self.spool = spool
-        self.uid: int | None = os.getuid()
         self.ticks = Ticks(signals_from_statusline)
         self.local = LocalSocket(
             Intake(spool, lambda signal: signal),
             adapt_hook,
             self.ticks,
-            started_of=lambda pid: 1234 if pid > 1 else None,
-            peer_uid=lambda _connection: self.uid,
+            table=StandInTable(),
             now=lambda: time.time_ns() // 1_000_000,
         )
         self._serving: asyncio.Task[None] | None = None
@@ -220,8 +225,30 @@ async def test_a_line_without_end_is_broken_off(door: Door) -> None:
     assert (await door.say(message()))["ok"]
 
 
-async def test_another_user_is_not_served(door: Door) -> None:
-    door.uid = 65534
+async def test_a_large_status_line_is_read_beside_the_loop(door: Door) -> None:
+    """Else one session's status line would hold up the hooks of all others."""
+    threads: list[bool] = []
+
+    def adapt(_body: bytes, _seen: int) -> list[AnySignal]:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return []
+
+    door.ticks._adapt = adapt
+    for size in (10, 900_000):
+        body = json.dumps({"session_id": "s", "padding": "x" * size})
+        at = time.time_ns() // 1_000_000
+        line = f'{{"v":1,"kind":"statusline","at":{at},"body":{body}}}\n'
+        _, writer = await asyncio.open_unix_connection(str(door.path))
+        writer.write(line.encode())
+        await writer.drain()
+        writer.close()
+        await wait_until(lambda size=size: len(threads) == (1 if size == 10 else 2))
+
+    assert threads == [True, False]
+
+
+async def test_another_user_is_not_served(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_socket_module, "unix_peer_uid", lambda _connection: 65534)
 
     assert await door.say(message()) is None
     assert await door.signals() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 
 from adsum_collector.agents.claude_code.statusline import LIMITS_MAX, signals_from_statusline
 from adsum_collector.local_socket import MOST_SESSIONS, Ticks
-from adsum_shared.signals import Alive, CostReported, GaugesReported, MetaChanged, RateLimit
+from adsum_shared.signals import (
+    Alive,
+    AnySignal,
+    CostReported,
+    GaugesReported,
+    MetaChanged,
+    RateLimit,
+)
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 BODY: dict[str, Any] = {
@@ -187,6 +195,10 @@ def ticks() -> Ticks:
     return Ticks(signals_from_statusline)
 
 
+def hear(ticks: Ticks, line: bytes, now: int) -> Sequence[AnySignal]:
+    return ticks.news(ticks.read(line, now))
+
+
 def line(at: int, **fields: object) -> bytes:
     body = json.dumps({**BODY, **fields}).encode()
     return b'{"v":1,"kind":"statusline","at":%d,"body":%s}\n' % (at, body)
@@ -196,7 +208,7 @@ ALL = ["Alive", "MetaChanged", "CostReported", "GaugesReported"]
 
 
 def kinds(ticks: Ticks, at: int, **fields: object) -> list[str]:
-    return [type(signal).__name__ for signal in ticks.hear(line(at, **fields), at)]
+    return [type(signal).__name__ for signal in hear(ticks, line(at, **fields), at)]
 
 
 def test_the_same_again_is_kept_every_ten_seconds_and_without_what_is_known(ticks: Ticks) -> None:
@@ -237,18 +249,18 @@ def test_the_memory_is_bounded_and_keeps_who_spoke_last(ticks: Ticks) -> None:
 
 
 def test_what_could_not_be_kept_is_said_again(ticks: Ticks) -> None:
-    ticks.forget(ticks.hear(line(0), 0))
+    ticks.forget(hear(ticks, line(0), 0))
     assert kinds(ticks, 1) == ALL
 
 
 def test_one_that_waited_long_for_its_collector_is_no_sign_of_life(ticks: Ticks) -> None:
-    assert ticks.hear(line(0), 10_001) == []
-    assert [signal.at for signal in ticks.hear(line(50_000), 20_000)] == [20_000] * 4
+    assert hear(ticks, line(0), 10_001) == []
+    assert [signal.at for signal in hear(ticks, line(50_000), 20_000)] == [20_000] * 4
 
 
 def costs(ticks: Ticks, at: int, usd: float, session_id: str = "s1") -> list[tuple[str, float]]:
     """Whose costs are told, and how much, when one session's is drawn."""
-    heard = ticks.hear(line(at, cost={"total_cost_usd": usd}, session_id=session_id), at)
+    heard = hear(ticks, line(at, cost={"total_cost_usd": usd}, session_id=session_id), at)
     return [(c.session_id, c.cost_usd) for c in heard if isinstance(c, CostReported)]
 
 
@@ -267,7 +279,7 @@ def test_the_last_cost_of_a_burst_is_told_with_the_next_tick_whosever_it_is(tick
     costs(ticks, 0, 1)
     assert costs(ticks, 300, 2) == []
     assert costs(ticks, 400, 9, "s2") == [("s2", 9)]
-    (late, own) = ticks.hear(line(2_500, cost={"total_cost_usd": 8}, session_id="s2"), 2_500)
+    (late, own) = hear(ticks, line(2_500, cost={"total_cost_usd": 8}, session_id="s2"), 2_500)
     assert isinstance(late, CostReported)
     assert isinstance(own, CostReported)
     assert (late.session_id, late.at, late.cost_usd) == ("s1", 300, 2)
@@ -283,19 +295,19 @@ def test_a_cost_that_was_held_back_and_taken_back_is_not_told(ticks: Ticks) -> N
 def test_a_tick_that_does_not_count_loses_nothing_that_was_held_back(ticks: Ticks) -> None:
     costs(ticks, 0, 1)
     costs(ticks, 300, 2)
-    (_, late) = ticks.hear(line(3_000, cost=None, session_name="Another"), 3_000)[-2:]
+    (_, late) = hear(ticks, line(3_000, cost=None, session_name="Another"), 3_000)[-2:]
     assert isinstance(late, CostReported)
     assert late.cost_usd == 2
 
 
 def test_costs_that_could_not_be_kept_are_told_again(ticks: Ticks) -> None:
-    ticks.forget(ticks.hear(line(0), 0))
+    ticks.forget(hear(ticks, line(0), 0))
     assert costs(ticks, 1, 1) == [("s1", 1)]
 
 
 def test_what_was_held_back_is_no_trouble_once_its_session_could_not_be_kept(ticks: Ticks) -> None:
     costs(ticks, 0, 1)
-    lost = ticks.hear(line(300, cost={"total_cost_usd": 2}, session_name="Another"), 300)
+    lost = hear(ticks, line(300, cost={"total_cost_usd": 2}, session_name="Another"), 300)
     ticks.forget(lost)
     assert costs(ticks, 5_000, 9, "s2") == [("s2", 9)]
     assert costs(ticks, 5_001, 2) == [("s1", 2)]
@@ -320,7 +332,7 @@ def test_failures_are_counted_by_cause(ticks: Ticks) -> None:
         outcome("hung"),
         outcome("failed", 1),
     ):
-        assert ticks.hear(told, 0) == []
+        assert hear(ticks, told, 0) == []
     assert ticks.outcomes == {"exit code 1": 2, "exit code 127": 1, "hung": 1}
 
 
@@ -339,5 +351,5 @@ def test_failures_are_counted_by_cause(ticks: Ticks) -> None:
     ],
 )
 def test_what_cannot_be_understood_is_counted(bad: bytes, ticks: Ticks) -> None:
-    assert ticks.hear(bad, 0) == []
+    assert hear(ticks, bad, 0) == []
     assert ticks.outcomes == {"malformed": 1}

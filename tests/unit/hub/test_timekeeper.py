@@ -27,6 +27,14 @@ class StillWrites:
         return HubTrouble(self.problem, self.since) if self.problem else None
 
 
+class Said:
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+
+    def notes(self) -> list[str]:
+        return self._said
+
+
 class Hub:
     """A timekeeper and what it works on; `at` is the hub's clock."""
 
@@ -202,7 +210,7 @@ async def test_of_a_host_that_is_not_heard_no_backlog_is_told(hub: Hub) -> None:
 async def test_what_was_wrong_at_the_start_is_told_unless_there_is_worse(hub: Hub) -> None:
     writes: Any = hub.writes
     hub.keeper = Timekeeper(
-        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, others=lambda: ["No prices."]
+        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, others=[Said(["No prices."])]
     )
     hub.passes(1_000, reading=True)
     told = hub.broadcast.trouble
@@ -221,7 +229,7 @@ async def test_what_goes_wrong_beside_the_list_is_told_as_long_as_it_does(hub: H
     writes: Any = hub.writes
     said: list[str] = []
     hub.keeper = Timekeeper(
-        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, others=lambda: said
+        hub.roster, hub.broadcast, hub.link, writes, lambda: hub.at, others=[Said(said)]
     )
     hub.passes(1_000, reading=True)
     assert hub.broadcast.trouble is None

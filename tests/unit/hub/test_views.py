@@ -25,8 +25,11 @@ def shown(place: ViewedHost, facts: Facts, now: int, last: Shown | None = None) 
     return Shown(place, facts, verdict, session_view(place, "S", facts, verdict, last))
 
 
+NEVER = 1 << 60
+
+
 def said(verdict: Verdict) -> Verdict:
-    return replace(verdict, ground=None)
+    return replace(verdict, ground=None, judged=0, until=None)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -45,6 +48,8 @@ def test_what_is_taken_over_says_the_same_as_what_is_found_anew(seed: int):
 
             assert last.view == anew.view
             assert said(last.verdict) == said(anew.verdict)
+            # It may be looked at too early, for nothing, and never too late.
+            assert (last.verdict.until or NEVER) <= (anew.verdict.until or NEVER)
 
 
 def test_a_call_that_begins_leaves_alone_what_it_does_not_touch():

@@ -41,7 +41,7 @@ SILENT_ENDS = (
 PR_SET_PDEATHSIG = 1
 
 
-def tell(path: str, kind: bytes, rest: bytes) -> None:
+def send(path: str, kind: bytes, rest: bytes) -> None:
     """One line to the collector, which does not answer it. Never raises, hardly waits."""
     import _socket  # as in shim.py
 
@@ -60,15 +60,15 @@ def tell(path: str, kind: bytes, rest: bytes) -> None:
         pass
 
 
-def tell_tick(path: str, body: bytes) -> None:
+def send_tick(path: str, body: bytes) -> None:
     # outside its strings, JSON may hold a newline only where it may hold a space
     flat = body.replace(b"\r", b" ").replace(b"\n", b" ").strip()
     if len(flat) <= MOST_BYTES:
-        tell(path, b"statusline", b'"body":%s' % flat)
+        send(path, b"statusline", b'"body":%s' % flat)
 
 
-def tell_outcome(path: str, outcome: bytes, code: int = 0) -> None:
-    tell(path, b"statusline outcome", b'"outcome":"%s","exit":%d' % (outcome, code))
+def send_outcome(path: str, outcome: bytes, code: int = 0) -> None:
+    send(path, b"statusline outcome", b'"outcome":"%s","exit":%d' % (outcome, code))
 
 
 def die_with(parent: int) -> None:
@@ -161,7 +161,7 @@ class Run:
 
     def note_hung(self, _number: int, _frame: object) -> None:
         self.hung = True
-        tell_outcome(self.path, b"hung")
+        send_outcome(self.path, b"hung")
 
     def pass_stdin(self) -> bytes:
         """Hands on what comes, as it comes, and returns all of it."""
@@ -186,7 +186,7 @@ class Run:
         killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = 128 + killed if killed else os.WEXITSTATUS(status)
         if code and not self.cancelled and not self.hung:
-            tell_outcome(self.path, b"failed", code)
+            send_outcome(self.path, b"failed", code)
         if killed in SILENT_ENDS:
             if killed != _signal.SIGKILL:
                 _signal.signal(killed, _signal.SIG_DFL)
@@ -197,7 +197,7 @@ class Run:
 def main() -> None:
     path, command = sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None
     if command is None:
-        tell_tick(path, sys.stdin.buffer.read())
+        send_tick(path, sys.stdin.buffer.read())
         return
     try:
         run = Run(path, command)
@@ -206,7 +206,7 @@ def main() -> None:
         become(command)
         return
     try:
-        tell_tick(path, run.pass_stdin())
+        send_tick(path, run.pass_stdin())
     finally:
         run.finish()
 

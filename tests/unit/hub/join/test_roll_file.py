@@ -43,7 +43,14 @@ async def redis() -> AsyncIterator[Any]:
 def watch_on(redis: Any, folder: Path) -> RollWatch:
     roster: Any = SimpleNamespace(hosts=Hosts())
     rights: Any = None
-    return RollWatch(roster, MachineStore(redis), rights, lambda: 0, lambda: None, RollFile(folder))
+    return RollWatch(
+        roster,
+        MachineStore(redis),
+        rights,
+        lambda: 0,
+        SimpleNamespace(notify=lambda: None),
+        RollFile(folder),
+    )  # type: ignore[arg-type] # as far as it is asked
 
 
 async def test_what_redis_has_lost_a_hub_that_runs_puts_back(redis: Any, tmp_path: Path) -> None:

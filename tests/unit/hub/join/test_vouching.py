@@ -13,7 +13,7 @@ import pytest
 from fakeredis import FakeAsyncRedis
 
 from adsum_hub.join import joining as joining_module
-from adsum_hub.join.joining import LOCAL_HUB, Addresses, Joining, Vouched, vouched
+from adsum_hub.join.joining import LOCAL_HUB, Addresses, Joining, vouched
 from adsum_hub.join.tokens import JoinTokenAsked, JoinTokenStore
 from tests.authorities import Authority
 
@@ -73,9 +73,9 @@ async def test_an_address_where_nobody_answers_keeps_nobody_waiting(
             writer.close()
 
 
-def joining(redis: Any, url: str, ask: Vouched) -> Joining:
+def joining(redis: Any, url: str) -> Joining:
     parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
-    parts |= {"tokens": JoinTokenStore(redis), "clock": lambda: 0, "vouched": ask}
+    parts |= {"tokens": JoinTokenStore(redis), "clock": lambda: 0}
     parts["addresses"] = Addresses("redis://r", None, url)
     return Joining(**parts)
 
@@ -88,26 +88,32 @@ def joining(redis: Any, url: str, ask: Vouched) -> Joining:
         ("https://localhost", "Add --ca FILE.", LOCAL_HUB),
     ],
 )
-async def test_the_line_to_join_by_says_it(url: str, found: str | None, note: str | None) -> None:
+async def test_the_line_to_join_by_says_it(
+    url: str, found: str | None, note: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     async def ask(url: str) -> str | None:
         asked.append(url)
         return found
 
+    monkeypatch.setattr(joining_module, "vouched", ask)
     async with FakeAsyncRedis() as redis:
-        made = await joining(redis, url, ask).make_token(JoinTokenAsked(), "http://127.0.0.1:1")
+        made = await joining(redis, url).make_token(JoinTokenAsked(), "http://127.0.0.1:1")
 
     assert made.note == note
     assert made.command.startswith(f"adsum join {url} --token adsum_join_")
 
 
-async def test_a_token_that_could_not_be_answered_is_not_stored() -> None:
+async def test_a_token_that_could_not_be_answered_is_not_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def ask(_: str) -> str | None:
         raise ConnectionAbortedError
 
+    monkeypatch.setattr(joining_module, "vouched", ask)
     async with FakeAsyncRedis() as redis:
-        made = joining(redis, "https://hub.example.net", ask)
+        made = joining(redis, "https://hub.example.net")
         with pytest.raises(ConnectionAbortedError):
             await made.make_token(JoinTokenAsked(), "http://127.0.0.1:1")
         assert await made.tokens.all(0) == []

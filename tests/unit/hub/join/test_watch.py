@@ -48,7 +48,7 @@ def machine(host_id: str, **more: Any) -> JoinedMachine:
 def watch(rights: Rights, folder: Path) -> RollWatch:
     roster: Any = SimpleNamespace(hosts={})
     kept = RollFile(folder)
-    return RollWatch(roster, Roles(), rights, lambda: 0, lambda: None, kept)  # type: ignore[arg-type] # as far as it is asked
+    return RollWatch(roster, Roles(), rights, lambda: 0, SimpleNamespace(notify=lambda: None), kept)  # type: ignore[arg-type] # as far as it is asked
 
 
 async def test_a_login_that_was_made_before_a_machine_went_another_way_is_swept(

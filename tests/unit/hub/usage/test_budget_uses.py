@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from adsum_hub.rest.usage import usage_router
+from adsum_hub.rest.totals import usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts

@@ -35,7 +35,7 @@ def spenders() -> list[Spender]:
 
 
 def report(by: By = "day", since: str = YESTERDAY, until: str = TODAY, **more: str) -> UsageReport:
-    tally = Tally(Query(since, until, by, **more))
+    tally = Tally(Query(since, until, by, **more), spending())
     for spender in spenders():
         tally.add(spender)
     return tally.report(1, 0)
@@ -118,7 +118,7 @@ def test_other_cells_are_as_they_are(name: str) -> None:
 
 
 def test_a_label_with_quotes_commas_and_line_ends_stays_one_cell() -> None:
-    tally = Tally(Query(YESTERDAY, TODAY, "session"))
+    tally = Tally(Query(YESTERDAY, TODAY, "session"), spending())
     odd = 'a "b", c\r\nd'
     tally.add(spenders()[0]._replace(title=odd))
 
@@ -127,7 +127,7 @@ def test_a_label_with_quotes_commas_and_line_ends_stays_one_cell() -> None:
 
 
 def test_a_session_that_two_hosts_tell_of_is_one() -> None:
-    tally = Tally(Query(YESTERDAY, TODAY, "model"))
+    tally = Tally(Query(YESTERDAY, TODAY, "model"), spending())
     for host, used in (("h1", Told("a").use(5)), ("h2", Told("a").use(5, day=YESTERDAY))):
         lines = lines_of(used.facts, FlatPrices(), utc_day)
         tally.add(Spender((host, "a"), host, None, None, lines))
@@ -145,7 +145,7 @@ def test_of_a_known_model_it_is_said_that_only_fast_mode_has_no_price() -> None:
     prices = WithoutFast()
     told = Told("a").use(100).use(30, fast=True).use(9, model="odd", fast=True)
     lines = lines_of(told.facts, prices, utc_day)
-    tally = Tally(Query(TODAY, TODAY), spending(prices).is_priced)
+    tally = Tally(Query(TODAY, TODAY), spending(prices))
     tally.add(Spender(("h", "a"), "h.local", "web", "a", lines))
 
     (note,) = tally.report(1, 0).notes

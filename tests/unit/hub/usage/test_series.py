@@ -9,7 +9,7 @@ import pytest
 from adsum_hub.usage.reports import MOST, OTHERS, Query, Spender, Split, Tally
 from adsum_hub.usage.spending import lines_of
 from adsum_shared.usage import UsageReport
-from tests.spenders import TODAY, FlatPrices, utc_day
+from tests.spenders import TODAY, FlatPrices, spending, utc_day
 from tests.spenders import Spender as Told
 
 YESTERDAY = "2026-11-19"
@@ -26,7 +26,7 @@ def spender(name: str, told: Told, project: str | None = None, host: str = "h") 
 def report(
     *spenders: Spender, split: Split | None = "project", before: str | None = None
 ) -> UsageReport:
-    tally = Tally(Query(YESTERDAY, TODAY, "day", split=split, before=before))
+    tally = Tally(Query(YESTERDAY, TODAY, "day", split=split, before=before), spending())
     for each in spenders:
         tally.add(each)
     return tally.report(1, 0)

@@ -51,7 +51,7 @@ def recorded() -> list[list[replay.Arrival]]:
 
 def shown(facts: Facts, at: int) -> tuple[Verdict, object]:
     verdict = judge(facts, at)
-    return replace(verdict, ground=None, until=None), child_views(facts, verdict.children)
+    return replace(verdict, ground=None, until=None, judged=0), child_views(facts, verdict.children)
 
 
 def stamps(facts: Facts) -> set[int]:

@@ -1,10 +1,9 @@
-"""`adsum collector spool status` shows what waits on this machine's disk."""
+"""Shows the collector's spool (`adsum collector spool status`), and gives a copied machine a new identity."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import sqlite3
+import sys
 import textwrap
 import time
 from collections.abc import Iterator
@@ -12,19 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from adsum.client import reason_of
+from adsum.client import SilentError, request
 from adsum.config import read_settings
 from adsum.outcome import CommandError
-from adsum.text.saying import put, put_json
+from adsum.text.saying import put, put_json, say
 from adsum.text.words import age
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.quarantine import Quarantined
 from adsum_collector.spool.spool_file import SpoolGap, SpoolLimits, shown_bytes
 from adsum_collector.spool.status import EmptySpoolError, SpoolStatus, offline_status
-from adsum_collector.state_dir import holder_of
+from adsum_collector.state_dir import hold_lock, holder_of, make_private, renew_identity
 from adsum_shared.redact import clean
 
-TIMEOUT_S = 10.0
 WIDTH = 80
 LABEL = 11
 #: What is beyond that many is told as a number; `--json` has all.
@@ -40,16 +38,14 @@ REASONS = {
 
 
 def show_spool(state_dir: Path | None, *, as_json: bool) -> None:
-    settings = read_settings(CollectorSettings, state_dir=state_dir)
-    status = ask(settings)
+    status = ask_spool(read_settings(CollectorSettings, state_dir=state_dir))
     if as_json:
-        text = msgspec.json.encode(status).decode()
-        put_json(json.loads(text))
+        put_json(msgspec.to_builtins(status))
     else:
         put("\n".join(lines(status, int(time.time() * 1000))))
 
 
-def ask(settings: CollectorSettings) -> SpoolStatus:
+def ask_spool(settings: CollectorSettings) -> SpoolStatus:
     """Of the collector that runs; else of its files. Raises CommandError."""
     directory = settings.state_dir / "spool"
     _require_directory(settings.state_dir)
@@ -71,7 +67,7 @@ def ask(settings: CollectorSettings) -> SpoolStatus:
 
 def _require_directory(path: Path) -> None:
     try:
-        names = next(path.iterdir(), None)
+        next(path.iterdir(), None)
     except FileNotFoundError as error:
         raise CommandError(
             f"{path} does not exist: no collector has run there yet. Start one with `adsum up`, or "
@@ -82,26 +78,20 @@ def _require_directory(path: Path) -> None:
             f"{path} cannot be read ({error.strerror}). Run this as the collector's user, or name "
             "another directory with --state-dir or ADSUM_STATE_DIR."
         ) from error
-    del names
 
 
 def _running(port: int, who: str) -> SpoolStatus:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", "/spool", headers={"Accept": "application/json"})
-        reply = connection.getresponse()
-        body = reply.read()
-    except (OSError, http.client.HTTPException) as error:
+        reply = request(f"http://127.0.0.1:{port}", "/spool")
+    except SilentError as error:
         raise CommandError(
-            f"{who} does not answer on port {port} ({reason_of(error)}). It may be starting: try again. "
+            f"{who} does not answer on port {port} ({error}). It may be starting: try again. "
             "While it runs, nobody else reads its files."
         ) from error
-    finally:
-        connection.close()
     try:
         if reply.status == 200:
-            return msgspec.json.decode(body, type=SpoolStatus)
-        said = msgspec.json.decode(body, type=dict[str, str])
+            return msgspec.json.decode(reply.body, type=SpoolStatus)
+        said = msgspec.json.decode(reply.body, type=dict[str, str])
     except msgspec.DecodeError as error:
         raise CommandError(f"{who} answers, but not as one of this version: {error}.") from error
     if reply.status == 404:
@@ -174,4 +164,20 @@ def _line(label: str, text: str) -> Iterator[str]:
         initial_indent=f"{label:{LABEL}}",
         subsequent_indent=" " * LABEL,
         break_on_hyphens=False,
+    )
+
+
+def take_new_identity(state_dir: Path | None) -> None:
+    """Only while the collector is stopped: it would go on under the old one."""
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    try:
+        make_private(settings.state_dir)
+        with hold_lock(settings.state_dir):
+            identity = renew_identity(settings.state_dir, settings.host_label)
+    except OSError as error:
+        raise CommandError(str(error)) from error
+    say(
+        f"{identity.label} joins as a new machine, {identity.host_id}, once its collector is "
+        "started. What no hub has had yet goes along; its sessions so far stay under the old one.",
+        sys.stdout,
     )

@@ -125,7 +125,7 @@ async def _tallied(roster: Roster, asked: Asked) -> Tally:
     agree.
     """
     spending = roster.accounts.spending
-    tally = Tally(asked, spending.is_priced)
+    tally = Tally(asked, spending)
     for count, key in enumerate(spending.keys(asked.first, asked.until), 1):
         spender = spender_of(roster, key)
         if spender is not None:

@@ -13,7 +13,7 @@ from adsum_hub.facts import Facts
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
-from adsum_hub.rest.usage import unknown, usage_router
+from adsum_hub.rest.totals import unknown, usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
