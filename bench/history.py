@@ -160,7 +160,7 @@ def main() -> None:
     print(f"{'memory, all priced':52}{(rss() - before) / count:10.0f} bytes a session")
     timed("today's sum", lambda: roster.accounts.today(NOW))
     worker = Worker(
-        ("host", raw and next(iter(host.facts))), "host", next(iter(host.facts.values()))
+        ("host", raw and next(iter(host.facts))), "host", next(iter(host.facts.values())), NOW
     )
     timed("two budgets, 30 days", lambda: overspent.look([worker], day_of(NOW)))
     timed("two budgets again", lambda: overspent.look([worker], day_of(NOW)))

@@ -17,7 +17,8 @@ from adsum_hub.host import Host
 from adsum_hub.past import HistorySearch, search
 from adsum_hub.rest.api import SCHEMA, BadRequestError, as_json, endpoint
 from adsum_hub.roster import Roster
-from adsum_hub.usage.budgets import Listed, Uses
+from adsum_hub.usage.accounts import workers
+from adsum_hub.usage.budgets import Uses
 from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
 from adsum_hub.usage.spending import Key
@@ -101,21 +102,13 @@ def _add_budgets(router: APIRouter, roster: Roster, clock: Clock) -> None:
         today = accounts.spending.day_of(now)
         found: list[BudgetView] = []
         if accounts.overspent:
-            labels = {host.id: host.label for host in roster.hosts.values()}
-            uses = Uses(accounts.spending, accounts.overspent, labels, _listed(roster))
+            hosts = roster.hosts.values()
+            labels = {host.id: host.label for host in hosts}
+            uses = Uses(accounts.spending, accounts.overspent, labels, workers(hosts, now))
             for budget in accounts.overspent.budgets:
                 found.append(uses.view(budget, today))
                 await asyncio.sleep(0)
         return Budgets(SCHEMA, now, found)
-
-
-def _listed(roster: Roster) -> list[Listed]:
-    return [
-        Listed((host.id, key), host.label, host.facts[key].project, host.facts[key].title)
-        for host in roster.hosts.values()
-        for key, verdict in host.verdicts.items()
-        if verdict.state.state not in OVER
-    ]
 
 
 async def _tallied(roster: Roster, asked: Asked) -> Tally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -42,6 +42,14 @@ def _steady(found: Budget, held: Budget | None) -> Budget:
         return found
     grown = abs((found.spent or 0.0) - (held.spent or 0.0))
     return held if grown < (found.limit or 0.0) / 100 else found
+
+
+def workers(hosts: Iterable[Host], now: int) -> Iterator[Worker]:
+    """The sessions that may still spend."""
+    for host in hosts:
+        for key, verdict in host.verdicts.items():
+            if verdict.state.state not in OVER:
+                yield Worker((host.id, key), host.label, host.facts[key], host.clock.host_now(now))
 
 
 class _Sums(dict[Key, tuple[Lines, UsageView]]):
@@ -114,13 +122,7 @@ class Accounts:
             return []
         self._seen = seen
         hosts = list(hosts)
-        workers = (
-            Worker((host.id, key), host.label, host.facts[key], host.clock.host_now(now))
-            for host in hosts
-            for key, verdict in host.verdicts.items()
-            if verdict.state.state not in OVER
-        )
-        found = self.overspent.look(workers, today)
+        found = self.overspent.look(workers(hosts, now), today)
         changed: list[Key] = []
         for host in hosts:
             over = {

@@ -38,6 +38,15 @@ class BudgetsError(SettingsError):
     """The setting `budgets` cannot be used; says where it stands, which entry, why, what to do."""
 
 
+class Worker(msgspec.Struct, frozen=True):
+    """A session that may still spend, the label of its host, and what that one's clock shows."""
+
+    key: Key
+    host: str
+    facts: Facts
+    now: int
+
+
 class BudgetLimit(msgspec.Struct, frozen=True):
     """name: a pattern; None: each session, project or host has such a budget of its own."""
 
@@ -59,6 +68,15 @@ class BudgetLimit(msgspec.Struct, frozen=True):
             return True
         pattern = self.name.casefold()
         return any(fnmatchcase(name.casefold(), pattern) for name in names if name)
+
+    def covers(self, worker: Worker) -> bool:
+        """Whether what it spends counts towards this budget."""
+        facts = worker.facts
+        if self.scope == "project":
+            return bool(facts.project) and self.fits(facts.project)
+        if self.scope == "host":
+            return self.fits(worker.host, worker.key[0])
+        return self.scope == "team" or self.fits(worker.key[1], facts.title)
 
     @property
     def when(self) -> str:
@@ -136,15 +154,6 @@ HAIR = 1e-9
 SETTLED_MS = 3_600_000
 
 
-class Worker(msgspec.Struct, frozen=True):
-    """A session that may still spend, the label of its host, and what that one's clock shows."""
-
-    key: Key
-    host: str
-    facts: Facts
-    now: int
-
-
 class Overspent:
     def __init__(self, budgets: Sequence[BudgetLimit], spending: Spending) -> None:
         self._budgets = budgets
@@ -173,15 +182,9 @@ class Overspent:
         return found
 
     def _over(self, budget: BudgetLimit, worker: Worker, today: str) -> Iterator[Exceeded]:
-        project, facts = worker.facts.project, worker.facts
-        names = {
-            "session": (worker.key[1], facts.title),
-            "project": (project,),
-            "host": (worker.host, worker.key[0]),
-            "team": (),
-        }[budget.scope]
-        if not budget.fits(*names) or (budget.scope == "project" and not project):
+        if not budget.covers(worker):
             return
+        project, facts = worker.facts.project, worker.facts
         days = budget.days(today)
         alone = days is None or budget.scope == "session"
         # On hosts that share a home another may be the one for which it counts.
@@ -268,15 +271,6 @@ MOST = 20
 EVERYBODY = "everybody"
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """A session that may still spend: what a budget may go by."""
-
-    key: Key
-    host: str
-    project: str | None
-    title: str | None
-
-
 class _Owner(msgspec.Struct, frozen=True):
     """Who has a budget of its own. keys: a session and its copies; None: all that is `of`."""
 
@@ -288,19 +282,19 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 class Uses:
-    """labels: of hosts by their ids. listed: the sessions of which a budget for one may be over."""
+    """labels: of hosts by their ids. workers: the sessions of which a budget for one may be over."""
 
     def __init__(
         self,
         spending: Spending,
         overspent: Overspent,
         labels: Mapping[str, str],
-        listed: Iterable[Listed],
+        workers: Iterable[Worker],
     ) -> None:
         self._spending = spending
         self._overspent = overspent
         self._labels = labels
-        self._listed = list(listed)
+        self._workers = list(workers)
 
     def view(self, budget: BudgetLimit, today: str) -> BudgetView:
         days = budget.days(today)
@@ -326,12 +320,11 @@ class Uses:
         spent: dict[str, list[float]] = {}
         for name in days:
             day = self._spending.day(name)
-            if budget.scope == "team":
-                spent.setdefault("", []).extend(day.usd.values())
-            else:
-                shares = day.by_host if budget.scope == "host" else day.by_project
-                for owner, usd in shares.items():
-                    spent.setdefault(owner, []).extend(usd.values())
+            shares = {"host": day.by_host, "project": day.by_project}.get(
+                budget.scope, {"": day.usd}
+            )
+            for owner, usd in shares.items():
+                spent.setdefault(owner, []).extend(usd.values())
         return [
             _Owner(owner, self._label(budget, owner), fsum(usd), owner or None, None)
             for owner, usd in spent.items()
@@ -353,8 +346,8 @@ class Uses:
     def _sessions(self, budget: BudgetLimit, days: list[str] | None) -> list[_Owner]:
         """Each once, though several machines tell of it."""
         owners: dict[str, _Owner] = {}
-        for each in self._listed:
-            if each.key[1] in owners or not _is_under(budget, each):
+        for each in self._workers:
+            if each.key[1] in owners or not budget.covers(each):
                 continue
             keys = self._spending.copies(each.key) or [each.key]
             spent = fsum(
@@ -364,14 +357,6 @@ class Uses:
                 if line.usd is not None and (days is None or line.day in days)
             )
             if spent:
-                label = each.title or each.key[1]
+                label = each.facts.title or each.key[1]
                 owners[each.key[1]] = _Owner(view_id(*each.key), label, spent, None, keys)
         return list(owners.values())
-
-
-def _is_under(budget: BudgetLimit, each: Listed) -> bool:
-    if budget.scope == "project":
-        return bool(each.project) and budget.fits(each.project)
-    if budget.scope == "host":
-        return budget.fits(each.host, each.key[0])
-    return budget.scope == "team" or budget.fits(each.key[1], each.title)

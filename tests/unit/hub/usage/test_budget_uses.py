@@ -13,7 +13,7 @@ from adsum_hub.rest.totals import usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
-from adsum_hub.usage.budgets import MOST, Listed, Overspent, Uses, read_budgets
+from adsum_hub.usage.budgets import MOST, Overspent, Uses, Worker, read_budgets
 from adsum_hub.usage.spending import Spending
 from adsum_shared.usage import Budgets, BudgetView
 from tests.spenders import MINUTE, NOON, TODAY, Spender, spending
@@ -22,13 +22,13 @@ LABELS = {"h": "lab", "b": "box"}
 YESTERDAY = "2026-11-19"
 
 
-def told(**sessions: Spender) -> tuple[Spending, list[Listed]]:
+def told(**sessions: Spender) -> tuple[Spending, list[Worker]]:
     """By `host_session`; a cent a token."""
     sums, listed = spending(), []
     for name, one in sessions.items():
         key = (name.split("_")[0], one.session_id)
         sums.update(key, one.facts)
-        listed.append(Listed(key, LABELS[key[0]], one.facts.project, one.facts.title))
+        listed.append(Worker(key, LABELS[key[0]], one.facts, NOON))
     return sums, listed
 
 
