@@ -141,7 +141,7 @@ ONE_IMPORTER = {
     "the start of a program of its own": {"adsum_collector.usage.worker"},
     "pure, and tested by itself": {
         *("adsum_hub.fold.work", "adsum_hub.timers", "adsum_hub.verdict.rules"),
-        *("adsum_hub.notify.config", "adsum_collector.agents.claude_code.line_steps"),
+        "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.transcripts.chunks",
     },
     "to be merged": {

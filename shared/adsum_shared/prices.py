@@ -62,6 +62,14 @@ def names_of(model: str) -> Names | None:
     return Names(exact, bare, regional, exact.endswith(_LONG_CONTEXT))
 
 
+def regional_factor(bare: str) -> float:
+    """What a model's tokens cost more where their place is set, for models without a price of ours.
+
+    A tenth for Claude models, but not those of old, whose ids begin with their number.
+    """
+    return 1.1 if re.match(r"claude-[a-z]{2,}-", bare) else 1.0
+
+
 SHIPPED: Final = Path(__file__).with_name("prices.toml")
 
 #: Dollars for a million tokens, or for a thousand searches: a rate above this is a slip of the

@@ -13,7 +13,6 @@ from fastapi import APIRouter, Request
 from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.notify.channels import FAILING, AppriseSender, Sender
-from adsum_hub.notify.config import read_config
 from adsum_hub.notify.notifier import Notifier
 from adsum_hub.notify.push import (
     APPLE,
@@ -27,7 +26,7 @@ from adsum_hub.notify.push import (
     Subscriptions,
     subscription_of,
 )
-from adsum_hub.notify.rules import PUSH, Channel, Rule
+from adsum_hub.notify.rules import PUSH, Channel, Rule, read_config
 from adsum_hub.rest.api import REFUSED, SCHEMA, BadRequestError, endpoint
 from adsum_hub.roster import Changes, Roster
 from adsum_hub.settings import HubSettings

@@ -13,7 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from adsum_shared.prices import Book, Lookup, Price, PriceFileError, load_book, names_of
+from adsum_shared.prices import (
+    Book,
+    Lookup,
+    Price,
+    PriceFileError,
+    load_book,
+    names_of,
+    regional_factor,
+)
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
@@ -43,9 +51,7 @@ def known_price(model: str, day: str) -> Price | None:
         return None
     # Who has no rate of its own for a cache bills its tokens as any others.
     write = plain if for_5m is None else for_5m
-    # A Claude model costs a tenth more where its place is set, but not those of old, whose ids
-    # begin with their number.
-    place = 1.1 if re.match(r"claude-[a-z]{2,}-", model) else 1.0
+    place = regional_factor(model)
     return Price(
         models=[model],
         input=plain,

@@ -8,18 +8,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from adsum_hub.notify.config import NotifyConfigError, read_config
 from adsum_hub.notify.rules import (
     NOTHING,
     PUSH,
     STALE_MS,
     Case,
+    NotifyConfigError,
     Quiet,
     Rule,
     Sent,
     case_of_host,
     case_of_session,
     decide,
+    read_config,
 )
 from adsum_shared.state import Group
 from tests.hubs import NOW, host, session
