@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import Consumer
+from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.consumer.saver import Saver
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.room import Room
@@ -106,16 +107,19 @@ class Hub:
         self.roster = Roster()
         self.link = Link()
         self.room = Room(self.roster, self.redis, clock, 128 << 20, never)
+        broadcast = Drained(self.roster, clock)
+        self.heartbeats = Heartbeats(
+            self.roster, self.redis, clock, self.link, broadcast, self.room
+        )
         self.consumer = Consumer(
             self.roster,
+            self.heartbeats,
             reader=self.reader,
             redis=self.redis,
             clock=clock,
             link=self.link,
-            broadcast=Drained(self.roster, clock),
-            room=self.room,
+            broadcast=broadcast,
         )
-        self.heartbeats = self.consumer.heartbeats
         self.saver = Saver(self.roster, self.redis, self.link)
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -145,7 +145,7 @@ ONE_IMPORTER = {
         "adsum_collector.transcripts.chunks",
     },
     "to be merged": {
-        *("adsum_hub.consumer.heartbeats", "adsum_collector.usage.backlog"),
+        "adsum_collector.usage.backlog",
         "adsum_hub.notify.notifier",
     },
 }

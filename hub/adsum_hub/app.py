@@ -19,6 +19,7 @@ from adsum_hub.auth.gate import Gate
 from adsum_hub.auth.sign_in import CredentialIssuer, greet, sign_in_router, signing_in
 from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
+from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.consumer.saver import Saver
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
@@ -177,13 +178,14 @@ def _tasks(
     roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
     room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
     writes = Writes(redis, link.address, clock, room)
+    heartbeats = Heartbeats(roster, redis, clock, link, broadcast, room)
     consumer = Consumer(
-        roster, reader=reader, redis=redis, clock=clock, link=link, broadcast=broadcast, room=room
+        roster, heartbeats, reader=reader, redis=redis, clock=clock, link=link, broadcast=broadcast
     )
     others = (room, state, notifications)
     return {
         "consumer": consumer.follow(),
-        "heartbeats": consumer.heartbeats.listen(),
+        "heartbeats": heartbeats.listen(),
         "writes": writes.watch(),
         "room": room.watch(),
         "roll": joining.watch.run(),

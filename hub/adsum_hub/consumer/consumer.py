@@ -13,11 +13,10 @@ from redis.exceptions import ResponseError
 
 from adsum_hub.clock import Clock
 from adsum_hub.consumer.heartbeats import Heartbeats
-from adsum_hub.consumer.holes import Holes, Places
+from adsum_hub.consumer.holes import Places
 from adsum_hub.host import Host
 from adsum_hub.inbox import is_poisoned, read_entry
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.room import Room
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot, load_snapshot
 from adsum_hub.trouble import Link
@@ -50,21 +49,18 @@ MOST_HOSTS = 10_000
 
 
 class Consumer:
-    """Reads every host's stream, and has its heartbeats heard.
-
-    reader blocks and belongs to `follow` alone; redis is for everything else.
-    """
+    """Reads every host's stream. reader blocks and belongs to `follow` alone; redis is for everything else."""
 
     def __init__(
         self,
         roster: Roster,
+        heartbeats: Heartbeats,
         *,
         reader: Redis,
         redis: Redis,
         clock: Clock,
         link: Link,
         broadcast: Broadcast,
-        room: Room,
     ) -> None:
         self._roster = roster
         self._reader = reader
@@ -72,10 +68,9 @@ class Consumer:
         self._clock = clock
         self._link = link
         self._broadcast = broadcast
-        self._holes = Holes(roster, redis, clock)
-        self._places = self._holes.places
-        self.heartbeats = Heartbeats(roster, redis, clock, link, broadcast, room, self._holes)
-        self._discovery = Discovery(roster, redis, self._places, clock, self.heartbeats)
+        self._holes = heartbeats.holes
+        self._places = heartbeats.holes.places
+        self._discovery = Discovery(roster, redis, self._places, clock, heartbeats)
         #: more may lie in the streams than the last read gave, so the next one does not block
         self._behind = True
         self._count = COUNT

@@ -40,7 +40,6 @@ class Heartbeats:
         link: Link,
         broadcast: Broadcast,
         room: Room,
-        holes: Holes,
     ) -> None:
         self._roster = roster
         self._room = room
@@ -48,7 +47,7 @@ class Heartbeats:
         self._clock = clock
         self._link = link
         self._broadcast = broadcast
-        self._holes = holes
+        self.holes = Holes(roster, redis, clock)
 
     async def listen(self) -> None:
         while wanted():
@@ -86,7 +85,7 @@ class Heartbeats:
                 self._roster.hear(host.id, beat, age, now)
                 await self._look_for_lost_tail(host, beat, now)
             if not isinstance(stored, ResponseError) and is_other(stored, host):
-                await self._holes.compare(host)
+                await self.holes.compare(host)
         self._broadcast.notify()
 
     @staticmethod
@@ -109,8 +108,8 @@ class Heartbeats:
         applied = host.applied.get(beat.spool_id, 0)
         if applied >= beat.sent or now - host.read_at < QUIET_MS:
             return
-        await self._holes.places.find(host)
-        await self._holes.fill_tail(host, beat.spool_id)
+        await self.holes.places.find(host)
+        await self.holes.fill_tail(host, beat.spool_id)
 
 
 def is_absurd(raw: Any, ttl: Any) -> bool:
