@@ -26,8 +26,10 @@ from adsum_shared.state import (
     HubTrouble,
     Reachability,
     SessionView,
+    UsageReport,
+    UsageRow,
+    UsageView,
 )
-from adsum_shared.usage import UsageReport, UsageRow, UsageView
 
 NOW = 1_764_000_000_000
 

@@ -33,8 +33,14 @@ from adsum.text.saying import put, put_json, say, say_trouble
 from adsum.text.words import advice, age, as_of, trouble_in
 from adsum_shared import MOST_DAYS
 from adsum_shared.redact import clean
-from adsum_shared.state import ActivityEntry, History, HostView, HubTrouble, SessionView
-from adsum_shared.usage import UsageReport
+from adsum_shared.state import (
+    ActivityEntry,
+    History,
+    HostView,
+    HubTrouble,
+    SessionView,
+    UsageReport,
+)
 
 #: Lines around the rows of a list: the heads, the counts, and the next prompt.
 HEAD_AND_FOOT = 3

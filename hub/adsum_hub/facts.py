@@ -250,7 +250,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     per: str = ""
 
 
-#: By day: (when, units by then). See fold/usage.
+#: By day: (when, units by then). See fold.
 Trail = dict[str, tuple[tuple[int, int], ...]]
 
 
@@ -263,7 +263,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     session_id: str
-    agent: str = "claude_code"
+    agent: str = ""  # as the earliest signal calls it
 
     turns: dict[str, Turn] = {}
     tools: dict[str, Tool] = {}

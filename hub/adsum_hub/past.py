@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adsum_hub.facts import Ended, Facts
-from adsum_hub.fold.usage import OLD_STEPS, thinned
+from adsum_hub.fold.fold import OLD_STEPS, thinned
 from adsum_hub.verdict.judge import Verdict
 from adsum_shared import MOST_DAYS
 from adsum_shared.state import AgentState, Group

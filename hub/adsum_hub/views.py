@@ -17,17 +17,19 @@ from adsum_shared.state import (
     URGENCY,
     AgentState,
     ChildView,
+    ContextView,
     DisplayView,
     Group,
     HostView,
     HostWitness,
+    RateLimitView,
     Reachability,
     RequestView,
     SessionView,
     Summary,
+    UsageView,
     WitnessView,
 )
-from adsum_shared.usage import ContextView, RateLimitView, UsageView
 
 NEEDS_YOU = Group.NEEDS_YOU  # looked up a thousand times a second, by an enum's own slow way
 #: A rank's decimal digits: the section, the urgency in it, and 13 digits of milliseconds, together

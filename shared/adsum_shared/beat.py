@@ -6,8 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from adsum_shared.state import HostWitness
-from adsum_shared.usage import ScanProgress
+from adsum_shared.state import HostWitness, ScanProgress
 
 
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,7 +18,7 @@ MESSAGE = "message"
 COMMAND = "command"
 #: `ChildFinished.child_id` that means all of them.
 ALL_CHILDREN = "*"
-#: Claude Code's have 36 characters.
+#: Those of the agents we know have 36 characters.
 SESSION_ID_MAX = 200
 
 RequestKind = Literal["permission", "question", "plan", "dialog"]

@@ -7,13 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adsum_shared.state import SessionView, Summary
-from adsum_shared.usage import (
+from adsum_shared.state import (
     BudgetUse,
     BudgetView,
     ContextView,
     RateLimitView,
     ScanProgress,
+    SessionView,
+    Summary,
     UsagePoint,
     UsageReport,
     UsageRow,

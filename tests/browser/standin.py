@@ -25,14 +25,16 @@ from adsum_hub.join.tokens import JoinToken, JoinTokenAsked, JoinTokenMade
 from adsum_hub.request_guard import CONTENT_POLICY
 from adsum_shared.state import (
     ActivityEntry,
+    Budgets,
+    BudgetView,
     Group,
     History,
     HostView,
     HubTrouble,
     SessionView,
     Summary,
+    UsageReport,
 )
-from adsum_shared.usage import Budgets, BudgetView, UsageReport
 
 
 def under_policy(app: ASGIApp) -> ASGIApp:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import Page, expect
 
-from adsum_shared.usage import UsagePoint, UsageSeries, UsageView
+from adsum_shared.state import UsagePoint, UsageSeries, UsageView
 from tests.browser import fleets, spending
 from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms

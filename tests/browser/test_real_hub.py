@@ -22,8 +22,7 @@ from adsum_hub.usage.accounts import local_day
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
-from adsum_shared.state import HostWitness, HubTrouble
-from adsum_shared.usage import ScanProgress
+from adsum_shared.state import HostWitness, HubTrouble, ScanProgress
 from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
 from tests.support import wait_until
 
@@ -101,7 +100,9 @@ async def test_a_session_is_read_from_card_to_activity(real: RealHub, page: Page
     real.tell(
         s.PromptSubmitted(at=at, prompt_id="p1", text="Make it green", **transcript),
         s.MetaChanged(at=at, title="Green again", **transcript),
-        s.ToolStarted(at=at + 1000, tool="Task", tool_use_id="t1", prompt_id="p1", **transcript),
+        s.ToolStarted(
+            at=at + 1000, tool="Task", role="agent", tool_use_id="t1", prompt_id="p1", **transcript
+        ),
         s.ChildStarted(at=at + 1500, child_id="c1", description="Look around", **transcript),
     )
     await page.goto(real.url)
@@ -127,10 +128,11 @@ async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> Non
     real.hear()
     real.tell(
         s.PromptSubmitted(text="go", **hook),
-        s.ToolStarted(tool="Bash", tool_use_id="t1", **hook),
+        s.ToolStarted(tool="Bash", role="shell", tool_use_id="t1", **hook),
         s.RequestOpened(
             request_kind="permission",
             tool="Bash",
+            role="shell",
             tool_use_id="t1",
             request_id="r1",
             summary="make",

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import Locator, Page, expect
 
-from adsum_shared.state import Summary
-from adsum_shared.usage import ContextView, RateLimitView, ScanProgress, UsageReport, UsageView
+from adsum_shared.state import ContextView, RateLimitView, ScanProgress, Summary, UsageView
 from tests.browser import fleets, spending
 from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms
@@ -479,7 +478,7 @@ async def test_a_report_without_rows_says_so(
     open_page: OpenPage, hub: StandIn, search: str, said: str
 ) -> None:
     spent(hub)
-    hub.reports["day"] = UsageReport(1, 0, "2026-11-22", "2026-11-22", "day", [], UsageView(), [])
+    hub.reports["day"] = replace(spending.report("day", 0, UsageView()), rows=[], series=[])
     page = await open_page(path=f"/usage{search}", ready="main .nobody")
     assert await page.inner_text("main .nobody") == said
     await expect(page.locator(".chart, .totals")).to_have_count(0)

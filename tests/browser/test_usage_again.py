@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from playwright.async_api import expect
 
 from adsum.text.words import cost, short
-from adsum_shared.usage import UsageReport, UsageView
+from adsum_shared.state import UsageReport, UsageView
 from tests.browser import fleets, spending
 from tests.browser.conftest import PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from adsum_shared.redact import clean
-from adsum_shared.state import ActivityEntry, Group, HostWitness, HubTrouble
-from adsum_shared.usage import UsageRow, UsageView
+from adsum_shared.state import ActivityEntry, Group, HostWitness, HubTrouble, UsageRow, UsageView
 from tests.hostile import NAME, is_plain
 from tests.hubs import NOW, StandIn, host, report, session, stand_in_hub
 from tests.integration.conftest import Run

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from adsum_shared import MOST_DAYS
-from adsum_shared.state import Group, HubTrouble, SessionView
-from adsum_shared.usage import UsageReport, UsageRow, UsageView
+from adsum_shared.state import Group, HubTrouble, SessionView, UsageReport, UsageRow, UsageView
 from tests.brokers import free_port
 from tests.hubs import NOW, StandIn, host, report, session, stand_in_hub
 from tests.integration.conftest import Run

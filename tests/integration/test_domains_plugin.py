@@ -68,7 +68,7 @@ async def acting(redis: Any, summary: str) -> None:
     await beat(redis, [HOST], now)
     signals = [
         PromptSubmitted(**at, prompt_id="p", origin="typed", text="Cook"),
-        ToolStarted(**at, tool="Bash", tool_use_id="t", summary=summary),
+        ToolStarted(**at, tool="Bash", role="shell", tool_use_id="t", summary=summary),
     ]
     await publish(redis, HOST, 1, signals, now)
 

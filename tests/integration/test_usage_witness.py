@@ -17,7 +17,7 @@ from adsum_collector.usage import backlog as usage_backlog
 from adsum_collector.usage import reading as usage_reading
 from adsum_collector.usage import witness as usage_witness
 from adsum_shared.signals import MetaChanged, SessionEnded, UsageTotalled
-from adsum_shared.usage import ScanProgress
+from adsum_shared.state import ScanProgress
 from bench.corpus import History
 from tests.ledgers import DAY_S, NOON_S, UsageRig, begin, open_usage, said
 from tests.support import wait_until

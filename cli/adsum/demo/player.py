@@ -31,8 +31,7 @@ from adsum_shared import __version__
 from adsum_shared.beat import Beat
 from adsum_shared.privacy import private_as
 from adsum_shared.signals import AnySignal
-from adsum_shared.state import HostWitness
-from adsum_shared.usage import ScanProgress
+from adsum_shared.state import HostWitness, ScanProgress
 
 #: What a machine keeps on disk at most; it is deleted with the demo.
 SPOOL_BYTES, KEPT_S = 32 << 20, 600.0

@@ -11,8 +11,14 @@ from rich.tree import Tree
 from adsum.text.tables import ICONS, PLAIN_ICONS
 from adsum.text.words import PRICES, age, cost, missing_of, moment, percent, short, witness_word
 from adsum_shared.redact import clean
-from adsum_shared.state import ActivityEntry, ChildView, GapView, RequestView, SessionView
-from adsum_shared.usage import UsageView
+from adsum_shared.state import (
+    ActivityEntry,
+    ChildView,
+    GapView,
+    RequestView,
+    SessionView,
+    UsageView,
+)
 
 #: Children that have finished are of less interest, and a long session has had many.
 FINISHED_MOST = 10

@@ -36,8 +36,15 @@ from adsum.text.words import (
     witness_word,
 )
 from adsum_shared.redact import clean
-from adsum_shared.state import Group, History, HostView, SessionView
-from adsum_shared.usage import ScanProgress, UsageReport, UsageView
+from adsum_shared.state import (
+    Group,
+    History,
+    HostView,
+    ScanProgress,
+    SessionView,
+    UsageReport,
+    UsageView,
+)
 
 #: Group, not state: a state nobody has heard of still gets its icon and colour.
 ICONS = {Group.NEEDS_YOU: "▲", Group.AUTONOMOUS: "●", Group.DELIVERED: "✓"}

@@ -13,8 +13,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from adsum_shared.redact import clean
-from adsum_shared.state import GapView, HostView, HubTrouble, SessionView
-from adsum_shared.usage import ContextView, RateLimitView, UsageView
+from adsum_shared.state import (
+    ContextView,
+    GapView,
+    HostView,
+    HubTrouble,
+    RateLimitView,
+    SessionView,
+    UsageView,
+)
 
 UNPRICED = "unpriced"
 NONE = "-"

@@ -18,7 +18,7 @@ from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.reading import Errand, UsageBatch
 from adsum_collector.usage.worker import Order, WorkerReport
-from adsum_shared.usage import ScanProgress
+from adsum_shared.state import ScanProgress
 
 COMMAND: Final = (sys.executable, "-I", "-m", "adsum_collector.usage.worker")
 #: A batch names its files, and what some of their sessions were about.

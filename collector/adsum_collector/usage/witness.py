@@ -31,8 +31,7 @@ from adsum_collector.usage.ledger_file import (
 )
 from adsum_collector.usage.reading import History, PastOf, UsageBatch, UsageReading
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded, UsageTotalled
-from adsum_shared.state import HostWitness
-from adsum_shared.usage import ScanProgress
+from adsum_shared.state import HostWitness, ScanProgress
 
 #: Between two readings of what grew: the first growth is read at once, what follows soon.
 ROUND_S: Final = 1.0

@@ -24,8 +24,7 @@ from adsum_hub.usage.reports import Query as Asked
 from adsum_hub.usage.spending import Key
 from adsum_hub.views import view_id
 from adsum_shared import MOST_DAYS
-from adsum_shared.state import OVER, History, SessionView
-from adsum_shared.usage import Budgets, BudgetView, UsageReport
+from adsum_shared.state import OVER, Budgets, BudgetView, History, SessionView, UsageReport
 
 MOST = 1000
 DAYS = 7

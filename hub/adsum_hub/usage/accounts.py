@@ -14,8 +14,7 @@ from adsum_hub.usage.budgets import Overspent, Worker
 from adsum_hub.usage.spending import Key, Lines, NoPrices, Spending, summed
 from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_hub.views import Spent, session_view
-from adsum_shared.state import OVER, SessionView
-from adsum_shared.usage import UsageView
+from adsum_shared.state import OVER, SessionView, UsageView
 
 #: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
 LOOK_MS = 1_000

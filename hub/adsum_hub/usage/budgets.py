@@ -22,7 +22,7 @@ from adsum_hub.facts import Facts
 from adsum_hub.usage.spending import Key, Spending
 from adsum_hub.views import view_id
 from adsum_shared.settings import SettingsError
-from adsum_shared.usage import BudgetUse, BudgetView
+from adsum_shared.state import BudgetUse, BudgetView
 
 Scope = Literal["session", "project", "host", "team"]
 Per = Literal["session", "day", "7 days", "30 days"]

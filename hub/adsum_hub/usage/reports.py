@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from adsum_hub.usage.spending import CostLine, Key, Lines, Spending, Sum
-from adsum_shared.usage import UsagePoint, UsageReport, UsageRow, UsageSeries, UsageView
+from adsum_shared.state import UsagePoint, UsageReport, UsageRow, UsageSeries, UsageView
 
 Split = Literal["host", "project", "model"]
 

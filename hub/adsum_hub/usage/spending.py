@@ -29,7 +29,7 @@ from msgspec.structs import astuple
 
 from adsum_hub.facts import Facts, Usage
 from adsum_shared.signals import ModelCost
-from adsum_shared.usage import ContextView, UsageView
+from adsum_shared.state import ContextView, UsageView
 
 CostSource = Literal["reported", "computed", "mixed"]
 #: A session of whose model nothing is known, only that it has cost something.
@@ -51,7 +51,7 @@ class Prices(Protocol):
 
 
 class CostLine(msgspec.Struct, frozen=True, gc=False):
-    """One group of a session: see `fold.usage.usage_key`. usd: None if none of it has a price."""
+    """One group of a session: see `fold.fold.usage_key`. usd: None if none of it has a price."""
 
     key: str
     day: str

@@ -86,12 +86,12 @@ def _still_holds(last: Verdict, facts: Facts, now: int, limits: Limits) -> bool:
         return False
     opened, before = last.ground.stand.opened, last.ground.facts
     return (
-        last.judged <= now < (now + 1 if last.until is None else last.until)
+        rests_on_the_same(before, facts)
+        and last.judged <= now < (now + 1 if last.until is None else last.until)
         and now < last.heard + min(limits.transient, limits.stuck_after)
         and last.hooks is None
         and opened > 0
         and (before.hook_at >= opened or before.hook_at == facts.hook_at)
-        and rests_on_the_same(before, facts)
     )
 
 

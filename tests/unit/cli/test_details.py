@@ -9,8 +9,15 @@ import pytest
 from rich.console import Console
 
 from adsum.text.details import FINISHED_MOST, TEXT_MOST, activity_table, facts_table, family_tree
-from adsum_shared.state import ActivityEntry, ChildView, Group, RequestView, WitnessView
-from adsum_shared.usage import ContextView, UsageView
+from adsum_shared.state import (
+    ActivityEntry,
+    ChildView,
+    ContextView,
+    Group,
+    RequestView,
+    UsageView,
+    WitnessView,
+)
 from tests.hubs import NOW, session
 
 SHELL = ChildView("b1", "shell", "running", NOW - 125_000, None, None, "npm run dev")

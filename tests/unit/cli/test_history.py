@@ -13,8 +13,7 @@ from adsum.listing import Freshness, no_history
 from adsum.sessions import HistoryQuery
 from adsum.text.console import show
 from adsum.text.tables import history_footer, history_table
-from adsum_shared.state import Group, History, SessionView
-from adsum_shared.usage import UsageView
+from adsum_shared.state import Group, History, SessionView, UsageView
 from tests.hubs import NOW, host, session
 
 HOUR = 3_600_000

@@ -9,8 +9,14 @@ import pytest
 from rich.console import Console
 
 from adsum.text.tables import BAR_CELLS, host_notes, host_table
-from adsum_shared.state import GapView, HostView, HostWitness, Reachability
-from adsum_shared.usage import RateLimitView, ScanProgress
+from adsum_shared.state import (
+    GapView,
+    HostView,
+    HostWitness,
+    RateLimitView,
+    Reachability,
+    ScanProgress,
+)
 
 NOW = int(time.mktime((2026, 11, 21, 15, 0, 0, 0, 0, -1)) * 1000)
 MINUTE = 60_000

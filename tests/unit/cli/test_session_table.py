@@ -15,14 +15,15 @@ from adsum.text.words import age
 from adsum_shared.redact import clean
 from adsum_shared.state import (
     AgentState,
+    ContextView,
     Group,
     HostView,
     HostWitness,
     Reachability,
     SessionView,
+    UsageView,
     WitnessView,
 )
-from adsum_shared.usage import ContextView, UsageView
 
 NOW = 1_000_000_000
 

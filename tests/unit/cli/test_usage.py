@@ -9,8 +9,7 @@ import pytest
 from adsum.listing import Freshness, UsageQuery, no_usage
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import typed
-from adsum_shared.state import HubTrouble
-from adsum_shared.usage import ScanProgress, UsageReport, UsageView
+from adsum_shared.state import HubTrouble, ScanProgress, UsageReport, UsageView
 from tests.hubs import NOW, host, report
 
 DAY = 86_400_000

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adsum.text.words import context, cost, dollars, limit_words, octets, percent, short, span
-from adsum_shared.usage import ContextView, RateLimitView, UsageView
+from adsum_shared.state import ContextView, RateLimitView, UsageView
 
 NOW = 1_764_000_000_000
 HOUR = 3_600_000

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from adsum.text.console import show
 from adsum.text.tables import usage_footer, usage_table
-from adsum_shared.usage import UsageReport, UsageRow, UsageView
+from adsum_shared.state import UsageReport, UsageRow, UsageView
 from tests.hubs import report
 
 

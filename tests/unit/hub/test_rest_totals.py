@@ -20,8 +20,7 @@ from adsum_hub.usage.accounts import Accounts
 from adsum_shared import MOST_DAYS
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
-from adsum_shared.state import History
-from adsum_shared.usage import ScanProgress, UsageReport
+from adsum_shared.state import History, ScanProgress, UsageReport
 from tests.spenders import HOUR, NOON, TODAY, Spender, spending
 
 

@@ -14,8 +14,7 @@ from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import RateLimit, Signal
-from adsum_shared.state import SessionView
-from adsum_shared.usage import ScanProgress
+from adsum_shared.state import ScanProgress, SessionView
 from tests.spenders import HOUR, NOON, TODAY, FlatPrices, spending
 
 HOST = "host-1"

@@ -7,8 +7,7 @@ from typing import get_args
 import msgspec
 
 from adsum_hub.facts import ACTIVITY_MAX, CHILDREN_MAX, REQUESTS_MAX, TASKS_MAX, TOOLS_MAX, Facts
-from adsum_hub.fold.fold import STEPS, fold
-from adsum_hub.fold.usage import MOST_DAYS, MOST_STEPS, OLD_STEPS
+from adsum_hub.fold.fold import MOST_DAYS, MOST_STEPS, OLD_STEPS, STEPS, fold
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from adsum_hub.facts import Trail, Usage
-from adsum_hub.fold.usage import MOST_DAYS, MOST_STEPS, OLD_STEPS, STEP_MS, walked
+from adsum_hub.fold.fold import MOST_DAYS, MOST_STEPS, OLD_STEPS, STEP_MS, walked
 
 DAY = "2026-11-20"
 

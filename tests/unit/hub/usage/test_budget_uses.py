@@ -15,7 +15,7 @@ from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.budgets import MOST, Overspent, Uses, Worker, read_budgets
 from adsum_hub.usage.spending import Spending
-from adsum_shared.usage import Budgets, BudgetView
+from adsum_shared.state import Budgets, BudgetView
 from tests.spenders import MINUTE, NOON, TODAY, Spender, spending
 
 LABELS = {"h": "lab", "b": "box"}

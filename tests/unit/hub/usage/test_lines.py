@@ -8,7 +8,7 @@ import pytest
 
 from adsum_hub.usage.spending import Lines, lines_of, plain, summed
 from adsum_shared.signals import ModelCost
-from adsum_shared.usage import UsageView
+from adsum_shared.state import UsageView
 from tests.spenders import TODAY, FlatPrices, Spender, utc_day
 
 PRICES = FlatPrices(dear=0.1)

@@ -12,7 +12,7 @@ from adsum_hub.facts import Usage
 from adsum_hub.usage.reports import COLUMNS, NO_PROJECT, By, Query, Spender, Tally, as_csv, harmless
 from adsum_hub.usage.spending import lines_of
 from adsum_shared.signals import ModelCost
-from adsum_shared.usage import UsageReport
+from adsum_shared.state import UsageReport
 from tests.spenders import TODAY, FlatPrices, spending, utc_day
 from tests.spenders import Spender as Told
 

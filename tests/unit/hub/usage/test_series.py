@@ -8,7 +8,7 @@ import pytest
 
 from adsum_hub.usage.reports import MOST, OTHERS, Query, Spender, Split, Tally
 from adsum_hub.usage.spending import lines_of
-from adsum_shared.usage import UsageReport
+from adsum_shared.state import UsageReport
 from tests.spenders import TODAY, FlatPrices, spending, utc_day
 from tests.spenders import Spender as Told
 
