@@ -478,7 +478,8 @@ async def test_a_report_without_rows_says_so(
     open_page: OpenPage, hub: StandIn, search: str, said: str
 ) -> None:
     spent(hub)
-    hub.reports["day"] = replace(spending.report("day", 0, UsageView()), rows=[], series=[])
+    nothing: dict[str, Any] = {"rows": [], "series": [], "notes": [], "sessions": 0, "before": None}
+    hub.reports["day"] = replace(spending.report("day", 1, UsageView()), split=None, **nothing)
     page = await open_page(path=f"/usage{search}", ready="main .nobody")
     assert await page.inner_text("main .nobody") == said
     await expect(page.locator(".chart, .totals")).to_have_count(0)
