@@ -22,13 +22,13 @@ SAME_START_MS = 2_000
 STAT_BYTES = 4096
 
 
-class Process(msgspec.Struct, frozen=True):
+class AgentProcess(msgspec.Struct, frozen=True):
     """started: ms of host wall clock, 0 if nobody could say."""
 
     pid: int
     started: int = 0
 
-    def is_same(self, other: Process) -> bool:
+    def is_same(self, other: AgentProcess) -> bool:
         if self.pid != other.pid:
             return False
         unknown = not self.started or not other.started
@@ -46,23 +46,23 @@ def state_changes(signals: Iterable[AnySignal]) -> dict[str, bytes | None]:
     return changes
 
 
-def watched(state: Mapping[str, bytes]) -> dict[str, Process]:
+def watched(state: Mapping[str, bytes]) -> dict[str, AgentProcess]:
     """Session id -> process, for every session that has not ended."""
-    found: dict[str, Process] = {}
+    found: dict[str, AgentProcess] = {}
     for key, value in state.items():
         if key.startswith(_PREFIX):
             pid, _, started = value.partition(b" ")
             with contextlib.suppress(ValueError):  # bit rot; the registry names it again
-                found[key.removeprefix(_PREFIX)] = Process(int(pid), int(started or 0))
+                found[key.removeprefix(_PREFIX)] = AgentProcess(int(pid), int(started or 0))
     return found
 
 
-def watched_in(state: Callable[[], Mapping[str, bytes]]) -> Callable[[], dict[str, Process]]:
+def watched_in(state: Callable[[], Mapping[str, bytes]]) -> Callable[[], dict[str, AgentProcess]]:
     """`watched`, asked every second: read anew only from a state that is another one."""
     read: Mapping[str, bytes] = {}
-    found: dict[str, Process] = {}
+    found: dict[str, AgentProcess] = {}
 
-    def ask() -> dict[str, Process]:
+    def ask() -> dict[str, AgentProcess]:
         nonlocal read, found
         if (now := state()) is not read:
             read, found = now, watched(now)
@@ -77,7 +77,7 @@ class ProcessTable:
     known: what earlier runs have said of processes that still live.
     """
 
-    def __init__(self, known: Iterable[Process] = ()) -> None:
+    def __init__(self, known: Iterable[AgentProcess] = ()) -> None:
         self._said = {process.pid: process for process in known}
 
     def started_of(self, pid: int) -> int | None:
@@ -86,15 +86,15 @@ class ProcessTable:
         if started is None:
             self._said.pop(pid, None)
             return None
-        now = Process(pid, started)
+        now = AgentProcess(pid, started)
         said = self._said.get(pid)
         if said is None or not said.started or not said.is_same(now):
             self._said[pid] = said = now
         return said.started
 
-    def lives(self, process: Process) -> bool:
+    def lives(self, process: AgentProcess) -> bool:
         started = self.started_of(process.pid)
-        return started is not None and process.is_same(Process(process.pid, started))
+        return started is not None and process.is_same(AgentProcess(process.pid, started))
 
 
 def look_up(pid: int) -> int | None:

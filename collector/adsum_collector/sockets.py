@@ -1,4 +1,4 @@
-"""The listening sockets: handed over by the service manager, or opened here."""
+"""Local sockets: those we listen on, and which users are at the other end or could be."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from adsum_collector.errors import StartError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import renew_token
 
+SOCKET_FILE = "collector.sock"
 _FIRST_PASSED = 3
+_ESTABLISHED = "01"
+_LISTEN = "0A"
+#: Shells of accounts that nobody logs in to.
+_NO_LOGIN: Final = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown"})
+#: Where accounts come from that `pwd` lists in full.
+_LISTED: Final = frozenset({"files", "compat", "altfiles", "systemd", "mymachines"})
+_SSSD = Path("/var/lib/sss/pipes/nss")
 
 
 def passed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
@@ -36,8 +44,9 @@ def passed_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
     return passed
 
 
-def listen_http(port: int) -> socket.socket:
+def _listen_http(settings: CollectorSettings) -> socket.socket:
     """Loopback only. Raises StartError that says who has the port."""
+    port = settings.collector_port
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -45,7 +54,15 @@ def listen_http(port: int) -> socket.socket:
         listener.listen(512)
     except OSError as error:
         listener.close()
-        raise StartError(_why_not(port, error)) from error
+        text = _why_not(port, error)
+        if stranger := stranger_on(port):
+            # Hooks that are posted show it their token.
+            renew_token(settings.state_dir)
+            text += (
+                f" The user {stranger} listens there, and hears whatever hooks post. Their token is "
+                "renewed. Next: adsum hooks install, which takes them off the port."
+            )
+        raise StartError(text) from error
     listener.settimeout(0)
     return listener
 
@@ -70,9 +87,6 @@ def _is_collector(port: int) -> bool:
             return connection.getresponse().getheader("x-adsum") == "collector"
         except (OSError, http.client.HTTPException):
             return False
-
-
-SOCKET_FILE = "collector.sock"
 
 
 def listen_unix(path: Path) -> socket.socket:
@@ -121,30 +135,6 @@ def open_sockets(settings: CollectorSettings) -> Iterator[tuple[socket.socket, s
         unix = passed.get(socket.AF_UNIX) or listen_unix(settings.state_dir / SOCKET_FILE)
         with unix:
             yield http, unix
-
-
-def _listen_http(settings: CollectorSettings) -> socket.socket:
-    try:
-        return listen_http(settings.collector_port)
-    except StartError as error:
-        stranger = stranger_on(settings.collector_port)
-        if stranger is None:
-            raise
-        # Hooks that are posted show it their token.
-        renew_token(settings.state_dir)
-        raise StartError(
-            f"{error} The user {stranger} listens there, and hears whatever hooks post. Their token "
-            "is renewed. Next: adsum hooks install, which takes them off the port."
-        ) from error
-
-
-_ESTABLISHED = "01"
-_LISTEN = "0A"
-#: Shells of accounts that nobody logs in to.
-_NO_LOGIN: Final = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown"})
-#: Where accounts come from that `pwd` lists in full.
-_LISTED: Final = frozenset({"files", "compat", "altfiles", "systemd", "mymachines"})
-_SSSD = Path("/var/lib/sss/pipes/nss")
 
 
 def tcp_peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None:

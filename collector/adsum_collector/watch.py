@@ -18,7 +18,7 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake
 from adsum_collector.line_reader import open_plain
-from adsum_collector.processes import SAME_START_MS, Process, ProcessTable, cpu_ms
+from adsum_collector.processes import SAME_START_MS, AgentProcess, ProcessTable, cpu_ms
 from adsum_shared.signals import (
     Alive,
     AnySignal,
@@ -55,7 +55,7 @@ class Watch:
         *,
         directories: Sequence[Path],
         adapt: Adapt,
-        watched: Callable[[], dict[str, Process]],
+        watched: Callable[[], dict[str, AgentProcess]],
         table: ProcessTable,
         now: Callable[[], int],
     ) -> None:
@@ -65,14 +65,14 @@ class Watch:
         self._watched = watched
         self._table = table
         self._now = now
-        self._work: dict[Process, Work] = {}
+        self._work: dict[AgentProcess, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}
         self._events = file_events(directories, _is_entry, recursive=False)
         self._wake = asyncio.Event()
         #: Set once it is known which of the sessions that have not ended have a process.
         self.settled = asyncio.Event()
-        self._exits: dict[Process, int] = {}
+        self._exits: dict[AgentProcess, int] = {}
         self.counts: Counter[str] = Counter()
         self.files = 0
 
@@ -207,7 +207,7 @@ class Watch:
                 self._exits[process] = descriptor
                 asyncio.get_running_loop().add_reader(descriptor, self._exited, process)
 
-    def _exited(self, process: Process) -> None:
+    def _exited(self, process: AgentProcess) -> None:
         self._forget_exit(self._exits.pop(process))
         self._wake.set()
 
@@ -245,7 +245,7 @@ class Entry(msgspec.Struct, frozen=True):
     """One file of the registry, of a living process: what it says, in our words."""
 
     session_id: str
-    process: Process
+    process: AgentProcess
     signals: tuple[AnySignal, ...] = ()
 
 
@@ -264,17 +264,17 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def news_of_work(
-    known: Mapping[Process, Work],
-    watched: Mapping[str, Process],
+    known: Mapping[AgentProcess, Work],
+    watched: Mapping[str, AgentProcess],
     cpu: Callable[[int], int | None],
     now: int,
-) -> tuple[list[AnySignal], dict[Process, Work]]:
+) -> tuple[list[AnySignal], dict[AgentProcess, Work]]:
     """A sign of life for each session whose process works; and what to know at the next look.
 
     cpu: see `processes.cpu_ms`. A process is measured only once its last measurement is old enough.
     """
     news: list[AnySignal] = []
-    work: dict[Process, Work] = {}
+    work: dict[AgentProcess, Work] = {}
     for process in set(watched.values()):
         before = known.get(process)
         # a clock that was set back starts anew
@@ -305,7 +305,7 @@ def read_entry(signals: list[AnySignal], started: int | None) -> Entry | None:
         return None
     return Entry(
         named.session_id,
-        Process(named.pid, started),
+        AgentProcess(named.pid, started),
         tuple(
             msgspec.structs.replace(signal, started=started)
             if isinstance(signal, StatusReported | ProcessSeen)
@@ -316,7 +316,7 @@ def read_entry(signals: list[AnySignal], started: int | None) -> Entry | None:
 
 
 def news_of_entry(
-    entry: Entry, known: Known | None, watched: Mapping[str, Process], now: int
+    entry: Entry, known: Known | None, watched: Mapping[str, AgentProcess], now: int
 ) -> list[AnySignal]:
     """What a registry file that is there tells beyond what was told of it before. now: ms."""
     before = known.entry if known else None
@@ -335,7 +335,7 @@ def news_of_entry(
     return news
 
 
-def news_of_absence(known: Known, watched: Mapping[str, Process], now: int) -> list[AnySignal]:
+def news_of_absence(known: Known, watched: Mapping[str, AgentProcess], now: int) -> list[AnySignal]:
     """A registry file has gone: its session has ended, unless the hook has said so before.
 
     If the process is gone too, that is what `news_of_processes` tells.
@@ -346,7 +346,7 @@ def news_of_absence(known: Known, watched: Mapping[str, Process], now: int) -> l
 
 
 def news_of_processes(
-    watched: Mapping[str, Process], gone: set[Process], now: int
+    watched: Mapping[str, AgentProcess], gone: set[AgentProcess], now: int
 ) -> list[AnySignal]:
     """The sessions whose process is no more: kill -9 leaves no other sign."""
     return [
@@ -381,7 +381,7 @@ def _disown(signal: AnySignal, before: Entry) -> AnySignal:
     return msgspec.structs.replace(signal, status=None, waiting_for=None)
 
 
-def _is_running(entry: Entry, watched: Mapping[str, Process]) -> bool:
+def _is_running(entry: Entry, watched: Mapping[str, AgentProcess]) -> bool:
     process = watched.get(entry.session_id)
     return process is not None and process.is_same(entry.process)
 

@@ -32,10 +32,10 @@ _CAP = "tests/unit/collector/test_spool_cap.py"
 _DELIVERY = "tests/integration/test_delivery_collector.py"
 _PROCESS = "tests/integration/test_collector_process.py"
 _TAILING = "tests/unit/collector/test_tailer_files.py"
-_LIVES = "tests/unit/collector/test_place.py"
+_LIVES = "tests/unit/collector/test_stream_position.py"
 _BY_SHIM = "tests/unit/collector/test_shim.py"
 _INSTALL_EVENTS = "tests/unit/collector/test_install_events.py"
-_PEERS = "tests/unit/collector/test_peer.py"
+_PEERS = "tests/unit/collector/test_sockets.py"
 _PRIVATE_FILES = "tests/unit/shared/test_private_files.py"
 _CONNECTIONS = "tests/unit/shared/test_bounded_http.py"
 _DOOR = "tests/unit/collector/test_receiver.py"
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "keeps the token that a stranger on the port was shown",
         "who listened in the collector's place reports sessions of this machine",
-        (Edit(_OPENING, "        renew_token(settings.state_dir)\n", ""),),
+        (Edit(_OPENING, "            renew_token(settings.state_dir)\n", ""),),
         (f"{_PEERS}::test_a_collector_whose_port_another_user_holds_renews_the_hooks_token",),
     ),
     Mutant(
@@ -514,8 +514,8 @@ MUTANTS = (
         (
             Edit(
                 _PLACE,
-                "elif self._leaving and stored.cursor >= self._leaving.fence:",
-                "elif self._leaving:",
+                "        if stored.cursor < leaving.fence:\n            return\n",
+                "",
             ),
         ),
         (f"{_LIVES}::test_a_spool_is_left_only_once_a_hub_has_spoken_on_what_lies_in_the_stream",),

@@ -22,7 +22,7 @@ from adsum_collector.spool.status import SpoolStatus, status_of
 __all__ = ["Rows", "Spool", "SpoolGap"]
 
 T = TypeVar("T")
-Batch = list[tuple[Append, asyncio.Future[int]]]
+Pending = list[tuple[Append, asyncio.Future[int]]]
 Committed = tuple[str, list[int]] | Exception
 
 #: Appends that may wait for a commit; beyond it the spool says that it cannot keep up.
@@ -48,7 +48,7 @@ class Spool:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "spool")
         self._lock = threading.Lock()
-        self._pending: Batch = []
+        self._pending: Pending = []
         self._flushing = False
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -189,12 +189,12 @@ class Spool:
         self.state = self._files.state
         self._read_meta()
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         def run() -> T:
             with self._lock:
                 return work()
 
-        return await self._loop.run_in_executor(self._thread, run)
+        return self._loop.run_in_executor(self._thread, run)
 
     def _flush(self) -> None:
         batch, self._pending = self._pending, []
@@ -205,14 +205,10 @@ class Spool:
                 self._lock.release()
             self._settle(batch, committed)
             return
-        committing = self._loop.run_in_executor(self._thread, self._commit_alone, batch)
+        committing = self._in_thread(lambda: self._commit(batch))
         committing.add_done_callback(lambda future: self._settle(batch, future.result()))
 
-    def _commit_alone(self, batch: Batch) -> Committed:
-        with self._lock:
-            return self._commit(batch)
-
-    def _commit(self, batch: Batch) -> Committed:
+    def _commit(self, batch: Pending) -> Committed:
         """The spool_id as well: it may be another one by the time this is settled."""
         started = time.perf_counter()
         try:
@@ -224,7 +220,7 @@ class Spool:
         finally:
             self._commit_s += (time.perf_counter() - started - self._commit_s) / 8
 
-    def _settle(self, batch: Batch, committed: Committed) -> None:
+    def _settle(self, batch: Pending, committed: Committed) -> None:
         self._read_numbers()
         if isinstance(committed, Exception):
             self._fail(batch, committed)
@@ -251,7 +247,7 @@ class Spool:
             if self._files.log_is_long:
                 self._files.checkpoint()
 
-    def _fail(self, batch: Batch, error: Exception) -> None:
+    def _fail(self, batch: Pending, error: Exception) -> None:
         self.problem = str(error)
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe(), name="spool: probe")

@@ -542,11 +542,7 @@ def _salvaged(
 
 def _without_hole(rows: list[Row], limit_bytes: int) -> Rows:
     first = rows[0][0]
-    if rows[-1][0] == first + len(rows) - 1:  # as nearly always
-        bodies = [body for _, body in rows]
-        if sum(map(len, bodies)) <= limit_bytes:
-            return Rows(first, bodies)
-    bodies = []
+    bodies: list[bytes] = []
     for expected, (seq, body) in enumerate(rows, first):
         limit_bytes -= len(body)
         if seq != expected or (bodies and limit_bytes < 0):

@@ -26,7 +26,7 @@ from adsum_collector.line_reader import (
     open_transcript,
     split_lines,
 )
-from adsum_collector.processes import Process
+from adsum_collector.processes import AgentProcess
 from adsum_collector.transcripts.chunks import Chunk, read_chunk
 from adsum_collector.transcripts.cursors import (
     Cursor,
@@ -93,7 +93,7 @@ class Tailer:
         *,
         directories: Sequence[Path],
         state: Callable[[], Mapping[str, bytes]],
-        watched: Callable[[], Mapping[str, Process]],
+        watched: Callable[[], Mapping[str, AgentProcess]],
         settled: asyncio.Event,
         now: Callable[[], int],
     ) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import adsum_collector.processes as processes_module
-from adsum_collector.processes import Process, ProcessTable, state_changes, watched
+from adsum_collector.processes import AgentProcess, ProcessTable, state_changes, watched
 from adsum_collector.watch import (
     CPU_INTERVAL_MS,
     Entry,
@@ -29,7 +29,7 @@ from adsum_shared.signals import (
 )
 
 START = 1_000_000
-AGENT = Process(100, START)
+AGENT = AgentProcess(100, START)
 
 
 def status(
@@ -128,7 +128,7 @@ def test_a_file_gone_for_good_ends_the_session() -> None:
 
 
 def test_a_dead_process_is_told_for_each_of_its_sessions() -> None:
-    other = Process(200, START)
+    other = AgentProcess(200, START)
     watching = {"s1": AGENT, "s2": AGENT, "s3": other}
 
     news = news_of_processes(watching, {AGENT}, 7)
@@ -164,16 +164,16 @@ def test_what_is_watched_follows_the_signals() -> None:
 def test_a_start_measured_twice_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = {100: START}
     monkeypatch.setattr(processes_module, "look_up", starts.get)
-    table = ProcessTable([Process(100, START - 900)])
+    table = ProcessTable([AgentProcess(100, START - 900)])
 
     assert table.started_of(100) == START - 900  # as an earlier run has told it
-    assert table.lives(Process(100, START))
+    assert table.lives(AgentProcess(100, START))
     starts[100] = START + 60_000
     assert table.started_of(100) == START + 60_000  # another process with this number
     assert not table.lives(AGENT)
     del starts[100]
     assert table.started_of(100) is None
-    assert not table.lives(Process(100, START + 60_000))
+    assert not table.lives(AgentProcess(100, START + 60_000))
 
 
 def test_a_process_that_works_gives_a_sign_of_life_for_each_of_its_sessions() -> None:

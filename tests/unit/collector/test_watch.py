@@ -19,7 +19,7 @@ import adsum_collector.watch as liveness_module
 import adsum_collector.watch as watch_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
-from adsum_collector.processes import Process, ProcessTable, look_up, watched
+from adsum_collector.processes import AgentProcess, ProcessTable, look_up, watched
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.watch import Entry, Known, Watch
@@ -293,7 +293,7 @@ async def test_an_unreadable_file_that_is_gone_is_forgotten(rig: Rig) -> None:
 async def test_the_version_is_that_of_the_agent_that_started_last(rig: Rig) -> None:
     def known(started: int, version: str | None) -> Known:
         meta = MetaChanged(session_id="s", at=1, seen=1, version=version)
-        return Known(Entry("s", Process(1, started), (meta,)))
+        return Known(Entry("s", AgentProcess(1, started), (meta,)))
 
     assert rig.watch.agent_version is None
     rig.watch._known = {
