@@ -132,7 +132,9 @@ COMPOSERS = {
 #: Modules that only one sibling imports, and why they are modules all the same. Of those that are
 #: to be merged the list only ever gets shorter.
 ONE_IMPORTER = {
-    "a check of the doctor, one of many": {"adsum.doctor.claude_agents", "adsum.doctor.ways"},
+    "a check of the doctor, one of many": {
+        *("adsum.doctor.claude_agents", "adsum.doctor.hooks", "adsum.doctor.ways"),
+    },
     "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
         *("adsum.service.launchd", "adsum.service.systemd", "adsum_shared.redis_cluster"),
         *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),

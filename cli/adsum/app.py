@@ -118,8 +118,7 @@ def up(
         run_demo(state_dir)
         return
     from adsum.hooks import setup_for
-    from adsum.offer import Offer
-    from adsum.up import run_up
+    from adsum.up import Offer, run_up
 
     run_up(state_dir, redis_url, Offer(setup_for("user", state_dir), not no_hooks, yes))
 
@@ -214,7 +213,7 @@ def statusline(
 ) -> None:
     """Whether your status line reports to Adsum, and how it fares."""
     from adsum.hooks import setup_for
-    from adsum.statusline import show_statusline
+    from adsum.hooks_commands import show_statusline
 
     setup = setup_for("user", state_dir)
     show_statusline(setup.path, f"http://127.0.0.1:{setup.port}", as_json=as_json)
@@ -233,7 +232,8 @@ def hooks_install(
 
     Doing it again changes nothing.
     """
-    from adsum.hooks import run_install, setup_for
+    from adsum.hooks import setup_for
+    from adsum.hooks_commands import run_install
 
     setup = setup_for(scope, state_dir, claude, statusline, transport)
     run_install(setup, dry_run=dry_run)
@@ -244,7 +244,8 @@ def hooks_remove(
     scope: Scope = "user", state_dir: StateDir = None, dry_run: DryRun = False
 ) -> None:
     """Take Adsum's hooks out; everything else stays as it is."""
-    from adsum.hooks import run_remove, setup_for
+    from adsum.hooks import setup_for
+    from adsum.hooks_commands import run_remove
 
     run_remove(setup_for(scope, state_dir), dry_run=dry_run)
 
@@ -258,7 +259,7 @@ def hooks_status(
 ) -> None:
     """Which hooks stand in which file, and what is wrong with them."""
     from adsum.hooks import setup_for
-    from adsum.hooks_status import run_status
+    from adsum.hooks_commands import run_status
 
     run_status(setup_for(scope, state_dir, claude), as_json=as_json)
 

@@ -1,37 +1,48 @@
-"""`adsum hooks` puts our hooks into Claude Code's settings, and takes them out."""
+"""Knows how hooks of ours stand in Claude Code's settings, and how they should: `Setup`."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import adsum_collector
 from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
-from adsum.statusline import faults_of, standing, usual_mode
-from adsum.text.saying import put, say
+from adsum_collector.agents.claude_code import install
 from adsum_collector.agents.claude_code.install import (
     Change,
     Report,
     SettingsError,
+    decode_settings,
     inspect_hooks,
     install_hooks,
     remove_hooks,
     settings_path,
 )
-from adsum_collector.agents.claude_code.program import ClaudeNotFoundError, installed_version
+from adsum_collector.agents.claude_code.json_text import JsonTextError
+from adsum_collector.agents.claude_code.program import installed_version
 from adsum_collector.agents.claude_code.settings_text import (
     ASSUMED,
+    FIRST_WITH_STATUS,
     SHIM_NAME,
     Mode,
+    ShapeError,
+    StatusLine,
     Target,
     Transport,
     Version,
+    command_words,
+    hooks_in,
+    is_ours,
     is_posted,
+    parse_settings,
 )
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import others_here, stranger_on
@@ -39,6 +50,9 @@ from adsum_collector.state_dir import held_token, renew_token, running_port, tok
 from adsum_shared.private_files import write_private
 
 Wanted = Literal["auto", "http", "shim"]
+LINUX_POLICY = Path("/etc/claude-code")
+MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
+PLUGIN = "adsum"
 
 
 @dataclass(frozen=True)
@@ -226,102 +240,151 @@ def setup_for(
     return Setup(path, settings.state_dir, port, claude, slot, wanted[transport])
 
 
-def run_install(setup: Setup, *, dry_run: bool) -> None:
-    try:
-        change = setup.install(dry_run=dry_run)
-    except (SettingsError, ClaudeNotFoundError) as error:
-        raise CommandError(str(error)) from error
-    say_version(setup)
-    if dry_run:
-        _print_diff(change)
-        return
-    report = inspect_hooks(setup.path)
-    events = list(report.counts)
-    if not change.needed:
-        _out(f"Hooks are in {change.path} already: {len(events)} events.")
-        _out(f"Sent: {setup.sends(report)}.")
-        _out(standing(report.statusline))
-        return
-    _out(f"Hooks for {len(events)} events are in {change.path}.")
-    _out(f"Sent: {setup.sends(report)}.")
-    note_closed(change)
-    _out(standing(report.statusline))
-    if change.backup:
-        _out(f"The file as it was: {change.backup}")
-    if running_port(setup.state_dir) is None:
-        say(
-            f"No collector runs here yet{RED if report.posted else ''}: start it with `adsum up`, "
-            "or take them out with `adsum hooks remove`."
-        )
-        return
-    _out("Sessions that run now report from their next event on. Try: adsum hooks verify")
+@dataclass(frozen=True, slots=True)
+class SettingsFiles:
+    """The settings that apply in one directory. project: the user's own ones, then the shared."""
+
+    user: Path
+    project: tuple[Path, ...]
+    managed: tuple[Path, ...]
+
+    @property
+    def deciding(self) -> tuple[Path, ...]:
+        """All of them, those first whose word counts for more."""
+        return (*self.managed, *self.project, self.user)
+
+    @property
+    def hooked(self) -> list[Path]:
+        """Where hooks of ours may stand, each file once: a home can be a project as well."""
+        found: dict[str, Path] = {}
+        for path in (self.user, *self.project):
+            found.setdefault(os.path.realpath(path), path)
+        return list(found.values())
 
 
-RED = ", and Claude Code prints a red line for every hook that is posted and not answered"
-
-
-def run_remove(setup: Setup, *, dry_run: bool) -> None:
-    try:
-        change = setup.remove(dry_run=dry_run)
-    except SettingsError as error:
-        raise CommandError(str(error)) from error
-    if dry_run:
-        _print_diff(change)
-        return
-    parked = setup.parked.exists()
-    setup.parked.unlink(missing_ok=True)
-    line = inspect_hooks(setup.path).statusline
-    if line.kind == "altered":
-        say(standing(line))
-    if not change.needed:
-        after = "`adsum up` will not put them back" if parked else "Nothing was changed"
-        _out(f"No hooks of Adsum are in {change.path}. {after}.")
-    elif change.after is None:
-        _out(f"{change.path} is gone again, as it was before the hooks.")
-    else:
-        _out(f"Adsum's hooks are out of {change.path}; everything else is as it was.")
-
-
-def note_shared(report: Report) -> None:
-    """Says so where others can read the token in the settings."""
-    if report.shared and report.tokens:
-        say(
-            f"Note: others on this machine can read {report.path}, and the token in it that lets "
-            "hooks report to Adsum. To close it: adsum hooks install"
-        )
-
-
-def note_closed(change: Change) -> None:
-    if change.closes:
-        say(
-            f"Others can no longer read {change.path}: it holds the hooks' token now. With the "
-            "hooks taken out, its mode is as it was."
-        )
-
-
-def say_version(setup: Setup, reporting: str | None = None) -> None:
-    """reporting: the version that sessions here are known to have, whatever is found."""
-    version, program = setup.found
-    if version is not None:
-        say(f"Claude Code {'.'.join(map(str, version))} ({program})")
-        return
-    if reporting is not None:
-        say(f"Sessions of Claude Code {reporting} report here; its program is in no usual place.")
-        return
-    assumed = ".".join(map(str, ASSUMED))
-    why = f"{program} does not answer" if program else "Claude Code was not found"
-    say(
-        f"{why}, so only events that {assumed} knows are considered. "
-        "For all of them, name the program: --claude PATH"
+def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> SettingsFiles:
+    """policy: the folder of the administrator's settings."""
+    local = settings_path("project", os.environ, home, cwd)
+    folder = policy or (MAC_POLICY if sys.platform == "darwin" else LINUX_POLICY)
+    managed = [folder / "managed-settings.json", *folder.glob("managed-settings.d/*.json")]
+    return SettingsFiles(
+        user=settings_path("user", os.environ, home, cwd),
+        project=(local, local.with_name("settings.json")),
+        managed=tuple(sorted(managed)),
     )
 
 
-def _print_diff(change: Change) -> None:
-    if diff := change.diff():
-        put(diff)
-    else:
-        _out(f"{change.path}: nothing to change.")
+def settings_in(path: Path) -> dict[str, object]:
+    """Empty if there is no such file. Raises SettingsError for what Claude Code would not read."""
+    _, text = decode_settings(install.read_settings(path), path)
+    try:
+        return parse_settings(text)
+    except JsonTextError as error:
+        raise SettingsError(f"{path}, {error}. Correct the file.") from error
+    except ShapeError as error:
+        raise SettingsError(
+            f"{path} is not a settings file of Claude Code: {error}. Correct the file."
+        ) from error
 
 
-def _out(text: str) -> None:
-    say(text, sys.stdout)
+def installed_command(path: Path) -> list[str] | None:
+    """Its words, None if none is installed there. Raises SettingsError."""
+    for _, hook in hooks_in(settings_in(path)):
+        if not is_ours(hook) or hook.get("type") != "command":
+            continue
+        return command_words(hook)
+    return None
+
+
+def absent(command: list[str]) -> list[str]:
+    """The files it names that are not there: its interpreter, and the shim itself."""
+    files = [command[0], *(word for word in command if word.endswith("shim.py"))]
+    return [file for file in files if not os.access(file, os.R_OK)]
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """id: such as `adsum@adsum`. hooks: as Claude Code keeps them, None where they are not found."""
+
+    id: str
+    hooks: Report | None
+
+    @property
+    def removal(self) -> str:
+        return f"claude plugin uninstall {self.id}"
+
+    def fault(self, setup: Setup) -> tuple[str, str] | None:
+        """(what keeps it from reporting all, the next step)."""
+        if setup.version < FIRST_WITH_STATUS:
+            first = ".".join(map(str, FIRST_WITH_STATUS))
+            what = f"The plugin {self.id} is for Claude Code {first} and newer."
+            return what, f"Update Claude Code, or: {self.removal} && adsum hooks install"
+        if self.hooks is None:
+            what = f"The plugin {self.id} is switched on, but Claude Code holds no hooks of it."
+            return what, f"claude plugin install {self.id}"
+        if self.hooks.posted:
+            what = f"The plugin {self.id} is an older one; its hooks go to a port that others can take."
+            return what, f"claude plugin update {self.id}"
+        if missing := self.hooks.missing(setup.version):
+            what = f"The plugin {self.id} is an older one; it lacks: {', '.join(missing)}."
+            return what, f"claude plugin update {self.id}"
+        return None
+
+
+def active_plugin(paths: Iterable[Path], user: Path) -> Plugin | None:
+    """paths: settings files, those that decide first. user: that of the user.
+
+    Raises SettingsError. A plugin that `--plugin-dir` gives a single run is written nowhere.
+    """
+    decided: dict[str, bool] = {}
+    for path in paths:
+        enabled = settings_in(path).get("enabledPlugins")
+        for plugin, on in (enabled if isinstance(enabled, dict) else {}).items():
+            decided.setdefault(str(plugin), on is True)
+    for plugin, on in decided.items():
+        if on and plugin.split("@")[0] == PLUGIN:
+            return Plugin(plugin, _plugin_hooks(plugin, user.parent / "plugins"))
+    return None
+
+
+def _plugin_hooks(plugin: str, folder: Path) -> Report | None:
+    """Of the copy that was installed last. The format is Claude Code's own, so nothing is relied on."""
+    try:
+        told: Any = json.loads((folder / "installed_plugins.json").read_bytes())
+        copy = Path(told["plugins"][plugin][-1]["installPath"])
+        report = inspect_hooks(copy / "hooks" / "hooks.json")
+    except (OSError, ValueError, LookupError, TypeError, SettingsError):
+        return None
+    return report if report.exists else None
+
+
+def faults_of(line: StatusLine, socket: Path) -> list[str]:
+    """What keeps it from reporting to the collector at `socket`, or from being shown at all."""
+    if line.socket is None:
+        return []
+    found = [
+        f"the status line is run by {file}, which is gone"
+        for file in line.programs
+        if not Path(file).exists()
+    ]
+    if line.socket != str(socket):
+        found.append(f"the status line reports to {line.socket}, but the collector's is {socket}")
+    return found
+
+
+def mode_as_it_is(path: Path) -> Mode:
+    """What makes an install leave the slot as it is now. Raises SettingsError."""
+    kind = inspect_hooks(path).statusline.kind
+    return "fill" if kind == "filled" else "leave" if kind == "own" else "wrap"
+
+
+def usual_mode(path: Path, parked: Path) -> Mode:
+    """What an install does unless told: what was noted at parking, or wrap what the user has.
+
+    Where hooks of ours stand beside a status line of the user's own, it was left on purpose.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        noted = parked.read_text()
+        return "fill" if noted == "fill" else "leave" if noted == "leave" else "wrap"
+    mode = mode_as_it_is(path)
+    return "wrap" if mode == "leave" and not inspect_hooks(path).counts else mode

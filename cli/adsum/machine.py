@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import ssl
 from pathlib import Path
 from typing import Any, Literal
@@ -75,6 +76,14 @@ def signals_go(settings: CollectorSettings) -> tuple[str | None, HubPlace | None
     if found is None:
         return settings.redis_url, None
     return found.redis_url or None, found.ingest
+
+
+def host_id_of(state_dir: Path) -> str | None:
+    """The id of this machine, None if no collector has ever run on this state directory."""
+    try:
+        return str(json.loads((state_dir / "host.json").read_bytes())["host_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class RefusedError(CommandError):

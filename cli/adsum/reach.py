@@ -89,7 +89,7 @@ def attach(
     hub: str | None, state_dir: Path | None, wanted: str, ssh: str | None, *, only_print: bool
 ) -> None:
     """Becomes tmux or ssh. Raises CommandError when it cannot, with the reason."""
-    from adsum.doctor.checks import host_id_of
+    from adsum.machine import host_id_of
 
     url = hub_url(hub, state_dir)
     command = command_for(session_named(url, wanted), host_id_of(home_of(state_dir)), ssh)

@@ -7,16 +7,17 @@ import json
 import os
 import secrets
 import socket
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from adsum import shim_hook
 from adsum.client import HttpResponse, SilentError, fetch, hub_url, readiness, reason_of, request
-from adsum.doctor.checks import Listing, find_host, host_id_of
-from adsum.hooks import Setup
+from adsum.doctor.checks import Listing, find_host
+from adsum.hooks import Setup, installed_command
+from adsum.machine import host_id_of
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json
 from adsum_collector.agents.claude_code.install import inspect_hooks
@@ -34,6 +35,10 @@ APPLIED_WITHIN_S = 5.0
 #: Between looks at the hub: short at first, as the time is told in milliseconds.
 PAUSES_S = (0.001, 0.05)
 NEXT = "Next: adsum hooks install"
+SHIM_WITHIN_S = 10.0
+#: No system gives a process this id. Named as the agent's, it keeps the collector from taking a
+#: living process for the probe's session, which would put that session on the board.
+NOBODY = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
 
 def _installed(setup: Setup) -> tuple[list[str], list[str] | None]:
     """(what is wrong with the hooks in the file, the command for SessionStart)."""
-    return setup.faults(inspect_hooks(setup.path)), shim_hook.installed_command(setup.path)
+    return setup.faults(inspect_hooks(setup.path)), installed_command(setup.path)
 
 
 def send_probe(url: str, token: str) -> Taken:
@@ -109,7 +114,7 @@ def hand_probe(path: Path) -> Taken:
             if unix_peer_uid(connection) not in (uid, 0, None):
                 raise CommandError(f"Another user listens on {path}. Make its folder your own.")
             sent = time.perf_counter()
-            probe = line % (secrets.token_hex(12).encode(), at, shim_hook.NOBODY, PROBE)
+            probe = line % (secrets.token_hex(12).encode(), at, NOBODY, PROBE)
             connection.sendall(probe)
             with connection.makefile("rb") as answer:
                 said = json.loads(answer.readline())
@@ -173,7 +178,7 @@ def _by_shim(setup: Setup, command: list[str]) -> float:
     It prints nothing and always ends well, so the collector is asked what it has taken by it.
     """
     before, began = _taken_by_shim(setup), time.perf_counter()
-    wrong = shim_hook.run(command, PROBE)
+    wrong = _run_shim(command, PROBE)
     took_ms = (time.perf_counter() - began) * 1000
     if wrong:
         raise CommandError(f"The hooks' command {command[0]} fails: {wrong}. {NEXT}")
@@ -193,3 +198,25 @@ def _taken_by_shim(setup: Setup) -> int:
             f"The collector on port {setup.port} does not say what it has taken ({error}). "
             "Start it anew: adsum up"
         ) from error
+
+
+def _run_shim(command: list[str], body: bytes) -> str | None:
+    """None once it has ended well, else what went wrong, in words."""
+    try:
+        done = subprocess.run(  # noqa: S603 - our own shim, as it is installed
+            command,
+            input=body,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=SHIM_WITHIN_S,
+            env={**os.environ, "CLAUDE_PID": str(NOBODY)},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it had not ended after {SHIM_WITHIN_S:g} s"
+    except OSError as error:
+        return error.strerror or str(error)
+    if not done.returncode:
+        return None
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return said[-1] if said else f"it ended with {done.returncode}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from adsum.hooks import setup_for
-from adsum.offer import Offer
+from adsum.up import Offer
 from tests.brokers import free_port
 from tests.collectors import CollectorProcess
 from tests.integration.conftest import Run

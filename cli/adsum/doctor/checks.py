@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -105,14 +104,6 @@ class Listing(msgspec.Struct):
     now: int
     hosts: list[HostView]
     trouble: HubTrouble | None = None
-
-
-def host_id_of(state_dir: Path) -> str | None:
-    """The id of this machine, None if no collector has ever run on this state directory."""
-    try:
-        return str(json.loads((state_dir / "host.json").read_bytes())["host_id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def nothing_runs(state_dir: Path, url: str) -> Finding:

@@ -34,17 +34,17 @@ from adsum.doctor.checks import (
     check_spool,
     check_witnesses,
     find_host,
-    host_id_of,
     is_hub_alone,
     no_collector_wanted,
     nothing_runs,
 )
 from adsum.doctor.claude_agents import check_agents
-from adsum.doctor.hooks import check_hooks, check_sessions, reporting_of, settings_files
+from adsum.doctor.hooks import check_hooks, check_sessions
 from adsum.doctor.ways import check_membership, check_redis, check_way, one_remedy
-from adsum.hooks import setup_for
+from adsum.hooks import settings_files, setup_for
+from adsum.hooks_commands import reporting_of
 from adsum.logs import PARTS, Tail
-from adsum.machine import membership
+from adsum.machine import host_id_of, membership
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
 from adsum.text.saying import put_json, say

@@ -3,75 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from adsum import shim_hook
-from adsum.client import SilentError, hub_url, readiness
-from adsum.doctor.checks import Finding, from_text, host_id_of
-from adsum.hooks import Setup
+from adsum.doctor.checks import Finding, from_text
+from adsum.hooks import (
+    Plugin,
+    SettingsFiles,
+    Setup,
+    absent,
+    active_plugin,
+    installed_command,
+    settings_files,
+    settings_in,
+)
+from adsum.hooks_commands import unanswered
 from adsum.outcome import CommandError
-from adsum.plugin_hooks import Plugin, active_plugin
 from adsum.sessions import fetch_sessions
 from adsum.text.words import hook_problem
 from adsum_collector.agents.claude_code.install import (
     Report,
     SettingsError,
     inspect_hooks,
-    settings_path,
 )
 from adsum_collector.agents.claude_code.settings_text import ALLOWED_URLS, HOOK_PATH, permits
 from adsum_collector.state_dir import held_token
 from adsum_shared.redact import clean
 from adsum_shared.state import HostView, SessionView
 
-LINUX_POLICY = Path("/etc/claude-code")
-MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
-_OVER = ("session_ended", "suspended", "archived")
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The settings that apply in one directory. project: the user's own ones, then the shared."""
-
-    user: Path
-    project: tuple[Path, ...]
-    managed: tuple[Path, ...]
-
-    @property
-    def deciding(self) -> tuple[Path, ...]:
-        """All of them, those first whose word counts for more."""
-        return (*self.managed, *self.project, self.user)
-
-    @property
-    def hooked(self) -> list[Path]:
-        """Where hooks of ours may stand, each file once: a home can be a project as well."""
-        found: dict[str, Path] = {}
-        for path in (self.user, *self.project):
-            found.setdefault(os.path.realpath(path), path)
-        return list(found.values())
-
-
-def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> Files:
-    """policy: the folder of the administrator's settings."""
-    local = settings_path("project", os.environ, home, cwd)
-    folder = policy or (MAC_POLICY if sys.platform == "darwin" else LINUX_POLICY)
-    managed = [folder / "managed-settings.json", *folder.glob("managed-settings.d/*.json")]
-    return Files(
-        user=settings_path("user", os.environ, home, cwd),
-        project=(local, local.with_name("settings.json")),
-        managed=tuple(sorted(managed)),
-    )
-
 
 def check_hooks(
     setup: Setup,
-    files: Files,
+    files: SettingsFiles,
     *,
     idle: bool = False,
     alone: bool = False,
@@ -146,8 +111,8 @@ def _complete(setup: Setup, report: Report, reporting: str | None) -> Finding:
 
 
 def _gone(path: Path) -> list[str]:
-    command = shim_hook.installed_command(path)
-    missing = shim_hook.absent(command) if command else []
+    command = installed_command(path)
+    missing = absent(command) if command else []
     return [f"they run {file}, which is not there" for file in missing]
 
 
@@ -184,9 +149,9 @@ def _doubled(setup: Setup, ours: list[Report], plugin: Plugin | None) -> Finding
     return Finding("hooks-doubled", "warn", what, "adsum hooks remove --scope project")
 
 
-def _enabled(setup: Setup, files: Files) -> Finding:
+def _enabled(setup: Setup, files: SettingsFiles) -> Finding:
     paths = [*files.hooked, *files.managed]
-    settings = {path: shim_hook.settings_in(path) for path in paths}
+    settings = {path: settings_in(path) for path in paths}
     off = _switches(settings, "disableAllHooks", paths)
     if off:
         what = f'{off[0]} says "disableAllHooks": true, so Claude Code runs none.'
@@ -246,50 +211,8 @@ def _switched_off(home: Path, cwd: Path) -> Path | None:
     """The settings that apply where the session runs and switch hooks off."""
     for path in settings_files(home, cwd).hooked:
         try:
-            if shim_hook.settings_in(path).get("disableAllHooks") is True:
+            if settings_in(path).get("disableAllHooks") is True:
                 return path
         except SettingsError:
             continue  # the check of hooks tells of a file that nobody can read
     return None
-
-
-def unanswered(port: int, hooks: int, posted: int) -> str | None:
-    """What comes of it, and the next step; None while a collector answers. posted: of the hooks."""
-    try:
-        readiness(f"http://127.0.0.1:{port}")
-    except SilentError as error:
-        red = " and Claude Code prints a red line for every one that is posted" if posted else ""
-        return (
-            f"Nobody answers at port {port} ({error}), so all {hooks} hooks tell in vain{red}. "
-            "Start Adsum with `adsum up`, or take the hooks out with `adsum hooks remove`."
-        )
-    return None
-
-
-def reporting_here(state_dir: Path) -> str | None:
-    """As `reporting`, of this machine as the hub that runs here has it."""
-    host = host_id_of(state_dir)
-    return reporting_of(hub_url(None, state_dir), host) if host else None
-
-
-def reporting_of(url: str, host: str) -> str | None:
-    """host: its id."""
-    try:
-        answer = fetch_sessions(url, {"host": host})
-    except CommandError:
-        return None
-    return reporting(msgspec.convert(answer["sessions"], list[SessionView]))
-
-
-def reporting(views: Iterable[SessionView]) -> str | None:
-    """The newest version among the sessions that live and are heard, None if none is."""
-    versions = [
-        clean(view.version)
-        for view in views
-        if view.version and view.reachability != "offline" and view.state.state not in _OVER
-    ]
-    return max(versions, key=_numbers, default=None)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())

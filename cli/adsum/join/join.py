@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adsum.config import read_settings
-from adsum.hooks import Setup, note_closed, setup_for
+from adsum.hooks import Setup, setup_for
+from adsum.hooks_commands import note_closed
 from adsum.join.leave import STOP_S, let_go, stop_collector
 from adsum.join.undo import Folder, Undo, heedless, interruptible, uninterrupted, without_backups
 from adsum.machine import (
@@ -26,12 +27,11 @@ from adsum.machine import (
     membership,
     require_usable,
 )
-from adsum.offer import asks
 from adsum.outcome import CommandError, Exit
 from adsum.service.job import NoServiceManagerError
 from adsum.service.service import install_service
 from adsum.supervise import SUPERVISED
-from adsum.text.saying import say
+from adsum.text.saying import agrees, say
 from adsum.verify import send_probe
 from adsum_collector.agents.claude_code.install import (
     SettingsError,
@@ -332,7 +332,7 @@ def agree(setup: Setup, *, yes: bool) -> bool:
         f"Claude Code reports to Adsum through hooks in {setup.path}.\n"
         "Your own hooks stay; `adsum leave` restores the file."
     )
-    return asks("Install them? [Y/n] ")
+    return agrees("Install them? [Y/n] ")
 
 
 def until_listening(setup: Setup, has_ended: Callable[[], bool]) -> int:

@@ -37,9 +37,17 @@ def say_trouble(trouble: HubTrouble, now: int) -> None:
     say(f"adsum: {clean(trouble_sentence(trouble, now))}")
 
 
-def ask(question: str) -> None:
-    """It is answered on the same line."""
-    print(safe(question), end="", file=sys.stderr, flush=True)  # noqa: T201 - the way out
+def agrees(question: str) -> bool:
+    """Yes, no, or nothing at all, which is yes; anything else is asked again. Ended input is no."""
+    while True:
+        # Without a line break: it is answered on the same line.
+        print(safe(question), end="", file=sys.stderr, flush=True)  # noqa: T201 - the way out
+        line = sys.stdin.readline()
+        answer = line.strip().lower()
+        if answer in ("", "y", "yes") and line:
+            return True
+        if answer in ("n", "no") or not line:
+            return False
 
 
 def put(text: str, end: str = "\n") -> None:

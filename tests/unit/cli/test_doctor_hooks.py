@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from adsum.doctor.checks import Finding
-from adsum.doctor.hooks import Files, check_hooks, settings_files
-from adsum.hooks import Setup, Wanted
+from adsum.doctor.hooks import check_hooks
+from adsum.hooks import SettingsFiles, Setup, Wanted, settings_files
 from tests.brokers import free_port
 
 PORT = 47_000
@@ -36,7 +36,7 @@ def setup(home: Path) -> Setup:
     return Setup(home / ".claude" / "settings.json", home / "state", PORT)
 
 
-def files(home: Path) -> Files:
+def files(home: Path) -> SettingsFiles:
     return settings_files(home, home / "project", home / "policy")
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from adsum.hooks import Setup
-from adsum.offer import Offer
 from adsum.outcome import CommandError
-from adsum.up import run_up
+from adsum.up import Offer, run_up
 from tests.brokers import free_port
 
 

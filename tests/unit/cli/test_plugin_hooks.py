@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from adsum.doctor.checks import Finding
-from adsum.doctor.hooks import check_hooks, settings_files
-from adsum.hooks import Setup
-from adsum.hooks_status import run_status
-from adsum.offer import Offer
+from adsum.doctor.hooks import check_hooks
+from adsum.hooks import Setup, settings_files
+from adsum.hooks_commands import run_status
+from adsum.up import Offer
 
 ROOT = Path(__file__).resolve().parents[3]
 HOOKS = json.loads((ROOT / "plugin" / "hooks" / "hooks.json").read_text())

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adsum.doctor.hooks import reporting, reporting_here, unanswered
+from adsum.hooks_commands import reporting, reporting_here, unanswered
 from adsum_shared.state import Group, SessionView
 from tests.brokers import free_port
 from tests.hubs import session, stand_in_hub

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.statusline import usual_mode
+from adsum.hooks import usual_mode
 from adsum_collector.agents.claude_code.install import inspect_hooks, install_hooks
 from adsum_collector.agents.claude_code.settings_text import Mode, Target
 

@@ -11,15 +11,18 @@ from rich.text import Text
 
 from adsum import app
 from adsum.text.console import open_console, show
-from adsum.text.saying import ask, put, put_json, say
+from adsum.text.saying import agrees, put, put_json, say
 from tests.hostile import NAME, is_plain
 
 Capture = pytest.CaptureFixture[str]
 
 
-def test_what_is_said_asked_and_put_is_plain(capsys: Capture) -> None:
+def test_what_is_said_asked_and_put_is_plain(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO("y\n"))
     say(NAME)
-    ask(NAME)
+    assert agrees(NAME)
     put(f"{NAME}\n\tlaid out")
 
     out, err = capsys.readouterr()

@@ -1,0 +1,317 @@
+"""Puts hooks into Claude Code's settings, takes them out, and shows how they and the status line fare."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adsum.client import SilentError, hub_url, readiness
+from adsum.hooks import Plugin, Setup, active_plugin, settings_files
+from adsum.machine import host_id_of
+from adsum.outcome import CommandError
+from adsum.sessions import fetch_sessions
+from adsum.text.saying import put, put_json, say
+from adsum.text.words import age, cause_sentence
+from adsum_collector.agents.claude_code.install import Change, Report, inspect_hooks
+from adsum_collector.agents.claude_code.settings_text import ASSUMED, StatusLine
+from adsum_collector.state_dir import running_port
+from adsum_shared.redact import clean
+from adsum_shared.state import SessionView
+
+SCHEMA = 1
+RED = ", and Claude Code prints a red line for every hook that is posted and not answered"
+_OVER = ("session_ended", "suspended", "archived")
+_STANDING = {
+    "none": "none, and Adsum leaves it so: even an empty one would take a row of the screen",
+    "other": "one that Claude Code does not run as a command; Adsum leaves it alone",
+    "own": "your own, as you wrote it; `adsum hooks install --statusline` has it tell Adsum as well",
+    "wrapped": "your own; it tells Adsum as well and looks the same",
+    "filled": "Adsum's, which shows nothing",
+    "altered": (
+        "Adsum's wrapper in a shape that Adsum did not write; set `statusLine` right by hand"
+    ),
+}
+
+
+def standing(line: StatusLine) -> str:
+    return f"Status line: {_STANDING[line.kind]}."
+
+
+def run_install(setup: Setup, *, dry_run: bool) -> None:
+    change = setup.install(dry_run=dry_run)
+    say_version(setup)
+    if dry_run:
+        _print_diff(change)
+        return
+    report = inspect_hooks(setup.path)
+    events = list(report.counts)
+    if not change.needed:
+        _out(f"Hooks are in {change.path} already: {len(events)} events.")
+        _out(f"Sent: {setup.sends(report)}.")
+        _out(standing(report.statusline))
+        return
+    _out(f"Hooks for {len(events)} events are in {change.path}.")
+    _out(f"Sent: {setup.sends(report)}.")
+    note_closed(change)
+    _out(standing(report.statusline))
+    if change.backup:
+        _out(f"The file as it was: {change.backup}")
+    if running_port(setup.state_dir) is None:
+        say(
+            f"No collector runs here yet{RED if report.posted else ''}: start it with `adsum up`, "
+            "or take them out with `adsum hooks remove`."
+        )
+        return
+    _out("Sessions that run now report from their next event on. Try: adsum hooks verify")
+
+
+def run_remove(setup: Setup, *, dry_run: bool) -> None:
+    change = setup.remove(dry_run=dry_run)
+    if dry_run:
+        _print_diff(change)
+        return
+    parked = setup.parked.exists()
+    setup.parked.unlink(missing_ok=True)
+    line = inspect_hooks(setup.path).statusline
+    if line.kind == "altered":
+        say(standing(line))
+    if not change.needed:
+        after = "`adsum up` will not put them back" if parked else "Nothing was changed"
+        _out(f"No hooks of Adsum are in {change.path}. {after}.")
+    elif change.after is None:
+        _out(f"{change.path} is gone again, as it was before the hooks.")
+    else:
+        _out(f"Adsum's hooks are out of {change.path}; everything else is as it was.")
+
+
+def note_shared(report: Report) -> None:
+    """Says so where others can read the token in the settings."""
+    if report.shared and report.tokens:
+        say(
+            f"Note: others on this machine can read {report.path}, and the token in it that lets "
+            "hooks report to Adsum. To close it: adsum hooks install"
+        )
+
+
+def note_closed(change: Change) -> None:
+    if change.closes:
+        say(
+            f"Others can no longer read {change.path}: it holds the hooks' token now. With the "
+            "hooks taken out, its mode is as it was."
+        )
+
+
+def say_version(setup: Setup, reporting: str | None = None) -> None:
+    """reporting: the version that sessions here are known to have, whatever is found."""
+    version, program = setup.found
+    if version is not None:
+        say(f"Claude Code {'.'.join(map(str, version))} ({program})")
+        return
+    if reporting is not None:
+        say(f"Sessions of Claude Code {reporting} report here; its program is in no usual place.")
+        return
+    assumed = ".".join(map(str, ASSUMED))
+    why = f"{program} does not answer" if program else "Claude Code was not found"
+    say(
+        f"{why}, so only events that {assumed} knows are considered. "
+        "For all of them, name the program: --claude PATH"
+    )
+
+
+def _print_diff(change: Change) -> None:
+    if diff := change.diff():
+        put(diff)
+    else:
+        _out(f"{change.path}: nothing to change.")
+
+
+def run_status(setup: Setup, *, as_json: bool = False) -> None:
+    """Exits with ERROR when something keeps the hooks from reporting."""
+    _ = setup.found  # a wrong --claude is said before anything else
+    files = settings_files(Path.home(), Path.cwd())
+    report, plugin = inspect_hooks(setup.path), active_plugin(files.deciding, files.user)
+    if as_json:
+        _print_data(setup, report, plugin)
+        return
+    say_version(setup, None if setup.found[0] else reporting_here(setup.state_dir))
+    _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
+    for event, count in report.counts.items():
+        _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
+    _out(standing(report.statusline))
+    note_shared(report)
+    if plugin and not report.counts:
+        _by_plugin(setup, report, plugin)
+        return
+    if plugin:
+        say(
+            f"Warning: the plugin {plugin.id} brings the same hooks. Each event is reported twice, "
+            f"and counted once. Take one out: adsum hooks remove, or {plugin.removal}"
+        )
+    if setup.parked.exists() and not report.counts:
+        _out("They are out while Adsum is stopped; `adsum up` puts them back.")
+        return
+    faults = setup.faults(report)
+    if not faults:
+        _out(f"All {len(report.counts)} hooks stand; {setup.sends(report)}.")
+        if silence := unanswered(setup.port, len(report.counts), len(report.posted)):
+            say(f"Warning: {silence}")
+        return
+    for fault in faults:
+        _out(f"  ! {fault}")
+    raise _astray(setup, report, plugin)
+
+
+def _print_data(setup: Setup, report: Report, plugin: Plugin | None) -> None:
+    told = as_data(setup, report, plugin)
+    put_json(told)
+    if told["faults"]:
+        raise _astray(setup, report, plugin)
+
+
+def as_data(setup: Setup, report: Report, plugin: Plugin | None) -> dict[str, Any]:
+    """parked: out of the file while Adsum is stopped, which is no fault."""
+    parked = setup.parked.exists() and not report.counts
+    faults = [] if parked else setup.faults(report)
+    if plugin and not report.counts:
+        fault = plugin.fault(setup)
+        faults = [fault[0]] if fault else []
+    return {
+        "schema": SCHEMA,
+        "file": str(report.path),
+        "exists": report.exists,
+        "hooks": dict(report.counts),
+        "port": setup.port,
+        "transport": "http" if report.posted else "shim",
+        "why": setup.way[1],
+        "statusline": report.statusline.kind,
+        "plugin": plugin.id if plugin else None,
+        "parked": parked,
+        "faults": faults,
+        "answered": unanswered(setup.port, len(report.counts), 0) is None,
+    }
+
+
+def _astray(setup: Setup, report: Report, plugin: Plugin | None) -> CommandError:
+    if plugin and not report.counts and (fault := plugin.fault(setup)):
+        return CommandError(f"{fault[0]} Next: {fault[1]}")
+    remedy = "set it right in the file" if report.disabled else "adsum hooks install"
+    return CommandError(f"Hooks are not as they should be. Next: {remedy}")
+
+
+def _by_plugin(setup: Setup, report: Report, plugin: Plugin) -> None:
+    if plugin.fault(setup):
+        raise _astray(setup, report, plugin)
+    _out(f"The plugin {plugin.id} reports instead, by its shim.")
+    if silence := unanswered(setup.port, len(plugin.hooks.counts) if plugin.hooks else 0, 0):
+        say(f"Warning: {silence}")
+
+
+def show_statusline(path: Path, url: str, *, as_json: bool = False) -> None:
+    """url: the collector's."""
+    line = inspect_hooks(path).statusline
+    if as_json:
+        put_json(statusline_data(line, path, url))
+        return
+    _out(f"file         {path}")
+    _out(f"status line  {_STANDING[line.kind]}")
+    if line.command is not None:
+        _out(f"command      {line.command}")
+    if line.socket is not None:
+        _out(f"reports to   {line.socket}")
+    _out(f"collector    {_heard(url)}")
+
+
+def statusline_data(line: StatusLine, path: Path, url: str) -> dict[str, Any]:
+    """heard_at: ms, 0 for never; None: no collector that knows of status lines answers."""
+    try:
+        told = _witness(readiness(url))
+        answers = True
+    except SilentError:
+        told, answers = None, False
+    return {
+        "schema": SCHEMA,
+        "file": str(path),
+        "kind": line.kind,
+        "command": line.command,
+        "reports_to": line.socket,
+        "collector": url,
+        "answers": answers,
+        "heard_at": told and told.get("heard_at", 0),
+        "failures": told and told.get("counts", {}),
+    }
+
+
+def _witness(facts: dict[str, Any]) -> dict[str, Any] | None:
+    """Of a collector's facts, what it has of status lines."""
+    witnesses = facts.get("witnesses")
+    for each in witnesses if isinstance(witnesses, list) else []:
+        if isinstance(each, dict) and each.get("name") == "statusline":
+            return each
+    return None
+
+
+def _heard(url: str) -> str:
+    try:
+        told = _witness(readiness(url))
+    except SilentError as error:
+        return f"none answers at {url} ({error}); `adsum up` starts one"
+    if told is None:
+        return "one answers, of a version that knows no status lines"
+    heard_at = told.get("heard_at", 0)
+    counts = told.get("counts", {})
+    heard = "one answers; no status line has reported to it yet"
+    if heard_at:
+        heard = f"one answers; a status line reported {age(int(time.time() * 1000) - heard_at)} ago"
+    failed = ", ".join(cause_sentence(cause, times) for cause, times in counts.items())
+    return f"{heard}\nfailures     {failed or 'none'}"
+
+
+def unanswered(port: int, hooks: int, posted: int) -> str | None:
+    """What comes of it, and the next step; None while a collector answers. posted: of the hooks."""
+    try:
+        readiness(f"http://127.0.0.1:{port}")
+    except SilentError as error:
+        red = " and Claude Code prints a red line for every one that is posted" if posted else ""
+        return (
+            f"Nobody answers at port {port} ({error}), so all {hooks} hooks tell in vain{red}. "
+            "Start Adsum with `adsum up`, or take the hooks out with `adsum hooks remove`."
+        )
+    return None
+
+
+def reporting_here(state_dir: Path) -> str | None:
+    """As `reporting`, of this machine as the hub that runs here has it."""
+    host = host_id_of(state_dir)
+    return reporting_of(hub_url(None, state_dir), host) if host else None
+
+
+def reporting_of(url: str, host: str) -> str | None:
+    """host: its id."""
+    try:
+        answer = fetch_sessions(url, {"host": host})
+    except CommandError:
+        return None
+    return reporting(msgspec.convert(answer["sessions"], list[SessionView]))
+
+
+def reporting(views: Iterable[SessionView]) -> str | None:
+    """The newest version among the sessions that live and are heard, None if none is."""
+    versions = [
+        clean(view.version)
+        for view in views
+        if view.version and view.reachability != "offline" and view.state.state not in _OVER
+    ]
+    return max(versions, key=_numbers, default=None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _out(text: str) -> None:
+    say(text, sys.stdout)
