@@ -5,10 +5,10 @@
 A history is made up in a temporary directory, which goes afterwards. In every round each program
 runs once, on two cores, so that a slow moment hits them all; the page cache is warm. All must come
 to the same sums, and to those the history was made with. ccusage comes from npm, into .rig/.
-The first two of Adsum's add up in memory, as ccusage does. `Kept on disk` writes every message
-into the ledger, so that nothing is ever read again. `As installed` is all that the collector's
-process does: of each session it also finds out what it was about, from both ends of its file.
-ccusage does neither; it begins anew every time.
+`Sums alone` adds up in memory, as ccusage does. `Kept on disk` writes every message into the
+ledger, so that nothing is ever read again. `As installed` is all that the collector's two processes
+do: of each session they also find out what it was about, from both ends of its file; `1 process` is
+the same by one. ccusage does neither; it begins anew every time.
 """
 
 from __future__ import annotations
@@ -115,14 +115,15 @@ def ccusage(prefix: Path) -> Path:
 
 def commands(projects: Path, program: Path) -> dict[str, list[str]]:
     adsum = [sys.executable, "-m", "bench.scan_run", str(projects)]
+    ledgers = str(projects.parent / "ledgers")
     files = f"find {projects} -name '*.jsonl' -print0 | xargs -0 cat | wc -l"
     return {
         "cat | wc -l": ["sh", "-c", files],
         "limit: readv + find": [sys.executable, "-c", LIMIT, str(projects)],
-        "Adsum, 1 process": adsum,
-        "Adsum, 2 processes": [*adsum, "2"],
-        "Adsum, kept on disk": [*adsum, str(projects.parent / "ledgers"), "sums"],
-        "Adsum, as installed": [*adsum, str(projects.parent / "ledgers")],
+        "Adsum, sums alone": adsum,
+        "Adsum, kept on disk": [*adsum, ledgers, "1", "sums"],
+        "Adsum, 1 process": [*adsum, ledgers, "1"],
+        "Adsum, as installed": [*adsum, ledgers, "2"],
         "ccusage": [str(program), "claude", "daily", "--json", "--offline"],
         "ccusage, no prices": [
             *(str(program), "claude", "daily", "--json", "--offline", "--mode", "display")

@@ -1,43 +1,74 @@
-"""Adsum's scan of a directory of transcripts, alone or with a second process, as JSON of its sums.
+"""Adsum's scan of a directory of transcripts, in this process or as installed, as JSON of its sums.
 
-    python -m bench.scan_run DIRECTORY [1 | 2 | LEDGER [sums]]
+    python -m bench.scan_run DIRECTORY [LEDGER [PROCESSES [sums]]]
 
-Both take files from one queue, a pipe of their numbers. The second hands its records over as it
-goes; the first, which adds everything up, takes them in between two files of its own. With the
-path of a directory it is one process as it is installed: with a ledger there, on the disk, and,
-unless only the sums are asked for, with what each session was about.
+Without a ledger all is added up in memory, in one process. With the path of a directory it is what
+the collector's process does, with a ledger there, by so many processes, and, unless only the sums
+are asked for, with what each session was about.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
+from collections import Counter
+from datetime import UTC
+from pathlib import Path
 
-gc.disable()  # as the worker does
-SECOND = "from bench.scan_files import second; second({root!r}, {queue})"
+import msgspec
+
+from adsum_collector.agents.claude_code.lines import history, transcript_file
+from adsum_collector.agents.claude_code.usage_lines import used_by
+from adsum_collector.usage.ledger import Ledger
+from adsum_collector.usage.reading import Errand, UsageReading, shipped_limit
+
+CLASSES = ("messages", "input", "output", "cache_read", "cache_5m", "cache_1h", "web_searches")
+#: The made-up history lies in the past of anybody who reads it then, ms.
+LATEST = 2_000_000_000_000
 
 
-def main(root: str, processes: str = "1", only: str = "") -> None:
-    if processes not in {"1", "2"}:
-        from bench.scan_files import as_installed
+def paths_below(root: str) -> list[str]:
+    """The largest first, so that no process is left alone with one at the end."""
+    sizes: dict[str, int] = {}
+    for directory, _, names in os.walk(root):
+        for name in names:
+            if name.endswith(".jsonl"):
+                path = f"{directory}/{name}"
+                sizes[path] = os.stat(path).st_size  # noqa: PTH116 - a Path costs more than this
+    return sorted(sizes, key=lambda path: (-sizes[path], path))
 
-        as_installed(root, processes, pasts=only != "sums")
-        return
-    queue, fill = os.pipe()
-    inbox = None
-    if processes == "2":
-        inbox, out = os.pipe()
-        for descriptor in (queue, out):
-            os.set_inheritable(descriptor, True)  # noqa: FBT003 - takes nothing by name
-        # Before anything is imported: that, both can do at once.
-        command = [sys.executable, "-c", SECOND.format(root=root, queue=queue)]
-        actions = [(os.POSIX_SPAWN_DUP2, out, 1)]
-        os.posix_spawn(sys.executable, command, os.environ, file_actions=actions)
-        os.close(out)
-    from bench.scan_files import first
 
-    first(root, queue, fill, inbox)
+def main(root: str, directory: str = "", processes: str = "1", only: str = "") -> None:
+    gc.disable()  # as the worker does
+    pasts = bool(directory) and only != "sums"
+    if directory:
+        state = Path(directory) / str(os.getpid())
+        state.mkdir(parents=True)
+        ledger = Ledger.open(state, shipped_limit, UTC)
+    else:
+        ledger = Ledger.in_memory(lambda _model: None, UTC)
+    errands = []
+    for path in paths_below(root):
+        whose = transcript_file(path[len(root) + 1 :]) or used_by(path)
+        if whose is not None:
+            errands.append(Errand(os.fsencode(path), whose, past=pasts and whose.agent_id is None))
+    faults = Counter[str]()
+    reading = UsageReading(ledger, history, lambda: LATEST, int(processes))
+    for batch in reading.read(errands):
+        faults.update(batch.faults)
+    sums = dict.fromkeys(CLASSES, 0)
+    for total in ledger:
+        for name in CLASSES:
+            sums[name] += getattr(total, name)
+    ledger.close()
+    memory = sum(
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    report = {"sums": sums, "faults": faults, "rss_kb": memory}
+    sys.stdout.buffer.write(msgspec.json.encode(report))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adsum_collector.agents.base import Transcripts
-from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.transcript import Lines, Past, Private
+from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, MetaChanged
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from adsum_collector.agents.transcript import Private
+from adsum_collector.agents.records import Private
 from adsum_collector.processes import state_changes
 from adsum_collector.spool.spool import Spool
 from adsum_shared.signals import AnySignal, encode_signal, is_session_id

@@ -22,6 +22,8 @@ _PLACE = "collector/adsum_collector/delivery/publisher.py"
 _RESUME = "collector/adsum_collector/delivery/resume.py"
 _TRANSCRIPTS = "collector/adsum_collector/transcripts/chunks.py"
 _BODIES = "collector/adsum_collector/agents/claude_code/bodies.py"
+_USAGE = "collector/adsum_collector/usage/witness.py"
+_COUNT = "tests/integration/test_usage_witness.py"
 _BOUNDED = "shared/adsum_shared/bounded_http.py"
 _INTAKE = "collector/adsum_collector/intake.py"
 _SPOOL = "collector/adsum_collector/spool/spool.py"
@@ -179,14 +181,16 @@ MUTANTS = (
         (f"{_DELIVERY}::test_a_line_is_told_once_after_whichever_commit_the_collector_was_killed",),
     ),
     Mutant(
+        "calls a first count complete before the walk is over",
+        "beside a large history the page says that nothing was used",
+        (Edit(_USAGE, "self._is_first = self._is_first and not walked", "self._is_first = False"),),
+        (f"{_COUNT}::test_a_first_start_says_that_it_still_counts_until_all_is_reported",),
+    ),
+    Mutant(
         "takes half a line",
         "what the agent is just writing is told as it stands, and its rest as nonsense",
         (
-            Edit(
-                _LINES,
-                'end = buffer.rfind(b"\\n", kept, kept + got) + 1',
-                "end = kept + got",
-            ),
+            Edit(_LINES, 'buffer.rfind(b"\\n", kept, kept + got) + 1', "kept + got"),
             Edit(_TRANSCRIPTS, "rest = parts.pop()", 'rest = b""'),
         ),
         (f"{_TAILING}::test_half_a_line_waits_for_its_newline",),
@@ -206,13 +210,7 @@ MUTANTS = (
     Mutant(
         "leaves out a huge line at one go",
         "while it reads through one long line, no other session's are read",
-        (
-            Edit(
-                _TRANSCRIPTS,
-                "most=SKIPPED_BYTES",
-                "most=1 << 40",
-            ),
-        ),
+        (Edit(_TRANSCRIPTS, "most=SKIPPED_BYTES", "most=1 << 40"),),
         (f"{_TAILING}::test_a_huge_line_is_left_out_in_turns",),
     ),
     Mutant(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.transcript import Lines, Past, Private
+from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile
 from adsum_shared.signals import AnySignal
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.

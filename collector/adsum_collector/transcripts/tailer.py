@@ -15,8 +15,7 @@ from typing import ParamSpec, Protocol, TypeVar
 import msgspec
 
 from adsum_collector.agents.base import Transcripts
-from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.transcript import Lines
+from adsum_collector.agents.records import Lines, TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake

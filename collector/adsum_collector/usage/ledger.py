@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from adsum_collector.agents.records import TranscriptFile, UsageRecord
-from adsum_collector.agents.transcript import Past
+from adsum_collector.agents.records import Past, TranscriptFile, UsageRecord
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.ledger_file import lay_out, open_ledger
 from adsum_collector.usage.merge import ROW, Kinds, Merge, UsageGroup, UsageSource
@@ -310,76 +309,61 @@ def _as_json(keys: Sequence[int]) -> str:
     return msgspec.json.encode(keys).decode()
 
 
+T = TypeVar("T", UsageSource, UsageGroup)
+
+
 class LedgerNumbers:
     """Under which sources and groups are kept: looked up once, for they never change.
 
-    Inside a transaction only, and to be forgotten if that fails.
+    Inside a transaction only, and to be forgotten if that fails. Fields of both are columns.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._owners: dict[UsageSource, int] = {}
+        self._numbers: dict[UsageSource | UsageGroup, int] = {}
         self._sources: dict[int, UsageSource] = {}
-        self._numbers: dict[UsageGroup, int] = {}
         self._groups: dict[int, UsageGroup] = {}
 
     def forget(self) -> None:
-        for known in (self._owners, self._sources, self._numbers, self._groups):
+        for known in (self._numbers, self._sources, self._groups):
             known.clear()
 
     def owner(self, source: UsageSource) -> int:
-        owner = self._owners.get(source)
-        if owner is None:
-            where = (source.session_id, source.begun)
-            self._db.execute(
-                "INSERT OR IGNORE INTO sources (session_id, begun) VALUES (?, ?)", where
-            )
-            (owner,) = self._db.execute(
-                "SELECT id FROM sources WHERE session_id = ? AND begun = ?", where
-            ).fetchone()
-            self._owners[source] = owner
-            self._sources[owner] = source
-        return owner
+        return self._numbers.get(source) or self._number("sources", source, self._sources)
 
     def source(self, owner: int) -> UsageSource:
-        source = self._sources.get(owner)
-        if source is None:
-            row = self._db.execute("SELECT begun, session_id FROM sources WHERE id = ?", (owner,))
-            source = self._sources[owner] = UsageSource(*row.fetchone())
-        return source
+        return self._sources.get(owner) or self._found("sources", UsageSource, owner, self._sources)
 
     def number(self, group: UsageGroup) -> int:
-        number = self._numbers.get(group)
-        if number is None:
-            where = (group.session_id, group.day, group.model, group.fast, group.geo, group.long)
-            self._db.execute(
-                "INSERT OR IGNORE INTO totals (session_id, day, model, fast, geo, long)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                where,
-            )
-            (number,) = self._db.execute(
-                "SELECT id FROM totals WHERE session_id = ? AND day = ? AND model = ?"
-                " AND fast = ? AND geo = ? AND long = ?",
-                where,
-            ).fetchone()
-            self._numbers[group] = number
-            self._groups[number] = group
-        return number
+        return self._numbers.get(group) or self._number("totals", group, self._groups)
 
     def group(self, number: int) -> UsageGroup:
-        group = self._groups.get(number)
-        if group is None:
-            session_id, day, model, fast, geo, long = self._db.execute(
-                "SELECT session_id, day, model, fast, geo, long FROM totals WHERE id = ?",
-                (number,),
-            ).fetchone()
-            group = UsageGroup(session_id, day, model, bool(fast), geo, bool(long))
-            self._groups[number] = group
-        return group
+        return self._groups.get(number) or self._found("totals", UsageGroup, number, self._groups)
 
     def row(self, key: int) -> bytes | None:
         found = self._db.execute("SELECT row FROM messages WHERE key = ?", (key,)).fetchone()
         return found[0] if found else None
+
+    def _number(self, table: str, each: T, known: dict[int, T]) -> int:
+        names, values = ", ".join(each.__struct_fields__), msgspec.structs.astuple(each)
+        marks = ", ".join("?" * len(values))
+        self._db.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", values)  # noqa: S608 - names of ours
+        (number,) = self._db.execute(
+            f"SELECT id FROM {table} WHERE ({names}) = ({marks})",  # noqa: S608 - as above
+            values,
+        ).fetchone()
+        self._numbers[each], known[number] = number, each
+        return int(number)
+
+    def _found(self, table: str, kind: type[T], number: int, known: dict[int, T]) -> T:
+        names = kind.__struct_fields__
+        row = self._db.execute(
+            f"SELECT {', '.join(names)} FROM {table} WHERE id = ?",  # noqa: S608 - as above
+            (number,),
+        ).fetchone()
+        # what is no text is kept as a number
+        known[number] = msgspec.convert(dict(zip(names, row, strict=True)), kind, strict=False)
+        return known[number]
 
 
 class Sieve:

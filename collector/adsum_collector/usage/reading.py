@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from adsum_collector.agents.claude_code.usage_lines import begun_in, session_in
-from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.transcript import Past
+from adsum_collector.agents.records import Past, TranscriptFile
 from adsum_collector.line_reader import first_lines, last_lines, open_transcript, split_lines
 from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.ledger import BATCH_RECORDS, DAY_MS, FileTurn, Ledger
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 BATCH_S: Final = 2.0
 #: Where whose a file is, and since when it has been there, is sought.
 HEAD_BYTES: Final = 256 << 10
-TAIL_BYTES: Final = 32 << 10
+TAIL_BYTES: Final = 16 << 10
 #: Sought so far from the end for a line that is whole.
 MOST_TAIL_BYTES: Final = 4 << 20
 #: What the second process has found and the first has not taken yet; then it waits.

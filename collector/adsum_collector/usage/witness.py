@@ -13,8 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from adsum_collector.agents.claude_code.usage_lines import used_by
-from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.transcript import Past
+from adsum_collector.agents.records import Past, TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
 from adsum_collector.intake import Intake
@@ -23,6 +22,7 @@ from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.backlog import ChildError, HistoryTask, Stale
 from adsum_collector.usage.ledger import NO_PAST, PAST_TOLD, Fork, Ledger, Total
 from adsum_collector.usage.ledger_file import (
+    NAME,
     SQL_ERRORS,
     LedgerError,
     is_spoilt,
@@ -87,7 +87,7 @@ class UsageWitness:
         self._trouble: str | None = None
         self._note: str | None = None
         #: The ledger is new, and not all that the first walk finds has been reported.
-        self._is_first = False
+        self._is_first = not (directory / NAME).exists()
         self._walked = False
         self.faults: Counter[str] = Counter()
         self.read_at = 0

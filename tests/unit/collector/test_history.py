@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adsum_collector.agents.claude_code.lines import NEVER, history
-from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.transcript import Past
+from adsum_collector.agents.records import Past, TranscriptFile
 from adsum_shared.signals import CostReported, ModelCost
 from tests.claude_lines import AT, SESSION, line, text, user
 

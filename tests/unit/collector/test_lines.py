@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
-from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.transcript import Lines
+from adsum_collector.agents.records import Lines, TranscriptFile
 from adsum_shared import signals as s
 from tests.claude_lines import AT, SESSION, assistant, line, text, use, user
 

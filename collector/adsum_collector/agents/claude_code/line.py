@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, lenient
-from adsum_collector.agents.transcript import Private
+from adsum_collector.agents.records import Private
 
 T = TypeVar("T")
 

@@ -28,8 +28,7 @@ from adsum_collector.agents.claude_code.line_steps import (
 )
 from adsum_collector.agents.claude_code.tool_hooks import Common
 from adsum_collector.agents.claude_code.tools import one_line
-from adsum_collector.agents.records import SESSION_ID, TranscriptFile
-from adsum_collector.agents.transcript import Lines, Past, Private
+from adsum_collector.agents.records import SESSION_ID, Lines, Past, Private, TranscriptFile
 from adsum_shared.signals import (
     AnySignal,
     CostReported,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -184,6 +185,7 @@ def _cut(value: object, budget: int) -> object:
     return value
 
 
+@functools.lru_cache(1024)  # asked for with every line of a transcript
 def project_of(cwd: str | None) -> str | None:
     """The directory's name; of a worktree that the CLI made, the name of what it is a tree of."""
     if not cwd:
