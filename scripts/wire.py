@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from adsum_shared import state, usage
+from adsum_shared import state
 
 FILE = Path(__file__).parent.parent / "hub" / "adsum_hub" / "web" / "wire.d.ts"
 HEAD = """\
@@ -24,8 +24,8 @@ ROOTS = (
     state.ActivityEntry,
     state.HubTrouble,
     state.Summary,
-    usage.UsageReport,
-    usage.Budgets,
+    state.UsageReport,
+    state.Budgets,
     state.History,
 )
 #: A schema spells a Literal out wherever it is used; the page calls these by name.

@@ -185,7 +185,9 @@ export interface RateLimitView {
   resets_at?: number;
 }
 
-/** A machine's reading of its history. left_s: how long it will go on; None = not known yet. */
+/** A machine's reading of its history; all 0 = it still looks for it.
+ *
+ *  left_s: how long it will go on; None = not known yet. */
 export interface ScanProgress {
   files: number;
   files_done: number;
