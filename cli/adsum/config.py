@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json
 from adsum_shared.redact import clean, redacted
-from adsum_shared.settings import AdsumSettings, SettingsError, require_known
+from adsum_shared.settings import AdsumSettings, ConfigError, require_known
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -79,7 +79,7 @@ def read_settings(
             for one in error.errors()
         )
         raise CommandError(f"A setting cannot be used. {wrong}.", Exit.USAGE) from error
-    except SettingsError as error:
+    except ConfigError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     except tomllib.TOMLDecodeError as error:
         file = user_config_path("adsum") / "config.toml"
@@ -147,7 +147,7 @@ def joined_way(flags: Mapping[str, Any]) -> dict[str, str] | None:
 
     try:
         settings = AdsumSettings(**flags)
-    except (ValidationError, SettingsError):
+    except (ValidationError, ConfigError):
         return None  # told above
     machine = membership(settings.state_dir)
     if machine is None or settings.redis_url:
@@ -171,7 +171,7 @@ def read_file(file: Path) -> dict[str, Any]:
         raise CommandError(f"{file} cannot be read ({error.strerror}).", Exit.USAGE) from error
     except ValueError as error:
         raise CommandError(f"{file} is not TOML: {error}.", Exit.USAGE) from error
-    except SettingsError as error:
+    except ConfigError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     return written
 
@@ -228,7 +228,7 @@ def _used(
     except ValidationError as error:
         # Its `input` is left out: it may hold a secret.
         return {}, {str(one["loc"][0]): one["msg"] for one in error.errors()}
-    except SettingsError as error:
+    except ConfigError as error:
         return {}, {_named_in(str(error), kind): str(error)}
 
 

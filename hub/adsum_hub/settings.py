@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from adsum_hub.usage.budgets import read_budgets
 from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_shared.connect import RedisUrlError, check_url
-from adsum_shared.settings import AdsumSettings, SettingsError
+from adsum_shared.settings import AdsumSettings, ConfigError
 
 
 class HubSettings(AdsumSettings):
@@ -153,7 +153,7 @@ class HubSettings(AdsumSettings):
         try:
             check_url(given)
         except RedisUrlError:
-            raise SettingsError(
+            raise ConfigError(
                 f"ADSUM_{(info.field_name or '').upper()} is no Redis URL. It looks like "
                 "redis://host:6379, rediss://host:6379 or unix:///path; a login stands before the "
                 "host as user:password@, with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25."

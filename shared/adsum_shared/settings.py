@@ -65,7 +65,7 @@ KNOWN = frozenset(
 TABLES = frozenset({"budgets", "domains", "notify", "channel"})
 
 
-class SettingsError(AdsumError):
+class ConfigError(AdsumError):
     """A setting cannot be used. The text names where it stands, the cause, the next step.
 
     No ValueError: raised by a validator, that would be wrapped in words that name a variable which
@@ -74,14 +74,14 @@ class SettingsError(AdsumError):
 
 
 def require_known(file: Path, names: Iterable[str]) -> None:
-    """Raises SettingsError: a name with a slip of the pen would count for nothing, and silently."""
+    """Raises ConfigError: a name with a slip of the pen would count for nothing, and silently."""
     unknown = sorted(set(names) - KNOWN)
     if not unknown:
         return
     name = unknown[0]
     near = get_close_matches(name.casefold(), sorted(KNOWN), n=1)
     step = f"Did you mean {_written(near[0])}?" if near else "Remove it, or move it to its table."
-    raise SettingsError(f"{file}: there is no setting `{name[:40]}`. {step}")
+    raise ConfigError(f"{file}: there is no setting `{name[:40]}`. {step}")
 
 
 def _written(name: str) -> str:
@@ -122,7 +122,7 @@ class AdsumSettings(BaseSettings):
         if not (isinstance(url, str) and url and ca):
             return given
         if url.startswith(("redis:", "redis+")):
-            raise SettingsError(
+            raise ConfigError(
                 "redis_ca (ADSUM_REDIS_CA) is set, and redis_url (ADSUM_REDIS_URL) asks for no TLS. "
                 "Begin the URL with rediss, or take redis_ca out."
             )

@@ -21,7 +21,7 @@ from adsum_hub.facts import Budget as Exceeded
 from adsum_hub.facts import Facts
 from adsum_hub.usage.spending import Key, Spending
 from adsum_hub.views import view_id
-from adsum_shared.settings import SettingsError
+from adsum_shared.settings import ConfigError
 from adsum_shared.state import BudgetUse, BudgetView
 
 Scope = Literal["session", "project", "host", "team"]
@@ -34,7 +34,7 @@ _FIELDS = ("scope", "name", "usd", "per")
 _EXAMPLE = 'An entry looks like { scope = "project", name = "web*", usd = 50, per = "day" }.'
 
 
-class BudgetsError(SettingsError):
+class BudgetsError(ConfigError):
     """The setting `budgets` cannot be used; says where it stands, which entry, why, what to do."""
 
 

@@ -10,7 +10,7 @@ from adsum.config import UpSettings, read_settings
 from adsum.outcome import CommandError, Exit
 from adsum_collector.settings import CollectorSettings
 from adsum_hub.settings import HubSettings
-from adsum_shared.settings import KNOWN, TABLES, SettingsError, require_known
+from adsum_shared.settings import KNOWN, TABLES, ConfigError, require_known
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_slip_of_the_pen_is_told_with_the_nearest_name(
 
 
 def test_a_name_that_is_like_no_other_is_told_as_well(config: Path) -> None:
-    with pytest.raises(SettingsError, match=r"there is no setting `zzz`\. Remove it"):
+    with pytest.raises(ConfigError, match=r"there is no setting `zzz`\. Remove it"):
         require_known(config, ["zzz", "notify"])
 
 
@@ -76,7 +76,7 @@ def test_an_authority_is_named_in_the_url_itself(config: Path) -> None:
 def test_an_authority_without_tls_would_pin_nothing_and_is_refused(config: Path, url: str) -> None:
     config.write_text(f'redis_url = "{url}"\nredis_ca = "ca.pem"\n')
 
-    with pytest.raises(SettingsError, match=r"redis_ca .*asks for no TLS.*rediss") as refused:
+    with pytest.raises(ConfigError, match=r"redis_ca .*asks for no TLS.*rediss") as refused:
         CollectorSettings()
 
     assert "s3cr" not in str(refused.value)

@@ -22,7 +22,7 @@ class JsonTextError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class JsonMember:
     """A member of an object or an element of an array. start: of its key, or of its value."""
 
     key: str | None
@@ -61,10 +61,10 @@ def parse(text: str) -> Any:
         raise JsonTextError("nested too deeply", 1, 1) from error
 
 
-def children(text: str, at: int) -> list[Child]:
+def children(text: str, at: int) -> list[JsonMember]:
     """What the container whose bracket stands at `at` holds. The text has been parsed already."""
     in_object = text[at] == "{"
-    found: list[Child] = []
+    found: list[JsonMember] = []
     position = _skip(text, at + 1)
     while text[position] not in "}]":
         start, key = position, None
@@ -72,7 +72,7 @@ def children(text: str, at: int) -> list[Child]:
             key, position = _decoder.raw_decode(text, position)
             position = _skip(text, _skip(text, position) + 1)
         value, end = _decoder.raw_decode(text, position)
-        found.append(Child(key, start, position, end, value))
+        found.append(JsonMember(key, start, position, end, value))
         position = _skip(text, end)
         if text[position] == ",":
             position = _skip(text, position + 1)

@@ -325,7 +325,7 @@ def _drop_hooks(text: str, event: str, index: int, ours: set[int]) -> str:
     return json_text.drop(text, at[depth], path[depth])
 
 
-def _member(text: str, at: int, key: str) -> json_text.Child:
+def _member(text: str, at: int, key: str) -> json_text.JsonMember:
     return next(child for child in json_text.children(text, at) if child.key == key)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from adsum_hub.join.joining import Addresses
 from adsum_hub.settings import HubSettings
-from adsum_shared.settings import SettingsError
+from adsum_shared.settings import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_machine_gets_nothing_of_the_hubs_own_login_or_files(given: str, place
 @pytest.mark.parametrize("name", ["machine_redis_url", "machine_shared_url"])
 @pytest.mark.parametrize("given", ["redis.example.net:6379", "http://u:s3cr@r", "u:s3cr@r:6379"])
 def test_a_url_for_machines_that_is_none_is_told_at_start_without_it(name: str, given: str) -> None:
-    with pytest.raises(SettingsError, match=f"ADSUM_{name.upper()} is no Redis URL") as refused:
+    with pytest.raises(ConfigError, match=f"ADSUM_{name.upper()} is no Redis URL") as refused:
         HubSettings(**{name: given})
 
     assert given not in str(refused.value)
