@@ -143,7 +143,6 @@ ONE_IMPORTER = {
     },
     "to be merged": {
         "adsum_collector.usage.backlog",
-        "adsum_hub.notify.notifier",
     },
 }
 

@@ -28,7 +28,8 @@ from adsum_hub.join.routes import join_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import live_router
 from adsum_hub.metrics import HubHealth
-from adsum_hub.notify.notifications import Notifications, notify_router, open_notifications
+from adsum_hub.notify.notifications import notify_router, open_notifications
+from adsum_hub.notify.notifier import Notifications
 from adsum_hub.redis_access import open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain

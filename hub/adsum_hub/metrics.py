@@ -30,7 +30,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.measures import NEEDS, REASONS, Histogram, Measures, need_of
-from adsum_hub.notify.notifications import Notifications
+from adsum_hub.notify.notifier import Notifications
 from adsum_hub.rest.api import as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_hub.trouble import Link

@@ -85,6 +85,13 @@ async def test_what_a_script_gets_is_whole_and_harmless(hub: HubProcess, run: Ru
 
 
 async def test_what_the_hub_refuses_is_a_usage_error(hub: HubProcess, run: Run) -> None:
-    code, out, err = run("usage", "--days", "9999", "--hub", hub.url)
+    code, out, err = run("usage", "--since", "2999-01-01", "--hub", hub.url)
     assert (code, out) == (2, "")
-    assert "days: " in err
+    assert "since (2999-01-01) is after until" in err
+
+
+def test_more_days_than_a_hub_keeps_are_refused_by_the_name_of_the_option(run: Run) -> None:
+    code, out, err = run("usage", "--days", "9999")
+    assert (code, out) == (2, "")
+    assert "'--days'" in err
+    assert "400" in err

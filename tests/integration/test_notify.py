@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adsum_hub.notify.notifications import status_of
 from adsum_hub.notify.rules import BURST, EVERY_MS
 from adsum_shared import streams
 from tests.brokers import Broker
@@ -401,7 +402,7 @@ async def test_hubs_with_different_keys_tell_each_its_own_browsers(
     await two.run(1)
 
     assert (len(mine.opened()), len(hers.opened())) == (1, 1)
-    status = await one.notifications.status(1)
+    status = await status_of(one.notifications)
     assert (status.subscriptions, status.others) == (1, 1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adsum_hub.notify.notifications import status_of
 from adsum_hub.rest.api import BadRequestError
 from tests.notifying import Fleet, NotifyingHub, Start, starting
 from tests.post_boxes import Browser, PostBox, post_box
@@ -215,7 +216,7 @@ async def test_no_error_holds_an_endpoint(start: Start, fleet: Fleet, box: PostB
         box.status = status
         fleet.need(f"s{status}")
         await hub.run(700)
-    status = await hub.notifications.status(1)
+    status = await status_of(hub.notifications)
 
     assert channel(hub).failed >= 4
     assert "S3cret" not in str(status)
@@ -231,7 +232,7 @@ async def test_a_key_that_cannot_be_read_is_told_with_the_next_step(
 
     with pytest.raises(BadRequestError, match=r"mine\.pem is no private key"):
         await hub.subscribe(phone)
-    status = await hub.notifications.status(1)
+    status = await status_of(hub.notifications)
     assert status.public_key is None
     assert status.problem is not None
     assert "Replace it" in status.problem
@@ -335,7 +336,7 @@ async def test_what_apprise_does_not_know_is_said_before_the_first_message(
     assert "apprise does not know" in channel(hub, "hook").error
     assert "apprise does not know" in hub.notifications.notes()[0]
     assert "channel hook" in caplog.text
-    assert "S3cret" not in caplog.text + str(await hub.notifications.status(1))
+    assert "S3cret" not in caplog.text + str(await status_of(hub.notifications))
 
 
 async def test_no_log_and_no_answer_holds_a_channels_secret(
@@ -348,7 +349,7 @@ async def test_no_log_and_no_answer_holds_a_channels_secret(
         box.status = status
         fleet.need(f"s{status}")
         await hub.run(700)
-    said = caplog.text + str(await hub.notifications.status(1)) + repr(hub.notifier.config)
+    said = caplog.text + str(await status_of(hub.notifications)) + repr(hub.notifier.config)
 
     assert channel(hub, "hook").failed >= 2
     for secret in ("S3cretWord", "T0kenPath", phone.path):

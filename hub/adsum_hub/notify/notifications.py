@@ -1,43 +1,22 @@
-"""Composes notifications, and serves their REST: status, a browser's subscription, a test."""
+"""REST v1 of notifications: status, a browser's subscription, a test."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 import msgspec
 from fastapi import APIRouter, Request
 
 from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.notify.channels import FAILING, AppriseSender, Sender
-from adsum_hub.notify.notifier import Notifier
-from adsum_hub.notify.push import (
-    APPLE,
-    OWNER,
-    Push,
-    PushKey,
-    PushKeyError,
-    PushKeyFile,
-    PushSubscription,
-    SubscriptionOwner,
-    Subscriptions,
-    subscription_of,
-)
-from adsum_hub.notify.rules import PUSH, Channel, Rule, read_config
-from adsum_hub.rest.api import REFUSED, SCHEMA, BadRequestError, endpoint
-from adsum_hub.roster import Changes, Roster
+from adsum_hub.notify.notifier import Notifications, Notifier
+from adsum_hub.notify.push import PushKeyError, PushSubscription
+from adsum_hub.notify.rules import Channel, Rule
+from adsum_hub.rest.api import REFUSED, SCHEMA, endpoint
+from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
-from adsum_shared.connect import Redis, open_redis
-
-if TYPE_CHECKING:
-    from starlette.types import Scope
-
-
-#: Between two tests: whoever holds the button down is no nuisance to others.
-TEST_EVERY_MS = 5_000
+from adsum_shared.connect import open_redis
 
 
 class NotifyChannel(msgspec.Struct):
@@ -118,143 +97,39 @@ class NotifyTestAsked(msgspec.Struct):
     channel: str | None = None
 
 
-class Notifications:
-    """Raises NotifyConfigError or PushKeyError for settings that cannot be used.
+async def status_of(notifications: Notifications) -> Notify:
+    """Raises what Redis raises."""
+    public, problem = None, None
+    try:
+        public = (await notifications.key()).public
+    except PushKeyError as error:
+        problem = str(error)
+    known = await notifications.subscriptions.all()
+    own = sum(each.key == public for each in known)
+    config = notifications.notifier.config
+    return Notify(
+        schema=SCHEMA,
+        now=notifications.clock(),
+        public_key=public,
+        problem=problem,
+        contact=notifications.settings.push_contact is not None,
+        subscriptions=own,
+        others=len(known) - own,
+        channels=[_channel(notifications.notifier, each) for each in config.channels],
+        rules=[_rule(each) for each in config.rules],
+    )
 
-    broadcast: says whether the hub's list is true. Nothing is imported and no key made before it is
-    needed.
-    """
 
-    def __init__(
-        self,
-        settings: HubSettings,
-        roster: Roster,
-        redis: Redis,
-        clock: Clock,
-        broadcast: Broadcast,
-    ) -> None:
-        self._key_file = PushKeyFile(
-            settings.state_dir, settings.push_key_file, settings.push_contact
-        )
-        config = read_config(settings.notify, settings.channel)
-        self.clock = clock
-        self.subscriptions = Subscriptions(redis, owned=settings.sign_in)
-        self._settings = settings
-        self._tested_at = 0
-        self._push = Push(
-            self.subscriptions, self._key_file, clock, private=settings.push_allow_private
-        )
-        self._services = [
-            AppriseSender(each, clock) for each in config.channels if each.name != PUSH
-        ]
-        services = {each.channel.name: each for each in self._services}
-        senders: dict[str, Sender] = {PUSH: self._push, **services}
-        self.notifier = Notifier(roster, config, senders, redis, clock, broadcast)
-
-    def heard(self, changes: Changes) -> None:
-        self.notifier.heard(changes)
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._push.follow_up())
-            for service in self._services:
-                group.create_task(service.check())
-            group.create_task(self.notifier.run())
-
-    async def key(self) -> PushKey:
-        """Raises PushKeyError."""
-        return await self._key_file.key()
-
-    def owner_of(self, scope: Scope) -> SubscriptionOwner | None:
-        """None where nobody has to sign in. Raises BadRequestError."""
-        if not self._settings.sign_in:
-            return None
-        owner: SubscriptionOwner | None = scope.get(OWNER)
-        if owner is None:
-            raise BadRequestError(
-                409,
-                "This machine's own token takes no pushes: a subscription ends with its sign-in.",
-                "Sign in in the browser that is to be told; `adsum login` prints a link.",
-            )
-        return owner
-
-    async def subscribe(
-        self, asked: PushSubscription, owner: SubscriptionOwner | None = None
-    ) -> int:
-        """How many there are now. Raises BadRequestError, and what Redis raises."""
-        try:
-            key = await self.key()
-        except PushKeyError as error:
-            raise BadRequestError(503, str(error), "Restart the hub once it is there.") from error
-        subscription = subscription_of(
-            asked, key.public, self.clock(), owner, private=self._settings.push_allow_private
-        )
-        if subscription.service.endswith(APPLE) and not self._settings.push_contact:
-            raise BadRequestError(
-                409,
-                "Apple's push service takes nothing from a hub without a contact.",
-                "Set ADSUM_PUSH_CONTACT to mailto: and an address of yours, and restart the hub.",
-            )
-        await self.subscriptions.add(subscription)
-        return len(await self.subscriptions.all())
-
-    async def status(self, schema: int) -> Notify:
-        """Raises what Redis raises."""
-        public, problem = None, None
-        try:
-            public = (await self.key()).public
-        except PushKeyError as error:
-            problem = str(error)
-        known = await self.subscriptions.all()
-        own = sum(each.key == public for each in known)
-        config = self.notifier.config
-        return Notify(
-            schema=schema,
-            now=self.clock(),
-            public_key=public,
-            problem=problem,
-            contact=self._settings.push_contact is not None,
-            subscriptions=own,
-            others=len(known) - own,
-            channels=[self._channel(each) for each in config.channels],
-            rules=[_rule(each) for each in config.rules],
-        )
-
-    async def test(self, channel: str | None) -> dict[str, str | None]:
-        """Sends a test to one channel, or all; returns what went wrong, by channel.
-
-        Raises BadRequestError: there is no such channel, or the last test was just now.
-        """
-        known = list(self.notifier.senders)
-        if channel is not None and channel not in known:
-            cause = f"There is no channel {channel[:40]!r}."
-            raise BadRequestError(400, cause, f"Name one of {', '.join(known)}.")
-        now = self.clock()
-        if now - self._tested_at < TEST_EVERY_MS:
-            step = f"Wait {TEST_EVERY_MS // 1000} s between two tests."
-            raise BadRequestError(429, "A test was sent just now.", step)
-        self._tested_at = now
-        return await self.notifier.test([channel] if channel else known)
-
-    def notes(self) -> list[str]:
-        """Channels that keep failing, in sentences: whoever relies on them would never know."""
-        senders = self.notifier.senders
-        return [
-            f"Channel `{name}` of the notifications keeps failing: {sender.health.error}"
-            for name, sender in senders.items()
-            if sender.health.in_row >= FAILING
-        ]
-
-    def _channel(self, channel: Channel) -> NotifyChannel:
-        health = self.notifier.senders[channel.name].health
-        failing = health.failed_at is not None and (health.sent_at or 0) <= health.failed_at
-        found = msgspec.structs.asdict(health) | {
-            "name": channel.name,
-            "content": channel.content,
-            "waiting": self.notifier.pending.waiting(channel.name),
-            "problem": health.error if failing else None,
-        }
-        return msgspec.convert(found, NotifyChannel)
+def _channel(notifier: Notifier, channel: Channel) -> NotifyChannel:
+    health = notifier.senders[channel.name].health
+    failing = health.failed_at is not None and (health.sent_at or 0) <= health.failed_at
+    found = msgspec.structs.asdict(health) | {
+        "name": channel.name,
+        "content": channel.content,
+        "waiting": notifier.pending.waiting(channel.name),
+        "problem": health.error if failing else None,
+    }
+    return msgspec.convert(found, NotifyChannel)
 
 
 def _rule(rule: Rule) -> NotifyRule:
@@ -292,7 +167,7 @@ def notify_router(notifications: Notifications) -> APIRouter:
 
     @endpoint(router, "GET ", "Who is told of what, and how that has fared", away)
     async def status() -> Notify:
-        return await notifications.status(SCHEMA)
+        return await status_of(notifications)
 
     summary = "A browser asks for pushes: what its subscription.toJSON() says"
 
