@@ -35,12 +35,8 @@ def hooks() -> dict[str, Any]:
 
     All by the shim: the file is the same for all machines, those with other accounts among them.
     """
-    target = Target(0, token="", python="python3", shim=HOME / SHIM_NAME, socket=Path())
+    target = Target(0, token="", python="python3", shim=HOME / SHIM_NAME, socket=Path("-"))
     groups = {event: entry_for(event, target, NEWEST) for event in events_for(NEWEST)}
-    for group in groups.values():
-        (hook,) = group["hooks"]
-        # Without the socket's path the shim looks where collectors keep it.
-        hook["args"] = hook["args"][:-1]
     return {"description": SAYS, "hooks": {event: [group] for event, group in groups.items()}}
 
 

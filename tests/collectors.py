@@ -88,7 +88,9 @@ class StandIn(ClaudeCode):
 
 
 class CollectorProcess:
-    """A collector in a process of its own, as a service manager would run it."""
+    """A collector in a process of its own, as a service manager would run it. module: its main."""
+
+    module = "tests.collectors"
 
     def __init__(self, state_dir: Path, redis_url: str, **settings: str) -> None:
         self.state_dir = state_dir
@@ -124,7 +126,7 @@ class CollectorProcess:
     def spawn(self, env: Mapping[str, str] | None = None, **options: Any) -> CollectorProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.collectors"],
+                [sys.executable, "-m", self.module],
                 cwd=Path(__file__).parent.parent,
                 env={**self.env, **(env or {})},
                 stdout=log,
@@ -210,7 +212,7 @@ def main() -> None:
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_collector(CollectorSettings(), StandIn()))
+            runner.run(run_collector(CollectorSettings(), [StandIn()]))
     except StartError as error:
         print(error)
         raise SystemExit(1) from None

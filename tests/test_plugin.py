@@ -30,7 +30,7 @@ def test_the_plugin_hooks_what_an_install_hooks_and_nothing_else() -> None:
     }
     for groups in installed.values():
         for hook in groups[0]["hooks"]:
-            hook["args"] = ["-I", "-S", "${CLAUDE_PLUGIN_ROOT}/adsum_collector/shim.py"]
+            hook["args"][2:4] = ["${CLAUDE_PLUGIN_ROOT}/adsum_collector/shim.py", "-"]
 
     assert installed == HOOKS
 

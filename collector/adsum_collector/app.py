@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,11 +20,9 @@ from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTransport, Transport
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.facts import Witnesses, counts, facts, problem_of
-from adsum_collector.health import HookFiles
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, Ticks
-from adsum_collector.processes import ProcessTable, watched, watched_in
+from adsum_collector.processes import ProcessTable, watched
 from adsum_collector.receiver import Receiver, Server, server_config
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import open_sockets
@@ -34,10 +30,7 @@ from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.spool.status import SpoolStatus
 from adsum_collector.state_dir import Identity, hold_lock, load_identity, token_of
-from adsum_collector.transcripts.tailer import Tailer
-from adsum_collector.usage.reading import shipped_limit
-from adsum_collector.usage.witness import UsageWitness
-from adsum_collector.watch import Watch
+from adsum_collector.witnesses import Witnesses, problem_of, usage_of, watch_of, witnesses_of
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
 from adsum_shared.connect import RedisUrlError, check_url
@@ -50,11 +43,11 @@ DRAIN_S = 3.0
 
 
 async def run_collector(
-    settings: CollectorSettings, agent: Agent | None = None, hub: HubPlace | None = None
+    settings: CollectorSettings, agents: Sequence[Agent] = (), hub: HubPlace | None = None
 ) -> None:
     """Runs until SIGTERM or SIGINT. Raises StartError, or what ended a vital task.
 
-    hub: through which its signals go, where no Redis URL is set.
+    agents: all that are known, unless they are named. hub: through which its signals go, where no Redis URL is set.
     """
     transport = _transport(settings.redis_url, hub)
     identity = load_identity(settings.state_dir, settings.host_label)
@@ -65,8 +58,9 @@ async def run_collector(
     ):
         async with open_spool(settings) as spool:
             port = http.getsockname()[1]
-            agent = agent or known_agents()[0]
-            collector = Collector(settings, identity, spool, agent, transport, port)
+            collector = Collector(
+                settings, identity, spool, agents or known_agents(), transport, port
+            )
             place = transport.place
             log.info("%s: hooks on 127.0.0.1:%d, signals to %s", identity.label, port, place)
             await collector.begin()
@@ -81,22 +75,18 @@ class Collector:
         settings: CollectorSettings,
         identity: Identity,
         spool: Spool,
-        agent: Agent,
+        agents: Sequence[Agent],
         transport: Transport,
         port: int,
     ) -> None:
+        self._settings = settings
         self._identity = identity
         self._transport = transport
         self._spool = spool
         self._nonce = secrets.token_hex(8)
-        table = ProcessTable(watched(spool.state).values())
-        self._intake = intake = Intake(spool, private_as(settings.privacy, identity.salt))
-
-        def adopt(identity: Identity) -> None:
-            self._identity = identity
-            intake.private = private_as(settings.privacy, identity.salt)
-
-        self._arrival = Arrival(settings.state_dir, identity, spool, adopt)
+        private = private_as(settings.privacy, identity.salt)
+        self._intakes = {agent.name: Intake(spool, private, agent.name) for agent in agents}
+        self._arrival = Arrival(settings.state_dir, identity, spool, self._adopt)
         self._publisher = Publisher(
             spool,
             transport,
@@ -106,60 +96,34 @@ class Collector:
             now=time.time,
             arrival=self._arrival,
         )
-        in_life = watched_in(lambda: spool.state)
-        watch = Watch(
-            intake,
-            directories=list(filter(None, map(agent.registry_dir, settings.claude_dirs))),
-            adapt=agent.registry,
-            watched=in_life,
-            table=table,
-            now=now_ms,
-        )
-        self._tailer = tailer = Tailer(
-            intake,
-            agent.transcripts,
-            directories=agent.transcript_dirs(settings.claude_dirs, os.environ, Path.home()),
-            state=lambda: spool.state,
-            watched=in_life,
-            settled=watch.settled,
-            now=now_ms,
-        )
-        ticks = Ticks(agent.statusline)
-        self._usage = UsageWitness(
-            intake,
-            agent.transcripts.history,
-            directory=settings.state_dir,
-            lives=tailer.lives,
-            # before the first stream there was none that could have been lost
-            reader=lambda: f"{spool.spool_id} {max(spool.incarnation, 1)}",
-            now=now_ms,
-            limit=shipped_limit,
-        )
-        self._usage.named = settings.claude_dirs
-        tailer.observer = self._usage
+        table = ProcessTable(watched(spool.state).values())
+        watch = watch_of(self._intakes, agents, settings, spool, table, now_ms)
+        heard = witnesses_of(self._intakes, agents, settings, spool, watch, port, now_ms)
+        doors = {each.agent.name: each.door for each in heard}
+        ticks = Ticks(agents[0].statusline)
         self._parts = Witnesses(
             receiver=Receiver(
-                intake,
-                agent.hook,
+                doors,
                 port=port,
                 token=token_of(settings.state_dir),
                 status=self,
-                heard=tailer.heard,
             ),
             local=LocalSocket(
-                intake,
-                agent.hook,
+                doors,
                 ticks,
                 table=table,
                 now=now_ms,
-                heard=tailer.heard,
             ),
             watch=watch,
-            tailer=tailer,
             statusline=ticks,
-            usage=self._usage,
-            hooks=HookFiles(agent, settings.claude_dirs, port, now_ms()),
+            usage=usage_of(heard[0], settings, spool, now_ms),
+            agents=heard,
         )
+
+    def _adopt(self, identity: Identity) -> None:
+        self._identity = identity
+        for intake in self._intakes.values():
+            intake.private = private_as(self._settings.privacy, identity.salt)
 
     async def begin(self) -> None:
         """What has to be on disk before the first signal is."""
@@ -182,8 +146,11 @@ class Collector:
             witnesses = [
                 tasks.create_task(self._parts.local.serve(unix), name="local socket"),
                 tasks.create_task(self._parts.watch.run(), name="watch"),
-                tasks.create_task(self._tailer.run(), name="tailer"),
-                tasks.create_task(self._usage.run(), name="usage"),
+                tasks.create_task(self._parts.usage.run(), name="usage"),
+                *(
+                    tasks.create_task(each.tailer.run(), name=f"tailer of {each.agent.name}")
+                    for each in self._parts.agents
+                ),
             ]
             publishing = tasks.create_task(self._publisher.run(), name="publisher")
             await server.serve(sockets=[http])
@@ -197,9 +164,7 @@ class Collector:
         log.info("stopped; %d signals wait in the spool for the next start", left)
 
     def facts(self) -> tuple[bool, dict[str, Any]]:
-        return facts(
-            self._identity, self._spool, self._publisher, self._parts, self._intake, now_ms()
-        )
+        return self._parts.facts(self._identity, self._spool, self._publisher, now_ms())
 
     async def spool_status(self) -> SpoolStatus:
         status = await self._spool.status()
@@ -221,8 +186,8 @@ class Collector:
             stopping=stopping,
             problem=problem_of(self._spool, self._publisher),
             witnesses=self._parts.health(now_ms()),
-            scan=self._usage.progress,
-            counts=counts(self._intake, self._spool, self._publisher, self._parts),
+            scan=self._parts.usage.progress,
+            counts=self._parts.counts(self._spool, self._publisher),
             via=self._transport.via,
         )
 

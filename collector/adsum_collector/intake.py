@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import msgspec
+
+from adsum_collector.agents.base import Adapt
 from adsum_collector.agents.records import Private
 from adsum_collector.processes import state_changes
 from adsum_collector.spool.spool import Spool
-from adsum_shared.signals import AnySignal, encode_signal, is_session_id
+from adsum_shared.signals import DEFAULT_AGENT, AnySignal, encode_signal, is_session_id
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +31,12 @@ async def understand(read: Callable[[bytes, int], T], raw: bytes, now: int) -> T
 
 
 class Intake:
-    """private: what of a signal may leave this machine."""
+    """private: what of a signal may leave this machine. agent: whose witnesses report here."""
 
-    def __init__(self, spool: Spool, private: Private) -> None:
+    def __init__(self, spool: Spool, private: Private, agent: str = DEFAULT_AGENT) -> None:
         self._spool = spool
         self.private = private
+        self._agent = agent
         #: signals that are on disk
         self.accepted = 0
         #: signals of a session that has no usable id
@@ -55,6 +59,8 @@ class Intake:
             signals = self._usable(signals)
         if not signals and not state:
             return self._spool.last_seq
+        if self._agent != DEFAULT_AGENT:
+            signals = [msgspec.structs.replace(signal, agent=self._agent) for signal in signals]
         number = await self._spool.append(
             [encode_signal(self.private(signal)) for signal in signals],
             message_id=message_id,
@@ -75,3 +81,14 @@ class Intake:
             )
         self.left_out += len(signals) - len(usable)
         return usable
+
+
+class HookDoor(NamedTuple):
+    """Where one agent's hooks come in, by whichever way.
+
+    heard: given what a hook said once it has its answer; returns at once.
+    """
+
+    hook: Adapt
+    intake: Intake
+    heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None

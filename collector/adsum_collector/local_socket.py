@@ -8,14 +8,14 @@ import os
 import re
 import socket
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.intake import Intake, understand
+from adsum_collector.intake import HookDoor, understand
 from adsum_collector.processes import ProcessTable
 from adsum_collector.sockets import unix_peer_uid
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, ProcessSeen
@@ -38,35 +38,31 @@ class _ShimMessage(msgspec.Struct):
     at: int
     pid: int
     body: msgspec.Raw
-    ppid: int = 0
-    env: dict[str, str] = {}
+    agent: str = ""
 
 
 _decoder: msgspec.json.Decoder[_ShimMessage] = msgspec.json.Decoder(_ShimMessage)
 
 
 class LocalSocket:
-    """now: ms of wall clock.
+    """doors: by the agent's name; whoever names none is the first's. ticks: of the first.
 
-    heard: told what a hook said once that is accepted; returns at once.
+    now: ms of wall clock.
     """
 
     def __init__(
         self,
-        intake: Intake,
-        adapt: Adapt,
+        doors: Mapping[str, HookDoor],
         ticks: Ticks,
         *,
         table: ProcessTable,
         now: Callable[[], int],
-        heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None,
     ) -> None:
-        self._intake = intake
-        self._adapt = adapt
+        self._doors = doors
+        self._first = next(iter(doors.values()))
         self._ticks = ticks
         self._table = table
         self._now = now
-        self._heard = heard
         self._connections: set[asyncio.Task[None]] = set()
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0
@@ -148,13 +144,13 @@ class LocalSocket:
         tick = await understand(self._ticks.read, line, self._now())
         signals = self._ticks.news(tick)
         try:
-            await self._intake.accept(signals)
+            await self._first.intake.accept(signals)
         except SpoolUnavailable:
             self._ticks.forget(signals)
 
     async def _take(self, line: bytes) -> int:
         now = self._now()
-        message, at, signals = await understand(self._parse, line, now)
+        door, message, at, signals = await understand(self._parse, line, now)
         started = self._table.started_of(message.pid)
         if signals and started is not None:
             session_id = signals[0].session_id
@@ -167,16 +163,19 @@ class LocalSocket:
                 started=started,
             )
             signals.append(seen)
-        seq = await self._intake.accept(signals, message.id)
-        self._heard(signals)
+        seq = await door.intake.accept(signals, message.id)
+        door.heard(signals)
         return seq
 
-    def _parse(self, line: bytes, now: int) -> tuple[_ShimMessage, int, list[AnySignal]]:
+    def _parse(self, line: bytes, now: int) -> tuple[HookDoor, _ShimMessage, int, list[AnySignal]]:
         message = _decoder.decode(line)
         if message.v != VERSION:
             raise ValueError(f"version {message.v}, this collector speaks {VERSION}")
         at = message.at if 0 <= now - message.at <= OLDEST_MS else now
-        return message, at, list(self._adapt(bytes(message.body), at))
+        door = self._doors.get(message.agent) if message.agent else self._first
+        if door is None:
+            raise ValueError(f"no agent {message.agent[:40]!r} is known here")
+        return door, message, at, list(door.hook(bytes(message.body), at))
 
     def _refuse(self, error: str, *, retry: bool) -> bytes:
         self.refused["spool" if retry else "malformed"] += 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded
+from adsum_shared.signals import DEFAULT_AGENT, AnySignal, ProcessGone, ProcessSeen, SessionEnded
 
 _PREFIX = "process:"
 #: Two start times of one process id this close are the same start, measured twice: the boot time
@@ -23,10 +23,11 @@ STAT_BYTES = 4096
 
 
 class AgentProcess(msgspec.Struct, frozen=True):
-    """started: ms of host wall clock, 0 if nobody could say."""
+    """started: ms of host wall clock, 0 if nobody could say. agent: of which kind it is."""
 
     pid: int
     started: int = 0
+    agent: str = DEFAULT_AGENT
 
     def is_same(self, other: AgentProcess) -> bool:
         if self.pid != other.pid:
@@ -40,7 +41,9 @@ def state_changes(signals: Iterable[AnySignal]) -> dict[str, bytes | None]:
     changes: dict[str, bytes | None] = {}
     for signal in signals:
         if isinstance(signal, ProcessSeen):
-            changes[_PREFIX + signal.session_id] = b"%d %d" % (signal.pid, signal.started)
+            agent = f" {signal.agent}" if signal.agent != DEFAULT_AGENT else ""
+            value = f"{signal.pid} {signal.started}{agent}"
+            changes[_PREFIX + signal.session_id] = value.encode()
         elif isinstance(signal, ProcessGone | SessionEnded):
             changes[_PREFIX + signal.session_id] = None
     return changes
@@ -51,9 +54,10 @@ def watched(state: Mapping[str, bytes]) -> dict[str, AgentProcess]:
     found: dict[str, AgentProcess] = {}
     for key, value in state.items():
         if key.startswith(_PREFIX):
-            pid, _, started = value.partition(b" ")
             with contextlib.suppress(ValueError):  # bit rot; the registry names it again
-                found[key.removeprefix(_PREFIX)] = AgentProcess(int(pid), int(started or 0))
+                pid, started, *agent = value.decode().split(" ")
+                process = AgentProcess(int(pid), int(started), *agent[:1])
+                found[key.removeprefix(_PREFIX)] = process
     return found
 
 

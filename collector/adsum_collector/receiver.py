@@ -10,16 +10,15 @@ import hmac
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
 import msgspec
 import uvicorn
 
-from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.intake import Intake, understand
+from adsum_collector.intake import HookDoor, understand
 from adsum_collector.sockets import tcp_peer_uid
 from adsum_shared.bounded_http import bounded_http
 from adsum_shared.signals import AnySignal
@@ -61,29 +60,23 @@ class CollectorStatus(Protocol):
 
 
 class Receiver:
-    """port: as clients see it.
-
-    heard: told what a hook said once it has its answer, which must not wait for anything else.
-    """
+    """doors: by the agent's name; whoever names none is the first's. port: as clients see it."""
 
     def __init__(
         self,
-        intake: Intake,
-        adapt: Adapt,
+        doors: Mapping[str, HookDoor],
         *,
         port: int,
         token: str,
         status: CollectorStatus,
-        heard: Callable[[Sequence[AnySignal]], None] = lambda _signals: None,
     ) -> None:
-        self._intake = intake
-        self._adapt = adapt
+        self._doors = {PATH: next(iter(doors.values()))}
+        self._doors |= {f"{PATH}/{agent}": door for agent, door in doors.items()}
         self._hosts = frozenset(
             f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost", "[::1]")
         )
         self._authorization = b"Bearer " + token.encode()
         self._status = status
-        self._heard = heard
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0
@@ -92,12 +85,12 @@ class Receiver:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if scope["path"] == PATH:
-                seq, signals = await self._take(scope, receive)
+            if door := self._doors.get(scope["path"]):
+                seq, signals = await self._take(door, scope, receive)
                 self.accepted += 1
                 self.heard_at = _now_ms()
                 await _answer(send, 200, headers=[(b"x-adsum-seq", b"%d" % seq)])
-                self._heard(signals)
+                door.heard(signals)
             else:
                 await self._answer_probe(scope, send)
         except Refused as refused:
@@ -107,7 +100,9 @@ class Receiver:
         except Gone:
             self.refused[499] += 1
 
-    async def _take(self, scope: Scope, receive: Receive) -> tuple[int, Sequence[AnySignal]]:
+    async def _take(
+        self, door: HookDoor, scope: Scope, receive: Receive
+    ) -> tuple[int, Sequence[AnySignal]]:
         headers = dict(scope["headers"])
         _require_local(headers, self._hosts)
         _require_json_post(scope["method"], headers)
@@ -115,13 +110,13 @@ class Receiver:
         async with self._slots:
             body = await self._read(receive, _length(headers), most)
             try:
-                signals = await understand(self._adapt, body, _now_ms())
+                signals = await understand(door.hook, body, _now_ms())
             except (ValueError, msgspec.DecodeError, RecursionError) as error:
                 raise Refused(
                     400, f"not a hook's JSON: {error}", "Send the JSON that the agent's hook gave."
                 ) from error
         try:
-            return await self._intake.accept(signals), signals
+            return await door.intake.accept(signals), signals
         except SpoolUnavailable as error:
             raise Refused(503, f"not accepted: {error}", "Send it again later.") from error
 

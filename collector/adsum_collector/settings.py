@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from adsum_collector.agents import known_agents
+from adsum_collector.agents.base import Agent
 from adsum_shared.settings import AdsumSettings
 
 
@@ -43,6 +44,13 @@ class CollectorSettings(AdsumSettings):
     privacy: Literal["metadata", "redacted", "full"] = Field(
         default="redacted", description="What may leave this machine."
     )
+
+    def directories_of(self, agent: Agent) -> tuple[Path, ...]:
+        """Those of the settings, or the agent's usual ones."""
+        default = known_agents()[0]
+        if agent.name == default.name:
+            return self.claude_dirs
+        return agent.directories(os.environ, Path.home())
 
     @field_validator("claude_dirs", mode="before")
     @classmethod

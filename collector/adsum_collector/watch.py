@@ -8,8 +8,9 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,8 +44,15 @@ _ENTRY = re.compile(r"[0-9]{1,10}\.json")
 Stamp = tuple[int, int, int]
 
 
+class Registry(NamedTuple):
+    """Of one agent. adapt: for a file's content."""
+
+    adapt: Adapt
+    intake: Intake
+
+
 class Watch:
-    """adapt: for a registry file's content.
+    """registries: each directory of registry files, and where what those say comes in.
 
     watched: session id -> process, of all sessions that have not ended. now: ms of wall clock.
     """
@@ -53,22 +61,20 @@ class Watch:
         self,
         intake: Intake,
         *,
-        directories: Sequence[Path],
-        adapt: Adapt,
+        registries: Mapping[Path, Registry],
         watched: Callable[[], dict[str, AgentProcess]],
         table: ProcessTable,
         now: Callable[[], int],
     ) -> None:
         self._intake = intake
-        self._directories = directories
-        self._adapt = adapt
+        self._registries = registries
         self._watched = watched
         self._table = table
         self._now = now
         self._work: dict[AgentProcess, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}
-        self._events = file_events(directories, _is_entry, recursive=False)
+        self._events = file_events(list(registries), _is_entry, recursive=False)
         self._wake = asyncio.Event()
         #: Set once it is known which of the sessions that have not ended have a process.
         self.settled = asyncio.Event()
@@ -128,7 +134,7 @@ class Watch:
         return missing
 
     def _list(self) -> Iterable[Path]:
-        for directory in self._directories:
+        for directory in self._registries:
             with contextlib.suppress(OSError):
                 self._events.enter(str(directory))
             with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -151,7 +157,7 @@ class Watch:
             return
         news = news_of_entry(entry, known, self._watched(), now)
         if news:
-            await self._intake.accept(news)
+            await self._registries[path.parent].intake.accept(news)
         self._known[path] = Known(entry)
         self._stamps[path] = stamp
 
@@ -159,7 +165,7 @@ class Watch:
         with os.fdopen(open_plain(path), "rb") as file:
             raw = file.read(MOST_BYTES)
         try:
-            signals = list(self._adapt(raw, now))
+            signals = list(self._registries[path.parent].adapt(raw, now))
         except (ValueError, RecursionError):
             # Half-written, or another program's: the next change of the file brings it again.
             self.counts["unreadable"] += 1
@@ -180,7 +186,7 @@ class Watch:
         if self._table.lives(known.entry.process):
             news = news_of_absence(known, self._watched(), now)
             if news:
-                await self._intake.accept(news)
+                await self._registries[path.parent].intake.accept(news)
         del self._known[path]
         self._stamps.pop(path, None)
         return True
@@ -287,7 +293,11 @@ def news_of_work(
         work[process] = Work(now, used)
         elapsed = now - before.at if before else 0
         if before and elapsed > 0 and used - before.used >= CPU_SHARE * elapsed:
-            news += (_working(each, now) for each, its in watched.items() if its == process)
+            news += (
+                _working(each, process.agent, now)
+                for each, its in watched.items()
+                if its == process
+            )
     return news, work
 
 
@@ -355,6 +365,7 @@ def news_of_processes(
             at=now,
             seen=now,
             source="process",
+            agent=process.agent,
             pid=process.pid,
             started=process.started,
         )
@@ -397,8 +408,10 @@ def _seen(entry: Entry, now: int) -> ProcessSeen:
     )
 
 
-def _working(session_id: str, now: int) -> Alive:
-    return Alive(session_id=session_id, at=now, seen=now, source="process", event="cpu")
+def _working(session_id: str, agent: str, now: int) -> Alive:
+    return Alive(
+        session_id=session_id, at=now, seen=now, source="process", agent=agent, event="cpu"
+    )
 
 
 def _ended(entry: Entry, now: int) -> SessionEnded:

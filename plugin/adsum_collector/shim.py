@@ -1,6 +1,8 @@
-"""A command hook: hands what the agent gave it to the collector, and never gets in its way.
+"""The shim: a command hook that hands what the agent gave it to the collector.
 
-Run as `python -I -S shim.py [socket]`. It prints nothing, ends with 0 whatever happens, and imports
+Run as `python -I -S shim.py SOCKET AGENT VARIABLE NAME…`: SOCKET is the collector's, or - for where it
+usually is; AGENT is whose hook it is; VARIABLE of the environment holds the id of the agent's process,
+or, if that is not set, it bears one of these NAMEs, or begins with it. It prints nothing, ends with 0 whatever happens, and imports
 only what the interpreter has loaded or built in: `socket`, `json` and `subprocess` would each cost
 more than the rest of this program, for every event.
 """
@@ -19,20 +21,6 @@ VERSION = 1
 TOTAL_S = 5.0
 TRIES = 3
 MOST_BYTES = 16 << 20
-ENV = (
-    b"CLAUDE_PID",
-    b"CLAUDE_CODE_ENTRYPOINT",
-    b"TERM_PROGRAM",
-    b"TMUX",
-    b"TMUX_PANE",
-    b"STY",
-    b"ZELLIJ_SESSION_NAME",
-    b"WEZTERM_PANE",
-    b"KITTY_WINDOW_ID",
-    b"ITERM_SESSION_ID",
-    b"VSCODE_PID",
-)
-AGENTS = (b"claude", b"node", b"bun")
 
 
 def default_socket() -> str:
@@ -46,9 +34,9 @@ def default_socket() -> str:
     return state_dir + "/collector.sock"
 
 
-def agent_pid() -> int:
+def agent_pid(variable: str, names: tuple[bytes, ...]) -> int:
     """The agent's process: it says so, or it is the nearest ancestor that looks like it."""
-    named = os.environ.get("CLAUDE_PID", "")
+    named = os.environ.get(variable, "")
     if named.isdigit():
         return int(named)
     pid = os.getppid()
@@ -59,22 +47,12 @@ def agent_pid() -> int:
         except OSError:
             break
         name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
-        if name.startswith(AGENTS):
+        if name.startswith(names):
             return pid
         pid = int(stat[stat.rindex(b")") + 2 :].split()[1])
         if pid <= 1:
             break
     return os.getppid()
-
-
-def environment() -> bytes:
-    """Values that would need escaping in JSON are left out: these are ids, not prose."""
-    pairs = []
-    for name in ENV:
-        value = os.environb.get(name)
-        if value and value.isascii() and not any(c < 32 or c in b'"\\\x7f' for c in value):
-            pairs.append(b'"%s":"%s"' % (name, value))
-    return b",".join(pairs)
 
 
 def fired_at() -> float:
@@ -93,16 +71,15 @@ def fired_at() -> float:
     return (now - age if 0 < age < TOTAL_S else now) * 1000
 
 
-def message(body: bytes) -> bytes:
+def message(body: bytes, agent: str, pid: int) -> bytes:
     # outside its strings, JSON may hold a newline only where it may hold a space
     flat = body.replace(b"\r", b" ").replace(b"\n", b" ").strip()
-    return b'{"v":%d,"id":"%s","at":%d,"pid":%d,"ppid":%d,"env":{%s},"body":%s}\n' % (
+    return b'{"v":%d,"id":"%s","at":%d,"agent":"%s","pid":%d,"body":%s}\n' % (
         VERSION,
         os.urandom(12).hex().encode(),
         fired_at(),
-        agent_pid(),
-        os.getppid(),
-        environment(),
+        agent.encode(),
+        pid,
         flat,
     )
 
@@ -144,8 +121,12 @@ def exchange(path: str, line: bytes, timeout: float) -> bool:
 
 def main() -> None:
     deadline = time.monotonic() + TOTAL_S
-    path = sys.argv[1] if len(sys.argv) > 1 else default_socket()
-    line = message(sys.stdin.buffer.read(MOST_BYTES))
+    given = sys.argv[1:]
+    path, agent, variable = (given + ["-", "", ""][len(given) :])[:3]
+    pid = agent_pid(variable, tuple(name.encode() for name in given[3:]))
+    line = message(sys.stdin.buffer.read(MOST_BYTES), agent, pid)
+    if path == "-":
+        path = default_socket()
     for tries in range(1, TRIES + 1):
         left = deadline - time.monotonic()
         if left <= 0:

@@ -18,6 +18,8 @@ MESSAGE = "message"
 COMMAND = "command"
 #: `ChildFinished.child_id` that means all of them.
 ALL_CHILDREN = "*"
+#: Of signals that name none.
+DEFAULT_AGENT = "claude_code"
 #: Those of the agents we know have 36 characters.
 SESSION_ID_MAX = 200
 
@@ -63,7 +65,7 @@ class Signal(
     at: int
     seen: int
     source: Source = "hook"
-    agent: str = "claude_code"
+    agent: str = DEFAULT_AGENT
     agent_id: str | None = None
     prompt_id: str | None = None
     v: int = 1

@@ -33,7 +33,7 @@ def main() -> None:
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_collector(CollectorSettings(), Storied(), hub))
+            runner.run(run_collector(CollectorSettings(), [Storied()], hub))
     except StartError as error:
         print(error)
         raise SystemExit(1) from None

@@ -18,7 +18,7 @@ import adsum_collector.transcripts.tailer as tailer_module
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.resume import read_runs
 from adsum_collector.delivery.transports import RedisTransport
-from adsum_collector.intake import Intake
+from adsum_collector.intake import HookDoor, Intake
 from adsum_collector.receiver import PATH, Receiver
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import Append, SpoolLimits
@@ -223,8 +223,7 @@ async def test_a_hook_is_not_answered_while_its_commit_is_under_way(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = Receiver(
-        Intake(spool, lambda signal: signal),
-        StandIn().hook,
+        {"test": HookDoor(StandIn().hook, Intake(spool, lambda signal: signal))},
         port=47892,
         token="t",
         status=StandInStatus(),

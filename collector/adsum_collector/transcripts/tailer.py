@@ -82,10 +82,10 @@ class Tailer:
     """directories: where `transcripts` knows files by their path below. now: ms of wall clock.
 
     state: the spool's. watched: session id -> process, of all sessions that have not ended.
-    settled: set once it is known which of those processes live.
+    others: directories of other agents, whose cursors are not ours. settled: set once it is known which of those processes live.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, each once, in the composition root
         self,
         intake: Intake,
         transcripts: Transcripts,
@@ -95,8 +95,10 @@ class Tailer:
         watched: Callable[[], Mapping[str, AgentProcess]],
         settled: asyncio.Event,
         now: Callable[[], int],
+        others: Sequence[Path] = (),
     ) -> None:
         self._intake = intake
+        self._others = tuple(key_of(f"{directory}/") for directory in others)
         self._state = state
         self._watched = watched
         self._settled = settled
@@ -293,7 +295,8 @@ class Tailer:
             self._due[file.path] = None
 
     async def _prune(self, present: set[str] | None) -> None:
-        changes = outdated(self._state(), present, self._known.living(), self._now())
+        state = {k: value for k, value in self._state().items() if not k.startswith(self._others)}
+        changes = outdated(state, present, self._known.living(), self._now())
         try:
             await self._intake.accept([], state=changes)
         except SpoolUnavailable:

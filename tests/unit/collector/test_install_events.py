@@ -15,7 +15,13 @@ from adsum_collector.agents.claude_code.program import (
     installed_version,
     version_of,
 )
-from adsum_collector.agents.claude_code.settings_text import Target, entry_for, events_for, is_ours
+from adsum_collector.agents.claude_code.settings_text import (
+    SHIM_WORDS,
+    Target,
+    entry_for,
+    events_for,
+    is_ours,
+)
 from adsum_collector.state_dir import token_of
 
 NEVER = {
@@ -77,7 +83,7 @@ def test_http_hooks_post_to_loopback_with_the_token_and_a_short_time_out() -> No
 def test_session_start_runs_the_shim_without_a_shell() -> None:
     [hook] = entry_for("SessionStart", TARGET, NEW)["hooks"]
     assert hook["async"] is True
-    assert hook["args"] == ["-I", "-S", str(TARGET.shim), "/s"]
+    assert hook["args"] == ["-I", "-S", str(TARGET.shim), "/s", *SHIM_WORDS]
     assert is_ours(hook)
 
 
@@ -104,7 +110,7 @@ def test_by_the_shim_nothing_is_posted_and_no_token_is_written() -> None:
 def test_an_older_cli_waits_for_the_shim_as_async_would_leave_a_line_there() -> None:
     [hook] = entry_for("PermissionRequest", TARGET, (2, 1, 112))["hooks"]
     assert "async" not in hook
-    assert shlex.split(hook["command"])[-2:] == [str(TARGET.shim), "/s"]
+    assert shlex.split(hook["command"])[3:5] == [str(TARGET.shim), "/s"]
     assert is_ours(hook)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import adsum_collector.receiver as receiver_module
 from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.intake import HookDoor
 from adsum_collector.receiver import PATH, Receiver
 from adsum_shared.signals import Alive, AnySignal
 
@@ -71,8 +72,7 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
 @pytest.fixture
 def receiver(intake: FakeIntake, peer: dict[str, int | None]) -> Receiver:
     return Receiver(
-        intake,  # type: ignore[arg-type] # a fake
-        adapt,
+        {"test": HookDoor(adapt, intake)},  # type: ignore[arg-type] # a fake
         port=47892,
         token=TOKEN,
         status=intake,
@@ -321,8 +321,7 @@ async def test_a_large_body_is_understood_while_others_are_answered(
         return adapt(body, seen)
 
     receiver = Receiver(
-        intake,  # type: ignore[arg-type] # a fake
-        slow,
+        {"test": HookDoor(slow, intake)},  # type: ignore[arg-type] # a fake
         port=47892,
         token=TOKEN,
         status=intake,

@@ -25,7 +25,7 @@ import adsum_collector.local_socket as local_socket_module
 from adsum_collector import shim
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.intake import Intake
+from adsum_collector.intake import HookDoor, Intake
 from adsum_collector.local_socket import LocalSocket, Ticks
 from adsum_collector.processes import ProcessTable, watched
 from adsum_collector.sockets import listen_unix, unix_peer_uid
@@ -36,6 +36,7 @@ from tests.collectors import adapt_hook
 from tests.support import wait_until
 
 SHIM = Path(shim.__file__)
+WORDS = ("test", "CLAUDE_PID", "claude")
 BODY = b'{"session_id": "s1",\n "note": "a\\nb",\r\n "hook_event_name": "SessionStart"}\n'
 
 
@@ -52,8 +53,7 @@ class Door:
         self.spool = spool
         self.ticks = Ticks(signals_from_statusline)
         self.local = LocalSocket(
-            Intake(spool, lambda signal: signal),
-            adapt_hook,
+            {"test": HookDoor(adapt_hook, Intake(spool, lambda signal: signal))},
             self.ticks,
             table=StandInTable(),
             now=lambda: time.time_ns() // 1_000_000,
@@ -97,7 +97,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
 
 async def run_shim(path: Path, body: bytes = BODY, **env: str) -> tuple[int, bytes, bytes]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", str(SHIM), str(path)),
+        *(sys.executable, "-I", "-S", str(SHIM), str(path), *WORDS),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -136,7 +136,7 @@ async def test_the_agent_is_the_nearest_ancestor_that_looks_like_one(
 ) -> None:
     agent = tmp_path / "claude"
     agent.symlink_to("/bin/sh")
-    command = f"{sys.executable} -I -S {SHIM} {door.path}; true"
+    command = f"{sys.executable} -I -S {SHIM} {door.path} {' '.join(WORDS)}; true"
     process = await asyncio.create_subprocess_exec(
         *(str(agent), "-c", f"/bin/sh -c '{command}'; true"), stdin=subprocess.PIPE
     )

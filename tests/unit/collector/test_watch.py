@@ -22,7 +22,7 @@ from adsum_collector.intake import Intake
 from adsum_collector.processes import AgentProcess, ProcessTable, look_up, watched
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
-from adsum_collector.watch import Entry, Known, Watch
+from adsum_collector.watch import Entry, Known, Registry, Watch
 from adsum_shared.signals import (
     Alive,
     AnySignal,
@@ -60,8 +60,7 @@ class Rig:
         self.intake = SpyIntake(spool)
         self.watch = Watch(
             self.intake,
-            directories=[directory],
-            adapt=adapt_registry,
+            registries={directory: Registry(adapt_registry, self.intake)},
             watched=lambda: watched(spool.state),
             table=ProcessTable(watched(spool.state).values()),
             now=lambda: time.time_ns() // 1_000_000,

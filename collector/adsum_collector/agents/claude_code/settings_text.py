@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -19,6 +20,8 @@ Transport = Literal["http", "shim"]
 
 HOOK_PATH: Final = "/api/live/hook"
 SHIM_NAME: Final = "adsum_collector/shim.py"
+#: Whose hook it is, and how its process is known.
+SHIM_WORDS: Final = ("claude_code", "CLAUDE_PID", "claude", "node", "bun")
 STATUSLINE_NAME: Final = "adsum_collector/agents/claude_code/statusline_wrapper.py"
 
 #: Older versions cannot post hooks at all.
@@ -178,7 +181,7 @@ def _http_hook(target: Target) -> dict[str, Any]:
 
 
 def _shim_hook(target: Target, version: Version, *, waited: bool) -> dict[str, Any]:
-    words = [target.python, "-I", "-S", str(target.shim), str(target.socket)]
+    words = [target.python, "-I", "-S", str(target.shim), str(target.socket), *SHIM_WORDS]
     if version < FIRST_WITH_QUIET_ASYNC:
         return {"type": "command", "command": shlex.join(words), "timeout": 2}
     # These versions take `args`, so that no shell has to quote them.
@@ -282,9 +285,10 @@ def tokens_in(settings: dict[str, Any]) -> frozenset[str]:
 
 
 def sockets_in(settings: dict[str, Any]) -> frozenset[str]:
-    """Where the commands among our hooks hand on to; one that names none finds it by itself."""
+    """Where the commands among our hooks hand on to; one with a dash finds it by itself."""
     ours = [command_words(hook) for _, hook in hooks_in(settings) if is_ours(hook)]
-    return frozenset(words[-1] for words in ours if words and SHIM_NAME not in words[-1])
+    sockets = (word for words in ours for shim, word in pairwise(words) if SHIM_NAME in shim)
+    return frozenset(sockets) - {"-"}
 
 
 def _without_first(text: str) -> str | None:

@@ -1,0 +1,215 @@
+"""All that hears something of this machine's sessions, and what is said of it: `/readyz`, heartbeat."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adsum_collector.agents.base import Agent
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness
+from adsum_collector.intake import HookDoor, Intake
+from adsum_collector.local_socket import LocalSocket, Ticks
+from adsum_collector.processes import ProcessTable, watched_in
+from adsum_collector.receiver import Receiver
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.spool.spool import Spool
+from adsum_collector.state_dir import Identity
+from adsum_collector.transcripts.tailer import Tailer
+from adsum_collector.usage.reading import shipped_limit
+from adsum_collector.usage.witness import UsageWitness
+from adsum_collector.watch import Registry, Watch
+from adsum_shared import __version__
+from adsum_shared.beat import Counts
+from adsum_shared.state import HostWitness
+
+
+@dataclass
+class AgentWitnesses:
+    """What hears of one agent's sessions, apart from what is one for the whole machine."""
+
+    agent: Agent
+    intake: Intake
+    tailer: Tailer
+    hooks: HookFiles
+
+    @property
+    def door(self) -> HookDoor:
+        return HookDoor(self.agent.hook, self.intake, self.tailer.heard)
+
+    def health(self, now: int) -> list[HostWitness]:
+        """For an agent beside the first; the witnesses of the machine are told once."""
+        tailer = self.tailer
+        told = [
+            hook_witness(self.hooks.look(now), 0, {}, 0),
+            transcript_witness(tailer.read_at, tailer.faults, tailer.too_long),
+        ]
+        title = self.agent.title
+        return [msgspec.structs.replace(each, name=f"{each.name} ({title})") for each in told]
+
+
+@dataclass
+class Witnesses:
+    """receiver, local, watch and the status line hear of all agents. agents: the first is the default."""
+
+    receiver: Receiver
+    local: LocalSocket
+    watch: Watch
+    statusline: Ticks
+    usage: UsageWitness
+    agents: Sequence[AgentWitnesses]
+
+    def health(self, now: int) -> tuple[HostWitness, ...]:
+        """now: ms. The registry and the process table are read every second, so they are fresh."""
+        receiver, local, watch = self.receiver, self.local, self.watch
+        first, statusline = self.agents[0], self.statusline
+        tailer, files = first.tailer, first.hooks.look(now)
+        return (
+            hook_witness(files, receiver.accepted, receiver.refused, receiver.heard_at),
+            witness("shim", local.heard_at, local.refused),
+            transcript_witness(tailer.read_at, tailer.faults, tailer.too_long),
+            witness("registry", now if watch.files else 0, watch.counts),
+            witness("process", now),
+            witness("statusline", statusline.heard_at, statusline.outcomes),
+            self.usage.witness(),
+            *(told for each in self.agents[1:] for told in each.health(now)),
+        )
+
+    def counts(self, spool: Spool, publisher: Publisher) -> Counts:
+        receiver, local = self.receiver, self.local
+        return Counts(
+            hooks=receiver.accepted + local.accepted,
+            refused=receiver.refused.total() + local.refused.total() + self.left_out,
+            signals=sum(each.intake.accepted for each in self.agents),
+            published=publisher.published,
+            published_bytes=publisher.published_bytes,
+            replays=publisher.replays,
+            spool_bytes=spool.size,
+        )
+
+    @property
+    def left_out(self) -> int:
+        """Signals whose session has no usable id."""
+        return sum(each.intake.left_out for each in self.agents)
+
+    def facts(
+        self, identity: Identity, spool: Spool, publisher: Publisher, now: int
+    ) -> tuple[bool, dict[str, Any]]:
+        """For `/readyz`. Ready: hooks are accepted; that the broker is away is only a problem."""
+        ready = spool.problem is None
+        receiver, local, watch = self.receiver, self.local, self.watch
+        return ready, {
+            "ready": ready,
+            "version": __version__,
+            "host_id": identity.host_id,
+            "label": identity.label,
+            "problem": problem_of(spool, publisher),
+            "spool": {
+                "spool_id": spool.spool_id,
+                "last": spool.last_seq,
+                "acked": spool.acked,
+                "bytes": spool.size,
+                "problem": spool.problem,
+            },
+            "stream": {
+                "incarnation": spool.incarnation,
+                "sent": publisher.sent,
+                "backlog": spool.last_seq - publisher.sent,
+                "problem": publisher.problem,
+            },
+            "left_out": self.left_out,
+            "hooks": {"accepted": receiver.accepted, "refused": receiver.refused},
+            "shim": {"accepted": local.accepted, "refused": local.refused},
+            "registry": {"files": watch.files, **watch.counts},
+            "transcripts": {"files": sum(each.tailer.files for each in self.agents)},
+            "witnesses": self.health(now),
+        }
+
+
+def problem_of(spool: Spool, publisher: Publisher) -> str | None:
+    """All that is wrong with this collector, the most important first."""
+    told = [spool.problem, publisher.problem, spool.notice]
+    return " ".join(text for text in told if text) or None
+
+
+def watch_of(
+    intakes: dict[str, Intake],
+    agents: Sequence[Agent],
+    settings: CollectorSettings,
+    spool: Spool,
+    table: ProcessTable,
+    now: Callable[[], int],
+) -> Watch:
+    """One for all agents: whatever kind a process is of, it ends in the same way."""
+    registries = {
+        path: Registry(agent.registry, intakes[agent.name])
+        for agent in agents
+        for directory in settings.directories_of(agent)
+        if (path := agent.registry_dir(directory)) is not None
+    }
+    return Watch(
+        next(iter(intakes.values())),
+        registries=registries,
+        watched=watched_in(lambda: spool.state),
+        table=table,
+        now=now,
+    )
+
+
+def witnesses_of(
+    intakes: dict[str, Intake],
+    agents: Sequence[Agent],
+    settings: CollectorSettings,
+    spool: Spool,
+    watch: Watch,
+    port: int,
+    now: Callable[[], int],
+) -> list[AgentWitnesses]:
+    directories = {agent: settings.directories_of(agent) for agent in agents}
+    transcripts = {
+        agent: agent.transcript_dirs(directories[agent], os.environ, Path.home())
+        for agent in agents
+    }
+    found = []
+    for agent in agents:
+        intake = intakes[agent.name]
+        tailer = Tailer(
+            intake,
+            agent.transcripts,
+            directories=transcripts[agent],
+            state=lambda: spool.state,
+            watched=watched_in(lambda: spool.state),
+            settled=watch.settled,
+            now=now,
+            others=[each for other in agents if other is not agent for each in transcripts[other]],
+        )
+        hooks = HookFiles(agent, directories[agent], port, now())
+        found.append(AgentWitnesses(agent, intake, tailer, hooks))
+    return found
+
+
+def usage_of(
+    first: AgentWitnesses,
+    settings: CollectorSettings,
+    spool: Spool,
+    now: Callable[[], int],
+) -> UsageWitness:
+    """Of the default agent, the one whose transcripts are known to tell what was used."""
+    usage = UsageWitness(
+        first.intake,
+        first.agent.transcripts.history,
+        directory=settings.state_dir,
+        lives=first.tailer.lives,
+        # before the first stream there was none that could have been lost
+        reader=lambda: f"{spool.spool_id} {max(spool.incarnation, 1)}",
+        now=now,
+        limit=shipped_limit,
+    )
+    usage.named = settings.directories_of(first.agent)
+    first.tailer.observer = usage
+    return usage

@@ -1,0 +1,139 @@
+"""A second agent is one package and one line: it reaches REST, the live list and the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from adsum_collector import shim
+from tests.collectors import CollectorProcess
+from tests.hub_processes import NOTHING, HubProcess
+from tests.integration.conftest import Run
+from tests.second_agent import PROCESS
+from tests.support import wait_until
+
+pytestmark = pytest.mark.redis
+
+THREAD = "t-0001"
+
+
+class QuillCollector(CollectorProcess):
+    module = "tests.second_agent"
+
+    async def post(self, client: httpx.AsyncClient, path: str = "/quill", **hook: Any) -> int:
+        url = f"{self.url}/api/live/hook{path}"
+        return (await client.post(url, json=hook, headers=self.headers())).status_code
+
+
+@pytest.fixture
+def quill(tmp_path: Path) -> Path:
+    directory = tmp_path / "quill"
+    (directory / "logs" / "monday").mkdir(parents=True)
+    return directory
+
+
+@pytest.fixture
+async def collector(redis_url: str, tmp_path: Path, quill: Path) -> AsyncIterator[QuillCollector]:
+    collector = QuillCollector(tmp_path / "state", redis_url)
+    collector.env["QUILL_HOME"] = str(quill)
+    collector.start()
+    yield collector
+    collector.stop()
+
+
+@pytest.fixture
+def hub(redis_url: str, tmp_path: Path) -> Iterator[HubProcess]:
+    hub = HubProcess(tmp_path / "hub", redis_url).start()
+    yield hub
+    hub.stop()
+
+
+def sessions(hub: HubProcess) -> dict[str, dict[str, Any]]:
+    return {each["session_id"]: each for each in hub.get("/api/v1/sessions")["sessions"]}
+
+
+async def test_its_hooks_and_lines_reach_every_list_under_its_name(
+    collector: QuillCollector, hub: HubProcess, quill: Path, run: Run
+) -> None:
+    async with httpx.AsyncClient() as client:
+        at = {"thread": THREAD}
+        assert await collector.post(client, what="open", folder="/src/poem", **at) == 200
+        assert await collector.post(client, what="begin", **at) == 200
+        assert await collector.post(client, what="may I", wants="strike a verse", **at) == 200
+        # Claude Code's, on the same machine, by the address that names no agent.
+        claude = {"session_id": "c-1", "hook_event_name": "UserPromptSubmit", "prompt": "hello"}
+        assert await collector.post(client, "", **claude) == 200
+    line = {"ms": int(time.time() * 1000), "title": "An ode", "said": "O pen"}
+    log = quill / "logs" / "monday" / f"{THREAD}.jsonl"
+    log.write_text(json.dumps(line) + "\n")
+    await wait_until(lambda: sessions(hub).get(THREAD, {}).get("last_answer") == "O pen", 20)
+
+    told = sessions(hub)
+    assert {name: each["agent"] for name, each in told.items()} == {
+        THREAD: "quill",
+        "c-1": "claude_code",
+    }
+    assert told[THREAD]["state"]["state"] == "needs_permission"
+    assert told[THREAD]["title"] == "An ode"
+
+    async with connect(hub.url.replace("http", "ws") + "/ws", origin=hub.url) as live:
+        await live.send(json.dumps(NOTHING))
+        heard = ""
+        async with asyncio.timeout(10):
+            while '"agent":"quill"' not in heard:
+                heard += str(await live.recv())
+
+    code, out, _ = run("agents", "--json", "--hub", hub.url)
+    assert code == 0
+    assert {each["agent"] for each in json.loads(out)["sessions"]} == {"quill", "claude_code"}
+    assert "strike a verse" in run("show", THREAD, "--hub", hub.url)[1]
+
+
+async def test_its_process_is_known_by_its_name_and_missed_under_it(
+    collector: QuillCollector, hub: HubProcess, tmp_path: Path
+) -> None:
+    """The shim finds it among its ancestors; a kill leaves no other sign than the process table."""
+    program = tmp_path / "bin" / PROCESS
+    program.parent.mkdir()
+    program.symlink_to("/bin/sh")
+    socket = collector.state_dir / "collector.sock"
+    hook = f"{sys.executable} -I -S {shim.__file__} {socket} quill - {PROCESS}"
+    body = json.dumps({"thread": THREAD, "what": "open"})
+    with subprocess.Popen(
+        [str(program), "-c", f"/bin/sh -c '{hook}; true' <<'END'\n{body}\nEND\nread forever"],
+        stdin=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"]},
+    ) as agent:
+        try:
+            await wait_until(lambda: sessions(hub).get(THREAD, {}).get("pid") == agent.pid, 20)
+            assert sessions(hub)[THREAD]["agent"] == "quill"
+        finally:
+            agent.kill()
+    await wait_until(lambda: sessions(hub)[THREAD]["state"]["state"] == "session_ended", timeout=20)
+    assert sessions(hub)[THREAD]["agent"] == "quill"
+
+
+async def test_what_its_hooks_lack_is_said_of_the_machine(
+    collector: QuillCollector, hub: HubProcess
+) -> None:
+    def notes() -> list[str]:
+        told = hub.host(collector.host_id).get("witnesses", [])
+        return [each.get("state") for each in told if each["name"] == "hook (Quill)"]
+
+    await wait_until(lambda: notes() == ["missing"], timeout=30)
+
+
+async def test_an_agent_that_nobody_knows_is_refused(collector: QuillCollector) -> None:
+    async with httpx.AsyncClient() as client:
+        assert await collector.post(client, "/nobody", thread=THREAD, what="open") == 404

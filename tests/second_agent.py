@@ -1,0 +1,113 @@
+"""An invented agent, as a package of its own would bring it, and a collector that has it registered.
+
+Quill has hooks of its own shape, writes a line of JSON for each step into `logs/DAY/THREAD.jsonl`, and
+its processes are called `quill`. It has no registry and no status line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from adsum_collector.agents import known_agents
+from adsum_collector.agents.base import Agent, HookFile, Transcripts
+from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile
+from adsum_collector.app import run_collector
+from adsum_collector.settings import CollectorSettings
+from adsum_shared.signals import (
+    AnySignal,
+    MetaChanged,
+    PromptSubmitted,
+    RequestOpened,
+    SessionStarted,
+    TurnEnded,
+)
+
+PROCESS = "quill"
+
+
+class _Hook(msgspec.Struct):
+    thread: str
+    what: str
+    folder: str | None = None
+    wants: str | None = None
+
+
+class _Step(msgspec.Struct):
+    ms: int
+    said: str | None = None
+    title: str | None = None
+
+
+class Quill(Agent):
+    name = "quill"
+    title = "Quill"
+
+    @property
+    def transcripts(self) -> Transcripts:
+        return Transcripts(file_of, read, lambda _head, _tail, _file: Past(), lambda _lines: 0)
+
+    def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+        return (Path(env.get("QUILL_HOME") or home / ".quill"),)
+
+    def transcript_dirs(
+        self, directories: Sequence[Path], env: Mapping[str, str], home: Path
+    ) -> tuple[Path, ...]:
+        return tuple(directory / "logs" for directory in directories)
+
+    def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
+        hook = msgspec.json.decode(body, type=_Hook)
+        about = {"session_id": hook.thread, "at": seen, "seen": seen}
+        if hook.what == "open":
+            return [SessionStarted(**about), MetaChanged(**about, cwd=hook.folder)]
+        if hook.what == "begin":
+            return [PromptSubmitted(**about)]
+        if hook.what == "may I":
+            asked = RequestOpened(**about, request_kind="permission", tool="pen", request_id="1")
+            return [msgspec.structs.replace(asked, summary=hook.wants)]
+        return [TurnEnded(**about)]
+
+    def hook_file(self, directory: Path) -> Path:
+        return directory / "hooks.json"
+
+    def look_at_hooks(self, path: Path, port: int) -> HookFile:
+        stands = path.exists() and f":{port}/" in path.read_text()
+        return HookFile("ok") if stands else HookFile("missing", f"{path} holds no hooks.")
+
+
+def file_of(path: str) -> TranscriptFile | None:
+    _day, _, name = path.partition("/")
+    return TranscriptFile(name.removesuffix(".jsonl")) if name.endswith(".jsonl") else None
+
+
+def read(
+    lines: Sequence[bytes],
+    file: TranscriptFile,
+    context: str,
+    now: int,
+    _meta: bytes | None,
+    _private: Private,
+) -> Lines:
+    told: list[AnySignal] = []
+    for line in lines:
+        step = msgspec.json.decode(line, type=_Step)
+        about = {"session_id": file.session_id, "at": step.ms, "seen": now}
+        told.append(
+            MetaChanged(**about, source="transcript", title=step.title, last_answer=step.said)
+        )
+    return Lines(told, context)
+
+
+def main() -> None:
+    logging.basicConfig(level="INFO", format="%(levelname)s %(name)s: %(message)s")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_collector(CollectorSettings(), [*known_agents(), Quill()]))
+
+
+if __name__ == "__main__":
+    main()
