@@ -234,4 +234,4 @@ async def test_a_flood_of_big_bad_entries_leaves_the_loop_to_others(collector, h
         assert not hub._tasks[0].done()
 
     await wait_until(lambda: hub.roster.hosts[OTHER].applied == {"sp": 1})
-    assert longest < 0.5
+    assert longest < 1.0

@@ -46,7 +46,8 @@ async def test_a_hook_is_measured_on_its_way_to_the_browser(
     # An id that is told for the first time may share a message with its host.
     sent = value(found, "adsum_hook_to_browser_seconds_count") or 0
     assert 4 <= sent <= 5
-    assert 0 < (value(found, "adsum_hook_to_browser_seconds_sum") or 0) < 5
+    # Clocks are compared by the quickest way, so on a quick machine all of it may be 0.
+    assert 0 <= (value(found, "adsum_hook_to_browser_seconds_sum") or 0) < 5
     assert value(found, "adsum_hook_to_browser_seconds_bucket", le="+Inf") == sent
     assert (value(found, "adsum_hook_to_hub_seconds_count") or 0) >= 5
     assert (value(found, "adsum_signals_applied_total") or 0) >= 5
