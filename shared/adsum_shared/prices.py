@@ -18,17 +18,12 @@ from msgspec.structs import replace
 
 #: At the end of an id: it asks for a context of so many tokens.
 _LONG_CONTEXT: Final = "[1m]"
-#: What local messages of Claude Code bear in a model's place.
+#: What local messages of an agent bear in a model's place.
 NOBODY: Final = "<synthetic>"
-
-#: Who passes the request on, where that leaves the price as it is. Other gateways have their own.
-_PATHS: Final = re.compile(r"^(arn:.*/|(openrouter/)?anthropic/|vertex_ai/|bedrock/)+")
-#: Bedrock's regions. `us-gov` is none of them: what it costs on top is not told in one place.
-_REGION: Final = re.compile(r"^((us|eu|apac|au|jp|ca|in|global)\.)?anthropic\.")
-#: Snapshots, releases and aliases of one Claude model at one price. All else may be another model,
-#: so no entry is the prefix of an id: neither for `-fast` nor for the `-5` of `claude-opus-5-5`.
-_SNAPSHOT: Final = re.compile(
-    r"([-@](\d{8}|\d{4}-\d\d-\d\d|latest|default)|-thinking|-v\d+(:\d+)?)+$"
+#: How ids are spelt; see the file.
+_SPELT: Final = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
+_PATHS, _REGION, _FAMILY, _SNAPSHOT, _LOCAL = (
+    re.compile(_SPELT[name]) for name in ("paths", "region", "family", "snapshot", "local")
 )
 _POINT: Final = re.compile(r"(?<=\d)\.(?=\d)")
 _LONGEST: Final = 300
@@ -56,18 +51,14 @@ def names_of(model: str) -> Names | None:
     if region := _REGION.match(bare):
         regional = region[2] != "global"
         bare = bare[region.end() :]
-    if bare.startswith("claude-"):
-        # Of others' ids these endings are a part: kimi-k2-thinking, deepseek-v3.
+    if _FAMILY.match(bare):
         bare = _POINT.sub("-", _SNAPSHOT.sub("", bare))
     return Names(exact, bare, regional, exact.endswith(_LONG_CONTEXT))
 
 
 def regional_factor(bare: str) -> float:
-    """What a model's tokens cost more where their place is set, for models without a price of ours.
-
-    A tenth for Claude models, but not those of old, whose ids begin with their number.
-    """
-    return 1.1 if re.match(r"claude-[a-z]{2,}-", bare) else 1.0
+    """What a model's tokens cost more where their place is set, for models without a price of ours."""
+    return 1.1 if _LOCAL.match(bare) else 1.0
 
 
 SHIPPED: Final = Path(__file__).with_name("prices.toml")

@@ -16,46 +16,19 @@ T = TypeVar("T")
 Level = Literal["metadata", "redacted", "full"]
 
 #: Names and joins: not prose, looked up by equality, never masked.
-_NAMES = frozenset(
-    {
-        "id",
-        "session_id",
-        "agent",
-        "agent_id",
-        "prompt_id",
-        "source",
-        "role",
-        "tool_use_id",
-        "request_id",
-        "child_id",
-        "task_id",
-        "forked_from",
-        "digest",
-        "v",
-    }
-)
+_NAMES = {
+    *("id", "session_id", "agent", "agent_id", "prompt_id", "source", "role", "tool_use_id"),
+    *("request_id", "child_id", "task_id", "forked_from", "digest", "v"),
+}
 #: Fields that hold what people and agents wrote: the level `metadata` leaves them out.
-_TEXTS = frozenset(
-    {
-        "text",
-        "summary",
-        "title",
-        "ai_title",
-        "last_prompt",
-        "last_answer",
-        "payload",
-        "suggestions",
-        "last_message",
-        "message",
-        "description",
-        "subject",
-        "note",
-    }
-)
+_TEXTS = {
+    *("text", "summary", "title", "ai_title", "last_prompt", "last_answer", "payload"),
+    *("suggestions", "last_message", "message", "description", "subject", "note"),
+}
 #: What the level `metadata` lets out of any other text: one word, as names and states are. A model
 #: may have brackets.
 _WORD = re.compile(r"[A-Za-z0-9_.:\[\]-]{0,64}")
-#: Models may have more, as `claude-x@20270101` or `vendor/model`. Not an `arn:`, which names an account.
+#: Models may have more, as `model-x@20270101` or `vendor/model`. Not an `arn:`, which names an account.
 _MODEL = re.compile(r"(?!arn:)[A-Za-z0-9_.:@/\[\]-]{1,64}")
 #: The registry says in two words what a session waits for.
 _WORDS = re.compile(r"[A-Za-z-]{1,32} [A-Za-z-]{1,32}")

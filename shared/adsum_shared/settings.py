@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,50 +20,11 @@ from pydantic_settings import (
 from adsum_shared.errors import AdsumError
 from adsum_shared.redis_url import with_ca
 
+_NAMES = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
 #: Every setting of every part: they share one file, and no part may know the others' classes.
-KNOWN = frozenset(
-    {
-        "state_dir",
-        "redis_url",
-        "redis_ca",
-        "log_level",
-        "log_format",
-        # the hub
-        "hub_host",
-        "hub_port",
-        "hub_allow_public",
-        "hub_hosts",
-        "public_url",
-        "sign_in",
-        "machine_redis_url",
-        "machine_shared_url",
-        "machine_sessions",
-        "machine_room_mb",
-        "demo",
-        "price_file",
-        "budgets",
-        "error_grace",
-        "stuck_after",
-        "domains",
-        "notify",
-        "channel",
-        "push_contact",
-        "push_key_file",
-        "push_allow_private",
-        # the collector
-        "collector_port",
-        "host_label",
-        "claude_dirs",
-        "spool_cap_mb",
-        "spool_retention_h",
-        "privacy",
-        # the command line
-        "token_file",
-        "broker_memory_mb",
-    }
-)
+KNOWN = frozenset(name for names in _NAMES.values() for name in names)
 #: Begun with a line [[…]].
-TABLES = frozenset({"budgets", "domains", "notify", "channel"})
+TABLES = frozenset(_NAMES["tables"])
 
 
 class ConfigError(AdsumError):
