@@ -109,9 +109,8 @@ async def replayed(client: redis.asyncio.Redis, spool: Spool) -> list[Batch]:
 
 
 async def test_nothing_leaves_the_spool_before_a_hub_has_stored_it(
-    sender: Sender, client: redis.asyncio.Redis, monkeypatch: pytest.MonkeyPatch
+    sender: Sender, client: redis.asyncio.Redis
 ) -> None:
-    monkeypatch.setattr(spool_module, "RECENT_SIGNALS", 1)  # what memory holds must not help out
     await sender.say(40)
     await sender.all_sent()
 
@@ -137,9 +136,7 @@ async def test_what_a_hub_has_stored_leaves_the_spool_and_is_a_gap_when_wanted(
     sender: Sender,
     client: redis.asyncio.Redis,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spool_module, "RECENT_SIGNALS", 1)
     await sender.say(40)
     await sender.all_sent()
     files = len(list((tmp_path / "spool").glob("*.db")))

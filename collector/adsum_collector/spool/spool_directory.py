@@ -157,7 +157,6 @@ class SpoolDirectory:
         self,
         reason: str,
         incarnation: int,
-        *,
         instead_of: str,
         without: Sequence[Span] = (),
         spool_id: str = "",

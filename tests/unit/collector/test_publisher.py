@@ -207,7 +207,6 @@ async def test_a_disk_that_fails_is_a_visible_problem_and_publishing_goes_on_aft
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
     await bench.spool.append([b"{}"])
-    bench.spool._recent.forget()
     failing = bench.spool._files.current
 
     def fail(*_: object) -> None:

@@ -13,7 +13,7 @@ import adsum_collector.spool.spool as spool_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
-from adsum_collector.spool.spool_file import Append, SpoolLimits
+from adsum_collector.spool.spool_file import SpoolLimits
 from tests.support import wait_until
 
 ROOMY = SpoolLimits(min_free_bytes=0)
@@ -52,25 +52,6 @@ async def test_appends_from_many_get_every_number_once(
         for name, each in enumerate(numbers)
         for at, seq in enumerate(each)
     )
-
-
-async def test_what_memory_holds_and_what_the_files_hold_is_the_same(spool: Spool) -> None:
-    for at in range(50):
-        await spool.append([b"%d" % at])
-    from_memory = await bodies(spool)
-
-    spool._recent.forget()
-
-    assert await bodies(spool) == from_memory == [b"%d" % at for at in range(50)]
-
-
-async def test_memory_keeps_only_the_newest(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "RECENT_SIGNALS", 10)
-    for at in range(30):
-        await spool.append([b"%d" % at])
-
-    assert len(spool._recent) == 10
-    assert await bodies(spool) == [b"%d" % at for at in range(30)]
 
 
 async def test_a_read_stops_at_the_limit_of_bytes_but_gives_at_least_one(spool: Spool) -> None:
@@ -124,7 +105,7 @@ async def test_the_log_is_moved_into_the_file_now_and_then(spool: Spool, tmp_pat
     assert log.stat().st_size < 16 << 20
 
 
-async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_ones_numbers(
+async def test_what_a_damaged_spool_held_is_not_told_under_the_new_ones_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
@@ -161,19 +142,7 @@ async def test_what_memory_held_of_a_damaged_spool_is_not_told_under_the_new_one
     await spool.close()
 
 
-async def test_a_commit_that_has_not_settled_is_never_read_as_no_rows(spool: Spool) -> None:
-    await spool.append([b"a"])
-    spool._files.commit([Append([b"b"])])  # as the thread has done it, before the loop knows
-
-    await spool.acknowledge(1)
-    assert spool.last_seq == 1
-    assert await spool.read(1, 10, 100) is None
-
-    spool.last_seq = 2
-    assert await spool.read(1, 10, 100) == Rows(2, [b"b"])
-
-
-async def test_a_commit_that_settles_after_a_new_beginning_leaves_nothing_in_memory(
+async def test_a_commit_that_settles_after_a_new_beginning_is_read_under_its_new_number(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool_module, "SLOW_COMMIT_S", -1.0)  # in the thread, in this order
