@@ -10,7 +10,6 @@ from pathlib import Path
 
 import uvicorn
 
-from adsum.demo.player import beat_of, host_id_of, is_connected
 from adsum.demo.story import MACHINES, MINUTE, SCRIPT, Fleet, Machine, history
 from adsum_hub.app import build_app
 from adsum_hub.domains.show import open_domains
@@ -44,7 +43,7 @@ class Audience:
         self.roster = Roster(accounts, open_domains([], lambda: 0.0))
         self._told: Counter[str] = Counter()
         for machine in MACHINES:
-            self.roster.add(host_id_of(machine), Snapshot(), start)
+            self.roster.add(machine.host_id, Snapshot(), start)
             self._tell(machine, list(history(machine, start)))
         self.fleet = Fleet(start)
 
@@ -53,12 +52,12 @@ class Audience:
         for said in self.fleet.until(now):
             self._tell(said.machine, said.signals)
         for machine in MACHINES:
-            gone = machine.says_goodbye and not is_connected(machine, now - self.start)
+            gone = machine.says_goodbye and not machine.is_connected(now - self.start)
             age = self._age(machine)
-            beat = beat_of(
-                machine, now - age, now - self.start, nonce="demo", spool_id="demo", stopping=gone
+            beat = machine.beat(
+                now - age, now - self.start, nonce="demo", spool_id="demo", stopping=gone
             )
-            self.roster.hear(host_id_of(machine), beat, age, now)
+            self.roster.hear(machine.host_id, beat, age, now)
         for _ in range(3):
             self.roster.tick(now)
             while self.roster.take_changes(now) or self.roster.settle(now):
@@ -73,7 +72,7 @@ class Audience:
 
     def _tell(self, machine: Machine, signals: Sequence[AnySignal]) -> None:
         """As they come over the wire."""
-        host, sent_at = host_id_of(machine), self.now - self._age(machine) + machine.skew_ms
+        host, sent_at = machine.host_id, self.now - self._age(machine) + machine.skew_ms
         first, self._told[host] = self._told[host] + 1, self._told[host] + len(signals)
         decoded = tuple(decode_signal(encode_signal(each)) for each in signals)
         batch = Batch("demo", first, self._told[host], "demo", sent_at, decoded)

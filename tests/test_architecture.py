@@ -137,7 +137,8 @@ ONE_IMPORTER = {
     },
     "the start of a program of its own": {"adsum_collector.usage.worker"},
     "pure, and tested by itself": {
-        *("adsum_hub.fold.work", "adsum_hub.timers", "adsum_hub.verdict.rules"),
+        *("adsum.demo.story", "adsum_hub.fold.work", "adsum_hub.timers"),
+        "adsum_hub.verdict.rules",
         "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.transcripts.chunks",
     },

@@ -63,7 +63,7 @@ def _run(part: Coroutine[None, None, None], settings: AdsumSettings) -> None:
 
     async def work() -> None:
         if os.environ.get(SUPERVISED):
-            _end_with_supervisor()
+            end_with_supervisor()
         await part
 
     try:
@@ -85,7 +85,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _end_with_supervisor() -> None:
+def end_with_supervisor() -> None:
     """The pipe on standard input closes when the supervisor is gone, however it went."""
 
     def closed() -> None:

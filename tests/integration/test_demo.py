@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from adsum.demo.player import play, story_clock
+from adsum.demo.run import play, story_clock
 from adsum.demo.story import MACHINES, ROLES, SCRIPT
 from adsum_shared.state import GROUP_OF
 from tests.brokers import Broker, require_binary

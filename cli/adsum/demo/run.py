@@ -1,33 +1,58 @@
-"""`adsum up --demo` shows a made-up fleet, apart from all that is real, then deletes it."""
+"""`adsum up --demo` shows a made-up fleet, apart from all that is real, then deletes it.
+
+The fleet is a process of its own: machines that run a real collector's intake, spool and publisher,
+which the story feeds at human pace and without an end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import logging
 import os
+import secrets
 import shutil
+import signal
 import site
 import socket
 import sys
+import time
 from asyncio.subprocess import Process
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from adsum.broker import broker_part, find_engine, place_of, prepare
-from adsum.demo.story import SCRIPT
+from adsum.demo.story import MACHINES, SCRIPT, Fleet, Machine, history
+from adsum.foreground import end_with_supervisor
 from adsum.outcome import CommandError
 from adsum.supervise import Part, python_part, start_python, supervise
 from adsum.text import saying
 from adsum.up import LOOPBACK, held, say
+from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.transports import RedisTransport
+from adsum_collector.errors import SpoolUnavailable, StartError
+from adsum_collector.intake import Intake
+from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool_file import SpoolLimits
+from adsum_shared.beat import Beat
+from adsum_shared.privacy import private_as
+from adsum_shared.signals import AnySignal
 
 #: The page of a real hub keeps things under its own address: the demo's is another.
 PORT = 47993
 MEMORY_MB = 128
 #: In the demo's directory: nothing without it is ever deleted.
 MARK = "this-is-adsums-demo"
+#: What a machine keeps on disk at most; it is deleted with the demo.
+SPOOL_BYTES, KEPT_S = 32 << 20, 600.0
+#: Signals that come this close to each other are accepted together: half as many wake-ups, for all.
+#: LOOK_S: between two looks whether a machine is connected.
+TOGETHER_S, LOOK_S = 1.0, 0.5
 
 
 def run_demo(state_dir: Path | None) -> None:
@@ -101,7 +126,7 @@ def _fleet_part(folder: Path, env: Mapping[str, str]) -> Part:
 
     async def launch() -> Process:
         ready.unlink(missing_ok=True)
-        return await start_python(("adsum.demo.player",), log, env)
+        return await start_python(("adsum.demo.run",), log, env)
 
     async def is_ready() -> bool:
         return ready.exists()
@@ -156,3 +181,124 @@ def _empty(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def story_clock(wall: Callable[[], float], speed: float = 1.0) -> Callable[[], int]:
+    """True time in ms, as the story has it: at another speed it begins now and runs away."""
+    start = wall()
+    return lambda: int((start + (wall() - start) * speed) * 1000)
+
+
+async def play(
+    folder: Path, url: str, now: Callable[[], int], ready: Callable[[], None], speed: float = 1.0
+) -> None:
+    """Until it is cancelled. ready: called once everything so far is in the broker.
+
+    now: see story_clock; speed: how many of its seconds pass in one. Raises StartError, and
+    SpoolUnavailable where the disk is full.
+    """
+    start = now()
+    fleet = Fleet(start)
+    intakes: dict[str, Intake] = {}
+
+    async def accept(until: int) -> None:
+        signals: dict[str, list[AnySignal]] = defaultdict(list)
+        for said in fleet.until(until):
+            signals[said.machine.label] += said.signals
+        for label, intake in intakes.items():
+            await intake.accept(signals[label])
+
+    async with contextlib.AsyncExitStack() as stack:
+        lines = []
+        for machine in MACHINES:
+            where = folder / machine.label
+            where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            spool = await Spool.open(where / "spool", SpoolLimits.of(SPOOL_BYTES, KEPT_S))
+            stack.push_async_callback(spool.close)
+            intake = Intake(spool, private_as("redacted", secrets.token_hex(16)))
+            await intake.accept(list(history(machine, start)))
+            intakes[machine.label] = intake
+            lines.append((machine, spool, asyncio.Event()))
+        await accept(start)
+        async with asyncio.TaskGroup() as tasks:
+            for machine, spool, sent in lines:
+                work = _connect(machine, spool, RedisTransport(url), now, start, sent)
+                tasks.create_task(work, name=machine.label)
+            tasks.create_task(_report(ready, [sent for _, _, sent in lines]), name="ready")
+            while True:
+                await asyncio.sleep(max(TOGETHER_S, (fleet.due - now()) / 1000) / speed)
+                await accept(now())
+
+
+async def _report(ready: Callable[[], None], events: list[asyncio.Event]) -> None:
+    for event in events:
+        await event.wait()
+    ready()
+
+
+async def _connect(
+    machine: Machine,
+    spool: Spool,
+    line: RedisTransport,
+    now: Callable[[], int],
+    start: int,
+    sent: asyncio.Event,
+) -> None:
+    """Publishes while the machine is connected, the first time until all is sent, which is set.
+
+    Until it is cancelled. start: when the audience came, true time in ms, as now tells it.
+    """
+
+    def is_connected() -> bool:
+        return machine.is_connected(now() - start)
+
+    def beat(nonce: str, sent: int, stopping: bool) -> Beat:  # noqa: FBT001 - as publishers call it
+        known = {"spool_id": spool.spool_id, "seq": spool.last_seq, "nonce": nonce, "sent": sent}
+        return machine.beat(now(), now() - start, stopping=stopping, **known)
+
+    while True:
+        nonce = secrets.token_hex(8)
+        publisher = Publisher(
+            spool,
+            line,
+            machine.host_id,
+            nonce=nonce,
+            beat=partial(beat, nonce),
+            now=lambda: (now() + machine.skew_ms) / 1000,
+        )
+        await publisher.join()
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(publisher.run(), name=machine.label)
+            while not sent.is_set() or is_connected():
+                await asyncio.sleep(LOOK_S)
+                if spool.last_seq == publisher.sent:
+                    sent.set()
+            if machine.says_goodbye:
+                publisher.drain()
+            else:
+                work.cancel()
+        while not is_connected():  # noqa: ASYNC110 - time goes by, nobody sets an event
+            await asyncio.sleep(LOOK_S)
+
+
+async def _main(folder: Path, url: str) -> None:
+    playing = asyncio.create_task(
+        play(folder, url, story_clock(time.time), (folder / "ready").touch)
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
+    end_with_supervisor()
+    await asyncio.wait([playing])
+    if not playing.cancelled():
+        playing.result()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(
+            _main(Path(os.environ["ADSUM_STATE_DIR"]) / "fleet", os.environ["ADSUM_REDIS_URL"])
+        )
+    except* (SpoolUnavailable, StartError) as group:
+        # For people: without a traceback.
+        saying.put("\n".join(map(str, group.exceptions)))
+        sys.exit(1)

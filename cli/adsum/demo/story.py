@@ -16,7 +16,10 @@ from uuid import UUID, uuid5
 import msgspec
 
 from adsum_collector.agents.claude_code.tools import role_of
+from adsum_shared import __version__
+from adsum_shared.beat import Beat
 from adsum_shared.signals import AnySignal, decode_signal
+from adsum_shared.state import HostWitness, ScanProgress
 
 MINUTE = 60_000
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
@@ -33,6 +36,10 @@ SPREAD_MS = 8 * MINUTE
 #: Twice the days that a report usually shows, so that it can be compared; and how many sessions
 #: all machines together have on each day of a week.
 DAYS, OF_WEEK = 60, (13, 13, 13, 13, 13, 4, 4)
+#: One machine reads its history, and begins anew some time after it is done. BEGUN_MS: where it is
+#: when somebody comes to look.
+READING_MS, READ_AGAIN_MS, BEGUN_MS = 34 * MINUTE, 40 * MINUTE, 11 * MINUTE
+FILES, BYTES, BYTES_PER_S = 4_180, 6_300_000_000, 3_088_000
 #: Where a job names no steps.
 TASKS = ("Pin what it does today with tests", "Change one place at a time", "Measure, then compare")
 
@@ -59,6 +66,42 @@ class Machine(msgspec.Struct):
     says_goodbye: bool = False
     reads: bool = False
     hooks_missing: str | None = None
+
+    @property
+    def host_id(self) -> str:
+        return str(uuid5(IDS, self.label))
+
+    def is_connected(self, played_ms: int) -> bool:
+        """played_ms: since the audience came, in true time."""
+        start, end, period = (each * 1000 for each in self.up_s)
+        return start <= played_ms % period < end
+
+    def beat(self, now: int, played_ms: int, **delivery: Any) -> Beat:
+        """now: true time, ms. delivery: the fields that only the one who publishes knows."""
+        at, note = now + self.skew_ms, self.hooks_missing
+        hook = HostWitness("hook", "missing", note=note) if note else None
+        heard = ("transcript", "registry", "process", "statusline", "shim")
+        return Beat(
+            host_id=self.host_id,
+            label=self.label,
+            at=at,
+            version=__version__,
+            agent_version=AGENT_VERSION,
+            witnesses=(
+                hook or HostWitness("hook", "ok", at - 900),
+                *(HostWitness(name, "ok", at - 1_700) for name in heard),
+            ),
+            scan=progress(played_ms) if self.reads else None,
+            **delivery,
+        )
+
+
+def progress(played_ms: int) -> ScanProgress | None:
+    gone = (played_ms + BEGUN_MS) % READ_AGAIN_MS
+    if gone >= READING_MS:
+        return None
+    done, left_s = gone / READING_MS, round((READING_MS - gone) / 1000)
+    return ScanProgress(FILES, int(FILES * done), BYTES, int(BYTES * done), BYTES_PER_S, left_s)
 
 
 class Role(NamedTuple):

@@ -7,8 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from adsum.demo.player import READ_AGAIN_MS, is_connected, progress
-from adsum.demo.story import DAYS, MACHINES, MINUTE, ROLES, SCRIPT, Fleet, history
+from adsum.demo.story import (
+    DAYS,
+    MACHINES,
+    MINUTE,
+    READ_AGAIN_MS,
+    ROLES,
+    SCRIPT,
+    Fleet,
+    history,
+    progress,
+)
 from adsum_shared.signals import encode_signal
 from adsum_shared.state import GROUP_OF, Group
 from tests.demo_fleets import START, Audience
@@ -177,13 +186,13 @@ def test_a_clock_that_is_off_is_off_in_all_that_its_machine_says() -> None:
 
 def test_the_line_of_a_train_is_down_for_longer_than_a_hub_calls_live() -> None:
     train = next(machine for machine in MACHINES if machine.label == "cedar")
-    up = [is_connected(train, now) for now in range(0, 56_000, 500)]
+    up = [train.is_connected(now) for now in range(0, 56_000, 500)]
     assert Counter(up)[False] > 2 * Counter(up)[True] > 0
 
 
 def test_who_is_away_comes_back_and_goes_again() -> None:
     away = next(machine for machine in MACHINES if machine.says_goodbye)
-    up = [is_connected(away, now) for now in range(0, 40 * MINUTE, MINUTE)]
+    up = [away.is_connected(now) for now in range(0, 40 * MINUTE, MINUTE)]
     assert not up[0]
     assert sum(a != b for a, b in pairwise(up)) == 4
 
