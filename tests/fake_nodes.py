@@ -11,7 +11,7 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, ResponseError
 
-from adsum_shared.redis_cluster import ClusterReader, ClusterRedis, Slots, key_of
+from adsum_shared.redis_cluster import ClusterReader, ClusterRedis, key_of
 from adsum_shared.redis_url import read_url
 
 SLOTS = 16_384
@@ -35,15 +35,15 @@ class Nodes:
         self.listeners: list[Listening] = []
         self.closed = 0
         self.idled: list[int] = []
-        self.slots = Slots(read_url(f"redis+cluster://h:{ports[0]},h:{ports[-1]}"), self.open)
+        self.url = read_url(f"redis+cluster://h:{ports[0]},h:{ports[-1]}")
 
     @property
     def client(self) -> ClusterRedis:
-        return ClusterRedis(self.slots)
+        return ClusterRedis(self.url, self.open)
 
     @property
     def reader(self) -> ClusterReader:
-        return ClusterReader(self.slots)
+        return ClusterReader(self.url, self.open)
 
     def open(self, url: str) -> Any:
         return Node(self, urlsplit(url).port or 0)

@@ -13,7 +13,7 @@ import functools
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import redis.asyncio
@@ -26,7 +26,7 @@ from redis.asyncio.sentinel import (
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from adsum_shared.redis_cluster import ClusterReader, ClusterRedis, Slots
+from adsum_shared.redis_cluster import ClusterReader, ClusterRedis
 from adsum_shared.redis_errors import (
     BrokerTooOldError,
     ExhaustedError,
@@ -65,6 +65,7 @@ __all__ = [
 
 Redis = redis.asyncio.Redis
 OpenOne = Callable[[str], Redis]
+T = TypeVar("T")
 
 #: Anything Redis can answer or fail with. LOADING, READONLY, OOM, MISCONF, BUSY, NOPERM and a
 #: refused connection all mean the same to us: degraded, visible, tried again.
@@ -128,8 +129,7 @@ def open_redis(url: str, *, block_s: float = 0.0, connections: int = CONNECTIONS
     if kind == "sentinel":
         return open_master(several, open_one, **_options(block_s, connections))
     # A reader waits beside its connections, none of which blocks.
-    slots = Slots(several, open_one)
-    return ClusterReader(slots) if block_s else ClusterRedis(slots)
+    return (ClusterReader if block_s else ClusterRedis)(several, open_one)
 
 
 def _open_one(url: str, *, block_s: float = 0.0, connections: int = CONNECTIONS) -> Redis:
@@ -158,11 +158,18 @@ async def every_server(client: Redis) -> AsyncIterator[list[tuple[Redis, bool]]]
 
     Users are no data: each server has its own.
     """
-    if isinstance(client, ClusterRedis | SentinelRedis):
-        async with client.servers() as servers:
-            yield servers
-    else:
-        yield [(client, True)]
+    if isinstance(client, ClusterRedis):
+        yield await client.servers()
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        found = [(client, True)]
+        if isinstance(pool := client.connection_pool, _MasterPool):
+            sentinels: Sentinels = pool.sentinel_manager
+            for address in await sentinels.replicas():
+                replica = sentinels.open_one(sentinels.url.of(address))
+                stack.push_async_callback(replica.aclose)
+                found.append((replica, False))
+        yield found
 
 
 def wanted() -> bool:
@@ -343,119 +350,88 @@ class Sentinels:
 
     async def discover_master(self, service_name: str) -> Address:
         """Raises WayError."""
-        answer = await self._first("GET-MASTER-ADDR-BY-NAME", service_name)
-        with _answers_of_a_sentinel():
+
+        def address(answer: Any) -> Address:
             host, port = answer
             return host.decode(), int(port)
 
+        return await self._first(address, "GET-MASTER-ADDR-BY-NAME", service_name)
+
     async def replicas(self) -> list[Address]:
         """Those that are up. Raises WayError."""
-        answer, found = await self._first("REPLICAS", self.url.master), []
-        with _answers_of_a_sentinel():
-            for flat in answer:
-                fields = dict(zip(flat[::2], flat[1::2], strict=False))
-                if not {b"s_down", b"o_down", b"disconnected"} & set(fields[b"flags"].split(b",")):
-                    found.append((fields[b"ip"].decode(), int(fields[b"port"])))
-        return found
+
+        def addresses(answer: Any) -> list[Address]:
+            every = [dict(zip(flat[::2], flat[1::2], strict=False)) for flat in answer]
+            return [
+                (each[b"ip"].decode(), int(each[b"port"]))
+                for each in every
+                if not {b"s_down", b"o_down", b"disconnected"} & set(each[b"flags"].split(b","))
+            ]
+
+        return await self._first(addresses, "REPLICAS", self.url.master)
 
     def doubt(self) -> None:
         """What the first one said does not hold: a Sentinel that is cut off knows old things."""
         self._order.append(self._order.pop(0))
 
-    async def _first(self, *words: str) -> Any:
+    async def _first(self, read: Callable[[Any], T], *words: str) -> T:
         """The first answer of one that knows the master."""
         failures: list[str] = []
         strangers: list[str] = []
         for address in list(self._order):
+            name = written(address)
+            client: Any = self.open_one(self.url.of_sentinel(address))
             try:
-                async with asyncio.timeout(ASK_S):
-                    answer = await self._ask(address, *words)
+                async with asyncio.timeout(ASK_S), contextlib.aclosing(client):
+                    answer = await client.execute_command("SENTINEL", *words)
             except TimeoutError:
-                failures.append(f"{written(address)}: no answer")
+                failures.append(f"{name}: no answer")
             except AuthenticationError:
                 failures.append(
-                    f"{written(address)} refuses the login: put sentinel_username and "
-                    "sentinel_password into the URL's query"
+                    f"{name} refuses the login: put sentinel_username and sentinel_password into the "
+                    "URL's query"
                 )
             except (RedisError, OSError) as error:
                 if "No such master" in str(error):
-                    strangers.append(written(address))
+                    strangers.append(name)
                 else:
-                    failures.append(f"{written(address)}: {explained(error) or error}")
+                    failures.append(f"{name}: {explained(error) or error}")
             else:
-                if answer is not None:
-                    self._order.remove(address)
-                    self._order.insert(0, address)
-                    return answer
-                strangers.append(written(address))
-        raise WayError(_nobody(self.url.master, strangers, failures))
-
-    async def _ask(self, address: Address, *words: str) -> Any:
-        client: Any = self.open_one(self.url.of_sentinel(address))
-        try:
-            return await client.execute_command("SENTINEL", *words)
-        finally:
-            await client.aclose()
-
-
-@contextlib.contextmanager
-def _answers_of_a_sentinel() -> Iterator[None]:
-    """Raises WayError: what answers may be no Sentinel."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+                if answer is None:
+                    strangers.append(name)
+                    continue
+                self._order.remove(address)
+                self._order.insert(0, address)
+                try:
+                    return read(answer)
+                except (LookupError, TypeError, ValueError, AttributeError) as error:
+                    raise WayError(
+                        f"what answers makes no sense of a Sentinel ({type(error).__name__}: {error}). "
+                        "Look whether the addresses in ADSUM_REDIS_URL are Sentinels'."
+                    ) from error
+        if strangers:
+            raise WayError(
+                f"no Sentinel knows a master named {self.url.master} ({', '.join(strangers)} answered). "
+                "Correct the name at the end of ADSUM_REDIS_URL, or have them monitor it."
+            )
         raise WayError(
-            f"what answers makes no sense of a Sentinel ({type(error).__name__}: {error}). "
-            "Look whether the addresses in ADSUM_REDIS_URL are Sentinels'."
-        ) from error
-
-
-def _nobody(master: str, strangers: list[str], failures: list[str]) -> str:
-    if strangers:
-        known_by = ", ".join(strangers)
-        return (
-            f"no Sentinel knows a master named {master} ({known_by} answered). "
-            "Correct the name at the end of ADSUM_REDIS_URL, or have them monitor it."
+            f"no Sentinel answers ({'; '.join(failures)}). Start them, or correct ADSUM_REDIS_URL."
         )
-    return f"no Sentinel answers ({'; '.join(failures)}). Start them, or correct ADSUM_REDIS_URL."
-
-
-class SentinelRedis(redis.asyncio.Redis):
-    """Of the master. sentinels: set by `open_master`."""
-
-    sentinels: Sentinels
-
-    @contextlib.asynccontextmanager
-    async def servers(self) -> AsyncIterator[list[tuple[redis.asyncio.Redis, bool]]]:
-        """Clients of master and replicas, and whether it is the master."""
-        async with contextlib.AsyncExitStack() as stack:
-            found: list[tuple[redis.asyncio.Redis, bool]] = [(self, True)]
-            for address in await self.sentinels.replicas():
-                client = self.sentinels.open_one(self.sentinels.url.of(address))
-                stack.push_async_callback(client.aclose)
-                found.append((client, False))
-            yield found
 
 
 class _MasterPool(WaitingPool, SentinelConnectionPool):
     """Of the master's connections."""
 
 
-def open_master(url: RedisUrl, open_one: OpenOne, **options: Any) -> SentinelRedis:
+def open_master(url: RedisUrl, open_one: OpenOne, **options: Any) -> Redis:
     """options: as for one server."""
     asked: dict[str, Any] = dict(parse_url(url.of(("master", 1))))
-    kind = asked.pop("connection_class", None)
-    for name in ("host", "port"):
-        asked.pop(name)
-    tls = kind is not None and issubclass(kind, SSLConnection)
-    managed = SentinelManagedSSLConnection if tls else SentinelManagedConnection
+    tls = issubclass(asked.pop("connection_class", AbstractConnection), SSLConnection)
+    kind = _of_master(honest(SentinelManagedSSLConnection if tls else SentinelManagedConnection))
+    del asked["host"], asked["port"]
     sentinels = Sentinels(url, open_one)
-    asked = {**options, **asked, "connection_class": _of_master(honest(managed))}
-    pool = _MasterPool(url.master, sentinels, **asked)
-    client = SentinelRedis(connection_pool=pool)
-    client.auto_close_connection_pool = True
-    client.sentinels = sentinels
-    return client
+    pool = _MasterPool(url.master, sentinels, **{**options, **asked, "connection_class": kind})
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 def _of_master(kind: type[AbstractConnection]) -> type[AbstractConnection]:

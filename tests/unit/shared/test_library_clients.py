@@ -134,6 +134,34 @@ async def test_its_cluster_client_goes_on_at_another_master_without_a_word(node:
     assert b"SET" in other.names()
 
 
+async def test_its_cluster_client_queues_a_transaction_in_a_thread_with_a_loop_of_its_own(
+    node: Server,
+) -> None:
+    async with cluster(node) as client:
+        await client.set("k", "v")
+        loops = []
+        determined = client._determine_slot
+
+        async def seen(*words: object) -> int:
+            loops.append(asyncio.get_running_loop())
+            return await determined(*words)
+
+        client._determine_slot = seen  # type: ignore[method-assign] # to look on
+        client.pipeline(transaction=True).set("k", "v")
+
+    assert loops[0] is not asyncio.get_running_loop()
+
+
+async def test_its_cluster_client_breaks_on_a_redirection_to_a_node_it_does_not_know(
+    node: Server,
+) -> None:
+    ask = b"-ASK %d 127.0.0.1:1\r\n" % key_slot(b"k")
+    node.answer = lambda words: ask if words[0] == b"SET" else None
+    async with cluster(node) as client:
+        with pytest.raises(AttributeError):
+            await client.set("k", "v")
+
+
 async def test_its_sentinel_client_asks_for_all_masters_where_ours_may_ask_for_one(
     node: Server,
 ) -> None:

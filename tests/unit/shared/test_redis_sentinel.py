@@ -12,7 +12,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_shared import connect
-from adsum_shared.connect import SentinelRedis, Sentinels, every_server, open_redis
+from adsum_shared.connect import Sentinels, every_server, open_redis
 from adsum_shared.redis_errors import UnsettledError, WayError
 from adsum_shared.redis_url import read_url
 
@@ -173,9 +173,8 @@ async def test_a_master_is_taken_and_who_may_not_ask_takes_it_at_its_word(role: 
 
 async def test_all_servers_are_the_master_and_its_replicas() -> None:
     asked = Asked(a=[[b"ip", b"10.0.0.2", b"port", b"1", b"flags", b"slave"]])
-    client = open_redis("redis+sentinel://a/mymaster")
-    assert isinstance(client, SentinelRedis)
-    client.sentinels = asked.sentinels
+    client: Any = open_redis("redis+sentinel://a/mymaster")
+    client.connection_pool.sentinel_manager = asked.sentinels
 
     async with every_server(client) as servers:
         assert [is_master for _, is_master in servers] == [True, False]
