@@ -28,6 +28,7 @@ from typing import Any
 import redis
 import uvloop
 
+from adsum_collector.agents import known_agents
 from adsum_collector.app import run_collector
 from adsum_collector.intake import Intake
 from adsum_collector.settings import CollectorSettings
@@ -109,7 +110,10 @@ def child(state: str, claude: str, url: str) -> None:
     Intake.accept = timed  # type: ignore[method-assign]
     print("began", began, flush=True)
     settings = CollectorSettings(
-        state_dir=Path(state), redis_url=url, collector_port=0, claude_dirs=(Path(claude),)
+        state_dir=Path(state),
+        redis_url=url,
+        collector_port=0,
+        **{known_agents()[0].setting: (Path(claude),)},
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_collector(settings))

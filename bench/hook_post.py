@@ -67,6 +67,7 @@ def serve_empty(ready: Connection) -> None:
 def serve_collector(ready: Connection, state_dir: str, redis_url: str) -> None:
     import uvloop
 
+    from adsum_collector.agents import known_agents
     from adsum_collector.app import run_collector
     from adsum_collector.settings import CollectorSettings
     from tests.brokers import free_port
@@ -76,7 +77,7 @@ def serve_collector(ready: Connection, state_dir: str, redis_url: str) -> None:
         state_dir=Path(state_dir),
         redis_url=redis_url,
         collector_port=port,
-        claude_dirs=(Path(state_dir) / "claude",),
+        **{known_agents()[0].setting: (Path(state_dir) / "claude",)},
     )
     ready.send(port)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

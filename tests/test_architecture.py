@@ -134,6 +134,7 @@ ONE_IMPORTER = {
         *("adsum.service.launchd", "adsum.service.systemd", "adsum_shared.redis_cluster"),
         *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),
         "adsum_collector.agents.claude_code.statusline",
+        "adsum_collector.agents.claude_code.usage_lines",
     },
     "the start of a program of its own": {"adsum_collector.usage.worker"},
     "pure, and tested by itself": {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, create_model
 from pydantic_settings import NoDecode
 
 from adsum_collector.agents import known_agents
@@ -14,20 +15,41 @@ from adsum_collector.agents.base import Agent
 from adsum_shared.settings import AdsumSettings
 
 
-def _default_claude_dirs() -> tuple[Path, ...]:
-    return known_agents()[0].directories(os.environ, Path.home())
+def _paths(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(Path(part).expanduser() for part in value.split(os.pathsep) if part)
+    return value
 
 
+def _usual_directories(agent: Agent) -> tuple[Path, ...]:
+    return agent.directories(os.environ, Path.home())
+
+
+def _with_agents_directories(settings: type[AdsumSettings]) -> type[AdsumSettings]:
+    """The settings, and one for each known agent that has one."""
+    directories: Any = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_paths)]
+    fields: dict[str, Any] = {
+        agent.setting: (
+            directories,
+            Field(
+                default_factory=functools.partial(_usual_directories, agent),
+                description=f"{agent.title}'s configuration directories, separated like PATH.",
+            ),
+        )
+        for agent in known_agents()
+        if agent.setting
+    }
+    name, module = settings.__name__, settings.__module__
+    return create_model(name, __base__=settings, __module__=module, **fields)
+
+
+@_with_agents_directories
 class CollectorSettings(AdsumSettings):
     collector_port: int = Field(
         default=47892, ge=0, le=65535, description="Loopback port for hooks; 0: any free one."
     )
     host_label: str | None = Field(
         default=None, max_length=100, description="This machine's name in lists; empty: hostname."
-    )
-    claude_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
-        default_factory=_default_claude_dirs,
-        description="Claude Code's configuration directories, separated like PATH.",
     )
     spool_cap_mb: int = Field(
         default=512,
@@ -47,14 +69,5 @@ class CollectorSettings(AdsumSettings):
 
     def directories_of(self, agent: Agent) -> tuple[Path, ...]:
         """Those of the settings, or the agent's usual ones."""
-        default = known_agents()[0]
-        if agent.name == default.name:
-            return self.claude_dirs
-        return agent.directories(os.environ, Path.home())
-
-    @field_validator("claude_dirs", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(Path(part).expanduser() for part in value.split(os.pathsep) if part)
-        return value
+        named: tuple[Path, ...] | None = getattr(self, agent.setting or "-", None)
+        return _usual_directories(agent) if named is None else named

@@ -211,5 +211,6 @@ def usage_of(
         limit=shipped_limit,
     )
     usage.named = settings.directories_of(first.agent)
+    usage.named_by = f"{first.agent.variable} or {first.agent.setting}"
     first.tailer.observer = usage
     return usage

@@ -48,6 +48,7 @@ from adsum.machine import host_id_of, membership
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
 from adsum.text.saying import put_json, say
+from adsum_collector.agents import known_agents
 from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port
@@ -129,7 +130,9 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         *check_hooks(setup, files, alone=alone, reporting=reporting),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
-        check_agents(setup, settings.claude_dirs, (url, host), time.sleep, reporting),
+        check_agents(
+            setup, settings.directories_of(known_agents()[0]), (url, host), time.sleep, reporting
+        ),
     ]
     return findings if machine is None else one_remedy(findings, machine)
 

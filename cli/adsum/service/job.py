@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from platformdirs import user_config_path
 
 from adsum.outcome import CommandError, Exit
+from adsum_collector.agents import known_agents
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.settings import KNOWN
 
@@ -273,7 +274,8 @@ def _needed(settings: CollectorSettings) -> Iterator[Path]:
     """What it reads, writes or runs."""
     yield Path(sys.executable)
     yield settings.state_dir
-    yield from settings.claude_dirs
+    for agent in known_agents():
+        yield from settings.directories_of(agent)
     url = urlsplit(settings.redis_url or "")
     if url.scheme == "unix":
         yield Path(unquote(url.path))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adsum_collector.agents.base import Agent
+    from adsum_collector.agents.base import Agent, UsageLines
 
 
+@functools.cache
 def known_agents() -> tuple[Agent, ...]:
     """Imported here, as the scan of usage starts with little to import. The first is the default."""
     from adsum_collector.agents.claude_code.agent import ClaudeCode
 
     return (ClaudeCode(),)
+
+
+def usage_lines() -> UsageLines:
+    """Of the first agent whose transcripts tell what was used up."""
+    return next(agent.usage for agent in known_agents() if agent.usage is not None)

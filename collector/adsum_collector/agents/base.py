@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
-from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile
+from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
 from adsum_shared.signals import AnySignal
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -32,6 +33,46 @@ class Transcripts(NamedTuple):
     written: Callable[[Sequence[bytes]], int]
 
 
+class UsageMeter(Protocol):
+    """Reads the lines of one file. faults: what should tell and does not: cause -> how often."""
+
+    faults: Counter[str]
+
+    def take(self, raws: Sequence[bytes | bytearray | memoryview], /) -> None:
+        """Lines in the file's order; not all need tell anything."""
+        ...
+
+    def records(self) -> list[UsageRecord]:
+        """Of all lines that were taken since this was asked last."""
+        ...
+
+
+class UsageLines(NamedTuple):
+    """Which lines of a transcript tell what was used up, and whose that was.
+
+    speaker: stands near the begin of a line that somebody said; initial: the byte that follows if the
+    agent did. usage: stands near the end of other lines that may tell all the same; any_usage: in any
+    such line, however it is written. answer: in all that tell. own: how lines begin that a fork does
+    not repeat. own_time: when one of these was written, ms. has_usage: whether one line tells.
+    session_in: of a file's head, whose lines these are. begun_in: of the same, when the file was begun,
+    ms: just then; or, if negative, then at the latest; None: it may be ever so old. used_by: by a
+    file's path, whose it is that tells of nothing but usage; "" if only its lines say.
+    """
+
+    speaker: bytes
+    initial: int
+    usage: bytes
+    any_usage: bytes
+    answer: bytes
+    own: tuple[bytes, ...]
+    meter: Callable[[], UsageMeter]
+    has_usage: Callable[[bytes | bytearray | memoryview], bool]
+    own_time: Callable[[bytes | bytearray | memoryview], int | None]
+    session_in: Callable[[bytes], str | None]
+    begun_in: Callable[[bytes], int | None]
+    used_by: Callable[[str], TranscriptFile | None]
+
+
 class HookFile(NamedTuple):
     """What stands of our hooks in one of an agent's files. state: `ok`, `missing` or `trouble`.
 
@@ -47,11 +88,15 @@ class Agent(ABC):
     """One kind of agent. A witness that it does not have stays as it is here: it says nothing.
 
     name: on every signal, in REST and in the path to which its hooks post. title: for people.
-    directory: one of those that hold the agent's files.
+    directory: one of those that hold the agent's files. variable: the agent's own, which names these;
+    setting: ours, for the same. usage: None if its transcripts do not tell what was used up.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    variable: ClassVar[str] = ""
+    setting: ClassVar[str] = ""
+    usage: ClassVar[UsageLines | None] = None
 
     @abstractmethod
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:

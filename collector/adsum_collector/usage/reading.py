@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_lines import begun_in, session_in
 from adsum_collector.agents.records import Past, TranscriptFile
 from adsum_collector.line_reader import first_lines, last_lines, open_transcript, split_lines
 from adsum_collector.transcripts.cursors import Stamp
@@ -118,38 +117,37 @@ class FileReader:
         """None if no line of its begin tells whose it is. Raises OSError."""
         whose = errand.whose
         if not whose.session_id:
-            session_id = session_in(os.pread(descriptor, HEAD_BYTES, 0))
+            session_id = self.scanner.lines.session_in(os.pread(descriptor, HEAD_BYTES, 0))
             if session_id is None:
                 return None
             whose = TranscriptFile(session_id, whose.agent_id)
         stamp = Stamp.of(os.fstat(descriptor))
         scanned = self.scanner.scan_open(descriptor, place)
         if whose.agent_id is None:
-            scanned = _dated(descriptor, place, scanned)
+            scanned = self._dated(descriptor, place, scanned)
         past = None
         if errand.past and not scanned.more:
             begun = max(scanned.place.begun or 0, 0)
             past = read_past(descriptor, whose, begun, self._history, self._now())
         return FileTurn(errand.path, whose, stamp, scanned, past)
 
+    def _dated(self, descriptor: int, before: ScanPlace | None, scanned: Scanned) -> Scanned:
+        """Since when it has been there, as far as that is known by now.
 
-def _dated(descriptor: int, before: ScanPlace | None, scanned: Scanned) -> Scanned:
-    """Since when it has been there, as far as that is known by now.
-
-    Negative, if it was begun then at the latest: a line of its own in its midst tells no more.
-    Where none tells anything, what the file held at first is remembered, so that it stays one source
-    however often it grows.
-    """
-    begun, held = scanned.place.begun, scanned.place.held
-    if begun is not None and before is not None and before.begun == begun:
-        return scanned
-    found = begun_in(os.pread(descriptor, HEAD_BYTES, 0))
-    if found is None and begun is not None:
-        found = -begun
-    if found is None and held is None and scanned.records:
-        held = scanned.records[-1].at
-    place = msgspec.structs.replace(scanned.place, begun=found, held=held)
-    return msgspec.structs.replace(scanned, place=place)
+        Negative, if it was begun then at the latest: a line of its own in its midst tells no more.
+        Where none tells anything, what the file held at first is remembered, so that it stays one source
+        however often it grows.
+        """
+        begun, held = scanned.place.begun, scanned.place.held
+        if begun is not None and before is not None and before.begun == begun:
+            return scanned
+        found = self.scanner.lines.begun_in(os.pread(descriptor, HEAD_BYTES, 0))
+        if found is None and begun is not None:
+            found = -begun
+        if found is None and held is None and scanned.records:
+            held = scanned.records[-1].at
+        place = msgspec.structs.replace(scanned.place, begun=found, held=held)
+        return msgspec.structs.replace(scanned, place=place)
 
 
 def read_past(

@@ -15,15 +15,8 @@ from typing import Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_lines import (
-    ASSISTANT_INITIAL,
-    OWN,
-    ROLE,
-    USAGE,
-    Meter,
-    has_usage,
-    own_time,
-)
+from adsum_collector.agents import usage_lines
+from adsum_collector.agents.base import UsageLines
 from adsum_collector.agents.records import UsageRecord
 from adsum_collector.line_reader import LineReader, checksum, open_transcript
 
@@ -33,16 +26,12 @@ TURN_BYTES: Final = 64 << 20
 #: Where the marks of a line are sought, from its begin and from its end.
 HEAD_BYTES: Final = 512
 TAIL_BYTES: Final = 2048
-ROLE_BYTES: Final = len(ROLE)
 #: Of the lines left out, one in so many is decoded after all.
 SAMPLED: Final = 200
-#: And so many at the begin of each reading, if this is in them; to seek it takes a quarter of decoding
+#: And so many at the begin of each reading, if `UsageLines.answer` is in them; to seek it takes a quarter of decoding
 #: them. A session writes up to two dozen lines before its first answer. If it writes more one day, or
 #: its file grows by fewer lines and no answer, the sample has to find out.
 FIRST: Final = 32
-ANSWER: Final = b'"assistant"'
-#: USAGE, however it is written.
-ANY_USAGE: Final = b'"usage"'
 
 HUGE: Final = "huge line"
 MISSED: Final = "usage in a line left out"
@@ -92,6 +81,7 @@ class Scanner:
         self._reader = LineReader(BUFFER_BYTES)
         self._draw = draw or _drawn
         self._left_out = self._draw()
+        self.lines = usage_lines()
         self.care = 0
 
     def scan(self, path: str, place: ScanPlace | None = None) -> Scanned:
@@ -109,7 +99,7 @@ class Scanner:
         while True:
             if start.care < self.care:
                 start = start.with_care(self.care)
-            sift = _Sift(start)
+            sift = _Sift(start, self.lines)
             reader.begin(descriptor, start.offset, inside=start.inside, most=TURN_BYTES)
             if all(self._take(sift, *found) for found in iter(reader.fill, None)):
                 break
@@ -130,12 +120,13 @@ class Scanner:
         """Whole lines. False once one that was left out turns out to tell something."""
         view, find = memoryview(data), data.find
         thorough, left_out = sift.care > 0, 0 if sift.first else self._left_out
+        speaker, initial, skip = self.lines.speaker, self.lines.initial, len(self.lines.speaker)
         lines: list[memoryview] = []
         start, stop = 0, find(b"\n", 0, end)
         while stop >= 0:
-            role = find(ROLE, start, start + HEAD_BYTES)
+            role = find(speaker, start, start + HEAD_BYTES)
             said = 0 <= role < stop
-            if (said and data[role + ROLE_BYTES] == ASSISTANT_INITIAL) or (
+            if (said and data[role + skip] == initial) or (
                 (thorough or not said) and sift.suspects(data, start, stop)
             ):
                 lines.append(view[start:stop])
@@ -157,29 +148,30 @@ class Scanner:
         if sift.first:
             sift.first -= 1
             follow = 0 if sift.first else self._left_out
-            if data.find(ANSWER, start, stop) < 0:
+            if data.find(self.lines.answer, start, stop) < 0:
                 return follow
         else:
             follow = self._draw()
-        return -1 if has_usage(memoryview(data)[start:stop]) else follow
+        return -1 if self.lines.has_usage(memoryview(data)[start:stop]) else follow
 
 
 class _Sift:
     """What one reading of a file, or of a turn's worth of it, has found."""
 
-    def __init__(self, place: ScanPlace) -> None:
+    def __init__(self, place: ScanPlace, lines: UsageLines) -> None:
+        self._lines = lines
         self.care = place.care
         self.begun = place.begun
         self.first = FIRST
-        self.meter = Meter()
+        self.meter = lines.meter()
 
     def suspects(self, data: bytes | bytearray, start: int, stop: int) -> bool:
         """Of a line that does not begin like an assistant's, whether it may be one all the same."""
-        if self.begun is None and data.startswith(OWN, start, stop):
-            self.begun = own_time(data[start:stop])
+        if self.begun is None and data.startswith(self._lines.own, start, stop):
+            self.begun = self._lines.own_time(data[start:stop])
         if self.care == 0 and stop - start < BUFFER_BYTES:
-            return data.find(USAGE, max(start, stop - TAIL_BYTES), stop) >= 0
-        return self.care > 1 or data.find(ANY_USAGE, start, stop) >= 0
+            return data.find(self._lines.usage, max(start, stop - TAIL_BYTES), stop) >= 0
+        return self.care > 1 or data.find(self._lines.any_usage, start, stop) >= 0
 
 
 def _drawn() -> int:

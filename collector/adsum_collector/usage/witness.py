@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.usage_lines import used_by
+from adsum_collector.agents import usage_lines
 from adsum_collector.agents.records import Past, TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
@@ -39,9 +39,7 @@ ROUND_S: Final = 1.0
 IDLE_S: Final = 30.0
 FIRST_RETRY_S: Final = 1.0
 LAST_RETRY_S: Final = 300.0
-ABSENT: Final = (
-    "Not there, so nothing of it is counted: {}. Next: correct CLAUDE_CONFIG_DIR or claude_dirs."
-)
+ABSENT: Final = "Not there, so nothing of it is counted: {}. Next: correct {}."
 #: Accepted at once: what a hook that comes meanwhile has to wait for. Each past may hold a prompt and
 #: an answer.
 TOTALS: Final = 100
@@ -54,7 +52,7 @@ class UsageWitness:
     """directory: the ledger's. lives: whether a session does. reader: who reads what the spool holds.
 
     now: ms of wall clock. limit: of a model's prices; see `Kinds`. named: the agent's directories that
-    the user has named. idle: between two rounds.
+    the user has named, named_by: in what. idle: between two rounds.
     """
 
     def __init__(
@@ -76,6 +74,8 @@ class UsageWitness:
         self._now = now
         self._limit = limit
         self.named: Sequence[Path] = ()
+        self.named_by = ""
+        self._used_by = usage_lines().used_by
         self._absent: list[Path] = []
         self._threads = ThreadPoolExecutor(1, "usage")
         self._wake = asyncio.Event()
@@ -103,13 +103,13 @@ class UsageWitness:
         if self._trouble is not None:
             return msgspec.structs.replace(found, state="trouble", note=self._trouble)
         if self._absent:
-            note = ABSENT.format(", ".join(map(str, self._absent)))
+            note = ABSENT.format(", ".join(map(str, self._absent)), self.named_by)
             return msgspec.structs.replace(found, state="trouble", note=note)
         return msgspec.structs.replace(found, note=self._note)
 
     def noticed(self, path: str, whose: TranscriptFile | None, stamp: Stamp | None) -> None:
         """A file as it is now; None: it is gone. What it used up while it was there stays used."""
-        whose = whose or used_by(path)
+        whose = whose or self._used_by(path)
         if stamp is None or whose is None or stamp.size > MOST_TRANSCRIPT_BYTES:
             self._stale.forget(path)
         elif self._stale.notice(path, whose, stamp):

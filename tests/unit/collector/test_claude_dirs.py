@@ -20,8 +20,10 @@ def test_several_directories_are_read_and_not_one_of_all_their_names(
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", f"{one}, {other},")
     settings = CollectorSettings(state_dir=tmp_path)
 
-    assert settings.claude_dirs == (one, other)
-    found = known_agents()[0].transcript_dirs(settings.claude_dirs, os.environ, tmp_path)
+    agent = known_agents()[0]
+
+    assert settings.directories_of(agent) == (one, other)
+    found = agent.transcript_dirs(settings.directories_of(agent), os.environ, tmp_path)
     assert found == (one / "projects", other / "projects")
     assert settings_path("user", {"CLAUDE_CONFIG_DIR": f"{one},{other}"}, tmp_path, tmp_path) == (
         one / "settings.json"

@@ -142,9 +142,7 @@ def test_a_collector_whose_port_another_user_holds_renews_the_hooks_token(tmp_pa
     with listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        settings = CollectorSettings(
-            state_dir=tmp_path, collector_port=listener.getsockname()[1], claude_dirs=[]
-        )
+        settings = CollectorSettings(state_dir=tmp_path, collector_port=listener.getsockname()[1])
         told = "The user 12345 listens there.*Next: adsum hooks install"
         with pytest.raises(StartError, match=told), open_sockets(settings):
             pass

@@ -150,16 +150,15 @@ def test_by_itself_a_scanner_samples_one_line_in_two_hundred(path: Path) -> None
     assert scanned.faults == {MISSED: 1}
 
 
-def test_first_lines_that_hold_no_answer_are_not_decoded(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_lines_that_hold_no_answer_are_not_decoded(path: Path) -> None:
     decoded: list[bytes] = []
-    monkeypatch.setattr(
-        "adsum_collector.usage.scan.has_usage", lambda raw: decoded.append(bytes(raw)) is not None
+    scanner = Scanner(never)
+    scanner.lines = scanner.lines._replace(
+        has_usage=lambda raw: decoded.append(bytes(raw)) is not None
     )
     append(path, asked(), asked('"assistant"'), said(1), *[asked()] * 300)
 
-    scan(path)
+    scanner.scan(str(path))
 
     assert decoded == []
 

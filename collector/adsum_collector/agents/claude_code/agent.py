@@ -18,6 +18,7 @@ from adsum_collector.agents.claude_code.lines import (
 from adsum_collector.agents.claude_code.program import config_dirs
 from adsum_collector.agents.claude_code.registry import signals_from_registry
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.claude_code.usage_lines import USAGE_LINES
 from adsum_collector.errors import shown
 from adsum_shared.signals import AnySignal
 
@@ -25,10 +26,13 @@ from adsum_shared.signals import AnySignal
 class ClaudeCode(Agent):
     name = "claude_code"
     title = "Claude Code"
+    variable = "CLAUDE_CONFIG_DIR"
+    setting = "claude_dirs"
+    usage = USAGE_LINES
     transcripts = Transcripts(transcript_file, signals_from_lines, history, written)
 
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
-        return config_dirs(env.get("CLAUDE_CONFIG_DIR"), home)
+        return config_dirs(env.get(self.variable), home)
 
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
         return signals_from_hook(decode_hook(body), seen)
@@ -48,7 +52,7 @@ class ClaudeCode(Agent):
     ) -> tuple[Path, ...]:
         """Also where some releases kept their transcripts, if nobody says where they are."""
         xdg = Path(env.get("XDG_CONFIG_HOME") or home / ".config").expanduser() / "claude"
-        usual = not env.get("CLAUDE_CONFIG_DIR") and tuple(directories) == config_dirs(None, home)
+        usual = not env.get(self.variable) and tuple(directories) == config_dirs(None, home)
         also = (xdg,) if usual and (xdg / "projects").is_dir() else ()
         return tuple(each / "projects" for each in dict.fromkeys((*directories, *also)))
 

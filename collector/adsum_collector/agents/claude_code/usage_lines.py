@@ -19,6 +19,7 @@ from zlib import crc32
 
 import msgspec
 
+from adsum_collector.agents.base import UsageLines
 from adsum_collector.agents.claude_code.bodies import NAME_MAX
 from adsum_collector.agents.records import (
     NO_WRITES,
@@ -251,10 +252,6 @@ def _region(name: str) -> str:
     return name if _REGION.fullmatch(name) else ""
 
 
-#: In the head of a line with a message, before who said it; and near the end of an assistant's.
-ROLE: Final = b'"role":"'
-ASSISTANT_INITIAL: Final = ord("a")
-USAGE: Final = b'"usage":{'
 #: How lines begin that a fork does not repeat: the first one's time is when the file was begun.
 OWN: Final = (b'{"type":"queue-operation"', b'{"type":"api-request')
 
@@ -525,3 +522,19 @@ def _whole_lines(head: bytes) -> Iterator[bytes]:
         yield head[start:stop]
         start = stop + 1
         stop = head.find(b"\n", start)
+
+
+USAGE_LINES: Final = UsageLines(
+    speaker=b'"role":"',
+    initial=ord("a"),
+    usage=b'"usage":{',
+    any_usage=b'"usage"',
+    answer=b'"assistant"',
+    own=OWN,
+    meter=Meter,
+    has_usage=has_usage,
+    own_time=own_time,
+    session_in=session_in,
+    begun_in=begun_in,
+    used_by=used_by,
+)
