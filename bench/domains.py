@@ -36,7 +36,7 @@ def views() -> list[tuple[SessionView, Facts]]:
             key: msgspec.structs.replace(
                 tool, tool="Bash", role="shell", summary=dice.choice(LINES)
             )
-            for key, tool in facts.tools.items()
+            for key, tool in facts.calls.items()
         }
         facts = msgspec.structs.replace(facts, tools=tools)
         place = ViewedHost("h", "box", "live", 0)

@@ -11,9 +11,13 @@ from adsum_shared.signals import ModelCost, RateLimit, ToolRole
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
 # closed one, because a finish is a witness of its own. Batches are applied once by number, so
-# duplicates come soon after the original or never; 20 closed tools is far beyond "soon".
-TOOLS_MAX = 32
-TOOLS_KEPT = 20  # pruned to this at once, so that not every call pays for it
+# duplicates come soon after the original or never; 16 closed tools is far beyond "soon".
+TOOLS_MAX = 28
+TOOLS_KEPT = 16  # pruned to this at once, so that not every call pays for it
+#: Of these, so many are at hand: `tools` is copied with each call and looked through with each
+#: verdict, so calls that ended a while ago stand apart.
+AT_HAND_MAX = 10
+AT_HAND_KEPT = 4
 REQUESTS_MAX = 16
 CHILDREN_MAX = 48
 TASKS_MAX = 64
@@ -267,6 +271,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     turns: dict[str, Turn] = {}
     tools: dict[str, Tool] = {}
+    done: dict[str, Tool] = {}  # calls that ended a while ago; together `calls`
     requests: dict[str, Request] = {}
     released: dict[str, int] = {}
     children: dict[str, Child] = {}
@@ -330,6 +335,13 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         if self.process_at > latest:
             latest = self.process_at
         return self.statusline_at if self.statusline_at > latest else latest
+
+    @property
+    def calls(self) -> dict[str, Tool]:
+        return {**self.done, **self.tools}
+
+    def call(self, tool_use_id: str) -> Tool | None:
+        return self.tools.get(tool_use_id) or self.done.get(tool_use_id)
 
     @property
     def started_at(self) -> int | None:
@@ -399,7 +411,11 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def typed_at(self) -> int:
         """The latest prompt a human typed that opened a turn."""
-        return max((turn.prompt for turn in self.turns.values() if turn.typed), default=0)
+        latest = 0
+        for turn in self.turns.values():
+            if turn.typed and turn.prompt > latest:
+                latest = turn.prompt
+        return latest
 
     @property
     def title(self) -> str | None:
@@ -426,12 +442,11 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def last_answer(self) -> str | None:
-        turns = [turn for turn in self.turns.values() if turn.last_message]
-        said = max(turns, key=lambda turn: turn.said, default=None)
-        told = [self.meta["last_answer"]] if "last_answer" in self.meta else []
-        if said is not None:
-            told.append((said.said, said.last_message or ""))
-        return max(told)[1] if told else None
+        said, told = 0, self.meta.get("last_answer")
+        for turn in self.turns.values():
+            if turn.last_message and turn.said > said:
+                said, told = turn.said, max(told or (0, ""), (turn.said, turn.last_message))
+        return told[1] if told else None
 
     @property
     def pid(self) -> int | None:

@@ -31,11 +31,11 @@ from adsum_shared.state import (
     WitnessView,
 )
 
-NEEDS_YOU = Group.NEEDS_YOU  # looked up a thousand times a second, by an enum's own slow way
+#: Looked up a thousand times a second, by an enum's own slow way.
+NEEDS_YOU, AUTONOMOUS = Group.NEEDS_YOU, Group.AUTONOMOUS
 #: A rank's decimal digits: the section, the urgency in it, and 13 digits of milliseconds, together
 #: less than a JavaScript number holds exactly.
 TIME_DIGITS = 10**13
-SECTIONS = {Group.NEEDS_YOU: 0, Group.AUTONOMOUS: 1, Group.DELIVERED: 2}
 #: Signs of a prompt or an answer in a list; each view is sent with every change.
 QUOTED_MAX = 500
 
@@ -102,6 +102,8 @@ def session_view(
         state = replace(state, since=state.since - offset_ms)
     if last is not None and (last.place is place or last.place == place):
         before = last.view if _says_alike(last.facts, facts) else None
+        if before is not None and last.facts.turns is not facts.turns:
+            before = replace(before, last_answer=shortened(facts.last_answer))
         children = last.view.children if _live_alike(last, facts, verdict) else None
     else:
         before = children = None
@@ -138,16 +140,16 @@ def _stands(last: Shown, facts: Facts, verdict: Verdict) -> bool:
         and before.unread == verdict.unread
         and before.began == verdict.began
         and verdict.ground is not None  # else its end may be told of anew
+        and last.facts.turns is facts.turns
         and _says_alike(last.facts, facts)
         and _live_alike(last, facts, verdict)
     )
 
 
 def _says_alike(a: Facts, b: Facts) -> bool:
-    """Whether all that the view takes over of them as it stands is the very same."""
+    """Whether all that the view takes over of them as it stands, but for turns, is the very same."""
     return (
         a.meta is b.meta
-        and a.turns is b.turns
         and a.process is b.process
         and a.first_prompt is b.first_prompt
         and a.last_prompt is b.last_prompt
@@ -360,16 +362,17 @@ def rank(state: AgentState, reachability: Reachability, urgency: int | None, beg
     working session enters another one every few seconds, and a list that reshuffles all day cannot
     be read.)
     """
-    section = SECTIONS[state.group] + 3 * (reachability == "offline")
-    if state.group is NEEDS_YOU:
+    group, away = state.group, 30 if reachability == "offline" else 0
+    if group is NEEDS_YOU:
         known = UNKNOWN_URGENCY if urgency is None else urgency
-        return (section * 10 + known) * TIME_DIGITS + _digits(state.since)
-    latest = began if state.group is Group.AUTONOMOUS else state.since
-    return section * 10 * TIME_DIGITS + TIME_DIGITS - 1 - _digits(latest)
+        return (away + known) * TIME_DIGITS + _digits(state.since)
+    if group is AUTONOMOUS:
+        return (away + 11) * TIME_DIGITS - 1 - _digits(began)
+    return (away + 21) * TIME_DIGITS - 1 - _digits(state.since)
 
 
 def _digits(at: int) -> int:
-    return min(max(at, 0), TIME_DIGITS - 1)
+    return at if 0 <= at < TIME_DIGITS else min(max(at, 0), TIME_DIGITS - 1)
 
 
 def with_display(view: SessionView, display: DisplayView) -> SessionView:

@@ -511,7 +511,13 @@ MUTANTS = (
     Mutant(
         "takes over the calls of the verdict before",
         "a call that begins or ends changes nothing",
-        (Edit(_GROUND, "if calls.by_id is not facts.tools:", "if not calls.by_id:"),),
+        (
+            Edit(
+                _GROUND,
+                "if before.tools is not facts.tools or before.done is not facts.done:",
+                "if not calls.by_id:",
+            ),
+        ),
         (f"{_VIEWS}::test_what_is_taken_over_says_the_same_as_what_is_found_anew",),
     ),
     Mutant(

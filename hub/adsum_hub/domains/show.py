@@ -215,7 +215,7 @@ def tools_used(facts: Facts) -> list[dict[str, Any]]:
         return []
     done = [
         (tool.first, key, tool)
-        for key, tool in facts.tools.items()
+        for key, tool in facts.calls.items()
         if tool.finished
         and tool.agent_id is None
         and not (tool.background or tool.denied or tool.is_interrupt)

@@ -27,8 +27,7 @@ SILENT: frozenset[type] = frozenset(
         s.PromptDequeued,
     }
 )
-#: Each call has an id that all its witnesses give, so none of these is told twice.
-BY_ID = frozenset({"tool.started", "tool.finished"})
+KINDS = {kind: str(kind.__struct_config__.tag) for kind in s.Signal.__subclasses__()}
 #: A finished call whose start its witness did not see.
 NAMELESS = "tool"
 #: Told of a child by turns, so two of one kind in a row are one: a child is told that it has ended
@@ -48,16 +47,33 @@ def note(
     kind = type(signal)
     if kind in SILENT or isinstance(signal, s.UnknownSignal):
         return None
-    activity = facts.activity
     if kind is s.ToolStarted or kind is s.ToolFinished:
-        activity = _named(facts, signal)  # type: ignore[arg-type] # it is one of these
-    if not _is_known(facts, signal, changes):
-        call: Tool | None = None
-        if type(signal) is s.ToolFinished:
-            call = changes.get("tools", {}).get(signal.tool_use_id)
-        entry = _entry(signal, changes.get("children", facts.children), call)
-        activity = _with(activity, entry)
+        activity = _with_call(facts, signal, changes)  # type: ignore[arg-type] # it is one of these
+    elif _is_known(facts, signal, changes):
+        return None
+    else:
+        entry = _entry(signal, changes.get("children", facts.children))
+        activity = _with(facts.activity, entry)
     return None if activity is facts.activity else activity
+
+
+def _with_call(
+    facts: Facts, signal: s.ToolStarted | s.ToolFinished, changes: dict[str, Any]
+) -> tuple[ActivityNote, ...]:
+    """Each call has an id that all its witnesses give, so the start and the end are each told once."""
+    activity, held = facts.activity, facts.call(signal.tool_use_id)
+    if held is not None and held.tool == NAMELESS != signal.tool and held.finished:
+        activity = _named(activity, held, signal.tool)
+    if type(signal) is s.ToolStarted:
+        if held is not None and held.started:
+            return activity
+        text = text_of(signal)
+    else:
+        if "tools" not in changes or (held is not None and held.finished):
+            return activity
+        text = _end_of(changes["tools"].get(signal.tool_use_id, signal))
+    kind = KINDS[type(signal)]
+    return _placed(activity, ActivityNote(signal.at, kind, shortened(text), signal.agent_id))
 
 
 def _with(activity: tuple[ActivityNote, ...], entry: ActivityNote) -> tuple[ActivityNote, ...]:
@@ -70,16 +86,11 @@ def _with(activity: tuple[ActivityNote, ...], entry: ActivityNote) -> tuple[Acti
     return _placed(tuple(each for each in activity if each is not held), merged)
 
 
-def _named(facts: Facts, signal: s.ToolStarted | s.ToolFinished) -> tuple[ActivityNote, ...]:
+def _named(activity: tuple[ActivityNote, ...], held: Tool, tool: str) -> tuple[ActivityNote, ...]:
     """With the name of a call whose end was told by a witness that did not see it start."""
-    if signal.tool == NAMELESS:
-        return facts.activity
-    held = facts.tools.get(signal.tool_use_id)
-    if held is None or held.tool != NAMELESS or not held.finished:
-        return facts.activity
-    text, named = (shortened(_end_of(each)) for each in (held, replace(held, tool=signal.tool)))
+    text, named = (shortened(_end_of(each)) for each in (held, replace(held, tool=tool)))
     before = ActivityNote(held.finished, "tool.finished", text, held.agent_id)
-    return tuple(replace(each, text=named) if each == before else each for each in facts.activity)
+    return tuple(replace(each, text=named) if each == before else each for each in activity)
 
 
 def entries(facts: Facts, offset_ms: int) -> list[ActivityEntry]:
@@ -97,12 +108,6 @@ def _is_known(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> b
             return (
                 signal.event is None or signal.event == "MessageDisplay" or signal.source != "hook"
             )
-        case s.ToolStarted():
-            call = facts.tools.get(signal.tool_use_id)
-            return call is not None and bool(call.started)
-        case s.ToolFinished():
-            call = facts.tools.get(signal.tool_use_id)
-            return "tools" not in changes or (call is not None and bool(call.finished))
         case s.SessionEnded():
             # That the cost report is written is a hint of its end; hook, registry or process tell of it.
             return signal.source == "transcript"
@@ -116,20 +121,20 @@ def _is_known(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> b
             return False
 
 
-def _entry(signal: s.KnownSignal, children: dict[str, Child], call: Tool | None) -> ActivityNote:
-    """agent_id: the child that it tells of, or in which it happened. call: the one that ended."""
-    kind, who = str(signal.__struct_config__.tag), signal.agent_id
+def _entry(signal: s.KnownSignal, children: dict[str, Child]) -> ActivityNote:
+    """agent_id: the child that it tells of, or in which it happened."""
+    kind, who = KINDS[type(signal)], signal.agent_id
     if who is not None and isinstance(signal, s.TurnEnded | s.TurnFailed | s.TurnInterrupted):
         # A subagent has one turn at a time, and ends with it.
         kind, status = "child.finished", kind.removeprefix("turn.")
         text = f"{_name(children, who, 'agent')}: {'completed' if status == 'ended' else status}"
-    elif call is None and isinstance(signal, s.ChildStarted | s.ChildFinished):
+    elif isinstance(signal, s.ChildStarted | s.ChildFinished):
         who = signal.child_id if signal.child_id != s.ALL_CHILDREN else None
         text = _name(children, who, signal.child_kind if who else "all subagents")
         if isinstance(signal, s.ChildFinished):
             text = f"{text}: {signal.status}"
     else:
-        text = text_of(signal) if call is None else _end_of(call)
+        text = text_of(signal)
     return ActivityNote(signal.at, kind, shortened(text), who)
 
 
@@ -144,8 +149,6 @@ def _name(children: dict[str, Child], child_id: str | None, otherwise: str) -> s
 
 def _same_event(held: tuple[ActivityNote, ...], entry: ActivityNote) -> ActivityNote | None:
     """The entry by which another witness has told of this event already."""
-    if entry.kind in BY_ID:
-        return None
     at = _place(held, entry.at)
     find = _in_turn if entry.kind in BY_TURNS else _at_its_time
     return find(held[:at][::-1], entry) or find(held[at:], entry)
@@ -193,6 +196,8 @@ def _place(held: tuple[ActivityNote, ...], at: int) -> int:
 
 def _placed(held: tuple[ActivityNote, ...], entry: ActivityNote) -> tuple[ActivityNote, ...]:
     at = _place(held, entry.at)
+    if at == len(held):
+        return (*held[1 - ACTIVITY_MAX :], entry)
     return (*held[:at], entry, *held[at:])[-ACTIVITY_MAX:]
 
 

@@ -8,6 +8,7 @@ a dead process or an approval at the terminal. Rejected: the transcript alone; i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -35,10 +36,12 @@ Steps = tuple[tuple[int, int], ...]
 STEP_MS = 60_000
 #: Steps of the day that runs, of a day that is over, and days: no budget looks back further.
 MOST_STEPS = 48
+#: Steps that a day may have before it is thinned to that, so that not every report pays for it.
+FULL_STEPS = 64
 OLD_STEPS = 4
 MOST_DAYS = 31
 
-_FIELDS = Usage.__struct_fields__
+_COUNTS = attrgetter(*Usage.__struct_fields__)
 _NOTHING = Usage()
 
 #: Signs of life and facts about the session, not of something happening in it.
@@ -315,7 +318,7 @@ def _number(value: object) -> float | None:
 def usage_totalled(facts: Facts, signal: s.UsageTotalled) -> Changes:
     """The later takes the earlier's place: they come in order, and a total may fall."""
     key = usage_key(signal)
-    told = Usage(**{name: getattr(signal, name) for name in _FIELDS})
+    told = Usage(*_COUNTS(signal))
     if facts.usage.get(key, _NOTHING) == told:
         return {}
     usage = {**facts.usage, key: told}
@@ -331,8 +334,8 @@ def usage_totalled(facts: Facts, signal: s.UsageTotalled) -> Changes:
 
 def usage_key(signal: s.UsageTotalled) -> str:
     """Sorts by day. See `parts.Usage`."""
-    marks = f"{'fast' * signal.fast},{signal.geo},{'long' * signal.long}"
-    return f"{signal.day} {marks} {signal.model}"
+    fast, long = "fast" * signal.fast, "long" * signal.long
+    return f"{signal.day} {fast},{signal.geo},{long} {signal.model}"
 
 
 def cost_reported(facts: Facts, signal: s.CostReported) -> Changes:
@@ -389,15 +392,18 @@ def walked(trail: Trail, usage: Mapping[str, Usage], day: str, at: int, prompted
     if steps is None:
         kept = sorted(trail)[1 - MOST_DAYS :] if len(trail) >= MOST_DAYS else trail
         return {old: thinned(trail[old], OLD_STEPS) for old in kept} | {day: ((at, total),)}
-    # A total that falls was another session's: it was so from the begin.
-    steps = tuple((when, min(sum_, total)) for when, sum_ in steps)
     last, before = steps[-1]
+    if total < before:
+        # A total that falls was another session's: it was so from the begin.
+        steps = tuple((when, min(sum_, total)) for when, sum_ in steps)
+        before = total
     if at < last + STEP_MS and not last < prompted <= at:
         return {**trail, day: (*steps[:-1], (last, total))}
     if last < prompted < at:
         # Nothing was used by the prompt itself: what comes after it is dated no earlier.
         steps = (*steps, (prompted, before))
-    return {**trail, day: thinned((*steps, (max(at, last), total)), MOST_STEPS)}
+    steps = (*steps, (max(at, last), total))
+    return {**trail, day: steps if len(steps) <= FULL_STEPS else thinned(steps, MOST_STEPS)}
 
 
 def thinned(steps: Steps, most: int) -> Steps:

@@ -7,6 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from adsum_hub.facts import (
+    AT_HAND_KEPT,
+    AT_HAND_MAX,
     CHILDREN_MAX,
     RELEASED_MAX,
     REQUESTS_MAX,
@@ -150,7 +152,7 @@ def close_turn(
 
 def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
     hooked = signal.source == "hook"
-    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at, signal.role)
+    held = facts.call(signal.tool_use_id) or Tool(signal.tool, signal.at, signal.role)
     merged = replace(
         held,
         tool=signal.tool,
@@ -189,7 +191,7 @@ def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
 
 def tool_finished(facts: Facts, signal: s.ToolFinished) -> Changes:
     """Two witnesses of one finish agree by and / or: a failure stays one, an answer too."""
-    held = facts.tools.get(signal.tool_use_id) or Tool(signal.tool, signal.at, signal.role)
+    held = facts.call(signal.tool_use_id) or Tool(signal.tool, signal.at, signal.role)
     merged = replace(
         held,
         tool=signal.tool if held.tool == NAMELESS else held.tool,
@@ -216,16 +218,27 @@ def tool_finished(facts: Facts, signal: s.ToolFinished) -> Changes:
 
 
 def put_tool(facts: Facts, tool_use_id: str, tool: Tool) -> Changes:
-    if tool == facts.tools.get(tool_use_id):
+    if tool == facts.call(tool_use_id):
         return {}
     tools = {**facts.tools, tool_use_id: tool}
-    if len(tools) <= TOOLS_MAX:
-        return {"tools": tools}
-    spare = sorted(tools, key=lambda key: (not tools[key].finished, tools[key].first))
-    turns = facts.turns
-    for key in spare[: len(tools) - TOOLS_KEPT]:
-        turns = _remember_opener(turns, tools.pop(key))
-    return {"tools": tools} if turns is facts.turns else {"tools": tools, "turns": turns}
+    changes: Changes = {"tools": tools}
+    if tool_use_id in facts.done:
+        changes["done"] = {key: each for key, each in facts.done.items() if key != tool_use_id}
+    if len(tools) <= AT_HAND_MAX:
+        return changes
+    done = dict(changes.get("done", facts.done))
+    ended = sorted((key for key in tools if tools[key].finished), key=lambda key: tools[key].first)
+    done |= {key: tools.pop(key) for key in ended[: len(tools) - AT_HAND_KEPT]}
+    changes["done"] = done
+    if len(tools) + len(done) > TOOLS_MAX - AT_HAND_KEPT:
+        turns, known = facts.turns, {**done, **tools}
+        spare = sorted(known, key=lambda key: (not known[key].finished, known[key].first))
+        for key in spare[: len(known) - TOOLS_KEPT]:
+            turns = _remember_opener(turns, known[key])
+            del (tools if key in tools else done)[key]
+        if turns is not facts.turns:
+            changes["turns"] = turns
+    return changes
 
 
 def _remember_opener(turns: dict[str, Turn], pruned: Tool) -> dict[str, Turn]:
@@ -250,8 +263,8 @@ def request_closed(facts: Facts, signal: s.RequestClosed) -> Changes:
 
 
 def ask(facts: Facts, signal: s.RequestOpened) -> dict[str, Any]:
-    key = signal.tool_use_id or bind(facts.tools, signal)
-    tool = facts.tools.get(key) if key else None
+    key = signal.tool_use_id or bind(facts.calls, signal)
+    tool = facts.call(key) if key else None
     if key is None:
         key = f"{signal.request_id or signal.agent_id or ''}?{signal.digest or ''}@{signal.at}"
     held = facts.requests.get(key) or Request(signal.request_kind, 0)

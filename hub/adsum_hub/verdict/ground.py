@@ -35,20 +35,22 @@ class Turns(msgspec.Struct, frozen=True, gc=False):
 
 
 class Calls(msgspec.Struct, frozen=True, gc=False):
-    """latest: the youngest call. finished: the main agent's latest finish, and which.
+    """latest: the youngest call. finished: the main agent's latest, and when. done: of these alone.
 
-    openers: the main agent's first and last start by prompt id. open: its calls that have begun
-    and not ended. timed: anybody's that also have a time-out. unanswered: questions that came back
-    without answers.
+    openers: the main agent's first and last start by prompt id, and by whose word the last. open:
+    its calls that have begun and not ended. timed: anybody's that also have a time-out.
+    unanswered: questions that came back without answers.
     """
 
-    by_id: dict[str, Tool]
-    latest: int
-    finished: tuple[int, str]
-    openers: dict[str, tuple[int, int]]
-    open: list[tuple[str, Tool]]
-    timed: list[Tool]
-    unanswered: list[tuple[str, Tool]]
+    by_id: dict[str, Tool] = {}
+    done: Calls | None = None
+    latest: int = 0
+    ended: int = 0
+    finished: tuple[str, Tool] | None = None
+    openers: dict[str, tuple[int, int, str]] = {}
+    open: list[tuple[str, Tool]] = []
+    timed: list[Tool] = []
+    unanswered: list[tuple[str, Tool]] = []
 
 
 class Requests(msgspec.Struct, frozen=True, gc=False):
@@ -108,6 +110,12 @@ class Ground(msgspec.Struct, frozen=True, gc=False):
     tools: list[tuple[str, Tool]]
 
 
+NO_CALLS = Calls()
+NO_GROUND = Ground(
+    Facts(""), Turns({}, 0, (0, 0, ""), 0, 0), NO_CALLS, Requests({}, [], 0), Children({}, {}, 0),
+    None, 0, Standing(), [], 0, 0, 0, [],
+)  # fmt: skip
+
 #: Whatever else of the facts a verdict rests on, but for when witnesses were heard.
 _ELSE = attrgetter(
     "named",
@@ -144,6 +152,7 @@ def rests_on_the_same(a: Facts, b: Facts) -> bool:
     """Whether nothing differs but who was heard when, and what no verdict looks at."""
     return (
         a.tools is b.tools
+        and a.done is b.done
         and a.turns is b.turns
         and a.children is b.children
         and a.requests is b.requests
@@ -151,23 +160,36 @@ def rests_on_the_same(a: Facts, b: Facts) -> bool:
     )
 
 
-def ground_of(facts: Facts, last: Ground | None = None) -> Ground:
+def ground_of(  # noqa: PLR0912 - one part after the other, each with why it may stay
+    facts: Facts, last: Ground | None = None
+) -> Ground:
     """last: of the same session, of which is taken over whatever holds."""
-    status, run = _life_of(facts, last)
-    if last is None:
-        turns, calls = gather_turns(facts.turns), gather_calls(facts.tools)
-        requests, children = gather_requests(facts.requests), gather_children(facts.children)
+    last = last or NO_GROUND
+    before = last.facts
+    turns, calls, requests, children = last.turns, last.calls, last.requests, last.children
+    if turns.by_id is not facts.turns:
+        turns = gather_turns(facts.turns)
+    if before.tools is not facts.tools or before.done is not facts.done:
+        done = calls.done
+        if done is None or done.by_id is not facts.done:
+            done = gather_calls(facts.done, NO_CALLS)
+        calls = gather_calls(facts.tools, done)
+    if requests.by_id is not facts.requests:
+        requests = gather_requests(facts.requests)
+    if children.by_id is not facts.children:
+        children = gather_children(facts.children)
+    if (
+        before.process is facts.process
+        and before.status is facts.status
+        and before.named == facts.named
+        and before.left is facts.left
+        and before.ended is facts.ended
+        and before.resumed == facts.resumed
+    ):
+        status, run = last.status, last.run
     else:
-        turns, calls, requests, children = last.turns, last.calls, last.requests, last.children
-        if turns.by_id is not facts.turns:
-            turns = gather_turns(facts.turns)
-        if calls.by_id is not facts.tools:
-            calls = gather_calls(facts.tools)
-        if requests.by_id is not facts.requests:
-            requests = gather_requests(facts.requests)
-        if children.by_id is not facts.children:
-            children = gather_children(facts.children)
-    if last is not None and last.turns is turns and last.calls is calls and last.run == run:
+        status, run = valid(facts), run_began(facts)
+    if last.turns is turns and last.calls is calls and last.run == run:
         stand, tools = last.stand, last.tools
     else:
         stand, tools = standing(turns, calls, run), main_tools(turns, calls, run)
@@ -178,7 +200,7 @@ def ground_of(facts: Facts, last: Ground | None = None) -> Ground:
     # A prompt typed into the queue is no word of the main agent: it says that a human types.
     last_main = max(
         stand.opened,
-        calls.finished[0],
+        calls.ended,
         turns.closed,
         facts.progress,
         facts.compacting,
@@ -199,22 +221,6 @@ def ground_of(facts: Facts, last: Ground | None = None) -> Ground:
         facts.updated_at,
         tools,
     )
-
-
-def _life_of(facts: Facts, last: Ground | None) -> tuple[Status | None, int]:
-    """The registry's word, and when the present run began: few signals touch what they rest on."""
-    if last is not None:
-        before = last.facts
-        if (
-            before.status is facts.status
-            and before.process is facts.process
-            and before.left is facts.left
-            and before.ended is facts.ended
-            and before.named == facts.named
-            and before.resumed == facts.resumed
-        ):
-            return last.status, last.run
-    return valid(facts), run_began(facts)
 
 
 def gather_turns(turns: dict[str, Turn]) -> Turns:
@@ -239,44 +245,39 @@ def gather_turns(turns: dict[str, Turn]) -> Turns:
     return Turns(turns, closed, opener, typed, typed_at)
 
 
-def gather_calls(tools: dict[str, Tool]) -> Calls:  # noqa: C901, PLR0912 - as below
-    """One plain loop without a call in it: it is what a signal costs most."""
-    latest = ended = 0
-    which = ""
-    openers: dict[str, tuple[int, int]] = {}
+def gather_calls(tools: dict[str, Tool], done: Calls) -> Calls:  # noqa: C901, PLR0912 - as below
+    """One plain loop without a call in it: it is what a signal costs most. done: those beside them."""
+    latest, ended, finished, unanswered = done.latest, done.ended, done.finished, done.unanswered
+    openers = dict(done.openers)
     begun: list[tuple[str, Tool]] = []
-    unanswered: list[tuple[str, Tool]] = []
-    for name, tool in tools.items():
-        first, end = tool.first, tool.finished
+    timed: list[Tool] = []
+    for each in tools.items():
+        name, tool = each
+        first, end, main = tool.first, tool.finished, tool.agent_id is None
         if first > latest:
             latest = first
         if not end:
             if tool.started:
-                begun.append((name, tool))
+                if main:
+                    begun.append(each)
+                if tool.timeout_ms:
+                    timed.append(tool)
         elif tool.role == "question" and tool.ok and not (tool.answered or tool.denied):
-            unanswered.append((name, tool))
-        if tool.agent_id is not None:
+            unanswered = [*unanswered, each]
+        if not main:
             continue
-        if end >= ended and end and (end > ended or name > which):
-            ended, which = end, name
+        if end >= ended and end and (end > ended or finished is None or name > finished[0]):
+            ended, finished = end, each
         if tool.started:
             key = tool.prompt_id or ""
             held = openers.get(key)
             if held is None:
-                openers[key] = first, first
+                openers[key] = first, first, tool.source
             elif first < held[0]:
-                openers[key] = first, held[1]
+                openers[key] = first, held[1], held[2]
             elif first > held[1]:
-                openers[key] = held[0], first
-    return Calls(
-        tools,
-        latest,
-        (ended, which),
-        openers,
-        [each for each in begun if each[1].agent_id is None],
-        [tool for _, tool in begun if tool.timeout_ms],
-        unanswered,
-    )
+                openers[key] = held[0], first, tool.source
+    return Calls(tools, done, latest, ended, finished, openers, begun, timed, unanswered)
 
 
 def gather_requests(requests: dict[str, Request]) -> Requests:
@@ -388,38 +389,38 @@ def standing(told: Turns, calls: Calls, run: int) -> Standing:
 
     Finishes open nothing: they come late, and after the end.
     """
-    turns, latest = told.by_id, told.opener
-    for key, (_, last) in calls.openers.items():
-        turn_of = turns.get(key) if key else None
-        ranked = (turn_of.first if turn_of is not None else last), last, key
-        if ranked > latest:
-            latest = ranked
-    _, opened, key = latest
+    turns = told.by_id
+    youngest, opened, key = told.opener
+    for name, (_, last, _) in calls.openers.items():
+        turn_of = turns.get(name) if name else None
+        first = turn_of.first if turn_of is not None else last
+        if first > youngest or (first == youngest and (last, name) > (opened, key)):
+            youngest, opened, key = first, last, name
     if not opened:
         return _never_opened(told)
     turn_of = turns.get(key)
     prompt = turn_of.prompt if turn_of is not None else 0
-    first = calls.openers[key][0] if key in calls.openers else opened
-    began = prompt if 0 < prompt <= opened else first
-    closed, name = _closed_by(told, key, opened)
-    if closed:
-        turn = turns[name]
+    begun, last, source = calls.openers.get(key, (opened, 0, ""))
+    began = prompt if 0 < prompt <= opened else begun
+    closed, turn = _closed_by(told, key, opened) if told.closed >= opened else (0, None)
+    if turn is not None:
         return Standing(opened, began, closed, how_closed(turn, opened), turn, turn.source)
     if opened < run:
         # kill -9 and a resume: the old turn can have no end of its own.
         return Standing(opened, began, run, "interrupted", None, "process")
-    return Standing(opened, began, source=_opened_by(calls, opened))
+    # By the word of a call that opened it; nothing for a prompt, which both witnesses tell of.
+    return Standing(opened, began, source=source if last == opened else "")
 
 
-def _closed_by(told: Turns, key: str, opened: int) -> tuple[int, str]:
+def _closed_by(told: Turns, key: str, opened: int) -> tuple[int, Turn | None]:
     """When, and by which turn's close."""
-    if told.closed < opened:
-        return 0, ""
-    turns = told.by_id
     closes = [
-        (turn.closed, name) for name, turn in turns.items() if ends(turns, name, turn, key, opened)
+        (turn.closed, name)
+        for name, turn in told.by_id.items()
+        if ends(told.by_id, name, turn, key, opened)
     ]
-    return max(closes, default=(0, ""))
+    closed, name = max(closes, default=(0, ""))
+    return closed, told.by_id[name] if closes else None
 
 
 def _never_opened(told: Turns) -> Standing:
@@ -441,15 +442,6 @@ def how_closed(turn: Turn, opened: int) -> str:
     return "ended"
 
 
-def _opened_by(calls: Calls, opened: int) -> str:
-    """By whose word a call opened it; nothing for a prompt, which both witnesses tell of."""
-    if opened <= calls.latest:
-        for tool in calls.by_id.values():
-            if tool.first == opened:
-                return tool.source
-    return ""
-
-
 def opener_source(ground: Ground) -> str:
     stand = ground.stand
     return stand.source or ("hook" if ground.facts.hook_at >= stand.opened else "transcript")
@@ -460,7 +452,8 @@ def main_tools(told: Turns, calls: Calls, run: int) -> list[tuple[str, Tool]]:
     found = [
         (key, tool)
         for key, tool in calls.open
-        if tool.first >= run and not over(told, tool.prompt_id, tool.first)
+        if tool.first >= run
+        and (told.closed < tool.first >= told.typed or not over(told, tool.prompt_id, tool.first))
     ]
     return sorted(found, key=lambda item: (item[1].first, item[0])) if len(found) > 1 else found
 
@@ -470,10 +463,10 @@ def failed_tool(ground: Ground) -> Tool | None:
 
     (Rejected: PostToolUseFailure is an error at once, the first seed's reading.)
     """
-    at, key = ground.calls.finished
-    if not at or ground.stand.opened > at or ground.facts.progress > at:
+    at, finished = ground.calls.ended, ground.calls.finished
+    if finished is None or ground.stand.opened > at or ground.facts.progress > at:
         return None
-    tool = ground.calls.by_id[key]
+    tool = finished[1]
     if tool.ok or tool.denied or tool.is_interrupt:
         return None
     return None if over(ground.turns, tool.prompt_id, at) else tool

@@ -171,7 +171,7 @@ def is_doubled(facts: Facts) -> bool:
     later = [turn.prompt for turn in facts.turns.values() if turn.prompt > facts.doubled]
     return not later or not any(
         tool.hooked >= min(later) and tool.hooked + LATENESS <= facts.hook_at
-        for tool in facts.tools.values()
+        for tool in facts.calls.values()
     )
 
 
@@ -250,7 +250,7 @@ def _next_opener(facts: Facts, closed: int) -> int:
     openers = [
         at for turn in facts.turns.values() for at in (turn.first, turn.prompt, turn.reopened)
     ]
-    openers += [tool.started for tool in facts.tools.values() if tool.agent_id is None]
+    openers += [tool.started for tool in facts.calls.values() if tool.agent_id is None]
     return min((at for at in openers if at > closed), default=0)
 
 

@@ -233,7 +233,7 @@ def compacts(reading: Reading) -> AgentState | None:
     if not started or started <= facts.compacted:
         return None
     ground = reading.ground
-    done = max(ground.calls.finished[0], ground.turns.closed)
+    done = max(ground.calls.ended, ground.turns.closed)
     later = max(reading.stand.opened, done, facts.commanded)
     status, hold = reading.status, reading.limits.registry_hold
     idle = (
@@ -460,16 +460,16 @@ def tool_deadline(reading: Reading, tool: Tool) -> int:
 
 
 def acts(reading: Reading, tools: list[tuple[str, Tool]]) -> AgentState | None:
-    clock = reading.clock
-    if not tools:
-        return None
-    within = [tool for _, tool in tools if not clock.passed(tool_deadline(reading, tool))]
-    if not within:
-        return None
-    tool = within[-1]
-    label = f"Running {tool.tool}" + (f": {tool.summary}" if tool.summary else "")
-    context = _about(tool)
-    return state("acting", label, tool.first, confidence=0.9, source=tool.source, context=context)
+    for _, tool in reversed(tools):
+        if not reading.clock.passed(tool_deadline(reading, tool)):
+            label = (
+                f"Running {tool.tool}: {tool.summary}" if tool.summary else f"Running {tool.tool}"
+            )
+            context = _about(tool)
+            return state(
+                "acting", label, tool.first, confidence=0.9, source=tool.source, context=context
+            )
+    return None
 
 
 def _about(call: Tool | Request) -> dict[str, Any]:
@@ -500,7 +500,7 @@ def thinks(reading: Reading) -> AgentState:
     if reading.busy:
         return state("thinking", label, reading.busy, confidence=0.5, source="registry")
     facts, ground = reading.facts, reading.ground
-    since = max(ground.stand.opened, ground.calls.finished[0])
+    since = max(ground.stand.opened, ground.calls.ended)
     if not reading.clock.passed(ground.heard + reading.limits.transient):
         source = opener_source(ground)
         return state("thinking", label, since, confidence=0.9, source=source)

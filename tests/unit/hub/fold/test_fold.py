@@ -6,8 +6,16 @@ from typing import get_args
 
 import msgspec
 
-from adsum_hub.facts import ACTIVITY_MAX, CHILDREN_MAX, REQUESTS_MAX, TASKS_MAX, TOOLS_MAX, Facts
-from adsum_hub.fold.fold import MOST_DAYS, MOST_STEPS, OLD_STEPS, STEPS, fold
+from adsum_hub.facts import (
+    ACTIVITY_MAX,
+    AT_HAND_MAX,
+    CHILDREN_MAX,
+    REQUESTS_MAX,
+    TASKS_MAX,
+    TOOLS_MAX,
+    Facts,
+)
+from adsum_hub.fold.fold import FULL_STEPS, MOST_DAYS, OLD_STEPS, STEPS, fold
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
 
@@ -161,14 +169,15 @@ def test_every_map_is_bounded_and_open_things_outlive_closed_ones() -> None:
         story.tell(s.UsageTotalled, at, day=f"d{n:03}", model="m", output_tokens=1)
 
     facts = story.told()
-    assert len(facts.tools) <= TOOLS_MAX
+    assert len(facts.tools) <= AT_HAND_MAX
+    assert len(facts.calls) <= TOOLS_MAX
     assert len(facts.requests) == REQUESTS_MAX
     assert len(facts.children) == CHILDREN_MAX
     assert len(facts.tasks) == TASKS_MAX
     assert len(facts.activity) == ACTIVITY_MAX
     assert len(facts.usage) == 200
-    assert sum(map(len, facts.trail.values())) <= MOST_STEPS + MOST_DAYS * OLD_STEPS
-    assert "open" in facts.tools
+    assert sum(map(len, facts.trail.values())) <= FULL_STEPS + MOST_DAYS * OLD_STEPS
+    assert "open" in facts.calls
     assert story.asked(300) == ["permission"]
     assert len(msgspec.json.encode(facts)) < 60_000
 

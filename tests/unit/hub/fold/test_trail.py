@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from adsum_hub.facts import Trail, Usage
-from adsum_hub.fold.fold import MOST_DAYS, MOST_STEPS, OLD_STEPS, STEP_MS, walked
+from adsum_hub.fold.fold import FULL_STEPS, MOST_DAYS, MOST_STEPS, OLD_STEPS, STEP_MS, walked
 
 DAY = "2026-11-20"
 
@@ -42,7 +42,7 @@ def test_steps_are_bounded_and_all_of_a_day_stays_equally_fine() -> None:
         trail = walk(trail, minute + 1, minute * STEP_MS)
 
     steps = trail[DAY]
-    assert len(steps) <= MOST_STEPS
+    assert len(steps) <= FULL_STEPS
     assert steps[-1] == (499 * STEP_MS, 10_000)
     assert steps[0][0] == 0
     assert list(steps) == sorted(steps)

@@ -58,7 +58,7 @@ def stamps(facts: Facts) -> set[int]:
     """Every time that the facts name."""
     found = {facts.updated_at, facts.queued, facts.compacting, facts.compacted, facts.killed}
     found |= {facts.drained, facts.engaged, facts.closing.heard if facts.closing else 0}
-    for group in (facts.turns, facts.tools, facts.requests, facts.children):
+    for group in (facts.turns, facts.calls, facts.requests, facts.children):
         for each in group.values():
             values = (getattr(each, name) for name in each.__struct_fields__)
             found |= {value for value in values if isinstance(value, int) and value >= 1_000_000}
