@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from adsum_hub.live.live import Resume
 from adsum_hub.rest.api import components
 from adsum_shared.beat import Beat
-from adsum_shared.signals import KnownSignal
+from adsum_shared.signals import Signal
 from adsum_shared.state import Group, HostView, HubTrouble, SessionView
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -123,7 +123,7 @@ def openapi() -> dict[str, Any]:
 def written() -> dict[str, str]:
     """Each file of docs/schemas and what belongs into it."""
     documents = {
-        "signals.json": schema("A signal, in a batch's field b", get_args(KnownSignal)),
+        "signals.json": schema("A signal, in a batch's field b", Signal.__subclasses__()),
         "heartbeat.json": schema("A machine's heartbeat", (Beat,)),
         "websocket.json": schema("A message of the hub's to a client", (Snapshot, Deltas, Tick)),
         "resume.json": schema("What a client says first", (Resume,)),

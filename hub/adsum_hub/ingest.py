@@ -11,7 +11,7 @@ import contextlib
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -57,8 +57,7 @@ OTHER = (
     "This credential is another machine's: the state directory was copied, or its identity renewed."
 )
 OTHER_STEP = "Join again: adsum join --again, by a new token."
-_ID = re.compile(r"[1-9]\d{0,15}-[1-9]\d{0,15}", re.ASCII)
-_AFTER = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
+_ID = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 #: Of Redis: the highest that either half of an id can be.
 MOST_HALF = 2**64 - 1
 
@@ -136,38 +135,37 @@ class IngestPool:
             try:
                 yield taken
             except BaseException as error:
-                await _close(taken)
+                await _close(taken.client)
                 if isinstance(error, UNAVAILABLE):
                     await self.close()
                 raise
             self._idle.append(taken)
 
     async def _open(self) -> IngestConnection:
-        taken = IngestConnection(self._redis.client(), "")
+        client: Any = self._redis.client()
+        info: dict[str, Any] = {}
         try:
-            await taken.client.initialize()
-            if taken.client.connection is None:
-                return taken  # of a cluster: not one server, but several
-            info = await taken.client.info("server")
+            await client.initialize()
+            if client.connection is not None:  # of a cluster: not one server, but several
+                info = await client.info("server")
         except NoPermissionError:
-            return taken
+            pass
         except BaseException:
-            await _close(taken)
+            await _close(client)
             raise
-        return taken._replace(server=str(info.get("run_id", "")))
+        return IngestConnection(client, str(info.get("run_id", "")))
 
     async def close(self) -> None:
         while self._idle:
-            await _close(self._idle.pop())
+            await _close(self._idle.pop().client)
 
 
-async def _close(taken: IngestConnection) -> None:
-    connection = taken.client.connection
+async def _close(client: Any) -> None:
     with contextlib.suppress(*UNAVAILABLE):
-        if connection is not None:
+        if client.connection is not None:
             # The client would only give it back, and the pool hand it out again.
-            await connection.disconnect(nowait=True)
-        await taken.client.aclose()
+            await client.connection.disconnect(nowait=True)
+        await client.aclose()
 
 
 class Ingest:
@@ -204,9 +202,7 @@ class Ingest:
         now = asyncio.get_running_loop().time()
         if wait_s := self._rate.exceeded(machine.host_id, now):
             raise _too_often(wait_s)
-        with self._one_more(machine.host_id):
-            raw = await self._read(request, machine.host_id)
-        asked = _checked(raw)
+        asked = _checked(await self._body(request, machine.host_id))
         if asked.host_id != machine.host_id:
             raise BadRequestError(403, OTHER, OTHER_STEP)
         try:
@@ -229,42 +225,33 @@ class Ingest:
         told.server = taken.server
         return told
 
-    @contextlib.contextmanager
-    def _one_more(self, host_id: str) -> Iterator[None]:
+    async def _body(self, request: Request, host_id: str) -> bytes:
         """Raises BadRequestError. One that sends slowly must not take all the room there is."""
         if self._reading[host_id] >= READING:
             raise _too_often(1)
+        length = _length(request)
+        is_small = length is not None and length <= SMALL
+        patience_s = BODY_S if is_small else BODY_S + MOST_BATCH / SLOWEST
+        body = bytearray()
         self._reading[host_id] += 1
         try:
-            yield
-        finally:
-            self._reading[host_id] -= 1
-            if not self._reading[host_id]:
-                del self._reading[host_id]
-
-    async def _read(self, request: Request, host_id: str) -> bytes:
-        length = request.headers.get("content-length", "")
-        if length.isascii() and length.isdecimal() and int(length) <= SMALL:
-            return await self._body(request, host_id, BODY_S)
-        async with self._big:
-            return await self._body(request, host_id, BODY_S + MOST_BATCH / SLOWEST)
-
-    async def _body(self, request: Request, host_id: str, patience_s: float) -> bytes:
-        parts, length = [], 0
-        try:
-            async with asyncio.timeout(patience_s):
+            turn = contextlib.nullcontext() if is_small else self._big
+            async with turn, asyncio.timeout(patience_s):
                 async for part in request.stream():
-                    parts.append(part)
-                    length += len(part)
+                    body += part
                     self._rate.took(host_id, len(part))
-                    if length > MOST_BYTES:
+                    if len(body) > MOST_BYTES:
                         raise _too_long()
         except TimeoutError as error:
             cause = f"The request did not arrive within {patience_s:.0f} s."
             raise BadRequestError(408, cause, KEPT) from error
         except ClientDisconnect as error:  # nobody reads this
             raise BadRequestError(408, "The connection broke off.", KEPT) from error
-        return b"".join(parts)
+        finally:
+            self._reading[host_id] -= 1
+            if not self._reading[host_id]:
+                del self._reading[host_id]
+        return bytes(body)
 
 
 def _require_readable(request: Request) -> None:
@@ -272,9 +259,13 @@ def _require_readable(request: Request) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != KIND:
         raise BadRequestError(415, f"This takes {KIND} only.", UPGRADE)
-    length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdecimal() and int(length) > MOST_BYTES:
+    if (_length(request) or 0) > MOST_BYTES:
         raise _too_long()
+
+
+def _length(request: Request) -> int | None:
+    given = request.headers.get("content-length", "")
+    return int(given) if given.isascii() and given.isdecimal() else None
 
 
 def _too_often(wait_s: int) -> BadRequestError:
@@ -293,22 +284,21 @@ def _checked(raw: bytes) -> KeysRequest:
     except (ValueError, RecursionError) as error:
         raise BadRequestError(400, f"The request cannot be read: {error}.", UPGRADE) from error
     if asked.add is not None:
-        halves = asked.add.id.split("-") if _ID.fullmatch(asked.add.id) else []
-        if not halves or any(int(half) > MOST_ID for half in halves):
-            raise BadRequestError(400, f"{asked.add.id[:60]!r} is no entry's id.", UPGRADE)
+        _require_id(asked.add.id, 1, MOST_ID)
         if not 0 < len(asked.add.fields) <= MOST_FIELDS:
             raise BadRequestError(400, "An entry has 1 to 16 fields.", UPGRADE)
     if len(asked.beat or b"") > MOST_BEAT:
         raise BadRequestError(413, "This heartbeat is too long.", UPGRADE)
-    if asked.after and not _is_id(asked.after):
-        raise BadRequestError(400, f"{asked.after[:60]!r} is no entry's id.", UPGRADE)
+    if asked.after:  # what stands in a stream may be of others
+        _require_id(asked.after, 0, MOST_HALF)
     return asked
 
 
-def _is_id(text: str) -> bool:
-    """Any that Redis can hold: what stands in a stream may be of others."""
-    halves = _AFTER.fullmatch(text)
-    return halves is not None and all(int(half) <= MOST_HALF for half in halves.groups())
+def _require_id(text: str, least: int, most: int) -> None:
+    """Raises BadRequestError. least, most: that either half of it may be."""
+    found = _ID.fullmatch(text)
+    if found is None or not all(least <= int(half) <= most for half in found.groups()):
+        raise BadRequestError(400, f"{text[:60]!r} is no entry's id.", UPGRADE)
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ are JSON as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -92,31 +92,19 @@ class KeysReply(msgspec.Struct, omit_defaults=True):
     listed: bool = True
 
 
-_request = msgspec.msgpack.Decoder(KeysRequest)
-_reply = msgspec.msgpack.Decoder(KeysReply)
-_encoder = msgspec.msgpack.Encoder()
-
-
-def encode(what: KeysRequest | KeysReply) -> bytes:
-    return _encoder.encode(what)
-
-
-def decode_request(raw: bytes) -> KeysRequest:
-    """Raises ValueError."""
-    return _request.decode(raw)
-
-
-def decode_reply(raw: bytes) -> KeysReply:
-    """Raises ValueError."""
-    return _reply.decode(raw)
+encode = msgspec.msgpack.Encoder().encode
+#: Both raise ValueError.
+decode_request = msgspec.msgpack.Decoder(KeysRequest).decode
+decode_reply = msgspec.msgpack.Decoder(KeysReply).decode
 
 
 class _Command(NamedTuple):
-    """name: the field of KeysReply that its answer is for; empty: none."""
+    """name: the field of KeysReply that its answer is for; empty: none. read: makes it of that."""
 
     name: str
     key: str
     words: tuple[Any, ...]
+    read: Callable[[Reply], Any]
 
 
 async def carry_out(
@@ -127,7 +115,7 @@ async def carry_out(
     Raises OddReplyError, and what the client raises.
     """
     commands = list(_commands(host_id, asked, enlist=enlist))
-    replies = await at_once(client, [each.words for each in commands])
+    replies = await _at_once(client, [each.words for each in commands])
     found: dict[str, Any] = {}
     errors: list[Exception] = []
     for command, reply in zip(commands, replies, strict=True):
@@ -145,37 +133,59 @@ async def carry_out(
 
 def _commands(host_id: str, asked: KeysRequest, *, enlist: bool) -> Iterator[_Command]:
     inbox, beat = streams.inbox(host_id), streams.beat(host_id)
+    words: tuple[Any, ...]
     if asked.add is not None:
         pairs = [part for pair in asked.add.fields.items() for part in pair]
-        yield _Command("added", inbox, ("XADD", inbox, asked.add.id, *pairs))
+        yield _Command("added", inbox, ("XADD", inbox, asked.add.id, *pairs), lambda _: "new")
     if asked.beat is not None:
-        yield _Command("", beat, ("SET", beat, asked.beat, "PX", streams.BEAT_TTL_MS))
+        words = ("SET", beat, asked.beat, "PX", streams.BEAT_TTL_MS)
+        yield _Command("", beat, words, lambda _: None)
         if enlist:
             # Every time: after a FLUSHALL a hub that starts knows nobody but whom it finds there.
-            yield _Command("listed", streams.HOSTS, ("SADD", streams.HOSTS, host_id))
+            words = ("SADD", streams.HOSTS, host_id)
+            yield _Command("listed", streams.HOSTS, words, lambda _: True)
     if asked.head:
-        yield _Command("head", inbox, ("XINFO", "STREAM", inbox))
+        yield _Command("head", inbox, ("XINFO", "STREAM", inbox), _head)
     if asked.after is not None:
-        low = f"({asked.after}" if asked.after else "-"
-        yield _Command("beyond", inbox, ("XRANGE", inbox, low, "+", "COUNT", 1))
+        yield _entry_from(inbox, f"({asked.after}" if asked.after else "-")
     if asked.stored:
         key = streams.snapshot(host_id)
         words = ("HMGET", key, streams.CURSOR, streams.APPLIED, streams.RUNS)
-        yield _Command("stored", key, words)
+        yield _Command("stored", key, words, lambda reply: StoredOffsets(*map(_bytes, reply)))
     if asked.want:
-        yield _Command("want", streams.want(host_id), ("GET", streams.want(host_id)))
+        key = streams.want(host_id)
+        yield _Command("want", key, ("GET", key), _bytes)
     if asked.last_beat:
-        yield _Command("beat", beat, ("GET", beat))
+        yield _Command("beat", beat, ("GET", beat), _bytes)
+
+
+def _entry_from(inbox: str, low: str, high: str = "+") -> _Command:
+    words = ("XRANGE", inbox, low, high, "COUNT", 1)
+    return _Command("beyond", inbox, words, lambda reply: _entry(*reply[0]) if reply else None)
 
 
 def _understood(command: _Command, reply: Reply) -> Any:
     """Raises ResponseError, OddReplyError: what answers may be no Redis, or lies there for others."""
     try:
-        if isinstance(reply, ResponseError):
-            return _forgiven(command, reply)
-        return _read(command.name, reply)
+        if not isinstance(reply, ResponseError):
+            return command.read(reply)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise OddReplyError(makes_no_sense(command.key, error)) from error
+    text = str(reply)
+    if command.name == "listed" and isinstance(reply, NoPermissionError):
+        return False  # a hub, or the operator, has added the host
+    if command.name == "head" and "no such key" in text:
+        return None
+    if command.name == "added" and "exhausted" in text:
+        return "exhausted"
+    if command.name == "added" and "equal or smaller" in text:
+        return "moved"
+    if text.startswith("WRONGTYPE"):
+        raise OddReplyError(
+            f"something else was written under the key {command.key}. Look at what it is; once it is "
+            f"removed (redis-cli DEL '{command.key}') this mends itself."
+        ) from reply
+    raise reply
 
 
 def makes_no_sense(what: str, error: Exception) -> str:
@@ -185,57 +195,22 @@ def makes_no_sense(what: str, error: Exception) -> str:
     )
 
 
-def _forgiven(command: _Command, error: ResponseError) -> Any:
-    text = str(error)
-    if command.key == streams.HOSTS and isinstance(error, NoPermissionError):
-        return False  # a hub, or the operator, has added the host
-    if command.name == "head" and "no such key" in text:
-        return None
-    if command.name == "added" and "exhausted" in text:
-        return "exhausted"
-    if command.name == "added" and "equal or smaller" in text:
-        return "moved"
-    if text.startswith("WRONGTYPE"):
-        key = command.key
-        raise OddReplyError(
-            f"something else was written under the key {key}. Look at what it is; once it is "
-            f"removed (redis-cli DEL '{key}') this mends itself."
-        ) from error
-    raise error
+def _head(reply: Reply) -> FoundEntry:
+    info = _paired(reply)
+    last = info.get("last-generated-id") or info[b"last-generated-id"]
+    entry = info.get("last-entry") or info.get(b"last-entry")
+    ours = FoundEntry(last.decode())
+    there = _entry(*entry) if entry else ours
+    return there if there.id == ours.id else ours
 
 
-def _read(name: str, reply: Reply) -> Any:
-    match name:
-        case "added":
-            return "new"
-        case "listed":
-            return True
-        case "head":
-            info = reply if isinstance(reply, dict) else _paired(reply)
-            last = info.get("last-generated-id") or info[b"last-generated-id"]
-            entry = info.get("last-entry") or info.get(b"last-entry")
-            ours = FoundEntry(last.decode())
-            there = _entry(entry) if entry else ours
-            return there if there.id == ours.id else ours
-        case "beyond":
-            return _entry(reply[0]) if reply else None
-        case "stored":
-            cursor, applied, runs = reply
-            return StoredOffsets(_bytes(cursor), _bytes(applied), _bytes(runs))
-        case "want" | "beat":
-            return _bytes(reply)
-        case _:
-            return None
-
-
-def _entry(reply: Reply) -> FoundEntry:
-    entry_id, flat = reply
-    fields = flat if isinstance(flat, dict) else _paired(flat or ())
+def _entry(entry_id: bytes, flat: Any) -> FoundEntry:
+    fields = _paired(flat or ())
     return FoundEntry(entry_id.decode(), fields.get(b"sp", b""), fields.get(b"n", b""))
 
 
-def _paired(flat: Sequence[Any]) -> dict[Any, Any]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+def _paired(flat: Any) -> dict[Any, Any]:
+    return flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _bytes(reply: Reply) -> bytes | None:
@@ -250,40 +225,30 @@ async def _whose(client: Any, host_id: str, entry: NewEntry) -> Added:
     Where an earlier try of this run arrived and only its answer was lost, all is well. A copy of
     this machine counts as we do and may have taken the very same id: its run has another nonce.
     """
-    words = ("XRANGE", streams.inbox(host_id), entry.id, entry.id)
-    [reply] = await at_once(client, [words])
-    there = _understood(_Command("beyond", streams.inbox(host_id), words), reply)
-    ours = FoundEntry(entry.id, entry.fields.get(b"sp", b""), entry.fields.get(b"n", b""))
-    if there is None or (there.spool_id, there.nonce) != (ours.spool_id, ours.nonce):
-        return "moved"
-    return "there"
+    command = _entry_from(streams.inbox(host_id), entry.id, entry.id)
+    [reply] = await _at_once(client, [command.words])
+    there: FoundEntry | None = _understood(command, reply)
+    ours = (entry.fields.get(b"sp", b""), entry.fields.get(b"n", b""))
+    return "there" if there is not None and (there.spool_id, there.nonce) == ours else "moved"
 
 
-async def at_once(client: Any, commands: Sequence[Sequence[Any]]) -> list[Reply]:
+async def _at_once(client: Any, commands: Sequence[Sequence[Any]]) -> list[Reply]:
     """One round trip on the client's own connection; a refusal stands in place of its answer.
 
     A pipeline of the library would take another connection from the pool than the client's, and one
     that breaks must not be mended without a word: see `Publisher._connection`.
     """
     await client.initialize()
-    connection = getattr(client, "connection", None)
-    if connection is None:  # of a cluster: each command finds its node
-        return [await _alone(client, words) for words in commands]
-    if len(commands) == 1:
-        await connection.send_packed_command(connection.pack_command(*commands[0]))
-    else:
+    connection = client.connection
+    if connection is not None:
         await connection.send_packed_command(connection.pack_commands(commands))
     replies: list[Reply] = []
-    for _ in commands:
+    for words in commands:
         try:
-            replies.append(await connection.read_response())
+            if connection is not None:
+                replies.append(await connection.read_response())
+            else:  # of a cluster: each command finds its node
+                replies.append(await client.execute_command(*words))
         except ResponseError as error:
             replies.append(error)
     return replies
-
-
-async def _alone(client: Any, words: Sequence[Any]) -> Reply:
-    try:
-        return await client.execute_command(*words)
-    except ResponseError as error:
-        return error

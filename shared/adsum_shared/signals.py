@@ -7,7 +7,7 @@ so an older hub passes on what a newer collector says.
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Union
 
 import msgspec
 
@@ -336,44 +336,18 @@ class UnknownSignal(msgspec.Struct, frozen=True):
     raw: dict[str, Any]
 
 
-KnownSignal = (
-    SessionStarted
-    | SessionEnded
-    | ProcessSeen
-    | ProcessGone
-    | PromptSubmitted
-    | PromptDequeued
-    | TurnEnded
-    | TurnFailed
-    | TurnInterrupted
-    | ToolStarted
-    | ToolFinished
-    | RequestOpened
-    | RequestClosed
-    | ChildStarted
-    | ChildChanged
-    | ChildFinished
-    | TaskCreated
-    | TaskCompleted
-    | CompactionStarted
-    | CompactionFinished
-    | RetryScheduled
-    | StatusReported
-    | UsageTotalled
-    | CostReported
-    | GaugesReported
-    | MetaChanged
-    | Alive
-)
+#: One of those above.
+KnownSignal = Signal
 AnySignal = KnownSignal | UnknownSignal
 
+_KNOWN: Any = Union[tuple(Signal.__subclasses__())]  # noqa: UP007 - made at run time
 KINDS: frozenset[str] = frozenset(
     str(msgspec.inspect.type_info(kind).tag)  # type: ignore[attr-defined] # of every tagged Struct
-    for kind in get_args(KnownSignal)
+    for kind in Signal.__subclasses__()
 )
 
-_one: msgspec.json.Decoder[KnownSignal] = msgspec.json.Decoder(KnownSignal)
-_many: msgspec.json.Decoder[list[KnownSignal]] = msgspec.json.Decoder(list[KnownSignal])
+_one: msgspec.json.Decoder[KnownSignal] = msgspec.json.Decoder(_KNOWN)
+_many: msgspec.json.Decoder[list[KnownSignal]] = msgspec.json.Decoder(list[_KNOWN])
 _raw_list: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 _encoder = msgspec.json.Encoder()
 

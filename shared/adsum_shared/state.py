@@ -22,39 +22,22 @@ StateSource = Literal["hook", "transcript", "registry", "process", "fallback"]
 Reachability = Literal["live", "late", "offline"]
 WitnessName = Literal["hook", "transcript", "registry", "process", "statusline"]
 
-#: Which group a state we know belongs to. States are an open set: this is no enum of them.
-GROUP_OF: dict[str, Group] = {
-    "needs_permission": Group.NEEDS_YOU,
-    "awaiting_input": Group.NEEDS_YOU,
-    "error": Group.NEEDS_YOU,
-    "awaiting_approval": Group.NEEDS_YOU,
-    "budget_exceeded": Group.NEEDS_YOU,
-    "stuck": Group.NEEDS_YOU,
-    "idle": Group.NEEDS_YOU,
-    "thinking": Group.AUTONOMOUS,
-    "acting": Group.AUTONOMOUS,
-    "delegating": Group.AUTONOMOUS,
-    "compacting": Group.AUTONOMOUS,
-    "retrying": Group.AUTONOMOUS,
-    "waiting_for_agent": Group.AUTONOMOUS,
-    "queued": Group.AUTONOMOUS,
-    "unknown": Group.AUTONOMOUS,
-    "task_complete": Group.DELIVERED,
-    "session_ended": Group.DELIVERED,
-    "suspended": Group.DELIVERED,
-    "archived": Group.DELIVERED,
+#: The states we know. They are an open set: this is no enum of them. Of those that need you the
+#: first is attended to first.
+_STATES = {
+    Group.NEEDS_YOU: (
+        *("needs_permission", "awaiting_input", "error", "awaiting_approval"),
+        *("budget_exceeded", "stuck", "idle"),
+    ),
+    Group.AUTONOMOUS: (
+        *("thinking", "acting", "delegating", "compacting", "retrying", "waiting_for_agent"),
+        *("queued", "unknown"),
+    ),
+    Group.DELIVERED: ("task_complete", "session_ended", "suspended", "archived"),
 }
-
-#: Within needs_you, 1 is attended to first. A needs_you state not listed here sorts before `stuck`.
-URGENCY: dict[str, int] = {
-    "needs_permission": 1,
-    "awaiting_input": 2,
-    "error": 3,
-    "awaiting_approval": 4,
-    "budget_exceeded": 5,
-    "stuck": 6,
-    "idle": 7,
-}
+GROUP_OF = {state: group for group, states in _STATES.items() for state in states}
+#: From 1 on. A needs_you state not listed here sorts before `stuck`.
+URGENCY = {state: urgency for urgency, state in enumerate(_STATES[Group.NEEDS_YOU], 1)}
 UNKNOWN_URGENCY = 5
 #: A session that has just been opened and waits for its first prompt.
 LEAST_URGENT = 8

@@ -416,8 +416,8 @@ MUTANTS = (
         (
             Edit(
                 _KEYS,
-                "if there is None or (there.spool_id, there.nonce) != (ours.spool_id, ours.nonce):",
-                "if there is None:",
+                " and (there.spool_id, there.nonce) == ours else",
+                " else",
             ),
         ),
         (f"{_BROKER}::test_an_entry_that_is_there_already_is_no_error_and_one_beyond_is",),
