@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from adsum.app import app
 from adsum.join.leave import stop_collector
+from adsum.machine import Membership, keep
 from adsum.outcome import CommandError
 from adsum.service.job import NoServiceManagerError, env_values
 from adsum.service.service import install_service, remove_service
@@ -165,7 +166,7 @@ def test_remove_leaves_what_is_somebody_elses(fake: Fake) -> None:
 def test_only_the_hub_can_go(fake: Fake) -> None:
     install_service(hub=True)
 
-    remove_service(only_hub=True)
+    remove_service(("hub",))
 
     assert sorted(path.name for path in fake.units.iterdir()) == UNITS
 
@@ -249,6 +250,16 @@ def test_without_a_broker_to_report_to_there_is_no_service(
 
     assert code == 1
     assert "ADSUM_REDIS_URL" in printed
+
+
+def test_a_machine_that_has_joined_knows_where_it_reports_to(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ADSUM_REDIS_URL")
+    fake.state_dir.mkdir()
+    keep(fake.state_dir, Membership("https://hub.example.net", "oak", "oak", "", "secret"))
+
+    assert len(install_service().changed) == 3
 
 
 def test_a_system_service_is_roots(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

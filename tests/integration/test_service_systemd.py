@@ -50,10 +50,10 @@ def written(fake: Fake, *, system: bool) -> list[Path]:
     folder = fake.home / ("system" if system else "user")
     folder.mkdir()
     paths = []
-    for file in install_service(system=system, hub=True, dry_run=True).files:
-        if file.path.suffix in {".service", ".socket"}:
-            paths.append(folder / file.path.name)
-            paths[-1].write_text(file.text)
+    for path, (text, _) in install_service(system=system, hub=True, dry_run=True).files.items():
+        if path.suffix in {".service", ".socket"}:
+            paths.append(folder / path.name)
+            paths[-1].write_text(text)
     return paths
 
 
@@ -99,12 +99,12 @@ def activated(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str
     port = str(free_port())
     monkeypatch.setenv("ADSUM_COLLECTOR_PORT", port)
     monkeypatch.setenv("ADSUM_REDIS_URL", "redis://127.0.0.1:1")  # collecting goes on without
-    files = {file.path.name: file for file in install_service(dry_run=True).files}
-    doors = re.findall(r"^ListenStream=(.*)$", files["adsum-collector.socket"].text, re.MULTILINE)
-    command = re.search(r"^ExecStart=(.*)$", files["adsum-collector.service"].text, re.MULTILINE)
+    files = {path.name: text for path, (text, _) in install_service(dry_run=True).files.items()}
+    doors = re.findall(r"^ListenStream=(.*)$", files["adsum-collector.socket"], re.MULTILINE)
+    command = re.search(r"^ExecStart=(.*)$", files["adsum-collector.service"], re.MULTILINE)
     assert command is not None
     fake.state_dir.mkdir(mode=0o700)
-    told = env_values(files["collector.env"].text)
+    told = env_values(files["collector.env"])
     with (fake.folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [

@@ -122,7 +122,7 @@ def stop_collector(state_dir: Path) -> bool:
     """
     gone: object = ()
     with contextlib.suppress(NoServiceManagerError):
-        gone = remove_service(only_collector=True)
+        gone = remove_service(("collector",))
     holder = holder_of(state_dir)
     if holder is None or not holder.pid.isdecimal():
         return bool(gone)

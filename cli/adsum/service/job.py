@@ -7,11 +7,12 @@ import pwd
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from platformdirs import user_config_path
@@ -22,6 +23,8 @@ from adsum_collector.settings import CollectorSettings
 from adsum_shared.settings import KNOWN
 
 PartName = Literal["collector", "hub"]
+#: What stands in each file, and its mode.
+Files = dict[Path, tuple[str, int]]
 
 BOTH: tuple[PartName, ...] = ("collector", "hub")
 #: First line of whatever we write: what does not begin with it is somebody else's file.
@@ -70,23 +73,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitFile:
-    path: Path
-    text: str
-    mode: int = 0o644
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose service it is. home: where that account's settings and sessions lie."""
-
-    name: str
-    uid: int
-    gid: int
-    home: Path
-
-
-@dataclass(frozen=True, slots=True)
 class View:
     """One unit as the service manager has it.
 
@@ -102,7 +88,6 @@ class View:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """up_s: seconds it has been so, None if it is not up."""
         return {
             "unit": self.unit,
             "state": self.state,
@@ -112,38 +97,54 @@ class View:
         }
 
 
-class Init(Protocol):
+class Init(ABC):
     """systemd or launchd, of the system or of one user."""
 
-    @property
-    def system(self) -> bool: ...
+    def __init__(self, system: bool) -> None:  # noqa: FBT001 - of the system, or of a user
+        self.system = system
+
+    def paths(self, part: PartName) -> list[Path]:
+        """All files of that service, the environment's first."""
+        return [env_file(part, system=self.system), *self.units(part)]
+
+    @abstractmethod
     def require(self) -> None:
         """Raises NoServiceManagerError."""
 
-    def files(self, job: Job) -> list[UnitFile]: ...
-    def paths(self, part: PartName) -> list[Path]: ...
+    @abstractmethod
+    def units(self, part: PartName) -> list[Path]: ...
+
+    @abstractmethod
+    def texts(self, job: Job) -> list[str]:
+        """What stands in each of the units."""
+
+    @abstractmethod
     def start(self, part: PartName, changed: Collection[Path]) -> None:
         """Now and whenever the machine starts; anew if files changed. Raises CommandError."""
 
+    @abstractmethod
     def stop(self, part: PartName) -> None: ...
-    def reread(self) -> None:
+
+    def reread(self) -> None:  # noqa: B027 - launchd reads a file when it is told to start it
         """After files have come or gone."""
 
+    @abstractmethod
     def view(self, part: PartName) -> list[View]: ...
-    def notes(self, owner: Owner) -> list[str]:
+
+    @abstractmethod
+    def notes(self, account: str) -> list[str]:
         """What else decides whether it runs, as sentences with their next step."""
 
+    @abstractmethod
     def log_command(self, part: PartName, lines: int, *, follow: bool) -> list[str]: ...
 
 
-def call(
-    command: Sequence[str], env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def call(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Raises FileNotFoundError if there is no such program, CommandError if it hangs."""
     try:
         return subprocess.run(  # noqa: S603 - our own words, no shell
             command,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -164,27 +165,25 @@ def said(ended: subprocess.CompletedProcess[str]) -> str:
     return lines[-1].strip().removesuffix(".") if lines else f"exit code {ended.returncode}"
 
 
-def owner_of(*, system: bool, environ: Mapping[str, str] = os.environ) -> Owner:
+def owner_of(*, system: bool) -> pwd.struct_passwd:
     """Ourselves; for a system service who called sudo, whose sessions it is to see."""
-    caller = environ.get("SUDO_UID", "") if system and os.geteuid() == 0 else ""
-    entry = pwd.getpwuid(int(caller) if caller.isdecimal() else os.getuid())
-    home = Path(entry.pw_dir) if caller else Path.home()
-    return Owner(entry.pw_name, entry.pw_uid, entry.pw_gid, home)
+    caller = os.environ.get("SUDO_UID", "") if system and os.geteuid() == 0 else ""
+    return pwd.getpwuid(int(caller) if caller.isdecimal() else os.getuid())
 
 
 @contextmanager
-def settled(owner: Owner, kept: Mapping[str, str]) -> Iterator[None]:
-    """Settings as that account has them, and as an earlier install was told them.
+def settled(owner: pwd.struct_passwd, values: Mapping[str, str]) -> Iterator[None]:
+    """Settings as that account has them, and these where it has none.
 
     sudo leaves root's HOME, and then root's settings would be read.
     """
     before = dict(os.environ)
     try:
-        if owner.uid != os.getuid():
+        if owner.pw_uid != os.getuid():
             for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
                 os.environ.pop(name, None)
-            os.environ["HOME"] = str(owner.home)
-        for name, value in kept.items():
+            os.environ["HOME"] = owner.pw_dir
+        for name, value in values.items():
             os.environ.setdefault(name, value)
         yield
     finally:
@@ -211,7 +210,7 @@ def env_text(values: Mapping[str, str]) -> str:
     for name, value in sorted(values.items()):
         if not value.isprintable():
             raise ValueError(f"{name} has a line break or another control character in it")
-        escaped = "".join(f"\\{each}" if each in '\\"`$' else each for each in value)
+        escaped = re.sub(r'([\\"`$])', r"\\\1", value)
         lines.append(f'{name}="{escaped}"')
     return "\n".join(lines) + "\n"
 
@@ -222,58 +221,51 @@ def env_values(text: str) -> dict[str, str]:
     return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}
 
 
-def job_of(part: PartName, settings: CollectorSettings, account: str | None) -> Job:
-    """Raises CommandError for a directory that a service cannot use."""
-    state_dir = settings.state_dir
-    job = Job(
-        part,
-        Path(sys.executable),
-        state_dir,
-        env_file(part, system=account is not None),
-        account,
-        settings.collector_port,
-        any(path.is_relative_to(tmp) for path in _needed(settings) for tmp in SHARED_TMP),
-    )
-    if part == "collector":
-        _require_doors(job)
-    for path in (job.python, job.state_dir, job.env_file):
-        if not str(path).isprintable():
-            raise CommandError(f"{str(path)!r} cannot stand in a service's file. Rename it.")
-    return job
-
-
 def environment(
     settings: CollectorSettings, given: Mapping[str, str], kept: Mapping[str, str]
 ) -> str:
     """What this terminal says and a service manager would not know. Raises CommandError."""
     names = {f"ADSUM_{name.upper()}" for name in KNOWN}
     carried = {name: os.environ[name] for name in names.union(_CARRIED) if os.environ.get(name)}
-    told = {"ADSUM_STATE_DIR": str(settings.state_dir)}
+    told = {"ADSUM_STATE_DIR": str(settings.state_dir), **given}
     try:
-        return env_text({**kept, **carried, **told, **given})
+        return env_text({**kept, **carried, **told})
     except ValueError as error:
         raise CommandError(f"A setting cannot be handed to a service: {error}.") from error
 
 
-def _require_doors(job: Job) -> None:
-    if job.port == 0:
+def job_of(part: PartName, settings: CollectorSettings, account: str | None) -> Job:
+    """Raises CommandError for what a service cannot use."""
+    job = Job(
+        part,
+        Path(sys.executable),
+        settings.state_dir,
+        env_file(part, system=account is not None),
+        account,
+        settings.collector_port,
+        any(path.is_relative_to(tmp) for path in _needed(settings) for tmp in SHARED_TMP),
+    )
+    if part == "collector" and job.port == 0:
         raise CommandError(
             "A service needs a fixed port, which hooks must find. Set ADSUM_COLLECTOR_PORT to it, "
             "or leave it out.",
             Exit.USAGE,
         )
-    if len(os.fsencode(job.socket)) > SOCKET_PATH_MOST:
+    if part == "collector" and len(os.fsencode(job.socket)) > SOCKET_PATH_MOST:
         raise CommandError(
             f"{job.socket} is longer than the {SOCKET_PATH_MOST} bytes that the path of a socket "
             "may have. Choose a shorter ADSUM_STATE_DIR.",
             Exit.USAGE,
         )
+    for path in (job.python, job.state_dir, job.env_file):
+        if not str(path).isprintable():
+            raise CommandError(f"{str(path)!r} cannot stand in a service's file. Rename it.")
+    return job
 
 
 def _needed(settings: CollectorSettings) -> Iterator[Path]:
     """What it reads, writes or runs."""
-    yield Path(sys.executable)
-    yield settings.state_dir
+    yield from (Path(sys.executable), settings.state_dir)
     for agent in known_agents():
         yield from settings.directories_of(agent)
     url = urlsplit(settings.redis_url or "")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import re
-import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,14 +17,14 @@ from pathlib import Path
 from adsum.client import SilentError, readiness
 from adsum.config import read_settings
 from adsum.doctor.checks import check_collector
+from adsum.machine import membership
 from adsum.outcome import CommandError, Exit
 from adsum.service.job import (
     BOTH,
     MARK,
+    Files,
     Init,
-    Owner,
     PartName,
-    UnitFile,
     View,
     environment,
     job_of,
@@ -55,7 +56,7 @@ _SHOWN = "ADSUM_STATE_DIR|ADSUM_COLLECTOR_PORT|ADSUM_HUB_PORT|CLAUDE_CONFIG_DIR|
 class Installed:
     """files: all there are now, or would be. changed: those that were written."""
 
-    files: tuple[UnitFile, ...]
+    files: Files
     changed: tuple[Path, ...]
     notes: tuple[str, ...]
 
@@ -74,46 +75,27 @@ def run_install(
     state_dir: Path | None, redis_url: str | None, *, system: bool, hub: bool, dry_run: bool
 ) -> None:
     """Raises CommandError."""
-    if not dry_run:
-        find_init(system=system).require()
-    with settled(owner_of(system=system), kept_values(system=system)):
-        if not _read_here(state_dir, redis_url).redis_url:
-            raise CommandError(
-                "A service needs to know the broker it reports to. Set ADSUM_REDIS_URL (or "
-                "--redis-url), or join a hub; only `adsum up` brings a broker of its own."
-            )
     done = install_service(state_dir, redis_url, system=system, hub=hub, dry_run=dry_run)
     if dry_run:
-        for file in done.files:
-            hidden = re.sub(rf"^(?!{_SHOWN})(\w+)=.*$", r'\1="..."', file.text, flags=re.MULTILINE)
-            secret = file.mode == 0o600
-            put(f"# {file.path} ({file.mode:o})\n{hidden if secret else file.text}")
+        for path, (text, mode) in done.files.items():
+            hidden = re.sub(rf"^(?!{_SHOWN})(\w+)=.*$", r'\1="..."', text, flags=re.MULTILINE)
+            put(f"# {path} ({mode:o})\n{hidden if mode == 0o600 else text}")
         return
     for path in done.changed:
         put(f"wrote {path}")
     for note in done.notes:
         say(note)
-    if not _until_up(system=system, hub=hub):
+    if not _until_up(find_init(system=system), BOTH if hub else BOTH[:1]):
         raise CommandError("It is installed but does not run yet. Next: adsum service status")
     put("It runs, and starts with the machine." if done.changed else "It runs; nothing to change.")
 
 
 def run_remove(*, system: bool, only_hub: bool, dry_run: bool) -> None:
-    if dry_run:
-        init = find_init(system=system)
-        parts = BOTH[1:] if only_hub else BOTH
-        gone = tuple(path for part in parts for path in init.paths(part) if path.is_file())
-    else:
-        gone = remove_service(system=system, only_hub=only_hub)
+    gone = remove_service(BOTH[1:] if only_hub else BOTH, system=system, dry_run=dry_run)
     for path in gone:
         put(f"{'would remove' if dry_run else 'removed'} {path}")
     if not gone:
         put("There was nothing to remove.")
-
-
-def _read_here(state_dir: Path | None, redis_url: str | None) -> CollectorSettings:
-    settings = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
-    return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
 
 
 def install_service(
@@ -131,44 +113,55 @@ def install_service(
     Raises NoServiceManagerError where nobody starts services, CommandError for all else; then
     everything is as it was.
     """
-    init = find_init(system=system)
-    owner = owner_of(system=system)
+    init, owner = find_init(system=system), owner_of(system=system)
+    if not dry_run:
+        _require_root(init, "install")
+        init.require()
     kept = kept_values(system=system)
     given = {**({"ADSUM_REDIS_URL": redis_url} if redis_url else {}), **(given or {})}
     parts = BOTH if hub else BOTH[:1]
     with settled(owner, {**kept, **given}):
-        settings = _read_here(state_dir, redis_url)
+        settings = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
+        home = settings.state_dir.absolute()
+        settings = settings.model_copy(update={"state_dir": home})
         text = environment(settings, given, kept)
-    files = {part: _files(init, part, settings, text, owner) for part in parts}
-    every = tuple(file for some in files.values() for file in some)
+    if not settings.redis_url and membership(home) is None:
+        raise CommandError(
+            "A service needs to know the broker it reports to. Set ADSUM_REDIS_URL (or "
+            "--redis-url), or join a hub; only `adsum up` brings a broker of its own."
+        )
+    files: Files = {}
+    for part in parts:
+        job = job_of(part, settings, owner.pw_name if system else None)
+        files[job.env_file] = (text, 0o600)
+        units = zip(init.units(part), init.texts(job), strict=True)
+        files |= {path: (unit, 0o644) for path, unit in units}
     if dry_run:
-        return Installed(every, (), ())
-    _require_root(init, "install")
-    init.require()
-    _require_ours(file.path for file in every)
-    _require_alone(init, settings.state_dir)
-    _make_home(settings.state_dir, owner)
-    before = {file.path: _held(file.path) for file in every}
-    changed = [file for file in every if before[file.path] != (file.text, file.mode)]
+        return Installed(files, (), ())
+    before = {path: _held(path) for path in files}
+    _require_alone(init, home)
+    _make_home(home, owner)
+    changed = [path for path, file in files.items() if before[path] != file]
     try:
-        for file in changed:
-            _write(file)
-        for part, some in files.items():
-            init.start(part, [file.path for file in some if file in changed])
+        for path in changed:
+            _write(path, *files[path])
+        for part in parts:
+            init.start(part, [path for path in init.paths(part) if path in changed])
     except (CommandError, OSError, KeyboardInterrupt) as error:
-        _undo(init, parts, {file.path: before[file.path] for file in changed})
+        # What went wrong first is what has to be said.
+        with contextlib.suppress(CommandError, OSError):
+            _undo(init, parts, {path: before[path] for path in changed})
         if isinstance(error, OSError):
             raise CommandError(
                 f"{error.filename} cannot be written: {error.strerror}. Nothing has changed."
             ) from error
         raise
-    passing = [_UVX] if any(_PASSING in file.text for file in every) else []
-    notes = (*passing, *init.notes(owner))
-    return Installed(every, tuple(file.path for file in changed), notes)
+    passing = [_UVX] if any(_PASSING in text for text, _ in files.values()) else []
+    return Installed(files, tuple(changed), (*passing, *init.notes(owner.pw_name)))
 
 
 def remove_service(
-    *, system: bool = False, only_hub: bool = False, only_collector: bool = False
+    parts: Iterable[PartName] = BOTH, *, system: bool = False, dry_run: bool = False
 ) -> tuple[Path, ...]:
     """Stops the services and takes their files out, which it returns; none: there were none.
 
@@ -176,28 +169,21 @@ def remove_service(
     """
     init = find_init(system=system)
     gone: list[Path] = []
-    for part in BOTH[1:] if only_hub else BOTH[:1] if only_collector else BOTH:
+    for part in parts:
         paths = [path for path in init.paths(part) if path.is_file()]
-        if not paths:
+        gone += paths
+        if not paths or dry_run:
             continue
         _require_root(init, "remove")
-        _require_ours(paths)
+        for path in paths:
+            _held(path)  # raises for what is somebody else's
         init.require()
         init.stop(part)
         for path in paths:
-            path.unlink(missing_ok=True)
-            _tidy(path.parent)
-        gone += paths
-    if gone:
+            _unlink(path)
+    if gone and not dry_run:
         init.reread()
     return tuple(gone)
-
-
-def _files(
-    init: Init, part: PartName, settings: CollectorSettings, environment: str, owner: Owner
-) -> list[UnitFile]:
-    job = job_of(part, settings, owner.name if init.system else None)
-    return [UnitFile(job.env_file, environment, 0o600), *init.files(job)]
 
 
 def _require_root(init: Init, verb: str) -> None:
@@ -206,15 +192,6 @@ def _require_root(init: Init, verb: str) -> None:
             f"A service of the whole machine is root's to {verb}. "
             f"Run `sudo adsum service {verb} --system`, or leave --system out."
         )
-
-
-def _require_ours(paths: Iterable[Path]) -> None:
-    for path in paths:
-        held = _held(path)
-        if held is not None and MARK not in held[0][:400]:
-            raise CommandError(
-                f"{path} is there already and was not written by Adsum. Move it away, then again."
-            )
 
 
 def _require_alone(init: Init, state_dir: Path) -> None:
@@ -228,68 +205,69 @@ def _require_alone(init: Init, state_dir: Path) -> None:
         )
 
 
-def _make_home(state_dir: Path, owner: Owner) -> None:
+def _make_home(state_dir: Path, owner: pwd.struct_passwd) -> None:
     """A service cannot make it: it may write nowhere else."""
-    for folder in (state_dir, state_dir / "logs"):
-        missing = [each for each in (folder, *folder.parents) if not each.exists()]
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for each in missing:
-                os.chown(each, owner.uid, owner.gid)
-        except OSError as error:
-            raise CommandError(
-                f"The state directory {state_dir} cannot be made: {error.strerror}. "
-                "Choose another with ADSUM_STATE_DIR.",
-                Exit.USAGE,
-            ) from error
+    logs = state_dir / "logs"
+    missing = [each for each in (logs, *logs.parents) if not each.exists()]
+    try:
+        for each in reversed(missing):
+            each.mkdir(mode=0o700 if each.is_relative_to(state_dir) else 0o777)
+            os.chown(each, owner.pw_uid, owner.pw_gid)
+    except OSError as error:
+        raise CommandError(
+            f"The state directory {state_dir} cannot be made: {error.strerror}. "
+            "Choose another with ADSUM_STATE_DIR.",
+            Exit.USAGE,
+        ) from error
 
 
 def _held(path: Path) -> tuple[str, int] | None:
+    """What stands there, None if nothing. Raises CommandError for a file that we did not write."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace"), path.stat().st_mode & 0o777
+        text, mode = path.read_text(encoding="utf-8", errors="replace"), path.stat().st_mode & 0o777
     except FileNotFoundError:
         return None
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}.") from error
+    if MARK not in text[:400]:
+        raise CommandError(
+            f"{path} is there already and was not written by Adsum. Move it away, then again."
+        )
+    return text, mode
 
 
-def _write(file: UnitFile) -> None:
+def _write(path: Path, text: str, mode: int) -> None:
     """All of it or nothing, and never readable by others for a moment."""
-    file.path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(file.path, file.text.encode(), mode=file.mode)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, text.encode(), mode=mode)
 
 
 def _undo(
     init: Init, parts: Iterable[PartName], before: Mapping[Path, tuple[str, int] | None]
 ) -> None:
     """As it was: also a service that was there, with its former files."""
-    try:
-        for part in parts:
-            if any(before.get(path, ("", 0)) is None for path in init.paths(part)):
-                init.stop(part)
-        for path, held in before.items():
-            if held is None:
-                path.unlink(missing_ok=True)
-                _tidy(path.parent)
-            else:
-                _write(UnitFile(path, *held))
-        for part in parts:
-            kept = [path for path in init.paths(part) if before.get(path)]
-            if kept:
-                init.start(part, kept)
-        init.reread()
-    except (CommandError, OSError):
-        return  # what went wrong first is what has to be said
+    for part in parts:
+        if any(path in before and before[path] is None for path in init.paths(part)):
+            init.stop(part)
+    for path, held in before.items():
+        if held is None:
+            _unlink(path)
+        else:
+            _write(path, *held)
+    for part in parts:
+        if kept := [path for path in init.paths(part) if before.get(path)]:
+            init.start(part, kept)
+    init.reread()
 
 
-def _tidy(folder: Path) -> None:
-    """Empty folders that an install makes; never those of the whole machine."""
-    while folder.name in {"user", "systemd", "adsum"} and folder != Path("/etc/systemd"):
-        try:
+def _unlink(path: Path) -> None:
+    """With the folders that an install makes, if empty; never those of the whole machine."""
+    path.unlink(missing_ok=True)
+    folder = path.parent
+    with contextlib.suppress(OSError):  # something else is in it
+        while folder.name in {"user", "systemd", "adsum"} and folder != Path("/etc/systemd"):
             folder.rmdir()
-        except OSError:  # something else is in it
-            return
-        folder = folder.parent
+            folder = folder.parent
 
 
 def show_status(*, system: bool, only_hub: bool, as_json: bool = False) -> Exit:
@@ -305,27 +283,19 @@ def show_status(*, system: bool, only_hub: bool, as_json: bool = False) -> Exit:
     elif not parts:
         what = "The hub is" if only_hub else "Adsum is"
         flags = " --system" * system + " --hub" * only_hub
-        _out(f"{what} not installed as a service. Next: adsum service install{flags}")
+        say(f"{what} not installed as a service. Next: adsum service install{flags}", sys.stdout)
     else:
         lines = [*map(_line, views), *(f"  ! {each}" for each in wrong)]
-        _out("\n".join([*lines, *(f"  {each}" for each in init.notes(owner_of(system=system)))]))
+        lines += [f"  {each}" for each in init.notes(owner_of(system=system).pw_name)]
+        say("\n".join(lines), sys.stdout)
     return Exit.ERROR if wrong or not parts else Exit.OK
-
-
-def _wrong(init: Init, parts: list[PartName], views: list[View]) -> list[str]:
-    wrong = [sentence for view in views for sentence in view.wrong]
-    wrong += [sentence for part in parts for sentence in _wrong_files(init.paths(part))]
-    if "collector" in parts and not wrong:
-        wrong += _wrong_inside(init)
-    return wrong
 
 
 def show_logs(*, system: bool, only_hub: bool, lines: int, follow: bool) -> int:
     init = find_init(system=system)
-    part: PartName = "hub" if only_hub else "collector"
     if not _installed(init, only_hub=only_hub):
         raise CommandError("Adsum is not installed as a service. Next: adsum service install")
-    command = init.log_command(part, lines, follow=follow)
+    command = init.log_command("hub" if only_hub else "collector", lines, follow=follow)
     try:
         code = subprocess.call(command)  # noqa: S603 - our own words, no shell
     except FileNotFoundError as error:
@@ -337,12 +307,11 @@ def show_logs(*, system: bool, only_hub: bool, lines: int, follow: bool) -> int:
     return int(Exit.OK)
 
 
-def _until_up(*, system: bool, hub: bool) -> bool:
+def _until_up(init: Init, parts: Iterable[PartName]) -> bool:
     """Whether all of it runs soon. At once where something has failed for good."""
-    init = find_init(system=system)
     deadline = time.monotonic() + UP_WITHIN_S
     while True:
-        views = [view for part in (BOTH if hub else BOTH[:1]) for view in init.view(part)]
+        views = [view for part in parts for view in init.view(part)]
         if all(view.since is not None for view in views) and _answers(init):
             return True
         if any(view.state == "failed" for view in views) or time.monotonic() > deadline:
@@ -364,11 +333,18 @@ def _installed(init: Init, *, only_hub: bool) -> list[PartName]:
     return [part for part in parts if any(path.is_file() for path in init.paths(part))]
 
 
-def _wrong_inside(init: Init) -> list[str]:
-    """What the collector says of itself."""
-    state_dir = _state_dir(init)
-    if state_dir is None:
-        return []
+def _state_dir(init: Init) -> Path | None:
+    """As the service was told; None where only root may read that."""
+    told = kept_values(system=init.system).get("ADSUM_STATE_DIR")
+    return Path(told) if told else None
+
+
+def _wrong(init: Init, parts: list[PartName], views: list[View]) -> list[str]:
+    """What the service manager, the files and, if nothing else is wrong, the collector say."""
+    wrong = [sentence for view in views for sentence in view.wrong]
+    wrong += [sentence for part in parts for path in init.paths(part) for sentence in _amiss(path)]
+    if wrong or "collector" not in parts or (state_dir := _state_dir(init)) is None:
+        return wrong
     check = check_collector(state_dir)
     if check.result == "ok":
         return []
@@ -376,35 +352,18 @@ def _wrong_inside(init: Init) -> list[str]:
     return [f"{check.what} {fix or 'Look at: adsum service logs'}"]
 
 
-def _state_dir(init: Init) -> Path | None:
-    """As the service was told; None where only root may read that."""
-    told = kept_values(system=init.system).get("ADSUM_STATE_DIR")
-    return Path(told) if told else None
-
-
-def _wrong_files(paths: Iterable[Path]) -> list[str]:
-    wrong = []
-    for path in paths:
-        if not path.is_file():
-            wrong.append(f"{path} is gone. Next: adsum service install")
-        elif path.suffix == ".env" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            wrong.append(
-                f"{path} may hold credentials and others can read it. Run `chmod 600 {path}`."
-            )
-        elif path.suffix == ".service":
-            wrong += _wrong_program(path)
-    return wrong
-
-
-def _wrong_program(unit: Path) -> list[str]:
-    """The commonest end of a service: its Python is gone with an upgrade."""
-    found = re.search(r'^ExecStart="?(.+?)"? -P ', unit.read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None:
-        return []
-    program = found[1].replace("%%", "%").replace("$$", "$").replace("\\", "")
-    if Path(program).exists():
-        return []
-    return [f"The program it starts, {program}, is gone. Next: adsum service install"]
+def _amiss(path: Path) -> Iterator[str]:
+    if not path.is_file():
+        yield f"{path} is gone. Next: adsum service install"
+    elif path.suffix == ".env" and path.stat().st_mode & 0o077:
+        yield f"{path} may hold credentials and others can read it. Run `chmod 600 {path}`."
+    elif path.suffix == ".service":
+        # The commonest end of a service: its Python is gone with an upgrade.
+        text = path.read_text(encoding="utf-8")
+        if found := re.search(r'^ExecStart="?(.+?)"? -P ', text, re.MULTILINE):
+            program = found[1].replace("%%", "%").replace("$$", "$").replace("\\", "")
+            if not Path(program).exists():
+                yield f"The program it starts, {program}, is gone. Next: adsum service install"
 
 
 def _line(view: View) -> str:
@@ -413,9 +372,4 @@ def _line(view: View) -> str:
         at = datetime.fromtimestamp(time.time() - view.since).astimezone()
         words.append(f"since {at:%Y-%m-%d %H:%M:%S} ({age(int(view.since * 1000))})")
     more = [f"process {view.pid}"] if view.pid else []
-    more += view.notes
-    return " ".join((*words, ", ".join(more))).rstrip()
-
-
-def _out(text: str) -> None:
-    say(text, sys.stdout)
+    return " ".join((*words, ", ".join((*more, *view.notes)))).rstrip()

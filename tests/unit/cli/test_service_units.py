@@ -27,10 +27,6 @@ HUB = dataclasses.replace(COLLECTOR, part="hub", env_file=HOME / ".config/adsum/
 SYSTEM = dataclasses.replace(COLLECTOR, account="ada", env_file=Path("/etc/adsum/collector.env"))
 
 
-def _plist(job: Job) -> str:
-    return plist(job, f"adsum.{job.part}", job.state_dir / "logs" / f"{job.part}.log")
-
-
 @pytest.mark.parametrize(
     ("name", "write"),
     [
@@ -39,7 +35,7 @@ def _plist(job: Job) -> str:
         ("user-hub.service", lambda: service_unit(HUB)),
         ("system-collector.service", lambda: service_unit(SYSTEM)),
         ("system-collector.socket", lambda: socket_unit(SYSTEM)),
-        ("collector.plist", lambda: _plist(COLLECTOR)),
+        ("collector.plist", lambda: plist(COLLECTOR)),
     ],
 )
 def test_the_files_are_as_they_were_reviewed(name: str, write: Callable[[], str]) -> None:
@@ -82,7 +78,7 @@ def test_odd_paths_are_one_word_and_mean_themselves() -> None:
 
 def test_a_plist_is_one_and_says_who_wrote_it() -> None:
     odd = dataclasses.replace(COLLECTOR, state_dir=Path("/Users/a & b/<state>"), account="ada")
-    text = _plist(odd)
+    text = plist(odd)
     held = plistlib.loads(text.encode())
 
     assert MARK in text[:400]
@@ -102,7 +98,7 @@ def test_a_shell_reads_back_every_value_and_runs_none(tmp_path: Path) -> None:
     file = tmp_path / "collector.env"
     file.write_text(env_text(values))
 
-    held = plistlib.loads(_plist(COLLECTOR).encode())
+    held = plistlib.loads(plist(COLLECTOR).encode())
     shell = [*held["ProgramArguments"][:3], str(file), "env", "-0"]
     printed = subprocess.run(shell, capture_output=True, check=True).stdout.decode()
     seen = dict(pair.split("=", 1) for pair in printed.split("\0") if "=" in pair)
