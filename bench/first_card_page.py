@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from adsum_shared.connect import open_redis
+from scripts.chromium import chromium
 from tests.brokers import running_broker
 from tests.hub_processes import HubProcess
 from tests.rosters import beat, store
@@ -86,7 +86,7 @@ async def rounds(browser: Browser, url: str, count: int) -> None:
 
 
 async def run(sessions: int, count: int) -> None:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    path = chromium()
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="adsum-bench-") as name:
         root = Path(name)
@@ -105,7 +105,7 @@ async def run(sessions: int, count: int) -> None:
                     await asyncio.to_thread(hub.start)
                     async with async_playwright() as playwright:
                         browser = await playwright.chromium.launch(
-                            executable_path=chromium, args=arguments
+                            executable_path=path, args=arguments
                         )
                         await rounds(browser, hub.url, count)
                         await browser.close()

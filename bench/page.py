@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import os
 import random
-import shutil
 import statistics
 import time
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from msgspec.structs import replace
 from playwright.async_api import Browser, CDPSession, async_playwright
 
 from adsum_shared.state import GROUP_OF, SessionView
+from scripts.chromium import chromium
 from tests.browser.fleets import crowd
 from tests.browser.standin import Serving, StandIn
 
@@ -158,11 +158,11 @@ async def look(browser: Browser, hub: StandIn, seconds: float, *, bare: bool) ->
 async def run(sessions: int, rate: int, seconds: float, rounds: int) -> None:
     hub = StandIn(wall)
     hub.load(*crowd(wall(), sessions))
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    path = chromium()
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     seen: dict[str, list[Seen]] = {"adsum": [], "bare": []}
     async with Serving(hub), async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
+        browser = await playwright.chromium.launch(executable_path=path, args=arguments)
         changing = asyncio.create_task(keep_changing(hub, rate))
         for _ in range(rounds):
             seen["adsum"].append(await look(browser, hub, seconds, bare=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from playwright.async_api import Browser, async_playwright
 
 from adsum_hub.roster import Roster
 from adsum_shared.state import SessionView
+from scripts.chromium import chromium
 from tests.demo_fleets import START, Audience, FrozenHub
 
 IMAGES = Path(__file__).parent.parent / "docs" / "img"
@@ -79,8 +79,8 @@ async def take(browser: Browser, hub: FrozenHub, shot: Shot) -> bytes:
 async def main() -> None:
     async with FrozenHub(Audience().at(MOMENT)) as hub, async_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        chromium = shutil.which("chromium") or shutil.which("google-chrome")
-        browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
+        path = chromium()
+        browser = await playwright.chromium.launch(executable_path=path, args=arguments)
         for shot in SHOTS:
             (IMAGES / f"{shot.name}.png").write_bytes(await take(browser, hub, shot))
         await browser.close()

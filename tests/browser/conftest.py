@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -19,6 +19,7 @@ from playwright.async_api import (
     expect,
 )
 
+from scripts.chromium import chromium
 from tests.browser.fleets import Fleet
 from tests.browser.standin import Serving, StandIn
 
@@ -42,23 +43,39 @@ def wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
+@asynccontextmanager
+async def launched(path: str | None) -> AsyncIterator[Browser]:
+    if path is None:
         pytest.skip("Chromium is missing; `make system-deps` installs it")
     expect.set_options(timeout=15_000)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=chromium, args=arguments)
-        yield launched
-        await launched.close()
+        browser = await playwright.chromium.launch(executable_path=path, args=arguments)
+        yield browser
+        await browser.close()
+
+
+async def new_context(browser: Browser) -> BrowserContext:
+    permissions = ["clipboard-read", "clipboard-write"]
+    return await browser.new_context(reduced_motion="reduce", permissions=permissions)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with launched(chromium()) as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def whole_browser() -> AsyncIterator[Browser]:
+    """For tests of notifications, whose files put it in the place of the other."""
+    async with launched(chromium(whole=True)) as browser:
+        yield browser
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def context(browser: Browser) -> BrowserContext:
-    permissions = ["clipboard-read", "clipboard-write"]
-    return await browser.new_context(reduced_motion="reduce", permissions=permissions)
+    return await new_context(browser)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -22,7 +22,9 @@ from adsum_shared.state import (
     UsageView,
 )
 from tests.browser import fleets
+from tests.browser.conftest import wall_ms
 from tests.browser.fleets import HOUR, MINUTE
+from tests.browser.standin import StandIn
 
 DAY = 24 * HOUR
 SUMMARY = Summary(total_cost_today_usd=12.4031, total_tokens_today=3_214_555)
@@ -136,3 +138,12 @@ def budgets(now: int) -> list[BudgetView]:
 
 def reports() -> dict[str, UsageReport]:
     return {by: report(by) for by in ("day", "host", "project", "model", "session")}
+
+
+def spent(hub: StandIn, *, read: bool = False) -> None:
+    """read: all of the machines' history has been counted."""
+    now = wall_ms()
+    views, hosts = fleet(now)
+    hub.load(views, [replace(host, scan=None) for host in hosts] if read else hosts)
+    hub.summary, hub.reports = SUMMARY, reports()
+    hub.past = [over(now, n) for n in range(7)]

@@ -51,6 +51,11 @@ SHOW_AGAIN = """() => {
 }"""
 
 
+@pytest.fixture
+def browser(whole_browser: Browser) -> Browser:
+    return whole_browser
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def hub() -> AsyncIterator[OwnHub]:
     own = await OwnHub().start()

@@ -14,7 +14,7 @@ from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import SIZES, overflow, violations
-from tests.browser.test_usage import spent, words
+from tests.browser.test_usage import words
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -35,7 +35,7 @@ LOOK = """(canvas) => {
 
 
 def split(hub: StandIn, *series: UsageSeries, days: int = 7, by: str = "day") -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.reports[by] = replace(spending.report(by, days), series=list(series))
 
 
@@ -53,7 +53,7 @@ async def legend(page: Page) -> list[str]:
 async def test_the_chart_is_drawn_and_shown_accessibly(
     open_page: OpenPage, hub: StandIn, size: str, scheme: str
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".uplot", viewport=SIZES[size], scheme=scheme)
 
     drawn = await look(page)
@@ -67,7 +67,7 @@ async def test_the_chart_is_drawn_and_shown_accessibly(
 async def test_nothing_of_the_chart_is_fetched_before_it_is_looked_at(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page()
     await page.wait_for_load_state("networkidle")
     fetched = "performance.getEntriesByType('resource').map((e) => e.name).join(' ')"
@@ -213,14 +213,14 @@ async def test_what_has_no_price_is_said_and_not_drawn(open_page: OpenPage, hub:
 
 
 async def test_a_single_day_has_no_chart(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.reports["day 1"] = replace(spending.report("day", 1), since="2026-11-22")
     page = await open_page(path="/usage?days=1", ready=".report")
     await expect(page.locator(".chart-room")).to_have_count(0)
 
 
 async def test_all_of_it_begins_where_something_was_used(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     series = [UsageSeries("m", "m", [UsagePoint("2026-10-30", 5, 1.0)])]
     hub.reports["day 400"] = replace(
         spending.report("day"), since="2025-10-19", total=UsageView(5), series=series
@@ -232,7 +232,7 @@ async def test_all_of_it_begins_where_something_was_used(open_page: OpenPage, hu
 async def test_the_chart_follows_the_colours_of_the_system(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".uplot")
     pixel = "(c) => c.getContext('2d').getImageData(5, 5, 1, 1).data.join()"
     light = await page.locator(".swatch").first.evaluate(pixel)
@@ -246,7 +246,7 @@ async def test_the_chart_follows_the_colours_of_the_system(
 
 @pytest.mark.parametrize("width", [360, 641, 900])
 async def test_the_chart_fits_any_width(open_page: OpenPage, hub: StandIn, width: int) -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.reports["day 90"] = spending.report("day", 90)
     page = await open_page(
         path="/usage?days=90", ready=".uplot", viewport={"width": width, "height": 800}

@@ -51,6 +51,11 @@ Settings: TypeAlias = Callable[..., Awaitable[Page]]
 
 
 @pytest.fixture
+def browser(whole_browser: Chromium) -> Chromium:
+    return whole_browser
+
+
+@pytest.fixture
 def box() -> Iterator[PostBox]:
     with post_box() as box:
         yield box

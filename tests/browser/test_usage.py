@@ -307,13 +307,6 @@ async def test_progress_that_is_not_known_yet_is_none(open_page: OpenPage) -> No
     assert "left" not in await words(page.locator(".scan"))
 
 
-def spent(hub: StandIn) -> None:
-    now = wall_ms()
-    hub.load(*spending.fleet(now))
-    hub.summary, hub.reports = spending.SUMMARY, spending.reports()
-    hub.past = [spending.over(now, n) for n in range(7)]
-
-
 async def rows(page: Page) -> list[str]:
     return [await words(row) for row in await page.locator(".report tbody tr").all()]
 
@@ -321,7 +314,7 @@ async def rows(page: Page) -> list[str]:
 async def test_the_strip_tells_who_is_near_a_limit_or_reads_and_leads_to_it(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(ready=".host")
     assert (
         await words(page.locator("[data-host=alpha]"))
@@ -338,7 +331,7 @@ async def test_the_strip_tells_who_is_near_a_limit_or_reads_and_leads_to_it(
 
 
 async def test_the_report_is_asked_for_when_it_is_opened(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page()
     await page.evaluate(ASKED)
     assert hub.asked == []
@@ -358,7 +351,7 @@ async def test_the_report_is_asked_for_when_it_is_opened(open_page: OpenPage, hu
 async def test_the_sums_stand_on_top_and_are_compared_with_those_before(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".totals")
     assert [await words(each) for each in await page.locator(".total").all()] == [
         "Cost ≈ $104.20 in part as the agent reports, in part from list prices "
@@ -370,7 +363,7 @@ async def test_the_sums_stand_on_top_and_are_compared_with_those_before(
 
 
 async def test_the_keyboard_alone_chooses(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".report")
     await page.get_by_role("radio", name="7 days").focus()
     await page.keyboard.press("ArrowRight")
@@ -385,7 +378,7 @@ async def test_the_keyboard_alone_chooses(open_page: OpenPage, hub: StandIn) -> 
 
 
 async def test_the_address_says_what_is_shown(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     path = "/usage?since=2026-11-01&until=2026-11-09&by=model&split=host&measure=tokens"
     page = await open_page(path=path, ready=".report")
     assert hub.asked == ["model 2026-11-01..2026-11-09"]
@@ -400,7 +393,7 @@ async def test_the_address_says_what_is_shown(open_page: OpenPage, hub: StandIn)
 
 
 async def test_back_shows_the_report_before(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage?days=30", ready=".report")
     await page.get_by_role("link", name="2026-11-22").click()
     await wait_until(lambda: hub.asked[-1] == "session 2026-11-22..2026-11-22")
@@ -422,14 +415,14 @@ async def test_back_shows_the_report_before(open_page: OpenPage, hub: StandIn) -
 async def test_an_address_that_cannot_be_is_answered_plainly(
     open_page: OpenPage, hub: StandIn, search: str, said: str
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path=f"/usage?{search}", ready=".view :is(.wrong-days, .report-note)")
     assert said in await words(page.locator("main"))
     assert hub.asked == ([] if "since" in search else ["day 7"])
 
 
 async def test_a_session_in_the_report_opens(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage?by=session", ready=".report")
     await page.get_by_role("link", name="Work of day 2").click()
     await expect(page.get_by_role("dialog", name="Work of day 2")).to_contain_text("unpriced")
@@ -440,7 +433,7 @@ async def test_a_session_in_the_report_opens(open_page: OpenPage, hub: StandIn) 
 
 
 async def test_a_row_leads_to_its_sessions(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage?by=project", ready=".report")
     link = page.get_by_role("link", name="payments-api").first
     await expect(link).to_have_attribute("href", "/list?project=payments-api")
@@ -449,7 +442,7 @@ async def test_a_row_leads_to_its_sessions(open_page: OpenPage, hub: StandIn) ->
 
 
 async def test_the_report_is_sorted_by_any_column(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage?by=host", ready=".report")
     heads = expect(page.locator(".report tbody tr th"))
     await heads.to_have_text(["Total", "alpha", "beta"])
@@ -463,7 +456,7 @@ async def test_the_report_is_sorted_by_any_column(open_page: OpenPage, hub: Stan
 
 
 async def test_the_report_is_saved_as_csv(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".report")
     async with page.expect_download() as downloading:
         await page.get_by_role("link", name="CSV").click()
@@ -477,7 +470,7 @@ async def test_the_report_is_saved_as_csv(open_page: OpenPage, hub: StandIn) -> 
 async def test_a_report_without_rows_says_so(
     open_page: OpenPage, hub: StandIn, search: str, said: str
 ) -> None:
-    spent(hub)
+    spending.spent(hub, read=True)
     nothing: dict[str, Any] = {"rows": [], "series": [], "notes": [], "sessions": 0, "before": None}
     hub.reports["day"] = replace(spending.report("day", 1, UsageView()), split=None, **nothing)
     page = await open_page(path=f"/usage{search}", ready="main .nobody")
@@ -486,7 +479,7 @@ async def test_a_report_without_rows_says_so(
 
 
 async def test_budgets_tell_how_much_of_each_is_used(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.budgets = spending.budgets(wall_ms())
     page = await open_page(path="/usage", ready=".budget")
     found = [await words(each) for each in await page.locator(".budget").all()]
@@ -500,7 +493,7 @@ async def test_budgets_tell_how_much_of_each_is_used(open_page: OpenPage, hub: S
 
 
 async def test_a_hub_without_budgets_says_how_to_set_one(open_page: OpenPage, hub: StandIn) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".budgets")
     assert "None is set. A [[budgets]] entry" in await words(page.locator(".budgets"))
 
@@ -509,7 +502,7 @@ async def test_a_report_that_fails_is_owned_up_to_and_asked_for_again(
     open_page: OpenPage, hub: StandIn, expected_faults: list[str]
 ) -> None:
     expected_faults.append("Failed to load resource")
-    spent(hub)
+    spending.spent(hub)
     hub.fails_with = 500
     hub.may_answer.clear()
     page = await open_page(path="/usage", ready="main .log-ghost")
@@ -531,7 +524,7 @@ async def test_a_report_that_fails_is_owned_up_to_and_asked_for_again(
 async def test_a_late_answer_does_not_replace_the_one_that_was_asked_for_later(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".report")
     hub.held = {"host 7": asyncio.Event(), "project 7": asyncio.Event()}
     await page.locator("[name=by]").nth(1).click()
@@ -552,7 +545,7 @@ async def test_a_late_answer_does_not_replace_the_one_that_was_asked_for_later(
 async def test_usage_is_shown_accessibly(
     open_page: OpenPage, hub: StandIn, size: str, scheme: str
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.budgets = spending.budgets(wall_ms())
     page = await open_page(
         path="/usage?since=2026-11-16&until=2026-11-22",

@@ -14,7 +14,7 @@ from tests.browser import fleets, spending
 from tests.browser.conftest import PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import SIZES, overflow, violations
-from tests.browser.test_usage import spent, tall_enough, words
+from tests.browser.test_usage import tall_enough, words
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -26,7 +26,7 @@ EMPTY = UsageReport(1, 0, "2026-11-16", "2026-11-22", "day", [], UsageView(), ["
 async def test_a_report_goes_as_far_back_as_the_hub(
     open_page: OpenPage, hub: StandIn, name: str, days: int
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".report", viewport=PHONE)
     await page.get_by_role("radio", name=name).check(force=True)
     await wait_until(lambda: hub.asked[-1] == f"day {days}")
@@ -36,11 +36,11 @@ async def test_a_report_goes_as_far_back_as_the_hub(
 async def test_days_without_usage_lead_to_those_that_have_some(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.reports |= {"day": EMPTY, "day 400": spending.report("day")}
     page = await open_page(path="/usage", ready=".report-older")
     said = await words(page.locator("main"))
-    assert "No usage: 2026-11-16 to 2026-11-22." in said
+    assert "Still counting: nothing is added up yet." in said
     assert "One note." in said
     assert "beta still reads its history: 37 % so far. What it finds is added here" in said
     assert await violations(page) == []
@@ -65,7 +65,7 @@ async def test_nothing_older_is_promised_where_there_is_none(
 async def test_what_the_hub_says_of_a_history_is_not_said_twice(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.reports["day"] = replace(EMPTY, notes=["beta still reads its history: 37 % so far."])
     page = await open_page(path="/usage", ready=".report-note")
     assert (await page.inner_text("main")).count("reads its history") == 1
@@ -74,7 +74,7 @@ async def test_what_the_hub_says_of_a_history_is_not_said_twice(
 async def test_an_open_report_is_asked_for_again_while_a_machine_reads_and_once_when_it_is_done(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page(path="/usage", ready=".report", clock=True)
 
     async def asked(times: int) -> None:
@@ -146,7 +146,7 @@ async def test_amounts_are_written_as_the_command_line_writes_them(open_page: Op
 async def test_an_empty_roll_with_a_past_leads_to_it(
     open_page: OpenPage, hub: StandIn, size: str
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     hub.load([], [fleets.host("alpha", wall_ms())])
     hub.reports = spending.reports()
     hub.past = [spending.over(wall_ms(), n) for n in range(7)] * 142
@@ -191,7 +191,7 @@ async def test_a_history_that_is_just_read_appears_on_an_empty_roll(
 async def test_nobody_counts_the_past_while_somebody_is_on_the_roll(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    spent(hub)
+    spending.spent(hub)
     page = await open_page()
     await page.wait_for_load_state("networkidle")
     assert hub.counted == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.real_cli.conftest import Figure, OpenSession, new_fleet, require
+from scripts.chromium import chromium
+from tests.real_cli.conftest import Figure, OpenSession, new_fleet
 from tests.real_cli.fleet import Fleet, until
 from tests.real_cli.session import ASKS, Session
 from tests.real_cli.timeline import Watcher
@@ -43,11 +43,9 @@ def watcher(fleet: Fleet) -> Iterator[Watcher]:
 
 @pytest.fixture(scope="module")
 def page(fleet: Fleet) -> Iterator[Page]:
-    require("chromium")
+    path = chromium() or pytest.skip("Chromium is missing; `make system-deps` installs it")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page()
         page.goto(fleet.hub_url)
         yield page
