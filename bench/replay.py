@@ -11,26 +11,29 @@ import msgspec
 
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
-from adsum_collector.agents.claude_code.registry import (
-    RegistryEntry,
-    decode_registry,
-    signals_from_registry,
-)
+from adsum_collector.agents.claude_code.registry import signals_from_registry
 from adsum_collector.agents.claude_code.settings_text import SHOWN_WHEN_TYPED, events_for
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline
 from adsum_collector.agents.records import TranscriptFile
+from adsum_collector.processes import AgentProcess
+from adsum_collector.watch import (
+    VANISHED_MS,
+    Entry,
+    Known,
+    news_of_absence,
+    news_of_entry,
+    read_entry,
+)
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import Verdict, judge
-from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded
+from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded, StatusReported
 from bench.traces import Event, Trace
 
 WITNESSES = ("hooks", "transcript", "registry", "process", "statusline")
 #: Who tells of a process's end: the process table, but no set of witnesses goes without it. A trace
 #: ends a process by an action, which by definition is the one action that everybody learns of.
 THE_END = "the end"
-#: A registry file must have been gone for so long; it can vanish and return within 15 ms.
-GONE_HOLD = 200
 PROJECTS = "projects/"
 
 
@@ -127,71 +130,76 @@ def _whose(name: str) -> TranscriptFile | None:
     return transcript_file(name.removeprefix(PROJECTS)) if name.startswith(PROJECTS) else None
 
 
+class _Table:
+    """Which process runs which session, and what was told of each registry file."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Known] = {}
+        self.watched: dict[str, AgentProcess] = {}
+
+    def read(self, trace: Trace, event: Event) -> Entry | None:
+        raw = json.dumps(event.content).encode()
+        signals = _adapted(trace, event, signals_from_registry, raw, trace.t0 + event.t_ms)
+        started = next((each.started for each in signals if isinstance(each, StatusReported)), 0)
+        return read_entry(list(signals), started)
+
+    def note(self, signals: Iterable[AnySignal]) -> None:
+        for signal in signals:
+            if isinstance(signal, ProcessSeen):
+                self.watched[signal.session_id] = AgentProcess(signal.pid, signal.started)
+            elif isinstance(signal, SessionEnded):
+                self.watched.pop(signal.session_id, None)
+
+
 def registry_arrivals(trace: Trace) -> Iterator[Arrival]:
-    before: dict[int, RegistryEntry] = {}
+    table = _Table()
     last = max((event.t_ms for event in trace.events), default=0)
     writes = list(_of_kind(trace, "registry"))
     for number, event in enumerate(writes):
         t, pid = event.t_ms, event.pid
+        known = table.known.get(pid)
+        news: list[AnySignal] = []
         if event.deleted:
             again = any(
-                later.pid == pid and later.t_ms <= t + GONE_HOLD
+                later.pid == pid and later.t_ms <= t + VANISHED_MS
                 for later in writes[number + 1 :]
                 if not later.deleted
             )
-            held = before.pop(pid, None)
-            if held is not None and not again:
-                yield Arrival(min(t + GONE_HOLD, last), _left(held, trace.t0 + t), "registry")
-            continue
-        held = before.get(pid)
-        for entry in _adapted(trace, event, _entry, event.content, 0):
-            if held is not None and held.session_id != entry.session_id:
-                yield Arrival(t, _left(held, trace.t0 + t), "registry")
-            for signal in signals_from_registry(entry, trace.t0 + t, held):
-                yield Arrival(t, signal, "registry")
-            before[pid] = entry
-
-
-def _entry(content: dict[str, Any], _: int) -> list[RegistryEntry]:
-    return [decode_registry(json.dumps(content).encode())]
-
-
-def _left(entry: RegistryEntry, at: int) -> SessionEnded:
-    """The registry names it no longer: its file is gone, or names another session."""
-    return SessionEnded(
-        session_id=entry.session_id, at=at, seen=at, source="registry", reason="gone"
-    )
+            if known is not None and not again:
+                del table.known[pid]
+                gone, t = Known(known.entry, trace.t0 + t), min(t + VANISHED_MS, last)
+                news = news_of_absence(gone, table.watched, trace.t0 + event.t_ms + VANISHED_MS)
+        elif entry := table.read(trace, event):
+            news = news_of_entry(entry, known, table.watched, trace.t0 + t)
+            table.known[pid] = Known(entry)
+        table.note(news)
+        yield from (Arrival(t, signal, "registry") for signal in news)
 
 
 def process_arrivals(trace: Trace) -> Iterator[Arrival]:
     """What the process table shows: who runs, and that a killed or finished process is gone."""
-    held: dict[int, RegistryEntry] = {}
-    known: set[tuple[str, int]] = set()
+    table = _Table()
+    held: dict[int, Entry] = {}
     for event in trace.events:
-        t = event.t_ms
-        if event.kind == "registry" and not event.deleted:
-            for entry in _adapted(trace, event, _entry, event.content, 0):
-                held[event.pid] = entry
-                if (entry.session_id, event.pid) not in known:
-                    known.add((entry.session_id, event.pid))
-                    yield Arrival(t, _process(ProcessSeen, entry, trace.t0 + t), "process")
+        t, at = event.t_ms, trace.t0 + event.t_ms
+        written = event.kind == "registry" and not event.deleted
+        if written and (entry := table.read(trace, event)):
+            held[event.pid] = entry
+            if entry.session_id not in table.watched:
+                seen = _process(ProcessSeen, entry, at)
+                table.note([seen])
+                yield Arrival(t, seen, "process")
         killed = event.action == "kill" and str(event.sig) in ("9", "KILL")
         if event.kind == "action" and (killed or event.action == "exit"):
             for pid in [event.pid] if killed else list(held):
                 if pid in held:
-                    gone = _process(ProcessGone, held.pop(pid), trace.t0 + t)
-                    yield Arrival(t, gone, THE_END)
+                    yield Arrival(t, _process(ProcessGone, held.pop(pid), at), THE_END)
 
 
-def _process(kind: type[Any], entry: RegistryEntry, at: int) -> Any:
-    return kind(
-        session_id=entry.session_id,
-        at=at,
-        seen=at,
-        source="process",
-        pid=entry.pid or 0,
-        started=entry.started,
-    )
+def _process(kind: type[Any], entry: Entry, at: int) -> Any:
+    pid, started = entry.process.pid, entry.process.started
+    named = {"session_id": entry.session_id, "pid": pid, "started": started}
+    return kind(**named, at=at, seen=at, source="process")
 
 
 def _of_kind(trace: Trace, kind: str) -> Iterator[Event]:

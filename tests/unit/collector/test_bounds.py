@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
-from adsum_collector.agents.claude_code.line import CALLS_MAX, CONTEXT_MAX
+from adsum_collector.agents.claude_code.line_steps import CALLS_MAX, CONTEXT_MAX
 from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
 from adsum_collector.agents.claude_code.registry import signals_from_registry
 from adsum_collector.agents.claude_code.statusline import signals_from_statusline

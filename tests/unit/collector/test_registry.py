@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.claude_code.registry import (
-    RegistryError,
-    decode_registry,
-    signals_from_registry,
-)
+from adsum_collector.agents.claude_code.registry import RegistryError, signals_from_registry
 from adsum_shared import signals as s
 
 SEEN = 1_795_303_644_500
@@ -88,18 +84,3 @@ def test_a_file_seen_for_the_first_time_tells_all() -> None:
     assert isinstance(meta, s.MetaChanged)
     assert (meta.cwd, meta.project, meta.version) == ("/home/dev/work/app", "app", "2.1.330")
     assert (meta.title, meta.source) == ("app-b9", "registry")
-
-
-def test_a_file_seen_again_tells_only_its_status() -> None:
-    found = signals_from_registry(raw(status="busy"), SEEN, decode_registry(raw()))
-
-    assert [type(x) for x in found] == [s.StatusReported]
-
-
-def test_a_status_inherited_from_the_session_before_says_nothing() -> None:
-    before = decode_registry(raw(status="busy"))
-    found = signals_from_registry(raw(sessionId="S2", status="busy"), SEEN, before)
-    fresh = signals_from_registry(raw(sessionId="S2", statusUpdatedAt=SEEN - 9), SEEN, before)
-
-    assert [x.status for x in found if isinstance(x, s.StatusReported)] == [None]
-    assert [x.status for x in fresh if isinstance(x, s.StatusReported)] == ["waiting"]

@@ -14,6 +14,8 @@ T = TypeVar("T")
 TEXT_MAX = 4096
 NAME_MAX = 256
 
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 #: What is larger is read only as far as somebody asks: a million keys would take two seconds, of
 #: which msgspec gives no other thread a moment. To pass over them takes it some 50 ms.
 LARGE = 64 << 10
@@ -110,7 +112,7 @@ class HookBody(msgspec.Struct, frozen=True):
 def lenient(raw: msgspec.Raw | bytes, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 
@@ -120,7 +122,7 @@ def lenient_part(raw: msgspec.Raw | bytes, kind: type[T]) -> T | None:
         return lenient(raw, kind)
     try:
         return cast("T | None", _part(raw, kind))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 
@@ -128,7 +130,7 @@ def _part(raw: msgspec.Raw | bytes, kind: Any) -> Any:
     if kind == dict[str, msgspec.Raw]:
         return _some_fields(raw, _large_answer)
     if kind == dict[str, Any]:
-        values = {name: _value(value) for name, value in _some_fields(raw, _large_input).items()}
+        values = {name: value_in(value) for name, value in _some_fields(raw, _large_input).items()}
         return {name: value for name, value in values.items() if value is not None}
     if kind == list[msgspec.Raw]:
         return [item for item in msgspec.structs.astuple(_large_items.decode(raw)) if len(item)]
@@ -142,7 +144,7 @@ def _some_fields(
     return {name: value for name, value in found.items() if len(value)}
 
 
-def _value(raw: msgspec.Raw) -> object:
+def value_in(raw: msgspec.Raw) -> object:
     """Of a large object's field: all of it, or nothing if it is itself a large object or list."""
     return lenient(raw, str) if len(raw) > LARGE else lenient(raw, cast("type[Any]", Any))
 
@@ -163,7 +165,7 @@ def decode_fields(raw: bytes) -> dict[str, msgspec.Raw]:
     """
     try:
         return _fields.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         try:
             text = json.dumps(json.loads(raw), ensure_ascii=False)
             return _fields.decode(text.encode(errors="replace"))
@@ -174,7 +176,7 @@ def decode_fields(raw: bytes) -> dict[str, msgspec.Raw]:
 def _large_hook(raw: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _some_fields(raw, _large_body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return _some_fields(_HALF.sub(_mended, raw), _large_body)
 
 

@@ -5,9 +5,11 @@ A step reads one line, and the `Context` that earlier lines of its file left. Pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from adsum_collector.agents.claude_code import tools
@@ -19,20 +21,33 @@ from adsum_collector.agents.claude_code.amounts import (
     prompt_size,
     web_address,
 )
-from adsum_collector.agents.claude_code.bodies import NAME_MAX, lenient
-from adsum_collector.agents.claude_code.hooks import AboutChild, about_child
-from adsum_collector.agents.claude_code.line import Context, PendingCall, TranscriptLine
-from adsum_collector.agents.claude_code.prompts import (
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, lenient
+from adsum_collector.agents.claude_code.hooks import (
+    ERROR_MAX,
     NO_PROMPTS,
     PROMPT_MAX,
     SYSTEM_PROMPTS,
+    TITLE_MAX,
+    Call,
+    Common,
+    about_child,
+    call_finished,
+    call_started,
+    child_in,
+    children_of,
     ends_of,
+    name_of,
     notified_children,
+    request_opened,
+    task_completed,
+    task_created,
 )
-from adsum_collector.agents.claude_code.tool_hooks import ERROR_MAX, Common
 from adsum_collector.agents.claude_code.tools import one_line, project_of, shorten
+from adsum_collector.agents.records import Private
 from adsum_shared import signals as s
-from adsum_shared.signals import ChildKind, KnownSignal
+from adsum_shared.signals import KnownSignal
+
+T = TypeVar("T")
 
 INTERRUPTED: Final = "[Request interrupted by user"
 #: A Stop hook that sends the agent back to work.
@@ -47,16 +62,124 @@ STOPPED: Final = frozenset({"stopped", "killed"})
 ENDS: Final = ("end_turn", "stop_sequence", "refusal")
 RETRIES_MAX: Final = 1000
 RETRY_MS_MAX: Final = 24 * 3600 * 1000
-#: What a call launches that works on in the background, where its result gives no better word.
-LAUNCHED: Final[dict[str, ChildKind]] = {"Monitor": "monitor", "Workflow": "workflow"}
-STOPPERS: Final = frozenset({"TaskStop", "KillShell", "KillBash"})
-TITLE_MAX: Final = 120
 #: Longer than what leaves a machine by default, since a secret is masked before a text is cut.
 LAST_WORDS_MAX: Final = 1_000
 #: What a directory that is no repository has for a branch, and a detached one.
 NO_BRANCH: Final = "HEAD"
 ODD_COST: Final = "odd cost"
 AHEAD: Final = "date in the future"
+
+#: Calls whose results are awaited; a turn of more parallel calls was never seen.
+CALLS_MAX = 32
+#: Of what is carried, in characters; and of the blocks that one line holds.
+CONTEXT_MAX = 64 << 10
+BLOCKS_MAX = 256
+
+
+class Context(msgspec.Struct, omit_defaults=True):
+    """What the lines so far leave to those that follow, in one file.
+
+    at: the latest timestamp, ms. told: digests of what was reported last of the session itself.
+    used: tokens of the last prompt. begun: of a subagent's file, that it has begun. ahead: the last
+    timestamp is of a day that has not come.
+    """
+
+    at: int = 0
+    prompt_id: str | None = None
+    calls: dict[str, Call] = {}
+    told: dict[str, str] = {}
+    used: int = 0
+    headless: bool = False
+    begun: bool = False
+    ahead: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> Context:
+        """A text of another version, or none, begins anew."""
+        try:
+            return msgspec.json.decode(text, type=cls) if text else cls()
+        except msgspec.DecodeError:
+            return cls()
+
+    def encoded(self, private: Private) -> str:
+        """private: it is kept on disk, so nothing is in it that no signal may say."""
+        calls = {name: private(call) for name, call in self.calls.items()}
+        text = msgspec.json.encode(msgspec.structs.replace(self, calls=calls)).decode()
+        if len(text) <= CONTEXT_MAX:
+            return text
+        return msgspec.json.encode(msgspec.structs.replace(self, calls={}, told={})).decode()
+
+    def news(self, values: Mapping[str, str | None]) -> dict[str, str]:
+        """Those that differ from what was reported last; from now on they are that.
+
+        None: not known. An empty text: it is no more, which is news if it once was.
+        """
+        news: dict[str, str] = {}
+        for name, value in values.items():
+            if value is None or (not value and name not in self.told):
+                continue
+            mark = _digest(value)
+            if self.told.get(name) != mark:
+                self.told[name] = mark
+                news[name] = value
+        return news
+
+    def remember(self, tool_use_id: str, call: Call) -> None:
+        self.calls[tool_use_id] = call
+        while len(self.calls) > CALLS_MAX:
+            del self.calls[next(iter(self.calls))]
+
+
+class TranscriptLine:
+    """Fields of another type than expected count as missing: the CLI changes them at will.
+
+    faults: what should say something and does not.
+    """
+
+    def __init__(self, fields: dict[str, msgspec.Raw]) -> None:
+        self._fields = fields
+        self._message: dict[str, Any] | None = None
+        self.faults: list[str] = []
+        self.type = self.name("type") or ""
+        self.session_id = self.text("sessionId")
+
+    def get(self, name: str, kind: type[T]) -> T | None:
+        raw = self._fields.get(name)
+        return None if raw is None else lenient(raw, kind)
+
+    def text(self, name: str) -> str | None:
+        return (self.get(name, str) or "")[:TEXT_MAX] or None
+
+    def name(self, name: str) -> str | None:
+        return (self.get(name, str) or "")[:NAME_MAX] or None
+
+    def flag(self, name: str) -> bool:
+        return self.get(name, bool) is True
+
+    def raw(self, name: str) -> bytes | None:
+        """The field of whatever type, None if there is none."""
+        return bytes(self._fields[name]) if name in self._fields else None
+
+    def blocks(self) -> list[dict[str, Any]]:
+        """The message's content; a plain text is one block of text."""
+        content = self.message("content")
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        return (
+            [each for each in content[:BLOCKS_MAX] if isinstance(each, dict)]
+            if isinstance(content, list)
+            else []
+        )
+
+    def message(self, name: str) -> Any:
+        if self._message is None:  # it can be megabytes, and is asked for several times
+            self._message = self.get("message", dict[str, Any]) or {}
+        return self._message.get(name)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
 
 Step = Callable[[TranscriptLine, Context, Common], list[KnownSignal]]
 
@@ -96,7 +219,7 @@ def _prompt(text: str, line: TranscriptLine, common: Common) -> list[KnownSignal
 
 def _notified(text: str, common: Common) -> list[KnownSignal]:
     """The children of which this text reports to their parent; it is about them, not of them."""
-    return notified_children(text.lstrip(), Common(**{**common, "agent_id": None}))
+    return notified_children(text.lstrip(), about_child(common))
 
 
 def child_begins(
@@ -141,63 +264,34 @@ def assistant(line: TranscriptLine, known: Context, common: Common) -> list[Know
 
 
 def _tool_call(block: dict[str, Any], known: Context, common: Common) -> list[KnownSignal]:
-    tool_use_id, tool = _name(block.get("id")), _name(block.get("name"))
+    tool_use_id, tool = name_of(block.get("id")), name_of(block.get("name"))
     if tool_use_id is None or tool is None:
         return []
     given = block.get("input")
     value = given if isinstance(given, dict) else {}
-    summary, role = tools.summary(tool, value), tools.role_of(tool)
-    target = value.get("task_id") or value.get("shell_id") if tool in STOPPERS else None
-    known.remember(
-        tool_use_id,
-        PendingCall(
-            tool,
-            summary=one_line(value.get("description")) or summary,
-            type=_name(value.get("subagent_type")),
-            target=_name(target),
-        ),
-    )
-    started = s.ToolStarted(
-        **common,
-        tool=tool,
-        role=role,
-        tool_use_id=tool_use_id,
-        summary=summary,
-        timeout_ms=tools.timeout_ms(tool, value),
-    )
-    kind = tools.REQUEST_KINDS.get(role)
-    if kind is None:
+    call = Call.of(tool, value)
+    known.remember(tool_use_id, call)
+    started = call_started(common, call, tool_use_id, value)
+    if tools.role_of(tool) not in tools.REQUEST_KINDS:
         return [started]
-    return [
-        started,
-        s.RequestOpened(
-            **common,
-            request_kind=kind,
-            tool=tool,
-            role=role,
-            tool_use_id=tool_use_id,
-            summary=summary,
-            payload=tools.payload(value) or None,
-        ),
-    ]
+    return [started, request_opened(common, call, tool_use_id, value)]
 
 
 def _tool_result(
     block: dict[str, Any], line: TranscriptLine, known: Context, common: Common
 ) -> list[KnownSignal]:
-    tool_use_id = _name(block.get("tool_use_id"))
+    tool_use_id = name_of(block.get("tool_use_id"))
     if tool_use_id is None:
         return []
-    call = known.calls.pop(tool_use_id, None) or PendingCall("tool")
+    call = known.calls.pop(tool_use_id, None) or Call("tool")
     outcome = line.get("toolUseResult", dict[str, Any]) or {}
     ok = block.get("is_error") is not True
     said = None if ok else _result_text(block.get("content"))
-    child_id, kind = _child(call, outcome)
-    finished = s.ToolFinished(
-        **common,
-        tool=call.tool,
-        role=tools.role_of(call.tool),
-        tool_use_id=tool_use_id,
+    child_id, kind = child_in(call.tool, outcome)
+    finished = call_finished(
+        common,
+        call,
+        tool_use_id,
         ok=ok,
         error=shorten(said, ERROR_MAX) if said else None,
         is_interrupt=outcome.get("interrupted") is True or INTERRUPTED in (said or ""),
@@ -206,49 +300,10 @@ def _tool_result(
         child_id=child_id,
         background=kind is not None,
     )
-    children = _children(call, child_id, kind, about_child(common))
-    return [finished, *children, *_tasks(outcome, common)]
-
-
-def _child(call: PendingCall, outcome: dict[str, Any]) -> tuple[str | None, ChildKind | None]:
-    """(the child's id, its kind if it works on in the background)."""
-    agent_id = _name(outcome.get("agentId"))
-    if agent_id is not None:
-        return agent_id, "agent" if outcome.get("status") == "async_launched" else None
-    shell = _name(outcome.get("backgroundTaskId"))
-    if shell is not None:
-        return shell, LAUNCHED.get(call.tool, "shell")
-    if call.tool in LAUNCHED:
-        task = _name(outcome.get("taskId")) or _name(outcome.get("task_id"))
-        return task, LAUNCHED[call.tool] if task else None
-    return None, None
-
-
-def _children(
-    call: PendingCall, child_id: str | None, kind: ChildKind | None, about: AboutChild
-) -> list[KnownSignal]:
-    if child_id is not None and kind is not None:
-        launched = s.ChildStarted(**about, child_id=child_id, child_kind=kind)
-        return [replace(launched, type=call.type, description=call.summary)]
-    if child_id is not None:
-        # It ran in the foreground: its parent has the report in hand.
-        return [s.ChildFinished(**about, child_id=child_id, notified=True)]
-    if call.target is not None:
-        return [s.ChildFinished(**about, child_id=call.target, status="killed", notified=True)]
-    return []
-
-
-def _tasks(outcome: dict[str, Any], common: Common) -> list[KnownSignal]:
-    """A second witness of TaskCreated and TaskCompleted: one lost would make a false end."""
-    task, change = outcome.get("task"), outcome.get("statusChange")
-    if isinstance(task, dict) and isinstance(task.get("id"), str | int):
-        subject = one_line(task.get("subject"))
-        return [s.TaskCreated(**common, task_id=str(task["id"])[:NAME_MAX], subject=subject)]
-    if isinstance(change, dict) and change.get("to") == "completed":
-        task_id = outcome.get("taskId")
-        if isinstance(task_id, str | int):
-            return [s.TaskCompleted(**common, task_id=str(task_id)[:NAME_MAX])]
-    return []
+    change, tasks = outcome.get("statusChange"), task_created(common, outcome.get("task"))
+    if not tasks and isinstance(change, dict) and change.get("to") == "completed":
+        tasks = task_completed(common, outcome.get("taskId"))
+    return [finished, *children_of(common, call, child_id, kind), *tasks]
 
 
 def _result_text(content: object) -> str:
@@ -257,10 +312,6 @@ def _result_text(content: object) -> str:
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _name(value: object) -> str | None:
-    return value[:NAME_MAX] if isinstance(value, str) and value else None
 
 
 def system(line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
@@ -277,7 +328,7 @@ def system(line: TranscriptLine, _known: Context, common: Common) -> list[KnownS
             return [retry]
         case "compact_boundary":
             trigger = (line.get("compactMetadata", dict[str, Any]) or {}).get("trigger")
-            return [s.CompactionFinished(**common, trigger=_name(trigger))]
+            return [s.CompactionFinished(**common, trigger=name_of(trigger))]
         case "informational" if (line.text("content") or "").startswith(BLOCKED):
             return [replace(s.TurnInterrupted(**common), prompt_id=None)]
         case "agents_killed":
@@ -319,15 +370,6 @@ def queue_operation(line: TranscriptLine, _known: Context, common: Common) -> li
     ]
 
 
-def progress(_line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
-    return [s.Alive(**common, event="progress")]
-
-
-def continued_in(_line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
-    """Written by /clear: the process goes on under another session's name."""
-    return [s.SessionEnded(**common, reason="clear")]
-
-
 def about_session(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
     """The lines that hold one fact about the session itself."""
     said: dict[str, str | None] = {
@@ -365,7 +407,7 @@ def surroundings(
         "project": project_of(cwd),
         "branch": branch if branch != NO_BRANCH else None,
         "version": line.name("version"),
-        "model": _name(model) if model != SYNTHETIC else None,
+        "model": name_of(model) if model != SYNTHETIC else None,
     }
     for signal in said:
         if isinstance(signal, s.PromptSubmitted):  # only a human's has a text
@@ -435,8 +477,9 @@ STEPS: Final[dict[str, Step]] = {
     "system": system,
     "attachment": attachment,
     "queue-operation": queue_operation,
-    "progress": progress,
-    "continued-in": continued_in,
+    "progress": lambda _line, _known, common: [s.Alive(**common, event="progress")],
+    # Written by /clear: the process goes on under another session's name.
+    "continued-in": lambda _line, _known, common: [s.SessionEnded(**common, reason="clear")],
     "cost-state": cost_state,
 }
 

@@ -17,16 +17,17 @@ import msgspec
 from msgspec.structs import replace
 
 from adsum_collector.agents.claude_code.bodies import decode_fields
-from adsum_collector.agents.claude_code.line import Context, TranscriptLine
+from adsum_collector.agents.claude_code.hooks import Common
 from adsum_collector.agents.claude_code.line_steps import (
     IGNORED,
     LAST_WORDS_MAX,
     STEPS,
+    Context,
+    TranscriptLine,
     child_begins,
     context_used,
     surroundings,
 )
-from adsum_collector.agents.claude_code.tool_hooks import Common
 from adsum_collector.agents.claude_code.tools import one_line
 from adsum_collector.agents.records import SESSION_ID, Lines, Past, Private, TranscriptFile
 from adsum_shared.signals import (

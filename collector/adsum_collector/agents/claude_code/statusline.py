@@ -10,8 +10,7 @@ import msgspec
 
 from adsum_collector.agents.claude_code.amounts import Dollars, Room, prompt_size, web_address
 from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, decode_fields, lenient
-from adsum_collector.agents.claude_code.registry import TITLE_MAX
-from adsum_collector.agents.claude_code.tool_hooks import Common
+from adsum_collector.agents.claude_code.hooks import TITLE_MAX, Common
 from adsum_collector.agents.claude_code.tools import one_line, project_of
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal

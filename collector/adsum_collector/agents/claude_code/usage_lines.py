@@ -20,7 +20,7 @@ from zlib import crc32
 import msgspec
 
 from adsum_collector.agents.base import UsageLines
-from adsum_collector.agents.claude_code.bodies import NAME_MAX
+from adsum_collector.agents.claude_code.bodies import NAME_MAX, UNDECODABLE
 from adsum_collector.agents.records import (
     NO_WRITES,
     SESSION_ID,
@@ -41,7 +41,6 @@ Searches = Annotated[int, msgspec.Meta(ge=0, le=SEARCHES_MAX)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 ODD: Final = "odd usage"
-UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 UNCOUNTABLE: Final = (msgspec.ValidationError, ValueError, RecursionError)
 
 
@@ -491,7 +490,7 @@ def session_in(head: bytes) -> str | None:
     for raw in _whole_lines(head):
         try:
             found = _decode_session(raw).id if SESSION in raw else ""
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             continue
         if _SESSION.fullmatch(found):
             return found
