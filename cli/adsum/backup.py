@@ -24,16 +24,10 @@ from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import say
 from adsum_shared import __version__, streams
-from adsum_shared.connect import (
-    UNAVAILABLE,
-    BrokerTooOldError,
-    Redis,
-    address_of,
-    open_redis,
-    require_recent,
-)
+from adsum_shared.connect import UNAVAILABLE, Redis, open_redis, require_recent
 from adsum_shared.private_files import write_private
-from adsum_shared.redis_errors import describe
+from adsum_shared.redis_errors import BrokerTooOldError, describe
+from adsum_shared.redis_url import address_of
 from adsum_shared.settings import AdsumSettings
 
 FORMAT = 1

@@ -88,7 +88,8 @@ def read_settings(
 
 def require_url(url: str) -> None:
     """Raises CommandError for what is no Redis URL."""
-    from adsum_shared.connect import RedisUrlError, check_url
+    from adsum_shared.connect import check_url
+    from adsum_shared.redis_url import RedisUrlError
 
     try:
         check_url(url)
@@ -250,7 +251,8 @@ def shown(name: str, value: Any) -> Any:
 
 
 def _address(url: str) -> str:
-    from adsum_shared.connect import RedisUrlError, address_of, check_url
+    from adsum_shared.connect import check_url
+    from adsum_shared.redis_url import RedisUrlError, address_of
 
     try:
         check_url(url)

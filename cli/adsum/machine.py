@@ -17,10 +17,10 @@ from adsum.outcome import CommandError, Exit
 from adsum_collector.delivery.transports import HubPlace
 from adsum_collector.settings import CollectorSettings
 from adsum_shared import streams
-from adsum_shared.connect import UNAVAILABLE, address_of, open_redis
+from adsum_shared.connect import UNAVAILABLE, open_redis
 from adsum_shared.private_files import write_private
 from adsum_shared.redis_errors import explained, is_certificates, is_untrusted
-from adsum_shared.redis_url import with_ca
+from adsum_shared.redis_url import address_of, with_ca
 from adsum_shared.tls import wrong_tls
 
 FILE = "machine.json"

@@ -153,14 +153,9 @@ async def _require_reachable(url: str) -> str:
     """The address to show. Raises CommandError when the Redis named by the user cannot be used."""
     from redis.exceptions import AuthenticationError, NoPermissionError
 
-    from adsum_shared.connect import (
-        UNAVAILABLE,
-        BrokerTooOldError,
-        address_of,
-        open_redis,
-        require_recent,
-    )
-    from adsum_shared.redis_errors import explained
+    from adsum_shared.connect import UNAVAILABLE, open_redis, require_recent
+    from adsum_shared.redis_errors import BrokerTooOldError, explained
+    from adsum_shared.redis_url import address_of
 
     require_url(url)
     address = address_of(url)

@@ -33,8 +33,9 @@ from adsum_collector.state_dir import Identity, hold_lock, load_identity, token_
 from adsum_collector.witnesses import Witnesses, problem_of, usage_of, watch_of, witnesses_of
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
-from adsum_shared.connect import RedisUrlError, check_url
+from adsum_shared.connect import check_url
 from adsum_shared.privacy import private_as
+from adsum_shared.redis_url import RedisUrlError
 
 log = logging.getLogger(__name__)
 

@@ -46,7 +46,8 @@ from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_hub.usage.spending import Spending
 from adsum_shared import __version__
-from adsum_shared.connect import UNAVAILABLE, Redis, address_of, open_redis
+from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
+from adsum_shared.redis_url import address_of
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from adsum_shared.connect import ExhaustedError, Redis, open_redis
+from adsum_shared.connect import Redis, open_redis
+from adsum_shared.redis_errors import ExhaustedError
 
 T = TypeVar("T")
 

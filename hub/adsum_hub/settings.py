@@ -12,7 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from adsum_hub.usage.budgets import read_budgets
 from adsum_hub.verdict.reading import LIMITS, Limits
-from adsum_shared.connect import RedisUrlError, check_url
+from adsum_shared.connect import check_url
+from adsum_shared.redis_url import RedisUrlError
 from adsum_shared.settings import AdsumSettings, ConfigError
 
 

@@ -34,34 +34,8 @@ from adsum_shared.redis_errors import (
     WayError,
     explained,
 )
-from adsum_shared.redis_url import (
-    Address,
-    RedisUrl,
-    RedisUrlError,
-    address_of,
-    kind_of,
-    read_url,
-    written,
-)
+from adsum_shared.redis_url import Address, RedisUrl, RedisUrlError, kind_of, read_url, written
 from adsum_shared.tls import Renewed, trusted_file
-
-__all__ = [
-    "OLDEST",
-    "UNAVAILABLE",
-    "BrokerTooOldError",
-    "ExhaustedError",
-    "Redis",
-    "RedisUrlError",
-    "address_of",
-    "backoff",
-    "check_url",
-    "db_of",
-    "every_server",
-    "open_redis",
-    "redis_version",
-    "require_recent",
-    "wanted",
-]
 
 Redis = redis.asyncio.Redis
 OpenOne = Callable[[str], Redis]

@@ -22,19 +22,15 @@ _OF_LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "websockets", "as
 log = logging.getLogger(__name__)
 
 
-class Redaction:
-    """The last step before an event is written out: after tracebacks have become text.
+#: Equal secrets bear equal marks in one run, and other marks in the next.
+_SALT = secrets.token_hex(8)
 
-    Equal secrets bear equal marks in one run, and other marks in the next.
-    """
 
-    def __init__(self) -> None:
-        self._salt = secrets.token_hex(8)
-
-    def __call__(
-        self, _logger: Any, _method: str, event: MutableMapping[str, Any]
-    ) -> MutableMapping[str, Any]:
-        return fields_without_secrets(event, self._salt)
+def _redact(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """The last step before an event is written out: after tracebacks have become text."""
+    return fields_without_secrets(event, _SALT)
 
 
 def configure(level: str, kind: LogFormat = "auto", stream: TextIO | None = None) -> None:
@@ -64,7 +60,7 @@ def _formatter(kind: LogFormat, *, is_terminal: bool) -> logging.Formatter:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
-            Redaction(),
+            _redact,
             *(
                 [_json]
                 if stamp == "iso"

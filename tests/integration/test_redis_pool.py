@@ -11,8 +11,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_shared import connect
-from adsum_shared.connect import UNAVAILABLE, ExhaustedError, open_redis
-from adsum_shared.redis_errors import describe
+from adsum_shared.connect import UNAVAILABLE, open_redis
+from adsum_shared.redis_errors import ExhaustedError, describe
 
 pytestmark = pytest.mark.redis
 

@@ -20,20 +20,11 @@ from adsum_collector.errors import HubError
 from adsum_collector.spool.spool_file import shown_bytes
 from adsum_hub.trouble import KEPT, Writes
 from adsum_shared import streams
-from adsum_shared.connect import (
-    UNAVAILABLE,
-    BrokerTooOldError,
-    RedisUrlError,
-    address_of,
-    check_url,
-    every_server,
-    open_redis,
-    require_recent,
-)
+from adsum_shared.connect import UNAVAILABLE, check_url, every_server, open_redis, require_recent
 from adsum_shared.host_keys import KeysRequest
 from adsum_shared.redact import clean
-from adsum_shared.redis_errors import describe
-from adsum_shared.redis_url import kind_of
+from adsum_shared.redis_errors import BrokerTooOldError, describe
+from adsum_shared.redis_url import RedisUrlError, address_of, kind_of
 
 #: Of its memory; beyond it a busy hour may fill it.
 FULL = 0.8

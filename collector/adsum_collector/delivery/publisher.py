@@ -34,10 +34,10 @@ from adsum_collector.errors import (
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
-from adsum_shared.connect import UNAVAILABLE, BrokerTooOldError, backoff, wanted
+from adsum_shared.connect import UNAVAILABLE, backoff, wanted
 from adsum_shared.envelope import encode_batch, encode_gap
 from adsum_shared.host_keys import OddReplyError
-from adsum_shared.redis_errors import cause_of
+from adsum_shared.redis_errors import BrokerTooOldError, cause_of
 
 log = logging.getLogger(__name__)
 

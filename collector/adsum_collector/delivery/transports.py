@@ -18,7 +18,7 @@ from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.errors import HubError, StreamMovedError, StreamUnusableError
 from adsum_shared import host_keys, streams
 from adsum_shared.beat import Beat, decode_beat
-from adsum_shared.connect import UNAVAILABLE, address_of, open_redis, require_recent
+from adsum_shared.connect import UNAVAILABLE, open_redis, require_recent
 from adsum_shared.host_keys import (
     KIND,
     PATH,
@@ -32,6 +32,7 @@ from adsum_shared.host_keys import (
     encode,
     makes_no_sense,
 )
+from adsum_shared.redis_url import address_of
 from adsum_shared.tls import Renewed, in_chain, trusted_file, wrong_tls
 
 

@@ -34,7 +34,8 @@ from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.redis_access import Bulkhead, answered_within
 from adsum_hub.request_guard import close_socket, log_refusal
 from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json
-from adsum_shared.connect import UNAVAILABLE, ExhaustedError, wanted
+from adsum_shared.connect import UNAVAILABLE, wanted
+from adsum_shared.redis_errors import ExhaustedError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

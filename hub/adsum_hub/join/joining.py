@@ -46,8 +46,9 @@ from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
 from adsum_shared import __version__, streams
 from adsum_shared.beat import decode_beat
-from adsum_shared.connect import address_of, db_of
+from adsum_shared.connect import db_of
 from adsum_shared.envelope import VERSION
+from adsum_shared.redis_url import address_of
 from adsum_shared.state import Reachability
 from adsum_shared.tls import is_untrusted
 

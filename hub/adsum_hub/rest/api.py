@@ -12,7 +12,8 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from adsum_shared.connect import UNAVAILABLE, ExhaustedError
+from adsum_shared.connect import UNAVAILABLE
+from adsum_shared.redis_errors import ExhaustedError
 
 T = TypeVar("T")
 Work = TypeVar("Work", bound=Callable[..., Awaitable[Any]])

@@ -23,8 +23,9 @@ from adsum_collector.errors import (
     StreamMovedError,
     StreamUnusableError,
 )
-from adsum_shared.connect import BrokerTooOldError, require_recent
+from adsum_shared.connect import require_recent
 from adsum_shared.host_keys import OddReplyError
+from adsum_shared.redis_errors import BrokerTooOldError
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,9 @@ from itertools import islice
 
 import pytest
 
-from adsum_shared.connect import (
-    BrokerTooOldError,
-    RedisUrlError,
-    address_of,
-    backoff,
-    check_url,
-    open_redis,
-    redis_version,
-    require_recent,
-)
+from adsum_shared.connect import backoff, check_url, open_redis, redis_version, require_recent
+from adsum_shared.redis_errors import BrokerTooOldError
+from adsum_shared.redis_url import RedisUrlError, address_of
 
 
 def test_the_library_never_retries_for_us():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import exceptions
 
-from adsum_shared.connect import BrokerTooOldError
-from adsum_shared.redis_errors import describe
+from adsum_shared.redis_errors import BrokerTooOldError, describe
 
 KEPT = "Nothing is lost."
 

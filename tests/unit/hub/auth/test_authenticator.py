@@ -32,7 +32,7 @@ from adsum_hub.auth.gate import (
     Presented,
 )
 from adsum_hub.redis_access import Bulkhead
-from adsum_shared.connect import ExhaustedError
+from adsum_shared.redis_errors import ExhaustedError
 
 START = 1_000_000_000
 COOKIE, TOKEN, MACHINE = make_cookie(), make_token(), make_token()
