@@ -128,7 +128,7 @@ COMPOSERS = {
 #: to be merged the list only ever gets shorter.
 ONE_IMPORTER = {
     "a check of the doctor, one of many": {
-        *("adsum.doctor.claude_agents", "adsum.doctor.hooks", "adsum.doctor.ways"),
+        *("adsum.doctor.agent", "adsum.doctor.ways"),
     },
     "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
         *("adsum.service.launchd", "adsum.service.systemd", "adsum_shared.redis_cluster"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -151,7 +151,7 @@ def check_collector(state_dir: Path, start: str = START) -> Finding:
     if "hooks" not in facts:
         what = f"The collector takes hooks on port {port}; it tells more to its own user."
         return Finding("collector", "ok", what)
-    taken = facts.get("hooks", {}).get("accepted", 0)
+    taken = facts["hooks"].get("accepted", 0)
     waiting = facts.get("stream", {}).get("backlog", 0)
     what = f"The collector takes hooks on port {port}: {taken} taken, {waiting} waiting to be sent."
     return Finding("collector", "ok", what)
@@ -188,6 +188,7 @@ def check_host(listing: Listing | None, host_id: str | None, state_dir: Path) ->
     if listing is None or host_id is None:
         why = "no hub to ask" if listing is None else "no collector has ever run here"
         return Finding("host", "skip", f"Not looked up in the hub: {why}.")
+    log = f"Its log: {state_dir / 'logs' / 'collector.log'}"
     host = find_host(listing, host_id)
     if host is None:
         what = "The hub has never heard of this machine."
@@ -197,8 +198,7 @@ def check_host(listing: Listing | None, host_id: str | None, state_dir: Path) ->
     if host.reachability != "live":
         seen = age(listing.now - host.last_seen)
         what = f"The hub has this machine, {label}, as {host.reachability}, last seen {seen} ago."
-        fix = "Is the collector connected to the same Redis? Its log: "
-        return Finding("host", "fail", what, f"{fix}{state_dir / 'logs' / 'collector.log'}")
+        return Finding("host", "fail", what, f"Is the collector connected to the same Redis? {log}")
     if host.problem:
         return from_text("host", "warn", clean(host.problem))
     recent = [gap for gap in host.gaps if listing.now - gap.at < RECENT_MS]
@@ -217,14 +217,12 @@ def check_host(listing: Listing | None, host_id: str | None, state_dir: Path) ->
 
 def check_clock(host: HostView | None) -> Finding:
     if host is None:
-        return Finding(
-            "clock", "skip", "The clock was not compared: the hub told nothing of this machine."
-        )
+        what = "The clock was not compared: the hub told nothing of this machine."
+        return Finding("clock", "skip", what)
     off = host.clock_offset_ms
     if abs(off) <= CLOCK_MOST_MS:
-        return Finding(
-            "clock", "ok", f"This machine's clock and the hub's differ by {abs(off)} ms."
-        )
+        what = f"This machine's clock and the hub's differ by {abs(off)} ms."
+        return Finding("clock", "ok", what)
     way = "ahead of" if off > 0 else "behind"
     what = f"This machine's clock is {age(abs(off))} {way} the hub's."
     fix = "Ages are corrected for it, yet let both keep network time: timedatectl set-ntp true"
@@ -233,12 +231,9 @@ def check_clock(host: HostView | None) -> Finding:
 
 def check_witnesses(host: HostView | None, now: int) -> list[Finding]:
     if host is None or not host.witnesses:
-        why = (
-            "the hub told nothing of this machine"
-            if host is None
-            else "its collector tells nothing of them"
-        )
-        return [Finding("witnesses", "skip", f"The witnesses were not looked at: {why}.")]
+        why = "its collector" if host else "the hub"
+        what = f"The witnesses were not looked at: {why} told nothing of them."
+        return [Finding("witnesses", "skip", what)]
     return [_witness(each, now) for each in host.witnesses]
 
 
@@ -247,13 +242,10 @@ def _witness(witness: HostWitness, now: int) -> Finding:
     counts = tuple(cause_sentence(cause, count) for cause, count in witness.counts.items())
     if witness.state in ("missing", "trouble"):
         note = clean(witness.note) or f"The witness {witness.name} reports {witness.state}."
-        told = from_text(name, "warn", note)
-        return Finding(told.id, "warn", told.what, told.fix, counts)
+        return replace(from_text(name, "warn", note), details=counts)
     # Counted since the collector started, so no warning: it would outlast its cause by weeks.
-    if not witness.heard_at:
-        what = "Nothing heard of it yet, which is no fault."
-    else:
-        what = f"Last heard {age(now - witness.heard_at)} ago."
+    heard = f"Last heard {age(now - witness.heard_at)} ago." if witness.heard_at else None
+    what = heard or "Nothing heard of it yet, which is no fault."
     return Finding(name, "ok", what, None, counts)
 
 
@@ -276,8 +268,7 @@ def judge_spool(status: SpoolStatus, now: int) -> Finding:
         result: Result = "fail" if status.free < status.reserve else "warn"
         return Finding("spool", result, what, fix, details)
     if status.problem:
-        told = from_text("spool", "warn", clean(status.problem))
-        return Finding("spool", "warn", told.what, told.fix, details)
+        return replace(from_text("spool", "warn", clean(status.problem)), details=details)
     if any(now - each.at < NOTICE_S * 1000 for each in status.quarantined):
         what = "A spool file was damaged in the last day and quarantined."
         return Finding("spool", "warn", what, f"Look at that disk. {STATUS}", details)

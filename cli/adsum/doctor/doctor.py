@@ -20,13 +20,13 @@ from rich.text import Text
 
 from adsum.client import DEFAULT_URL, SilentError, fetch, home_of, hub_url, readiness
 from adsum.config import config_file, every_setting, read_file, read_settings
+from adsum.doctor.agent import check_agents, check_hooks, check_sessions
 from adsum.doctor.checks import (
     DOCS,
     IDLE,
     START,
     START_JOINED,
     Finding,
-    Result,
     check_clock,
     check_collector,
     check_host,
@@ -38,8 +38,6 @@ from adsum.doctor.checks import (
     no_collector_wanted,
     nothing_runs,
 )
-from adsum.doctor.claude_agents import check_agents
-from adsum.doctor.hooks import check_hooks, check_sessions
 from adsum.doctor.ways import check_membership, check_redis, check_way, one_remedy
 from adsum.hooks import settings_files, setup_for
 from adsum.hooks_commands import reporting_of
@@ -53,6 +51,7 @@ from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port
 from adsum_shared import __version__
+from adsum_shared.private_files import write_private
 from adsum_shared.redact import redact_text, redacted
 
 if TYPE_CHECKING:
@@ -84,8 +83,7 @@ def run_doctor(
         require_name(bundle)  # before seconds of looking
     findings = examine(hub, state_dir, claude)
     if as_json:
-        told = {"schema": SCHEMA, "checks": [each.as_json() for each in findings]}
-        put_json(told)
+        put_json(_data(findings))
     else:
         console = open_console()
         show(console, table(findings, console), summary(findings))
@@ -130,23 +128,22 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         *check_hooks(setup, files, alone=alone, reporting=reporting),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
-        check_agents(
-            setup, settings.directories_of(known_agents()[0]), (url, host), time.sleep, reporting
-        ),
+        check_agents(setup, settings.directories_of(known_agents()[0]), url, host, reporting),
     ]
     return findings if machine is None else one_remedy(findings, machine)
 
 
 def _idle(settings: CollectorSettings, url: str, hooks: list[Finding]) -> list[Finding]:
-    """That nothing runs is told once; of the rest only what can be seen without it."""
+    """That nothing runs is said once; of the rest only what can be seen without it."""
+    found = [nothing_runs(settings.state_dir, url)]
     spool = check_spool(settings)
-    redis = check_redis(settings.redis_url, settings.state_dir) if settings.redis_url else None
-    left = ["hub", "host", "clock", "witnesses", "sessions", "agents"]
-    told = [nothing_runs(settings.state_dir, url), *([] if spool.result == "skip" else [spool])]
-    told += [redis] if redis else []
-    seen = {each.id for each in told}
-    left += [each for each in ("spool", "redis") if each not in seen]
-    return [*told, *hooks, *(Finding(each, "skip", IDLE) for each in left)]
+    if spool.result != "skip":
+        found.append(spool)
+    if settings.redis_url:
+        found.append(check_redis(settings.redis_url, settings.state_dir))
+    seen = {each.id for each in found}
+    left = ("hub", "host", "clock", "witnesses", "sessions", "agents", "spool", "redis")
+    return [*found, *hooks, *(Finding(each, "skip", IDLE) for each in left if each not in seen)]
 
 
 def table(findings: list[Finding], console: Console) -> Table:
@@ -158,16 +155,13 @@ def table(findings: list[Finding], console: Console) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    left = [each.id for each in findings if each.what == IDLE]
-    for each in findings:
-        if each.what == IDLE:
-            continue
+    shown = [each for each in findings if each.what != IDLE]
+    if left := [each.id for each in findings if each.what == IDLE]:
+        names = ", ".join(left)
+        shown.append(Finding(id="others", result="skip", what=IDLE.replace(".", f": {names}.")))
+    for each in shown:
         mark = MARKS[each.result] if drawn else each.result
         table.add_row(Text(mark, COLOURS[each.result]), Text(each.id), _lines(each))
-    if left:
-        mark = MARKS["skip"] if drawn else "skip"
-        told = Text(f"{IDLE.removesuffix('.')}: {', '.join(left)}.", "dim")
-        table.add_row(Text(mark, COLOURS["skip"]), Text("others"), told)
     return table
 
 
@@ -181,18 +175,13 @@ def _lines(finding: Finding) -> Text:
 
 
 def summary(findings: list[Finding]) -> Text:
-    counts = Counter(each.result for each in findings)
+    counts: Counter[str] = Counter(each.result for each in findings)
     if not counts["fail"] and not counts["warn"]:
         left = f", {counts['skip']} left out" if counts["skip"] else ""
         return Text(f"All is well: {counts['ok']} checks{left}.", style="green")
-    words: dict[Result, str] = {
-        "fail": "failed",
-        "warn": "to look at",
-        "ok": "well",
-        "skip": "left out",
-    }
-    told = ", ".join(f"{counts[each]} {word}" for each, word in words.items() if counts[each])
-    return Text(f"{told}. More on each: {DOCS}", style="red" if counts["fail"] else "yellow")
+    words = {"fail": "failed", "warn": "to look at", "ok": "well", "skip": "left out"}
+    all_of = ", ".join(f"{counts[each]} {word}" for each, word in words.items() if counts[each])
+    return Text(f"{all_of}. More on each: {DOCS}", style="red" if counts["fail"] else "yellow")
 
 
 def write_bundle(
@@ -201,19 +190,20 @@ def write_bundle(
     """Raises CommandError rather than overwrite anything."""
     require_name(file)
     contents = gather(findings, hub, state_dir)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in contents.items():
+            entry = tarfile.TarInfo(f"{file.name.removesuffix(SUFFIX)}/{name}")
+            entry.size, entry.mtime, entry.mode = len(text), int(time.time()), 0o600
+            archive.addfile(entry, io.BytesIO(text))
     try:
-        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(opened, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
-            for name, text in contents.items():
-                entry = tarfile.TarInfo(f"{file.name.removesuffix(SUFFIX)}/{name}")
-                entry.size, entry.mtime, entry.mode = len(text), int(time.time()), 0o600
-                archive.addfile(entry, io.BytesIO(text))
+        write_private(file, packed.getvalue(), replace=False)
     except FileExistsError as error:
         raise CommandError(f"{file} is there already: name another.", Exit.USAGE) from error
     except OSError as error:
         raise CommandError(f"{file} cannot be written ({error.strerror}).") from error
-    told = [f"{file} holds:", *(f"  {name}  {len(text):,} B" for name, text in contents.items())]
-    say("\n".join([*told, BEFORE]))
+    held = (f"  {name}  {len(text):,} B" for name, text in contents.items())
+    say("\n".join([f"{file} holds:", *held, BEFORE]))
 
 
 def require_name(file: Path) -> None:
@@ -225,45 +215,40 @@ def require_name(file: Path) -> None:
 def gather(
     findings: Sequence[Finding], hub: str | None, state_dir: Path | None
 ) -> dict[str, bytes]:
-    """By name within the bundle. What cannot be had is told of in its place."""
-    mask = Mask(secrets.token_hex(8), str(Path.home()))
+    """By name within the bundle. Where something cannot be had, the reason stands in its place."""
+    salt = secrets.token_hex(8)
     url: str
     try:
         home, url = home_of(state_dir), hub_url(hub, state_dir)
     except CommandError:  # a broken file of settings: told of among them
         home, url = state_dir or user_state_path("adsum"), hub or DEFAULT_URL
-    port = running_port(home)
-    found: dict[str, Any] = {
-        "about.json": about(),
-        "doctor.json": {"schema": SCHEMA, "checks": [each.as_json() for each in findings]},
-        "settings.json": _tried(lambda: _settings(state_dir)),
-        "readyz-hub.json": _tried(lambda: readiness(url)),
-        "readyz-collector.json": _tried(lambda: readiness(f"http://127.0.0.1:{port}"))
-        if port
-        else {"missing": "No collector runs here."},
-        "hosts.json": _tried(lambda: fetch(url, "/api/v1/hosts")),
+    asked: dict[str, Callable[[], Any]] = {
+        "about.json": about,
+        "doctor.json": lambda: _data(findings),
+        "settings.json": lambda: _settings(state_dir),
+        "readyz-hub.json": lambda: readiness(url),
+        "readyz-collector.json": lambda: _collector(home),
+        "hosts.json": lambda: fetch(url, "/api/v1/hosts"),
     }
-    contents = {name: mask.json(told) for name, told in found.items()}
+    contents = {name: _masked(_tried(ask), salt) for name, ask in asked.items()}
     for part in PARTS:
-        lines = Tail(part, home / "logs" / f"{part}.log").last(LINES_MOST)
-        if lines:
-            contents[f"logs/{part}.log"] = mask.text("\n".join(lines) + "\n")
+        if lines := Tail(part, home / "logs" / f"{part}.log").last(LINES_MOST):
+            contents[f"logs/{part}.log"] = _masked("\n".join(lines) + "\n", salt)
     return contents
 
 
-class Mask:
-    """Equal secrets bear equal marks within one bundle, and other ones in the next."""
+def _masked(value: Any, salt: str) -> bytes:
+    """Equal secrets bear equal marks where the salt is the same: within one bundle."""
+    if isinstance(value, str):
+        text = redact_text(value, salt)
+    else:
+        plain = json.loads(json.dumps(value, default=str))
+        text = json.dumps(redacted(plain, salt), ensure_ascii=False, indent=2)
+    return text.replace(str(Path.home()), "~").encode()
 
-    def __init__(self, salt: str, home: str) -> None:
-        self.salt = salt
-        self.home = home
 
-    def text(self, text: str) -> bytes:
-        return redact_text(text, self.salt).replace(self.home, "~").encode()
-
-    def json(self, told: Any) -> bytes:
-        masked = redacted(json.loads(json.dumps(told, default=str)), self.salt)
-        return json.dumps(masked, ensure_ascii=False, indent=2).replace(self.home, "~").encode()
+def _data(findings: Sequence[Finding]) -> dict[str, Any]:
+    return {"schema": SCHEMA, "checks": [each.as_json() for each in findings]}
 
 
 def about() -> dict[str, Any]:
@@ -282,6 +267,13 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _collector(home: Path) -> dict[str, Any]:
+    port = running_port(home)
+    if port is None:
+        raise CommandError("No collector runs here.")
+    return readiness(f"http://127.0.0.1:{port}")
 
 
 def _settings(state_dir: Path | None) -> list[dict[str, Any]]:

@@ -54,9 +54,14 @@ def check_way(redis_url: str | None, state_dir: Path) -> Finding:
 
 
 def check_ingest(machine: Membership, hub: HubPlace) -> Finding:
+    async def ask() -> None:
+        """Nothing is written."""
+        async with HubTransport(hub).open() as line:
+            await line.ask(machine.host_id, KeysRequest(want=True))
+
     began = time.perf_counter()
     try:
-        asyncio.run(asyncio.wait_for(_ask_hub(hub, machine.host_id), HUB_WITHIN_S))
+        asyncio.run(asyncio.wait_for(ask(), HUB_WITHIN_S))
     except HubError as error:
         return from_text("ingest", "fail", clean(str(error)))
     except TimeoutError:
@@ -65,12 +70,6 @@ def check_ingest(machine: Membership, hub: HubPlace) -> Finding:
     took_ms = (time.perf_counter() - began) * 1000
     what = f"Signals go through the hub at {clean(hub.url)}, which takes them ({took_ms:.0f} ms)."
     return Finding("ingest", "ok", what)
-
-
-async def _ask_hub(hub: HubPlace, host_id: str) -> None:
-    """Nothing is written."""
-    async with HubTransport(hub).open() as line:
-        await line.ask(host_id, KeysRequest(want=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,19 +216,19 @@ def one_remedy(findings: list[Finding], machine: Membership) -> list[Finding]:
 def check_login(machine: Membership) -> Finding:
     """Redis, of which its user may read and write its own keys, and nothing else."""
     address = address_of(machine.redis_url)
+
+    async def read_own_key() -> None:
+        async with open_redis(machine.redis_url) as redis:
+            await redis.get(streams.want(machine.host_id))
+
     try:
-        asyncio.run(asyncio.wait_for(_read_own_key(machine), REDIS_WITHIN_S))
+        asyncio.run(asyncio.wait_for(read_own_key(), REDIS_WITHIN_S))
     except AuthenticationError:
         return Finding("redis", "fail", f"Redis at {address} {OUT}", rejoin(machine))
     except (*UNAVAILABLE, TimeoutError) as error:
         return from_text("redis", "fail", clean(describe(error, address, KEPT)))
     what = f"Redis at {address} lets this machine in, by a login for its own signals alone."
     return Finding("redis", "ok", what)
-
-
-async def _read_own_key(machine: Membership) -> None:
-    async with open_redis(machine.redis_url) as redis:
-        await redis.get(streams.want(machine.host_id))
 
 
 def check_membership(machine: Membership, log: Path) -> tuple[Finding, Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.claude_agents import AgentsError, Theirs, agrees, ask, compare, decode
+from adsum.doctor.agent import AgentsError, Theirs, agrees, ask, compare, decode
 from adsum_shared.state import GROUP_OF, AgentState, RequestView, SessionView
 
 NOW = 1_764_000_000_000

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from adsum.doctor.agent import AGAIN_S, Difference, told, twice
 from adsum.doctor.checks import (
     DOCS,
     IDLE,
@@ -25,7 +26,6 @@ from adsum.doctor.checks import (
     no_collector_wanted,
     nothing_runs,
 )
-from adsum.doctor.claude_agents import AGAIN_S, Difference, told, twice
 from adsum.doctor.doctor import summary, table
 from adsum_shared.state import GapView, HostView, HostWitness, HubTrouble
 from tests.brokers import free_port

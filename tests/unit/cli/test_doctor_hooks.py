@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from adsum.doctor.agent import check_hooks
 from adsum.doctor.checks import Finding
-from adsum.doctor.hooks import check_hooks
 from adsum.hooks import SettingsFiles, Setup, Wanted, settings_files
 from tests.brokers import free_port
 

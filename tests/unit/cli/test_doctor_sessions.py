@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum.doctor import hooks as doctor_sessions
+from adsum.doctor import agent as doctor_sessions
+from adsum.doctor.agent import check_sessions
 from adsum.doctor.checks import Finding
-from adsum.doctor.hooks import check_sessions
 from adsum.outcome import CommandError
 from adsum_shared.state import AgentState, Group, HostView, SessionView, WitnessView
 

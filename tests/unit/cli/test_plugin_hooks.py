@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from adsum.doctor.agent import check_hooks
 from adsum.doctor.checks import Finding
-from adsum.doctor.hooks import check_hooks
 from adsum.hooks import Setup, settings_files
 from adsum.hooks_commands import run_status
 from adsum.up import Offer
