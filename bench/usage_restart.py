@@ -33,7 +33,6 @@ async def restart(root: str, state: str) -> dict[str, float]:
     before = time.process_time()
     from adsum_collector.agents import known_agents
     from adsum_collector.transcripts.files import look_at
-    from adsum_collector.usage.reading import shipped_limit
     from adsum_collector.usage.witness import UsageWitness
 
     assert Tailer
@@ -48,7 +47,6 @@ async def restart(root: str, state: str) -> dict[str, float]:
         lives=lambda _session_id: False,
         reader=lambda: "bench",
         now=lambda: time.time_ns() // 1_000_000,
-        limit=shipped_limit,
     )
     for path, stamp in told.items():
         witness.noticed(path, transcripts.file_of(path.removeprefix(root + "/")), stamp)
@@ -80,7 +78,6 @@ async def first_run(root: str, state: str) -> None:
     """As installed, by the process; with its progress."""
     from adsum_collector.agents import known_agents
     from adsum_collector.transcripts.files import look_at
-    from adsum_collector.usage.reading import shipped_limit
     from adsum_collector.usage.witness import UsageWitness
 
     transcripts, accepted = known_agents()[0].transcripts, 0
@@ -98,7 +95,6 @@ async def first_run(root: str, state: str) -> None:
         lives=lambda _session_id: False,
         reader=lambda: "bench",
         now=lambda: time.time_ns() // 1_000_000,
-        limit=shipped_limit,
     )
     for path, stamp in look_at([root], lambda _directory: None)[0].items():
         witness.noticed(path, transcripts.file_of(path.removeprefix(root + "/")), stamp)

@@ -120,7 +120,6 @@ class UsageRig:
             lives=lambda session_id: session_id in self.alive,
             reader=lambda: self.reader,
             now=lambda: time.time_ns() // 1_000_000,
-            limit=lambda _model: None,
         )
 
     def main(self, session: str, project: str = "p") -> Path:
@@ -177,11 +176,10 @@ class UsageRig:
         def is_settled() -> bool:
             if self.running is not None and self.running.done():
                 self.running.result()
-            stale = witness._stale
             return (
                 witness.idle
-                and not (stale._stale or stale._with_child or stale._with_thread)
-                and witness._child.is_free()
+                and not len(witness._stale)
+                and witness._worker.is_free()
                 and not witness._wake.is_set()
                 and not witness._pasts
             )

@@ -124,8 +124,7 @@ COMPOSERS = {
     *("adsum.__main__", "adsum.app", "adsum.lists", "adsum.parts_app"),
     *("adsum_collector.app", "adsum_collector.witnesses", "adsum_hub.app"),
 }
-#: Modules that only one sibling imports, and why they are modules all the same. Of those that are
-#: to be merged the list only ever gets shorter.
+#: Modules that only one sibling imports, and why they are modules all the same.
 ONE_IMPORTER = {
     "a check of the doctor, one of many": {
         *("adsum.doctor.agent", "adsum.doctor.ways"),
@@ -143,9 +142,6 @@ ONE_IMPORTER = {
         "adsum_hub.verdict.rules",
         "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.transcripts.chunks",
-    },
-    "to be merged": {
-        "adsum_collector.usage.backlog",
     },
 }
 

@@ -21,7 +21,6 @@ from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.spool import Spool
 from adsum_collector.state_dir import Identity
 from adsum_collector.transcripts.tailer import Tailer
-from adsum_collector.usage.reading import shipped_limit
 from adsum_collector.usage.witness import UsageWitness
 from adsum_collector.watch import Registry, Watch
 from adsum_shared import __version__
@@ -208,7 +207,6 @@ def usage_of(
         # before the first stream there was none that could have been lost
         reader=lambda: f"{spool.spool_id} {max(spool.incarnation, 1)}",
         now=now,
-        limit=shipped_limit,
     )
     usage.named = settings.directories_of(first.agent)
     usage.named_by = f"{first.agent.variable} or {first.agent.setting}"

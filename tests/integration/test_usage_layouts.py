@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.usage import backlog as usage_backlog
+from adsum_collector.usage import witness as usage_witness
 from tests.ledgers import NOON_S, UsageRig, begin, open_usage, said
 
 SESSION = "0f0f0f0f-0000-4000-8000-000000000001"
@@ -33,7 +33,7 @@ def beside(rig: UsageRig, name: str) -> Path:
 async def test_an_old_subagent_beside_the_sessions_counts_for_its_session(
     rig: UsageRig, monkeypatch: pytest.MonkeyPatch, *, by_process: bool
 ) -> None:
-    monkeypatch.setattr(usage_backlog, "LITTLE_FILES", 0 if by_process else 64)
+    monkeypatch.setattr(usage_witness, "LITTLE_FILES", 0 if by_process else 64)
     rig.write(rig.main(SESSION), begin(), said("a", 1))
     rig.write(beside(rig, "ghi"), of(SESSION, said("b", 2000)))
     rig.start()

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.usage import backlog as usage_backlog
 from adsum_collector.usage import witness as usage_witness
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
@@ -28,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[UsageRig]:
 
 @pytest.fixture
 def soon_rested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_backlog, "QUIET_MS", 1_500)
+    monkeypatch.setattr(usage_witness, "QUIET_MS", 1_500)
     monkeypatch.setattr(usage_witness, "IDLE_S", 0.2)
 
 
@@ -59,7 +58,7 @@ async def test_the_last_books_of_a_session_that_is_over_are_told(
     rig: UsageRig, much: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if much:
-        monkeypatch.setattr(usage_backlog, "LITTLE_FILES", 0)
+        monkeypatch.setattr(usage_witness, "LITTLE_FILES", 0)
     later = NOON_S + 60
     rig.write(
         rig.main("s"),

@@ -18,11 +18,10 @@ import psutil
 import pytest
 import redis.asyncio
 
-from adsum_collector.usage import backlog as usage_backlog
-from adsum_collector.usage.backlog import COMMAND
-from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.ledger_file import NAME
+from adsum_collector.usage import witness as usage_witness
+from adsum_collector.usage.ledger import NAME, Ledger
 from adsum_collector.usage.reading import Errand, UsageReading
+from adsum_collector.usage.witness import COMMAND
 from adsum_collector.usage.worker import Order
 from adsum_shared import streams
 from adsum_shared.beat import decode_beat
@@ -112,7 +111,7 @@ async def test_a_ledger_that_breaks_under_the_process_is_begun_anew(
     await rig.settled()
     with closing(sqlite3.connect(rig.state / NAME)) as db:
         db.execute("DROP TABLE messages")
-    monkeypatch.setattr(usage_backlog, "LITTLE_FILES", 0)
+    monkeypatch.setattr(usage_witness, "LITTLE_FILES", 0)
     rig.append(rig.main("s"), said("b", 5))
     rig.walk()
 

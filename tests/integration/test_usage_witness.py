@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.line_reader import open_transcript
-from adsum_collector.usage import backlog as usage_backlog
 from adsum_collector.usage import reading as usage_reading
 from adsum_collector.usage import witness as usage_witness
 from adsum_shared.signals import MetaChanged, SessionEnded, UsageTotalled
@@ -32,7 +31,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[UsageRig]:
 @pytest.fixture
 def all_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever there is to read, the process reads it."""
-    monkeypatch.setattr(usage_backlog, "LITTLE_FILES", 0)
+    monkeypatch.setattr(usage_witness, "LITTLE_FILES", 0)
 
 
 def day_of(seconds: float) -> str:
@@ -483,7 +482,7 @@ async def test_what_a_process_has_read_is_not_all_until_it_is_reported(
     rig.intake.full = True
     rig.start()
     await wait_until(lambda: rig.witness.read_at)
-    await wait_until(rig.witness._child.is_free)
+    await wait_until(rig.witness._worker.is_free)
     assert rig.witness.progress is not None
     assert rig.witness.progress.percent == 99
 
@@ -495,8 +494,8 @@ async def test_what_a_process_has_read_is_not_all_until_it_is_reported(
 async def test_two_processes_come_to_the_same_sums_as_one(
     rig: UsageRig, all_is_much: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage_backlog, "MUCH_BYTES", 0)
-    monkeypatch.setattr(usage_backlog, "_cores", lambda: 2)
+    monkeypatch.setattr(usage_witness, "MUCH_BYTES", 0)
+    monkeypatch.setattr(usage_witness, "_cores", lambda: 2)
     truth = History(rig.projects.parent, 5_000_000, seed=6).write()
     rig.start()
 
@@ -575,7 +574,7 @@ async def test_a_stop_that_is_broken_off_and_made_again_waits_for_the_process(
     History(rig.projects.parent, 30_000_000, seed=7).write()
     rig.start()
     (child,) = await wait_until(lambda: children_of(os.getpid()))
-    history = rig.witness._child
+    history = rig.witness._worker
 
     first = asyncio.create_task(history.stop())
     await asyncio.sleep(0)

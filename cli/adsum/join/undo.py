@@ -15,7 +15,7 @@ from adsum_collector.sockets import SOCKET_FILE as SOCKET
 from adsum_collector.state_dir import HOST_FILE as IDENTITY
 from adsum_collector.state_dir import LOCK_FILE as LOCK
 from adsum_collector.state_dir import holder_of
-from adsum_collector.usage.ledger_file import NAME as LEDGER
+from adsum_collector.usage.ledger import NAME as LEDGER
 from adsum_shared.private_files import write_private
 
 #: What joining rewrites.

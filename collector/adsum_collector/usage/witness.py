@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import psutil
 
 from adsum_collector.agents import usage_lines
 from adsum_collector.agents.records import Past, TranscriptFile
@@ -19,20 +24,36 @@ from adsum_collector.health import witness
 from adsum_collector.intake import Intake
 from adsum_collector.line_reader import MOST_TRANSCRIPT_BYTES
 from adsum_collector.transcripts.cursors import Stamp
-from adsum_collector.usage.backlog import ChildError, HistoryTask, Stale
-from adsum_collector.usage.ledger import NO_PAST, PAST_TOLD, Fork, Ledger, Total
-from adsum_collector.usage.ledger_file import (
+from adsum_collector.usage.ledger import (
     NAME,
+    NO_PAST,
+    PAST_TOLD,
     SQL_ERRORS,
+    Fork,
+    Ledger,
     LedgerError,
+    Total,
     is_spoilt,
     replace_spoilt,
     sentence,
 )
-from adsum_collector.usage.reading import History, PastOf, UsageBatch, UsageReading
+from adsum_collector.usage.reading import (
+    Errand,
+    History,
+    PastOf,
+    UsageBatch,
+    UsageReading,
+    shipped_limit,
+)
+from adsum_collector.usage.worker import Order, WorkerReport
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded, UsageTotalled
 from adsum_shared.state import HostWitness, ScanProgress
 
+COMMAND: Final = (sys.executable, "-I", "-m", "adsum_collector.usage.worker")
+#: A batch names its files, and what some of their sessions were about.
+LINE_BYTES: Final = 64 << 20
+#: From so much on two processes share it, where there are two cores.
+MUCH_BYTES: Final = 32 << 20
 #: Between two readings of what grew: the first growth is read at once, what follows soon.
 ROUND_S: Final = 1.0
 #: Between two looks at whom the spool tells, and at what could not be read.
@@ -44,15 +65,270 @@ ABSENT: Final = "Not there, so nothing of it is counted: {}. Next: correct {}."
 #: an answer.
 TOTALS: Final = 100
 PASTS: Final = 16
+#: Read by a thread; more is the process's.
+LITTLE_BYTES: Final = 8 << 20
+LITTLE_FILES: Final = 64
+#: A file that rests for so long is one of a session that is over, if nothing says that it lives.
+QUIET_MS: Final = 60_000
+RETRY_MS: Final = 600_000
 #: Nobody knows yet how much there is to be read.
 LOOKING: Final = ScanProgress(0, 0, 0, 0)
+
+
+class _Unread(msgspec.Struct, frozen=True):
+    """A file as it was noticed. stamp: None if only its session's past is to be told."""
+
+    whose: TranscriptFile
+    stamp: Stamp | None = None
+
+
+class Stale:
+    """Files with something unread in them. lives: whether a session does. now: ms of wall clock.
+
+    What grows while it is being read is both stale and being read, and waits until that is over.
+    """
+
+    def __init__(self, lives: Callable[[str], bool], now: Callable[[], int]) -> None:
+        self._lives = lives
+        self._now = now
+        self._read: dict[str, Stamp] = {}
+        self._stale: dict[str, _Unread] = {}
+        self._reading: dict[str, _Unread] = {}
+        self._failed: dict[str, _Unread] = {}
+        self._young: dict[str, _Unread] = {}
+        self._retried_at = now()
+
+    def __len__(self) -> int:
+        return len(self._stale) + len(self._reading)
+
+    def notice(self, path: str, whose: TranscriptFile, stamp: Stamp) -> bool:
+        """Whether there is something to read."""
+        self.forget(path)
+        if _same(self._read.get(path), stamp):
+            return False
+        self._stale[path] = _Unread(whose, stamp)
+        return True
+
+    def forget(self, path: str) -> None:
+        """There is nothing to read."""
+        for files in (self._young, self._failed, self._stale):
+            files.pop(path, None)
+
+    def begin(self, read: Mapping[str, Stamp]) -> None:
+        """read: how the files were that have been read to their ends."""
+        self._read = dict(read)
+        unread, self._reading = {**self._reading, **self._stale}, {}
+        self._stale = {
+            path: file
+            for path, file in unread.items()
+            if file.stamp is None or not _same(self._read.get(path), file.stamp)
+        }
+
+    def owe(self, pasts: Iterable[tuple[str, str]]) -> None:
+        """Files of which only their sessions' pasts are to be told, with those sessions."""
+        for path, session_id in pasts:
+            self._stale.setdefault(path, _Unread(TranscriptFile(session_id)))
+
+    def retry(self, now: int) -> None:
+        """What could not be read, once in a while: nobody may ever put that right."""
+        if not 0 <= now - self._retried_at < RETRY_MS:
+            self._retried_at = now
+            self._stale = {**self._failed, **self._stale}
+            self._failed = {}
+
+    def errands(self, *, reads_much: bool) -> tuple[list[Errand], int | None]:
+        """What is to be read now: first the sessions that live, then the newest.
+
+        By the thread; or, where it is much and the process is free for it, by that, with its bytes.
+        """
+        self._owe_the_rested()
+        waiting = [path for path in self._stale if path not in self._reading]
+        waiting.sort(key=self._order)
+        little: list[str] = []
+        left = LITTLE_BYTES
+        for path in waiting:
+            if (growth := self._growth(path)) <= left and len(little) < LITTLE_FILES:
+                little.append(path)
+                left -= growth
+        is_much = reads_much and len(little) < len(waiting)
+        size = sum(map(self._growth, waiting)) if is_much else None
+        return [self._errand(path) for path in (waiting if is_much else little)], size
+
+    def keep(self, done: Iterable[tuple[bytes, Stamp]]) -> None:
+        """These were read to their ends, as they were when they were opened."""
+        for raw, stamp in done:
+            path = os.fsdecode(raw)
+            self._read[path] = stamp
+            self._reading.pop(path, None)
+
+    def settle(self, errands: Iterable[Errand]) -> None:
+        """All were tried. What has not been read to its end could not be."""
+        for errand in errands:
+            file = self._reading.pop(path := os.fsdecode(errand.path), None)
+            if file is not None and path not in self._stale:
+                self._failed[path] = file
+
+    def _owe_the_rested(self) -> None:
+        """Their pasts: they were read as soon as they came, and could still have been growing."""
+        rested = [(p, f) for p, f in self._young.items() if self._age(f) > QUIET_MS]
+        for path, file in rested:
+            del self._young[path]
+            self.owe([(path, file.whose.session_id)])
+
+    def _age(self, file: _Unread) -> int:
+        return self._now() - (file.stamp.mtime_ns // 1_000_000 if file.stamp else 0)
+
+    def _order(self, path: str) -> tuple[bool, int]:
+        file = self._stale[path]
+        return not self._lives(file.whose.session_id), -(file.stamp.mtime_ns if file.stamp else 0)
+
+    def _growth(self, path: str) -> int:
+        if (stamp := self._stale[path].stamp) is None:
+            return 0
+        read = self._read.get(path)
+        return stamp.size - (read.size if read and read.size <= stamp.size else 0)
+
+    def _errand(self, path: str) -> Errand:
+        file = self._reading[path] = self._stale.pop(path)
+        lives = self._lives(file.whose.session_id)
+        is_over = file.whose.agent_id is None and not lives
+        past = is_over and self._age(file) > QUIET_MS
+        if is_over and not past:
+            self._young[path] = file
+        return Errand(os.fsencode(path), file.whose, past=past, urgent=lives)
+
+
+def _same(one: Stamp | None, other: Stamp) -> bool:
+    """Devices are numbered anew when a system starts, and nothing has changed by that."""
+    return one is not None and (one.mtime_ns, one.size, one.inode) == (
+        other.mtime_ns,
+        other.size,
+        other.inode,
+    )
+
+
+class WorkerError(Exception):
+    """It says why, for people. damage: of the ledger."""
+
+    def __init__(self, why: str, *, damage: bool = False) -> None:
+        super().__init__(why)
+        self.damage = damage
+
+
+class Worker:
+    """The process as its parent sees it, at most one at a time. wake: set whenever there is news of it.
+
+    progress: of what it has read; whoever reports what that was clears it, once it is reported.
+    """
+
+    def __init__(self, directory: Path, wake: asyncio.Event) -> None:
+        self._directory = directory
+        self._wake = wake
+        self._task: asyncio.Task[None] | None = None
+        self._batches: list[UsageBatch] = []
+        self._began = 0.0
+        self.progress: ScanProgress | None = None
+
+    def is_free(self) -> bool:
+        return self._task is None
+
+    def begin(self, errands: Sequence[Errand], size: int) -> None:
+        """size: how many bytes there are to read."""
+        loop = asyncio.get_running_loop()
+        self.progress = ScanProgress(len(errands), 0, size, 0)
+        self._began = loop.time()
+        processes = 2 if size >= MUCH_BYTES and _cores() > 1 else 1
+        order = Order(str(self._directory), errands, processes)
+        self._task = loop.create_task(self._run(order), name="usage history")
+        self._task.add_done_callback(lambda _task: self._wake.set())
+
+    def taken(self) -> list[UsageBatch]:
+        """What has been kept since this was asked last."""
+        batches, self._batches = self._batches, []
+        return batches
+
+    def is_over(self) -> bool:
+        """True once. Raises what it ended with: WorkerError, OSError."""
+        if self._task is None or not self._task.done():
+            return False
+        task, self._task = self._task, None
+        task.result()
+        return True
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            # Not again where a stop before was itself cancelled: it would not wait for its process.
+            if not self._task.cancelling():
+                self._task.cancel()
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.exception()  # asked for, or it is complained of
+        self._task, self.progress = None, None
+
+    async def _run(self, order: Order) -> None:
+        child = await asyncio.create_subprocess_exec(
+            *COMMAND, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES
+        )
+        try:
+            # Its reads wait for everybody else's, where the system knows of that.
+            with contextlib.suppress(psutil.Error, OSError, AttributeError):
+                psutil.Process(child.pid).ionice(psutil.IOPRIO_CLASS_IDLE)
+            await self._listen(child, order)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+
+    async def _listen(self, child: Process, order: Order) -> None:
+        assert child.stdin is not None  # noqa: S101 - both are pipes
+        assert child.stdout is not None  # noqa: S101 - as above
+        with contextlib.suppress(ConnectionError):  # what it says, or how it ends, tells why
+            child.stdin.write(msgspec.json.encode(order) + b"\n")
+            await child.stdin.drain()
+        while line := await child.stdout.readline():
+            try:
+                report = msgspec.json.decode(line, type=WorkerReport)
+            except msgspec.DecodeError as error:
+                raise WorkerError(f"Reading the history failed: {error}.") from error
+            if report.failure is not None:
+                raise WorkerError(report.failure, damage=report.damage)
+            if report.over:
+                return
+            self._batches.append(report)
+            self._advance(report)
+            self._wake.set()
+        code = await child.wait()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise WorkerError(
+            f"Reading the history was broken off ({how}). It goes on by itself where it was."
+        )
+
+    def _advance(self, batch: UsageBatch) -> None:
+        if (progress := self.progress) is None:
+            return
+        passed = max(asyncio.get_running_loop().time() - self._began, 0.001)
+        done = min(progress.bytes_done + batch.bytes_read, progress.bytes)
+        rate = int(done / passed)
+        self.progress = msgspec.structs.replace(
+            progress,
+            files_done=min(progress.files_done + len(batch.done), progress.files),
+            bytes_done=done,
+            bytes_per_s=rate,
+            left_s=(progress.bytes - done) / rate if rate else None,
+        )
+
+
+def _cores() -> int:
+    # what this process may use, where the system knows of that
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
 
 
 class UsageWitness:
     """directory: the ledger's. lives: whether a session does. reader: who reads what the spool holds.
 
-    now: ms of wall clock. limit: of a model's prices; see `Kinds`. named: the agent's directories that
-    the user has named, named_by: in what. idle: between two rounds.
+    now: ms of wall clock. named: the agent's directories that the user has named, named_by: in what.
+    idle: between two rounds.
     """
 
     def __init__(
@@ -64,7 +340,6 @@ class UsageWitness:
         lives: Callable[[str], bool],
         reader: Callable[[], str],
         now: Callable[[], int],
-        limit: Callable[[str], int | None],
     ) -> None:
         self._intake = intake
         self._history = history
@@ -72,7 +347,6 @@ class UsageWitness:
         self._lives = lives
         self._reader = reader
         self._now = now
-        self._limit = limit
         self.named: Sequence[Path] = ()
         self.named_by = ""
         self._used_by = usage_lines().used_by
@@ -80,7 +354,8 @@ class UsageWitness:
         self._threads = ThreadPoolExecutor(1, "usage")
         self._wake = asyncio.Event()
         self._stale = Stale(lives, now)
-        self._child = HistoryTask(directory, self._wake)
+        self._worker = Worker(directory, self._wake)
+        self._with_worker: list[Errand] = []
         self._pasts: list[PastOf] = []
         self._reported_to: str | None = None
         self._retry_s = FIRST_RETRY_S
@@ -96,7 +371,7 @@ class UsageWitness:
     @property
     def progress(self) -> ScanProgress | None:
         """Until what was read of a history has been reported as well; None: sums are complete."""
-        return self._child.progress or (LOOKING if self._is_first else None)
+        return self._worker.progress or (LOOKING if self._is_first else None)
 
     def witness(self) -> HostWitness:
         found = witness("usage", self.read_at, self.faults)
@@ -127,23 +402,23 @@ class UsageWitness:
             while True:
                 try:
                     await self._follow()
-                except (LedgerError, ChildError, OSError, *SQL_ERRORS) as error:
+                except (LedgerError, WorkerError, OSError, *SQL_ERRORS) as error:
                     await self._recover(error)
         finally:
-            await self._child.stop()
+            await self._worker.stop()
             self._threads.shutdown(wait=False)
 
     async def _recover(self, error: Exception) -> None:
-        await self._child.stop()
-        is_said = isinstance(error, LedgerError | ChildError)
+        await self._worker.stop()
+        is_said = isinstance(error, LedgerError | WorkerError)
         self._trouble = str(error) if is_said else sentence(error, self._directory)
-        if is_spoilt(error) or (isinstance(error, ChildError) and error.damage):
+        if is_spoilt(error) or (isinstance(error, WorkerError) and error.damage):
             self._note = await self._in_thread(replace_spoilt, self._directory, error)
         await asyncio.sleep(self._retry_s)
         self._retry_s = min(self._retry_s * 2, LAST_RETRY_S)
 
     async def _follow(self) -> None:
-        ledger = await self._in_thread(Ledger.open, self._directory, self._limit)
+        ledger = await self._in_thread(Ledger.open, self._directory, shipped_limit)
         try:
             self._note = ledger.note or self._note
             reading = UsageReading(ledger, self._history, self._now)
@@ -173,25 +448,26 @@ class UsageWitness:
             await self._in_thread(ledger.tell_to, reader)
             self._stale.owe(await self._in_thread(ledger.pasts))
             self._reported_to = reader
-        for batch in self._child.taken():
+        for batch in self._worker.taken():
             self._keep(batch)
-        if self._child.is_over():
-            self._stale.settle(by_child=True)
-        little, much = self._stale.errands(reads_much=self._child.is_free())
-        if much:
-            self._child.begin(much, self._stale.bytes_of(much))
-        if little:
-            for batch in await self._in_thread(lambda: list(reading.read(little))):
+        if self._worker.is_over():
+            self._stale.settle(self._with_worker)
+        errands, size = self._stale.errands(reads_much=self._worker.is_free())
+        if size is not None:
+            self._with_worker = errands
+            self._worker.begin(errands, size)
+        elif errands:
+            for batch in await self._in_thread(lambda: list(reading.read(errands))):
                 self._keep(batch)
-            self._stale.settle(by_child=False)
+            self._stale.settle(errands)
         try:
             await self._report(ledger)
         except SpoolUnavailable:
             # Nothing has been marked as told, so the next round reports it.
             self.faults["not accepted"] += 1
         else:
-            if self._child.is_free():
-                self._child.progress = None
+            if self._worker.is_free():
+                self._worker.progress = None
                 self._is_first = self._is_first and not walked
         self._trouble, self._retry_s = None, FIRST_RETRY_S
         self.idle = True

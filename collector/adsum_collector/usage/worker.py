@@ -21,8 +21,7 @@ from typing import Final
 import msgspec
 
 from adsum_collector.agents import known_agents
-from adsum_collector.usage.ledger import Ledger
-from adsum_collector.usage.ledger_file import SQL_ERRORS, LedgerError, is_spoilt, sentence
+from adsum_collector.usage.ledger import SQL_ERRORS, Ledger, LedgerError, is_spoilt, sentence
 from adsum_collector.usage.reading import Errand, UsageBatch, UsageReading, shipped_limit
 
 GENTLE: Final = 19

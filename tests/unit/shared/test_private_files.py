@@ -11,7 +11,7 @@ import pytest
 from adsum_collector.errors import StartError
 from adsum_collector.spool.spool_file import connect
 from adsum_collector.state_dir import hold_lock, load_identity, make_private, token_of
-from adsum_collector.usage.ledger_file import LedgerError, open_ledger
+from adsum_collector.usage.ledger import LedgerError, open_ledger
 from adsum_shared.private_files import open_private, write_private
 
 #: What a link of somebody else points to.
