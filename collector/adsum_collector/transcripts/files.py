@@ -6,15 +6,7 @@ import contextlib
 import os
 import stat as modes
 from collections import defaultdict
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -48,21 +40,25 @@ def look_at(
     paths: Iterable[str],
     enter: Callable[[str], None],
     known: Mapping[str, Stamp] | None = None,
+    roots: Sequence[str] = (),
 ) -> tuple[dict[str, Stamp | None], set[str]]:
     """Stamps of transcripts at or below these paths (None: nothing there), and all that were found.
 
     enter: called with each directory before it is listed. known: stamps not to be told again.
+    roots: a link to something below one of these is what it leads to.
     """
     told: dict[str, Stamp | None] = {}
     found: set[str] = set()
-    for path in paths:
+    reals = {os.path.realpath(root): root for root in roots}
+    for asked in paths:
         try:
-            stat = os.stat(path)  # noqa: PTH116 - thousands of times; a Path costs more than this
+            stat = os.stat(asked)  # noqa: PTH116 - thousands of times; a Path costs more than this
         except (OSError, ValueError):  # ValueError: no path at all, as one with a NUL in it
-            told[path] = None
+            told[asked] = None
             continue
+        path = _led_to(asked, reals) or asked
         if modes.S_ISDIR(stat.st_mode):
-            for each, stamp in _walk(path, enter):
+            for each, stamp in _walk(path, enter, reals):
                 found.add(each)
                 if known is None or known.get(each) != stamp:
                     told[each] = stamp
@@ -97,8 +93,20 @@ def newest_first(told: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
     )
 
 
-def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]:
-    """Links to directories are followed directly below the top only: deeper they may lead back."""
+def _led_to(path: str, reals: Mapping[str, str]) -> str | None:
+    """Where below a root it really is."""
+    real = os.path.realpath(path)
+    roots = (root + real[len(top) :] for top, root in reals.items() if real.startswith(top + "/"))
+    return next(roots, None)
+
+
+def _walk(
+    top: str, enter: Callable[[str], None], reals: Mapping[str, str]
+) -> Iterator[tuple[str, Stamp]]:
+    """Links to directories are followed directly below the top only: deeper they may lead back.
+
+    What they lead to is found where it is, if that is below a root.
+    """
     left = [(top, 0)]
     while left:
         directory, depth = left.pop()
@@ -107,6 +115,8 @@ def _walk(top: str, enter: Callable[[str], None]) -> Iterator[tuple[str, Stamp]]
             with os.scandir(directory) as entries:
                 for entry in entries:
                     try:
+                        if entry.is_symlink() and _led_to(entry.path, reals):
+                            continue
                         if entry.name.endswith(SUFFIX):
                             if entry.is_file():
                                 yield entry.path, Stamp.of(entry.stat())
@@ -146,7 +156,6 @@ class TranscriptFiles:
         self._file_of = file_of
         self._began = began
         self._paths: defaultdict[str, set[str]] = defaultdict(set)
-        self._by_inode: dict[int, str] = {}
         self._heard: dict[str, int] = {}
         self._watched: Collection[str] = ()
         self.files: dict[str, FollowedFile] = {}
@@ -210,70 +219,18 @@ class TranscriptFiles:
         whose = zip(grown, map(self._whose, grown), strict=True)
         return [path for path, file in whose if file and not self.lives(file.session_id)]
 
-    async def by_one_path(
-        self,
-        told: Mapping[str, Stamp | None],
-        look: Callable[[Iterable[str]], Awaitable[Mapping[str, Stamp | None]]],
-    ) -> Mapping[str, Stamp | None]:
-        """What is told, without paths whose very files are there under those they are followed by.
-
-        Links lead to a file by several paths, and one that moved may be told of before it is known
-        to be gone from where it was: that is forgotten before where it went to is noticed.
-        """
-        twins = self._twins(told)
-        if not twins:
-            return told
-        there = await look(dict.fromkeys(twins.values()))
-        same = {
-            path
-            for path, first in twins.items()
-            if (number := _number(there.get(first))) and number == _number(told[path])
-        }
-        news = {
-            path: stamp
-            for path, stamp in there.items()
-            if path in told or stamp != self.stamps.get(path)
-        }
-        left = {path: stamp for path, stamp in told.items() if path not in same | there.keys()}
-        return {**news, **left}
-
-    def _twins(self, told: Mapping[str, Stamp | None]) -> dict[str, str]:
-        """Paths that are not followed, to those under which their files are, or will be."""
-        found: dict[str, str] = {}
-        new: dict[tuple[int, int], str] = {}
-        for path, stamp in told.items():
-            if stamp is None or path in self.files:
-                continue
-            first = self._first(path, stamp) or new.setdefault((stamp.inode, stamp.dev), path)
-            if first != path and self._whose(first) == self._whose(path):
-                found[path] = first
-        return found
-
-    def _first(self, path: str, stamp: Stamp) -> str | None:
-        """Under which this very file is followed."""
-        first = self._by_inode.get(stamp.inode)
-        if first is None or _number(self.stamps.get(first)) != _number(stamp):
-            return None
-        return first if self._whose(first) == self._whose(path) else None
-
     def notice(self, path: str, stamp: Stamp, now: int, written: int = 0) -> FollowedFile | None:
-        """A file is there; None if it is nobody's, or followed by another path.
+        """A file is there; None if it is nobody's. One that grew since we began is a sign of life.
 
-        One that grew since we began is a sign of life.
         written: when its last line was, ms; 0 if that is not known.
         """
         file, grew = self.files.get(path), self._grew(path, stamp)
-        whose = self._whose(path)
-        if file is None and whose is not None and self._first(path, stamp):
-            return None  # another look has found it by another path meanwhile
-        self._unnumber(path)
         self.stamps[path] = stamp
         if file is None:
-            if whose is None:
+            if (whose := self._whose(path)) is None:
                 return None
             file = self.files[path] = FollowedFile(path, whose)
             self._paths[whose.session_id].add(path)
-        self._by_inode[stamp.inode] = path
         if grew and (not written or -AHEAD_MS <= now - written <= OLD_MS):
             self.hear(file.whose.session_id, now)
         return file
@@ -302,7 +259,6 @@ class TranscriptFiles:
 
     def forget(self, path: str) -> None:
         """The file is gone. A living session's may come back."""
-        self._unnumber(path)
         self.stamps.pop(path, None)
         file = self.files.pop(path, None)
         if file is not None and not self.lives(file.whose.session_id):
@@ -310,11 +266,6 @@ class TranscriptFiles:
             paths.discard(path)
             if not paths:
                 del self._paths[file.whose.session_id]
-
-    def _unnumber(self, path: str) -> None:
-        stamp = self.stamps.get(path)
-        if stamp is not None and self._by_inode.get(stamp.inode) == path:
-            del self._by_inode[stamp.inode]
 
     def _is_child(self, path: str) -> bool:
         whose = self._whose(path)
@@ -328,7 +279,3 @@ class TranscriptFiles:
             if path.startswith(root + "/"):
                 return self._file_of(path.removeprefix(root + "/"))
         return None
-
-
-def _number(stamp: Stamp | None) -> tuple[int, int] | None:
-    return (stamp.inode, stamp.dev) if stamp else None

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -63,7 +63,6 @@ LASTING = (CostReported, MetaChanged, UsageTotalled)
 LAST_BYTES = 16 << 10
 MOST_LAST_BYTES = 4 << 20
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -98,6 +97,7 @@ class Tailer:
         others: Sequence[Path] = (),
     ) -> None:
         self._intake = intake
+        self._transcripts = transcripts
         self._others = tuple(key_of(f"{directory}/") for directory in others)
         self._state = state
         self._watched = watched
@@ -106,14 +106,13 @@ class Tailer:
         self._roots = [str(directory) for directory in directories]
         self._known = TranscriptFiles(self._roots, transcripts.file_of, now())
         self._events = file_events(directories, lambda name: name.endswith(SUFFIX), recursive=True)
-        self._threads = FileThreads()
+        self._threads = ThreadPoolExecutor(2, "transcripts")
         self.faults: Counter[str] = Counter()
         #: Paths of files that are not read for their size, and that.
         self.too_long: dict[str, int] = {}
         self.observer: Observer | None = None
-        self._reader = TranscriptReader(
-            intake, transcripts, state=state, now=now, threads=self._threads, faults=self.faults
-        )
+        #: When a line was read last, ms; 0 if none was.
+        self.read_at = 0
         self._ready: dict[str, None] = {}
         self._due: dict[str, None] = {}
         self._unread: set[str] = set()
@@ -125,11 +124,6 @@ class Tailer:
     @property
     def files(self) -> int:
         return len(self._known.files)
-
-    @property
-    def read_at(self) -> int:
-        """When a line was read last, ms; 0 if none was."""
-        return self._reader.read_at
 
     def lives(self, session_id: str) -> bool:
         return self._known.lives(session_id)
@@ -159,12 +153,13 @@ class Tailer:
                 while True:
                     await self._step()
         finally:
-            self._threads.close()
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _read_living(self) -> None:
         """Who has a process is shown first, however much history there is to be walked over."""
         self._known.watch(self._watched().keys())
-        told = await self._threads.run(mains_of, self._roots, list(self._watched()))
+        sessions = list(self._watched())
+        told = await self._in_thread(lambda: mains_of(self._roots, sessions))
         await self._notice(newest_first(told))
         loop = asyncio.get_running_loop()
         enough = loop.time() + LIVING_S
@@ -187,7 +182,7 @@ class Tailer:
     async def _step(self) -> None:
         if self._ready:
             ready, self._ready = self._ready, {}
-            told = await self._look_at(ready)
+            told, _ = await self._look_at(ready)
             self._absent -= {path for path in ready if path not in told or told[path] is not None}
             await self._notice(told)
         if self._due:
@@ -221,7 +216,7 @@ class Tailer:
 
     async def _walk(self) -> set[str] | None:
         """All files there are; None if that cannot be said."""
-        told, found = await self._threads.run(look_at, self._roots, self._enter, self._known.stamps)
+        told, found = await self._look_at(self._roots, self._known.stamps)
         self._absent = {root for root in self._roots if root in told}
         for path in self._known.files.keys() - found:
             told.setdefault(path, None)
@@ -230,8 +225,10 @@ class Tailer:
             self.observer.walked()
         return None if self._absent else found
 
-    async def _look_at(self, paths: Iterable[str]) -> dict[str, Stamp | None]:
-        return (await self._threads.run(look_at, paths, self._enter))[0]
+    async def _look_at(
+        self, paths: Iterable[str], known: Mapping[str, Stamp] | None = None
+    ) -> tuple[dict[str, Stamp | None], set[str]]:
+        return await self._in_thread(lambda: look_at(paths, self._enter, known, self._roots))
 
     def _enter(self, directory: str) -> None:
         """In a thread. Without events there are still hooks and rounds."""
@@ -245,8 +242,7 @@ class Tailer:
             self._unwatched.add(directory)
 
     async def _notice(self, told: Mapping[str, Stamp | None]) -> None:
-        told = await self._known.by_one_path(told, self._look_at)
-        written = await self._reader.written(self._known.doubtful(told))
+        written = await self._written(self._known.doubtful(told))
         now = self._now()
         for path, stamp in told.items():
             self.too_long.pop(path, None)
@@ -267,6 +263,13 @@ class Tailer:
                 self._due[path] = None
                 self._wake.set()
 
+    async def _written(self, paths: Sequence[str]) -> dict[str, int]:
+        """When the last line of each was, ms; 0 if that cannot be said."""
+        if not paths:
+            return {}
+        look = functools.partial(_last_written, self._transcripts.written)
+        return await self._in_thread(lambda: {path: look(path) for path in paths})
+
     def _look_at_unread(self) -> None:
         """What could not be read, and what has no sign of life but has rested for long enough."""
         now = self._now()
@@ -285,102 +288,41 @@ class Tailer:
             await self._read(file)
 
     async def _read(self, file: FollowedFile) -> None:
-        muted = not self._known.lives(file.whose.session_id)
+        """One chunk. Of a session that is over only usage, meta and its end are told: it is muted."""
+        stamp, muted = self._known.stamps[file.path], not self._known.lives(file.whose.session_id)
+        own, others = self._cursors(file, stamp, muted=muted)
+        read = functools.partial(
+            read_chunk,
+            file.path,
+            own,
+            others,
+            with_sidecar=file.whose.agent_id is not None,
+            waits=file.waits,
+            now=self._now(),
+        )
         try:
-            more = await self._reader.read(file, self._known.stamps[file.path], muted=muted)
+            chunk = await self._in_thread(read)
+            if not chunk.waits:
+                await self._report(file, chunk, muted=muted)
         except FileNotFoundError:
             self._known.forget(file.path)
             return
-        if more:
-            self._due[file.path] = None
-
-    async def _prune(self, present: set[str] | None) -> None:
-        state = {k: value for k, value in self._state().items() if not k.startswith(self._others)}
-        changes = outdated(state, present, self._known.living(), self._now())
-        try:
-            await self._intake.accept([], state=changes)
-        except SpoolUnavailable:
-            self.faults["not accepted"] += 1
-
-
-class FileThreads:
-    """A file system that hangs holds up whoever waits for it, and not the hooks."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(2, "transcripts")
-
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        call = functools.partial(work, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-class TranscriptReader:
-    """state: the spool's. now: ms of wall clock. faults: cause -> how often."""
-
-    def __init__(
-        self,
-        intake: Intake,
-        transcripts: Transcripts,
-        *,
-        state: Callable[[], Mapping[str, bytes]],
-        now: Callable[[], int],
-        threads: FileThreads,
-        faults: Counter[str],
-    ) -> None:
-        self._intake = intake
-        self._transcripts = transcripts
-        self._state = state
-        self._now = now
-        self._threads = threads
-        self._faults = faults
-        self.read_at = 0
-
-    async def written(self, paths: Sequence[str]) -> dict[str, int]:
-        """When the last line of each was, ms; 0 if that cannot be said."""
-        if not paths:
-            return {}
-        look = functools.partial(_last_written, self._transcripts.written)
-        return await self._threads.run(lambda: {path: look(path) for path in paths})
-
-    async def read(self, file: FollowedFile, stamp: Stamp, *, muted: bool) -> bool:
-        """One chunk; True if there may be more of it. file.read tells that its end was reached.
-
-        muted: the session is over, and only usage, meta and its end are told of it.
-        Raises FileNotFoundError.
-        """
-        own, others = self._cursors(file, stamp, muted=muted)
-        try:
-            chunk = await self._threads.run(
-                read_chunk,
-                file.path,
-                own,
-                others,
-                with_sidecar=file.whose.agent_id is not None,
-                waits=file.waits,
-                now=self._now(),
-            )
-            if not chunk.waits:
-                await self._tell(file, chunk, muted=muted)
-        except FileNotFoundError:
-            raise
         except OSError as error:
             failed = (stamp, error.errno)
             # tried again every few seconds: the same failure is one
-            self._faults["unreadable"] += file.failed != failed
+            self.faults["unreadable"] += file.failed != failed
             file.failed = failed
-            return False
+            return
         except SpoolUnavailable:
             # Nothing has advanced, so the next look reads it again.
-            self._faults["not accepted"] += 1
-            return False
+            self.faults["not accepted"] += 1
+            return
         file.waits = chunk.waits
         # of one that holds nothing but what was told there is nothing to be read until it grows
         if not (chunk.more or (chunk.waits and chunk.waits.shared < chunk.stamp.size)):
             file.read = chunk.stamp
-        return chunk.more
+        if chunk.more:
+            self._due[file.path] = None
 
     def _cursors(
         self, file: FollowedFile, stamp: Stamp, *, muted: bool
@@ -393,7 +335,7 @@ class TranscriptReader:
         own = (each for each in (file.cursor, kept.own) if each and (muted or not each.muted))
         return next(own, None), [each for each in kept.others if muted or not each.cursor.muted]
 
-    async def _tell(self, file: FollowedFile, chunk: Chunk, *, muted: bool) -> None:
+    async def _report(self, file: FollowedFile, chunk: Chunk, *, muted: bool) -> None:
         """Raises SpoolUnavailable."""
         now, cursor = self._now(), chunk.cursor
         said = Lines([], cursor.context)
@@ -425,8 +367,8 @@ class TranscriptReader:
         if signals or chunk.moved:
             await self._intake.accept(signals, state={key_of(file.path): encode_cursor(cursor)})
         file.cursor = cursor
-        self._faults.update(chunk.faults)
-        self._faults.update(said.faults)
+        self.faults.update(chunk.faults)
+        self.faults.update(said.faults)
         if chunk.lines:
             self.read_at = now
 
@@ -459,6 +401,18 @@ class TranscriptReader:
                 ai_title=ai_title,
             )
         ]
+
+    async def _prune(self, present: set[str] | None) -> None:
+        state = {k: value for k, value in self._state().items() if not k.startswith(self._others)}
+        changes = outdated(state, present, self._known.living(), self._now())
+        try:
+            await self._intake.accept([], state=changes)
+        except SpoolUnavailable:
+            self.faults["not accepted"] += 1
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """A file system that hangs holds up whoever waits for it, and not the hooks."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _last_written(written: Callable[[Sequence[bytes]], int], path: str) -> int:

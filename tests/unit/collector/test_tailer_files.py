@@ -419,7 +419,7 @@ def test_a_link_that_leads_to_itself_hides_nothing_else(tmp_path: Path, name: st
 def test_a_file_that_goes_during_a_walk_hides_no_other(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number}.jsonl").write_bytes(b"")
-    walked = files_module._walk(str(tmp_path), lambda _: None)
+    walked = files_module._walk(str(tmp_path), lambda _: None, {})
     first, _ = next(walked)
     gone = next(path for path in tmp_path.iterdir() if str(path) != first)
     gone.unlink()

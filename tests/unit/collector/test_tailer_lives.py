@@ -13,7 +13,7 @@ import pytest
 
 import adsum_collector.transcripts.tailer as tailer_module
 from adsum_collector.transcripts import files as transcript_files
-from adsum_collector.transcripts.tailer import TranscriptReader
+from adsum_collector.transcripts.tailer import Tailer
 from adsum_shared.signals import CostReported, MetaChanged, SessionEnded
 from tests.support import wait_until
 from tests.tailers import DAY_S, Rig, age, open_rig
@@ -219,12 +219,14 @@ async def test_who_has_a_process_is_read_before_any_walk_newest_first(
 async def test_one_that_never_ends_does_not_hold_up_the_first_walk(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = TranscriptReader.read
+    read = Tailer._read
 
-    async def endless(self: TranscriptReader, file: Any, stamp: Any, *, muted: bool) -> bool:
-        return await read(self, file, stamp, muted=muted) or file.path == str(rig.main())
+    async def endless(self: Tailer, file: Any) -> None:
+        await read(self, file)
+        if file.path == str(rig.main()):
+            self._due[file.path] = None
 
-    monkeypatch.setattr(TranscriptReader, "read", endless)
+    monkeypatch.setattr(Tailer, "_read", endless)
     monkeypatch.setattr(tailer_module, "LIVING_S", 0.1)
     append(rig.main(), line("one"))
     await rig.give_process()
