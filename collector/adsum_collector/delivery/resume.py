@@ -19,9 +19,6 @@ from adsum_shared import streams
 
 #: Hubs keep 16 of a spool.
 MOST_RUNS = 64
-#: In place of a nonce: all runs of a spool that was there before any were kept, by an older version.
-#: What they gave has been sent under nonces that nobody can tell any more.
-EARLIER = ""
 _PREFIX = "runs:"
 _WANT = re.compile(r"(.*):([1-9]\d{0,15})", re.ASCII | re.DOTALL)
 
@@ -129,8 +126,6 @@ class Runs:
         """
         kept: list[CollectorRun] = []
         before = 0
-        if not self._runs and last:
-            kept.append(CollectorRun(EARLIER, last))
         for old, end in self._ends(last).items():
             if end > before:
                 kept.append(CollectorRun(old, end))
@@ -139,9 +134,9 @@ class Runs:
 
     def author(self, seq: int) -> tuple[str, int | None]:
         """The run that gave this number, and the last it gave; None if that is still open."""
-        named = (run for run in self._runs if run.nonce != EARLIER)
         return next(
-            ((run.nonce, run.end) for run in named if run.end is None or run.end >= seq), ("", seq)
+            ((run.nonce, run.end) for run in self._runs if run.end is None or run.end >= seq),
+            ("", seq),
         )
 
     def why_to_leave(self, head: Head | None, stored: HubProgress, last: int) -> str | None:
@@ -152,11 +147,10 @@ class Runs:
         disk was set back, or on the disk that ours is a copy of.
         """
         ends = self._ends(last)
-        earlier = ends.get(EARLIER, -1)
         heard = dict(stored.runs or {})
         if head is not None:
             heard[head.nonce] = max(head.id.seq, heard.get(head.nonce, 0))
-        foreign = [nonce for nonce, seq in heard.items() if seq > ends.get(nonce, earlier)]
+        foreign = [nonce for nonce, seq in heard.items() if seq > ends.get(nonce, -1)]
         if stored.applied > last or any(nonce in ends for nonce in foreign):
             return "rollback"
         return "copy" if foreign else None
@@ -167,11 +161,10 @@ class Runs:
         Not all up to one: between two spans of ours may lie one that a copy got in first.
         """
         ends = self._ends(last)
-        earlier = ends.get(EARLIER, 0)
         spans: list[tuple[int, int]] = []
         before = 0
         for nonce, seq in stored.items():
-            ours = min(seq, ends.get(nonce, seq if seq <= earlier else 0))
+            ours = min(seq, ends.get(nonce, 0))
             if ours > before:
                 spans.append((before + 1, ours))
             before = max(before, seq)

@@ -201,20 +201,6 @@ def test_each_number_has_the_run_that_gave_it(seq: int, author: tuple[str, int |
     assert RUNS.author(seq) == author
 
 
-def test_what_an_older_version_sent_under_nonces_it_did_not_keep_is_ours() -> None:
-    upgraded = Runs(Runs().joined_by("n", 20))
-    stored = HubProgress(applied=15, runs={"old": 15})
-
-    assert upgraded.why_to_leave(head("old", 20), stored, 20) is None
-    assert upgraded.delivered({"old": 15, "n": 18}, 18) == ((1, 15), (16, 18))
-    assert upgraded.author(16) == ("n", None)
-    again = Runs(upgraded.joined_by("m", 25))
-    assert again.why_to_leave(head("old", 20), stored, 25) is None
-    assert [again.author(seq) for seq in (16, 25, 26)] == [("n", 25), ("n", 25), ("m", None)]
-    assert again.why_to_leave(head("x", 26), stored, 30) == "copy"
-    assert again.delivered({"old": 15, "x": 26}, 30) == ((1, 15),)
-
-
 def test_a_run_that_begins_ends_the_one_before() -> None:
     assert RUNS.joined_by("d", 25) == (
         CollectorRun("a", 10),
