@@ -104,7 +104,7 @@ class _Command:
 
 
 class ModelInbox(Inbox):
-    """tells_runs: of an older hub there is no word of runs."""
+    """tells_runs: of what cannot be read there is no word of runs."""
 
     tells_runs = True
 
@@ -134,7 +134,7 @@ class ModelInbox(Inbox):
         stored = self._broker.stored
         if not stored:
             return HubProgress()
-        runs = dict(stored["r"].get(spool_id, {})) if self.tells_runs else None
+        runs = dict(stored["r"].get(spool_id, {})) if self.tells_runs else {}
         return HubProgress(stored["c"], stored["a"].get(spool_id, 0), runs)
 
     async def _want(self) -> bytes | None:

@@ -62,7 +62,6 @@ class Rig:
             self.intake,
             self.transcripts,
             directories=[self.projects],
-            state=lambda: self.spool.state,
             watched=watched_in(lambda: self.spool.state),
             settled=self.settled,
             now=lambda: time.time_ns() // 1_000_000 + self.clock_off_ms,

@@ -34,7 +34,7 @@ class Intake:
     """private: what of a signal may leave this machine. agent: whose witnesses report here."""
 
     def __init__(self, spool: Spool, private: Private, agent: str = DEFAULT_AGENT) -> None:
-        self._spool = spool
+        self.spool = spool
         self.private = private
         self._agent = agent
         #: signals that are on disk
@@ -58,10 +58,10 @@ class Intake:
         if not all(is_session_id(signal.session_id) for signal in signals):
             signals = self._usable(signals)
         if not signals and not state:
-            return self._spool.last_seq
+            return self.spool.last_seq
         if self._agent != DEFAULT_AGENT:
             signals = [msgspec.structs.replace(signal, agent=self._agent) for signal in signals]
-        number = await self._spool.append(
+        number = await self.spool.append(
             [encode_signal(self.private(signal)) for signal in signals],
             message_id=message_id,
             state={**(state or {}), **state_changes(signals)},

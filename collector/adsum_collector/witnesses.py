@@ -181,7 +181,6 @@ def witnesses_of(
             intake,
             agent.transcripts,
             directories=transcripts[agent],
-            state=lambda: spool.state,
             watched=watched_in(lambda: spool.state),
             settled=watch.settled,
             now=now,

@@ -333,7 +333,7 @@ class StreamPosition:
         if stored.cursor < leaving.fence:
             return
         if self._spool.spool_id == self.spool_id:  # else it was damaged meanwhile
-            ours = self._runs.delivered(stored.runs or {}, self._spool.last_seq)
+            ours = self._runs.delivered(stored.runs, self._spool.last_seq)
             await self._spool.begin_anew(
                 leaving.reason,
                 leaving.fence.incarnation,

@@ -56,13 +56,12 @@ class HubProgress(msgspec.Struct, frozen=True):
     """What hubs have stored of one spool, all of one moment.
 
     cursor: they have spoken on every entry up to there. applied: the last number they have.
-    runs: nonce → the last number they have from that run, in order of the runs' first appearance;
-    None where the hubs do not tell.
+    runs: nonce → the last number they have from that run, in order of the runs' first appearance.
     """
 
     cursor: EntryId = EntryId(0, 0)
     applied: int = 0
-    runs: Mapping[str, int] | None = None
+    runs: Mapping[str, int] = {}
 
 
 class ResumePoint(msgspec.Struct, frozen=True):
@@ -147,7 +146,7 @@ class Runs:
         disk was set back, or on the disk that ours is a copy of.
         """
         ends = self._ends(last)
-        heard = dict(stored.runs or {})
+        heard = dict(stored.runs)
         if head is not None:
             heard[head.nonce] = max(head.id.seq, heard.get(head.nonce, 0))
         foreign = [nonce for nonce, seq in heard.items() if seq > ends.get(nonce, -1)]

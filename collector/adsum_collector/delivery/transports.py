@@ -186,21 +186,20 @@ class Inbox:
 
 
 def _stored(raw: host_keys.StoredOffsets, spool_id: str) -> HubProgress:
-    found = _decoded(_runs, raw.runs)
     return HubProgress(
         EntryId.parse(raw.cursor)
         if raw.cursor and _CURSOR.fullmatch(raw.cursor)
         else EntryId(0, 0),
-        max(0, (_decoded(_applied, raw.applied) or {}).get(spool_id, 0)),
-        None if found is None else found.get(spool_id, {}),
+        max(0, _decoded(_applied, raw.applied).get(spool_id, 0)),
+        _decoded(_runs, raw.runs).get(spool_id, {}),
     )
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], raw: bytes | None) -> Any:
     try:
-        return None if raw is None else decoder.decode(raw)
+        return decoder.decode(raw or b"{}")
     except msgspec.DecodeError:
-        return None
+        return {}
 
 
 #: What only people can mend is not tried every second: each try costs a hub, and most, a handshake.

@@ -80,17 +80,16 @@ class Observer(Protocol):
 class Tailer:
     """directories: where `transcripts` knows files by their path below. now: ms of wall clock.
 
-    state: the spool's. watched: session id -> process, of all sessions that have not ended.
+    watched: session id -> process, of all sessions that have not ended.
     others: directories of other agents, whose cursors are not ours. settled: set once it is known which of those processes live.
     """
 
-    def __init__(  # noqa: PLR0913 - by keyword, each once, in the composition root
+    def __init__(
         self,
         intake: Intake,
         transcripts: Transcripts,
         *,
         directories: Sequence[Path],
-        state: Callable[[], Mapping[str, bytes]],
         watched: Callable[[], Mapping[str, AgentProcess]],
         settled: asyncio.Event,
         now: Callable[[], int],
@@ -99,7 +98,6 @@ class Tailer:
         self._intake = intake
         self._transcripts = transcripts
         self._others = tuple(key_of(f"{directory}/") for directory in others)
-        self._state = state
         self._watched = watched
         self._settled = settled
         self._now = now
@@ -331,7 +329,7 @@ class Tailer:
 
         What was told as of a session that is over is told again, and whole, once that lives.
         """
-        kept = find_cursors(self._state(), file.path, stamp, file.whose.session_id)
+        kept = find_cursors(self._intake.spool.state, file.path, stamp, file.whose.session_id)
         own = (each for each in (file.cursor, kept.own) if each and (muted or not each.muted))
         return next(own, None), [each for each in kept.others if muted or not each.cursor.muted]
 
@@ -403,7 +401,11 @@ class Tailer:
         ]
 
     async def _prune(self, present: set[str] | None) -> None:
-        state = {k: value for k, value in self._state().items() if not k.startswith(self._others)}
+        state = {
+            k: value
+            for k, value in self._intake.spool.state.items()
+            if not k.startswith(self._others)
+        }
         changes = outdated(state, present, self._known.living(), self._now())
         try:
             await self._intake.accept([], state=changes)

@@ -143,11 +143,9 @@ class FileTurn(msgspec.Struct, frozen=True):
 class Ledger:
     """zone, limit: see `Kinds`. note: what to tell people of its file."""
 
-    def __init__(
-        self, db: sqlite3.Connection, zone: tzinfo | None, limit: Callable[[str], int | None]
-    ) -> None:
+    def __init__(self, db: sqlite3.Connection, kinds: Kinds) -> None:
         self._db = db
-        self._kinds = Kinds(zone, limit)
+        self._kinds = kinds
         self._numbers = LedgerNumbers(db)
         self._sieve = Sieve(db)
         self.note: str | None = None
@@ -158,7 +156,7 @@ class Ledger:
     ) -> Ledger:
         """Raises LedgerError. Everything else here raises sqlite3.Error."""
         db, note = open_ledger(directory)
-        ledger = cls(db, zone, limit)
+        ledger = cls(db, Kinds(zone, limit))
         ledger.note = note
         return ledger
 
@@ -166,7 +164,7 @@ class Ledger:
     def in_memory(cls, limit: Callable[[str], int | None], zone: tzinfo | None = None) -> Ledger:
         """To add up once and forget."""
         db = lay_out(sqlite3.connect(":memory:", isolation_level=None))
-        ledger = cls(db, zone, limit)
+        ledger = cls(db, Kinds(zone, limit))
         # From Python 3.13 on a connection that nobody has closed is complained of.
         weakref.finalize(ledger, db.close)
         return ledger

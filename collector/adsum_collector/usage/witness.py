@@ -9,7 +9,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -83,20 +83,18 @@ class _Unread(msgspec.Struct, frozen=True):
 
 
 class Stale:
-    """Files with something unread in them. lives: whether a session does. now: ms of wall clock.
+    """Files with something unread in them. lives: whether a session does. now: ms.
 
     What grows while it is being read is both stale and being read, and waits until that is over.
     """
 
-    def __init__(self, lives: Callable[[str], bool], now: Callable[[], int]) -> None:
-        self._lives = lives
-        self._now = now
+    def __init__(self) -> None:
         self._read: dict[str, Stamp] = {}
         self._stale: dict[str, _Unread] = {}
         self._reading: dict[str, _Unread] = {}
         self._failed: dict[str, _Unread] = {}
         self._young: dict[str, _Unread] = {}
-        self._retried_at = now()
+        self._retried_at = 0
 
     def __len__(self) -> int:
         return len(self._stale) + len(self._reading)
@@ -136,14 +134,17 @@ class Stale:
             self._stale = {**self._failed, **self._stale}
             self._failed = {}
 
-    def errands(self, *, reads_much: bool) -> tuple[list[Errand], int | None]:
+    def errands(
+        self, lives: Callable[[str], bool], now: int, *, reads_much: bool
+    ) -> tuple[list[Errand], int | None]:
         """What is to be read now: first the sessions that live, then the newest.
 
         By the thread; or, where it is much and the process is free for it, by that, with its bytes.
         """
-        self._owe_the_rested()
+        self._owe_the_rested(now)
+        alive = {f.whose.session_id for f in self._stale.values() if lives(f.whose.session_id)}
         waiting = [path for path in self._stale if path not in self._reading]
-        waiting.sort(key=self._order)
+        waiting.sort(key=lambda path: self._order(path, alive))
         little: list[str] = []
         left = LITTLE_BYTES
         for path in waiting:
@@ -152,7 +153,8 @@ class Stale:
                 left -= growth
         is_much = reads_much and len(little) < len(waiting)
         size = sum(map(self._growth, waiting)) if is_much else None
-        return [self._errand(path) for path in (waiting if is_much else little)], size
+        given = waiting if is_much else little
+        return [self._errand(path, alive, now) for path in given], size
 
     def keep(self, done: Iterable[tuple[bytes, Stamp]]) -> None:
         """These were read to their ends, as they were when they were opened."""
@@ -168,19 +170,16 @@ class Stale:
             if file is not None and path not in self._stale:
                 self._failed[path] = file
 
-    def _owe_the_rested(self) -> None:
+    def _owe_the_rested(self, now: int) -> None:
         """Their pasts: they were read as soon as they came, and could still have been growing."""
-        rested = [(p, f) for p, f in self._young.items() if self._age(f) > QUIET_MS]
+        rested = [(p, f) for p, f in self._young.items() if _age(f, now) > QUIET_MS]
         for path, file in rested:
             del self._young[path]
             self.owe([(path, file.whose.session_id)])
 
-    def _age(self, file: _Unread) -> int:
-        return self._now() - (file.stamp.mtime_ns // 1_000_000 if file.stamp else 0)
-
-    def _order(self, path: str) -> tuple[bool, int]:
+    def _order(self, path: str, alive: Container[str]) -> tuple[bool, int]:
         file = self._stale[path]
-        return not self._lives(file.whose.session_id), -(file.stamp.mtime_ns if file.stamp else 0)
+        return file.whose.session_id not in alive, -(file.stamp.mtime_ns if file.stamp else 0)
 
     def _growth(self, path: str) -> int:
         if (stamp := self._stale[path].stamp) is None:
@@ -188,14 +187,18 @@ class Stale:
         read = self._read.get(path)
         return stamp.size - (read.size if read and read.size <= stamp.size else 0)
 
-    def _errand(self, path: str) -> Errand:
+    def _errand(self, path: str, alive: Container[str], now: int) -> Errand:
         file = self._reading[path] = self._stale.pop(path)
-        lives = self._lives(file.whose.session_id)
+        lives = file.whose.session_id in alive
         is_over = file.whose.agent_id is None and not lives
-        past = is_over and self._age(file) > QUIET_MS
+        past = is_over and _age(file, now) > QUIET_MS
         if is_over and not past:
             self._young[path] = file
         return Errand(os.fsencode(path), file.whose, past=past, urgent=lives)
+
+
+def _age(file: _Unread, now: int) -> int:
+    return now - (file.stamp.mtime_ns // 1_000_000 if file.stamp else 0)
 
 
 def _same(one: Stamp | None, other: Stamp) -> bool:
@@ -215,7 +218,7 @@ class WorkerError(Exception):
         self.damage = damage
 
 
-class Worker:
+class HistoryTask:
     """The process as its parent sees it, at most one at a time. wake: set whenever there is news of it.
 
     progress: of what it has read; whoever reports what that was clears it, once it is reported.
@@ -353,8 +356,8 @@ class UsageWitness:
         self._absent: list[Path] = []
         self._threads = ThreadPoolExecutor(1, "usage")
         self._wake = asyncio.Event()
-        self._stale = Stale(lives, now)
-        self._worker = Worker(directory, self._wake)
+        self._stale = Stale()
+        self._worker = HistoryTask(directory, self._wake)
         self._with_worker: list[Errand] = []
         self._pasts: list[PastOf] = []
         self._reported_to: str | None = None
@@ -452,7 +455,9 @@ class UsageWitness:
             self._keep(batch)
         if self._worker.is_over():
             self._stale.settle(self._with_worker)
-        errands, size = self._stale.errands(reads_much=self._worker.is_free())
+        errands, size = self._stale.errands(
+            self._lives, self._now(), reads_much=self._worker.is_free()
+        )
         if size is not None:
             self._with_worker = errands
             self._worker.begin(errands, size)

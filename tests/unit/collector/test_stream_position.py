@@ -306,26 +306,6 @@ def test_what_hubs_have_of_a_copy_acknowledges_nothing_of_ours(
     assert one.spool.acked == 1
 
 
-def test_an_upgrade_goes_on_with_its_spool_though_nobody_knows_whose_runs_were_before(
-    fleet: Fleet,
-) -> None:
-    machine = fleet.machines[0]
-    accept(machine, 3)
-    fleet.run(0)
-    fleet.read(0)
-    accept(machine, 2)
-    machine.spool.state = {}
-    fleet.restart(0)
-    machine = fleet.machines[0]
-    accept(machine, 1)
-    fleet.restart_hub(0)
-    fleet.settle()
-
-    assert fleet.hub.notes == machine.spool.promised
-    assert machine.spool.reasons == []
-    assert machine.problem.text is None
-
-
 @pytest.mark.parametrize(
     "poison", [EntryId(2**64 - 1, 2**64 - 1), EntryId(2**53, 1), EntryId(1, 2**53)]
 )
