@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+from fastapi import Request
 
-from adsum_hub.notify.notifier import SETTLE_MS, Notifications
+from adsum_hub.notify.notifications import Notifications
+from adsum_hub.notify.notifier import SETTLE_MS
 from adsum_hub.notify.push import PushSubscription
 from adsum_hub.roster import Changes
 from adsum_hub.settings import HubSettings
@@ -64,13 +66,13 @@ class Fleet:
         self.views |= {view.id: view for view in views}
         for roster, notifications in self.rosters:
             _show(roster, views)
-            notifications.heard(Changes(sessions=views))
+            notifications.notifier.heard(Changes(sessions=views))
 
     def host(self, view: HostView) -> None:
         self.machines[view.id] = view
         for roster, notifications in self.rosters:
             roster.host_views[view.id] = view
-            notifications.heard(Changes(hosts=(view,)))
+            notifications.notifier.heard(Changes(hosts=(view,)))
 
 
 def _show(roster: FakeRoster, views: Any) -> None:
@@ -104,7 +106,7 @@ class NotifyingHub:
         fleet.rosters.append((self.roster, self.notifications))
         _show(self.roster, fleet.views.values())
         self.roster.host_views |= fleet.machines
-        self.notifications.heard(
+        self.notifications.notifier.heard(
             Changes(
                 sessions=tuple(fleet.views.values()),
                 hosts=tuple(fleet.machines.values()),
@@ -121,11 +123,11 @@ class NotifyingHub:
         self.fleet.now += int(after_s * 1000)
         async with asyncio.TaskGroup() as group:
             await self.notifier.look(group)
-        await self.notifications._push.follow_up_once()
+        await self.notifications.push.follow_up_once()
 
     async def subscribe(self, browser: Browser) -> None:
         asked = msgspec.convert(browser.subscription, PushSubscription)
-        await self.notifications.subscribe(asked)
+        await self.notifications.subscribe(Request({"type": "http"}), asked)
 
     async def die(self) -> None:
         """As kill -9 would: it says nothing more."""

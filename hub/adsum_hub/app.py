@@ -24,12 +24,10 @@ from adsum_hub.consumer.saver import Saver
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
-from adsum_hub.join.routes import join_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import live_router
 from adsum_hub.metrics import HubHealth
-from adsum_hub.notify.notifications import notify_router, open_notifications
-from adsum_hub.notify.notifier import Notifications
+from adsum_hub.notify.notifications import Notifications, open_notifications
 from adsum_hub.redis_access import open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain
@@ -83,12 +81,12 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app.include_router(live_router(broadcast))
     app.include_router(sign_in_router(signing, demo=demo))
     if joining is not None:
-        app.include_router(join_router(joining))
+        app.include_router(joining.router())
     if ingest is not None:
         # First: a machine asks once a second, and each route before it is looked at.
         app.router.routes.insert(0, ingest.route())
     if notifications is not None:
-        app.include_router(notify_router(notifications))
+        app.include_router(notifications.router())
     app.router.routes.extend(Assets(WEB).routes())
     describe(app)
     explain(app)
@@ -178,7 +176,7 @@ def _tasks(
 ) -> dict[str, Coroutine[None, None, None]]:
     """What a hub cannot do without, by name, beside its server. None of it is started yet."""
     roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
-    room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.hosts.pause)
+    room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.leaving.pause)
     writes = Writes(redis, link.address, clock, room)
     heartbeats = Heartbeats(roster, redis, clock, link, broadcast, room)
     consumer = Consumer(

@@ -20,8 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from adsum_hub.app import WEB
 from adsum_hub.assets import Assets
-from adsum_hub.join.routes import JoinTokens
-from adsum_hub.join.tokens import JoinToken, JoinTokenAsked, JoinTokenMade
+from adsum_hub.join.tokens import JoinToken, JoinTokenAsked, JoinTokenMade, JoinTokens
 from adsum_hub.request_guard import CONTENT_POLICY
 from adsum_shared.state import (
     ActivityEntry,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from adsum_hub.auth.credentials import digest_of
-from adsum_hub.join.leaving import JoinedHosts, Leaving
+from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import NoRightsError, Rights, user_of
 from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
@@ -50,6 +51,7 @@ async def asked(client: Redis) -> Leaving:
     async def look() -> None: ...
 
     made = Leaving(
+        SimpleNamespace(hosts={}),  # type: ignore[arg-type] # as far as it is asked
         JoinTokenStore(client),
         MachineStore(client),
         Rights(client),
@@ -116,13 +118,11 @@ async def test_who_is_shut_out_between_two_steps_stays_so_and_its_token_is_not_g
 ) -> None:
     of: Any = getattr(asked, part)
     goes_on: Step = getattr(of, step)
-    rights, watch, tokens = asked.rights, asked.watch, asked.tokens
-    roster: Any = SimpleNamespace(hosts={})
-    hosts = JoinedHosts(roster, asked.machines, Rights(rights._redis), watch, tokens)
+    admin = dataclasses.replace(asked, rights=Rights(asked.rights._redis))
 
     async def shut_out(*given: Any, **named: Any) -> None:
         await goes_on(*given, **named)
-        await hosts.shut_out(HOST, for_good=for_good)
+        await (admin.revoke_host if for_good else admin.reset_host)(HOST)
 
     monkeypatch.setattr(of, step, shut_out)
     with pytest.raises(BadRequestError, match="not valid, or not any more"):
@@ -131,8 +131,8 @@ async def test_who_is_shut_out_between_two_steps_stays_so_and_its_token_is_not_g
     found = await asked.machines.find(HOST)
     assert found is not None
     assert found.state == ("revoked" if for_good else "reset")
-    assert await tokens.look(TOKEN, 1) == "unknown"
-    assert await rights.there() == set()
+    assert await asked.tokens.look(TOKEN, 1) == "unknown"
+    assert await asked.rights.there() == set()
 
 
 async def test_while_it_joins_anew_it_is_not_forgotten(asked: Leaving) -> None:

@@ -199,7 +199,7 @@ def leaving(client: Redis) -> Leaving:
     async def look() -> None: ...
 
     machines, rights, watch = MachineStore(client), Rights(client), SimpleNamespace(look=look)
-    return Leaving(JoinTokenStore(client), machines, rights, watch, lambda: 1)  # type: ignore[arg-type] # as far as it is asked
+    return Leaving(None, JoinTokenStore(client), machines, rights, watch, lambda: 1)  # type: ignore[arg-type] # as far as it is asked
 
 
 @pytest.mark.parametrize("before", [None, "reset"])

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
@@ -13,7 +14,7 @@ import redis
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.consumer.consumer import COUNT, HEAVY, next_count
 from adsum_hub.consumer.heartbeats import MOST_BYTES
-from adsum_hub.join.leaving import JoinedHosts
+from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch
 from adsum_hub.join.rights import Rights, rules_of, user_of
 from adsum_hub.room import Room
@@ -54,7 +55,8 @@ async def hub(broker: Broker, client: Redis) -> AsyncIterator[Hub]:
     """Of two machines that have joined, with little room for each."""
     hub = Hub(broker.url)
     machines, rights = MachineStore(client), Rights(client)
-    joined = JoinedHosts(hub.roster, machines, rights, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type] # as far as it is asked
+    nothing: Any = SimpleNamespace()
+    joined = Leaving(hub.roster, nothing, machines, rights, nothing, clock)
     hub.room = hub.heartbeats._room = Room(hub.roster, client, clock, ROOM, joined.pause)
     for host_id in (HOST, OTHER):
         await rights.grant(host_id, digest_of("secret"))

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum_hub.notify.notifications import status_of
 from adsum_hub.notify.rules import BURST, EVERY_MS
 from adsum_shared import streams
 from tests.brokers import Broker
@@ -110,7 +109,7 @@ async def test_a_push_is_sealed_signed_and_says_how_urgent_it_is(
     assert post.headers["urgency"] == "high"
     assert 0 < int(post.headers["ttl"]) <= 86_400
     assert len(post.headers["topic"]) <= 32
-    public = (await hub.notifications.key()).public
+    public = (await hub.notifications.key_file.key()).public
     assert post.headers["authorization"].startswith("vapid t=")
     assert post.headers["authorization"].endswith(f"k={public}")
     file = tmp_path / "hub" / "push-key.pem"
@@ -402,7 +401,7 @@ async def test_hubs_with_different_keys_tell_each_its_own_browsers(
     await two.run(1)
 
     assert (len(mine.opened()), len(hers.opened())) == (1, 1)
-    status = await status_of(one.notifications)
+    status = await one.notifications.status()
     assert (status.subscriptions, status.others) == (1, 1)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from adsum_hub.notify.notifications import status_of
 from adsum_hub.rest.api import BadRequestError
 from tests.notifying import Fleet, NotifyingHub, Start, starting
 from tests.post_boxes import Browser, PostBox, post_box
@@ -216,7 +215,7 @@ async def test_no_error_holds_an_endpoint(start: Start, fleet: Fleet, box: PostB
         box.status = status
         fleet.need(f"s{status}")
         await hub.run(700)
-    status = await status_of(hub.notifications)
+    status = await hub.notifications.status()
 
     assert channel(hub).failed >= 4
     assert "S3cret" not in str(status)
@@ -232,7 +231,7 @@ async def test_a_key_that_cannot_be_read_is_told_with_the_next_step(
 
     with pytest.raises(BadRequestError, match=r"mine\.pem is no private key"):
         await hub.subscribe(phone)
-    status = await status_of(hub.notifications)
+    status = await hub.notifications.status()
     assert status.public_key is None
     assert status.problem is not None
     assert "Replace it" in status.problem
@@ -240,10 +239,10 @@ async def test_a_key_that_cannot_be_read_is_told_with_the_next_step(
 
 async def test_hubs_with_the_same_key_file_have_the_same_key(start: Start, tmp_path: Path):
     one = await start(name="one")
-    key = (await one.notifications.key()).public
+    key = (await one.notifications.key_file.key()).public
     two = await start(name="two", push_key_file=tmp_path / "one" / "push-key.pem")
 
-    assert (await two.notifications.key()).public == key
+    assert (await two.notifications.key_file.key()).public == key
     assert not (tmp_path / "two").exists()
 
 
@@ -331,12 +330,12 @@ async def test_what_apprise_does_not_know_is_said_before_the_first_message(
     start: Start, caplog: pytest.LogCaptureFixture
 ):
     hub = await start(notify=HOOK, channel=[{"name": "hook", "url": "carrierpigeon://S3cret@loft"}])
-    await hub.notifications._services[0].check()
+    await hub.notifications.services[0].check()
 
     assert "apprise does not know" in channel(hub, "hook").error
     assert "apprise does not know" in hub.notifications.notes()[0]
     assert "channel hook" in caplog.text
-    assert "S3cret" not in caplog.text + str(await status_of(hub.notifications))
+    assert "S3cret" not in caplog.text + str(await hub.notifications.status())
 
 
 async def test_no_log_and_no_answer_holds_a_channels_secret(
@@ -349,7 +348,7 @@ async def test_no_log_and_no_answer_holds_a_channels_secret(
         box.status = status
         fleet.need(f"s{status}")
         await hub.run(700)
-    said = caplog.text + str(await status_of(hub.notifications)) + repr(hub.notifier.config)
+    said = caplog.text + str(await hub.notifications.status()) + repr(hub.notifier.config)
 
     assert channel(hub, "hook").failed >= 2
     for secret in ("S3cretWord", "T0kenPath", phone.path):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fastapi import Request
 
 from adsum_hub.auth.credentials import Credential, CredentialStore, digest_of, make_cookie
-from adsum_hub.notify.push import MOST_OF_ONE, PushSubscription, SubscriptionOwner
+from adsum_hub.notify.push import MOST_OF_ONE, OWNER, PushSubscription, SubscriptionOwner
 from adsum_shared import streams
 from tests.brokers import Broker
 from tests.hub_processes import HubProcess, started
@@ -56,7 +57,8 @@ async def signed_in(hub: NotifyingHub) -> SubscriptionOwner:
 
 async def subscribe(hub: NotifyingHub, browser: Browser, owner: SubscriptionOwner | None) -> int:
     asked = msgspec.convert(browser.subscription, PushSubscription)
-    return await hub.notifications.subscribe(asked, owner)
+    request = Request({"type": "http", OWNER: owner})
+    return (await hub.notifications.subscribe(request, asked)).subscriptions
 
 
 async def test_a_browser_whose_sign_in_was_revoked_is_told_nothing_more(
@@ -137,12 +139,12 @@ async def test_nobody_is_dropped_while_redis_is_away(
     box.statuses[slow.path] = 503
     fleet.need()
     await hub.run(2)
-    assert hub.notifications._push.waiting == 1
+    assert hub.notifications.push.waiting == 1
     redis_server.kill()
     fleet.now += 60_000
-    await hub.notifications._push.follow_up_once()
+    await hub.notifications.push.follow_up_once()
 
-    assert hub.notifications._push.waiting == 1
+    assert hub.notifications.push.waiting == 1
 
 
 def test_a_hub_notes_who_asked_by_cookie_or_token_and_drops_what_they_lose(

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
@@ -43,7 +43,6 @@ from adsum_hub.auth.gate import (
 )
 from adsum_hub.clock import Clock
 from adsum_hub.redis_access import Bulkhead, RedisAccess
-from adsum_hub.request_guard import log_refusal
 from adsum_hub.rest.api import (
     OFTEN,
     REFUSED,
@@ -51,6 +50,7 @@ from adsum_hub.rest.api import (
     UNKNOWN,
     BadRequestError,
     Problem,
+    add_endpoints,
     address_of,
     as_json,
     endpoint,
@@ -78,6 +78,7 @@ WHY: dict[CodeProblem, tuple[int, str]] = {
 }
 
 
+OVER = {**REFUSED, 410: "Used or expired", **OFTEN}
 NO_SIGN_IN = "This hub asks nobody to sign in (ADSUM_SIGN_IN=off)."
 NO_SIGN_IN_STEP = "Open its page; or restart it without that setting."
 
@@ -196,91 +197,140 @@ class CredentialIssuer:
 
     authenticator: Authenticator
     reader: CredentialReader
-    login: LoginAccess
+    login_access: LoginAccess
     codes: LoginCodes
     stores: dict[Kind, CredentialStore]
     clock: Clock
     public_url: str | None
 
-    async def link(self, asked: LoginLinkAsked) -> LoginLink:
-        """Raises BadRequestError."""
+    @endpoint("POST /login", "A browser signs in with the code of a login link", OVER, logged=True)
+    async def login(self, request: Request, asked: LoginAsked) -> Me | Response:
+        code, address = asked.code.strip(), address_of(request)
+        if not is_code(code):
+            raise BadRequestError(400, "This is no code of a login link.", ANOTHER)
+        async with self.login_access.bulkhead.turn(origin_of(address)):
+            taken = await self._take(digest_of(code), address)
+            secret, now = make_cookie(), self.clock()
+            digest, where = digest_of(secret), request.headers.get("user-agent", "")
+            credential = Credential(
+                id_of(digest),
+                taken.name,
+                taken.role,
+                now,
+                now + SIGN_IN_MOST_MS,
+                now,
+                SIGN_IN_IDLE_MS,
+                "".join(each for each in where if each.isprintable())[:MOST_WHERE],
+            )
+            await self.login_access.sign_ins.issue(digest, credential, now)
+        log.info("%r signed in as %s from %s (%s)", taken.name, taken.role, address, credential.id)
+        if (before := self._cookie(request)) is not None:
+            await self._sign_out(before)  # this browser has a new one
+        me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True)
+        return self._with_cookie(request, as_json(me), secret)
+
+    async def _take(self, code: str, address: str) -> LoginCode:
+        """code: its digest. Raises BadRequestError."""
+        if wait := await self.login_access.limit.count(address):
+            step, headers = f"Try again in {wait} s.", {"retry-after": str(wait)}
+            refusal = BadRequestError(429, "Too many logins were tried.", step, headers)
+        else:
+            taken = await self.login_access.codes.take(code, self.clock())
+            if isinstance(taken, LoginCode):
+                return taken
+            refusal = BadRequestError(*WHY[taken], ANOTHER)
+        self.authenticator.refused["login"] += 1
+        raise refusal
+
+    @endpoint("POST /logout", "This browser's sign-in ends", REFUSED)
+    async def logout(self, request: Request) -> SignedOut | Response:
+        secret = self._cookie(request)
+        if secret is None:
+            step = "A token is revoked instead: `adsum hub tokens revoke ID`."
+            raise BadRequestError(409, "There is no sign-in of a browser here.", step)
+        await self._sign_out(secret)
+        return self._with_cookie(request, as_json(SignedOut(SCHEMA)), None)
+
+    async def _sign_out(self, secret: str) -> None:
+        digest = digest_of(secret)
+        self.authenticator.forget(digest)
+        if await self.stores["sign-in"].remove(digest):
+            log.info("signed out (%s)", id_of(digest))
+
+    def _cookie(self, request: Request) -> str | None:
+        """The secret of this browser's sign-in, good or not."""
+        try:
+            shown = self.reader.shown(request.scope)
+        except AccessDeniedError:
+            return None
+        return shown.secret if shown is not None and shown.kind == "sign-in" else None
+
+    def _with_cookie(self, request: Request, answer: Response, secret: str | None) -> Response:
+        """secret: None takes it away. It lasts as long as a sign-in can; when it ends the hub knows."""
+        answer.set_cookie(
+            self.reader.cookie_name(request.scope),
+            secret or "",
+            max_age=SIGN_IN_MOST_MS // 1000 if secret else 0,
+            path="/",
+            secure=self.reader.is_secure(request.scope),
+            httponly=True,
+            samesite="strict",
+        )
+        answer.headers["cache-control"] = "no-store"
+        return answer
+
+    @endpoint(
+        "POST /login-links", "A link that lets one browser in, once, within ten minutes", REFUSED
+    )
+    async def make_login_link(self, asked: LoginLinkAsked) -> LoginLink:
         name = _name(asked.name or asked.role)
         secret, until = make_code(), self.clock() + streams.LOGIN_CODE_MS
         await self.codes.issue(digest_of(secret), LoginCode(name, asked.role, until))
         log.info("made a login link for %r as %s", name, asked.role)
         return LoginLink(SCHEMA, secret, self.public_url, name, asked.role, until)
 
-    async def sign_in(self, code: str, address: str, where: str) -> tuple[str, Credential]:
-        """The cookie's secret, and what it stands for. Raises BadRequestError."""
-        if not is_code(code):
-            raise BadRequestError(400, "This is no code of a login link.", ANOTHER)
-        async with self.login.bulkhead.turn(origin_of(address)):
-            return await self._sign_in(digest_of(code), address, where)
-
-    async def _sign_in(self, code: str, address: str, where: str) -> tuple[str, Credential]:
-        """code: its digest."""
-        if wait := await self.login.limit.count(address):
-            self.authenticator.refused["login"] += 1
-            raise BadRequestError(
-                429,
-                "Too many logins were tried.",
-                f"Try again in {wait} s.",
-                {"retry-after": str(wait)},
-            )
+    @endpoint("GET /sign-ins", "The browsers that are signed in", REFUSED)
+    async def sign_ins(self) -> SignIns:
         now = self.clock()
-        taken = await self.login.codes.take(code, now)
-        if not isinstance(taken, LoginCode):
-            status, cause = WHY[taken]
-            self.authenticator.refused["login"] += 1
-            raise BadRequestError(status, cause, ANOTHER)
-        secret = make_cookie()
-        digest = digest_of(secret)
-        credential = Credential(
-            id_of(digest),
-            taken.name,
-            taken.role,
-            now,
-            now + SIGN_IN_MOST_MS,
-            now,
-            SIGN_IN_IDLE_MS,
-            "".join(each for each in where if each.isprintable())[:MOST_WHERE],
-        )
-        await self.login.sign_ins.issue(digest, credential, now)
-        log.info(
-            "%r signed in as %s from %s (%s)",
-            credential.name,
-            credential.role,
-            address,
-            credential.id,
-        )
-        return secret, credential
+        found = await self.stores["sign-in"].all(now)
+        return SignIns(SCHEMA, now, msgspec.convert(found, list[SignIn], from_attributes=True))
 
-    async def sign_out(self, secret: str) -> None:
-        digest = digest_of(secret)
-        self.authenticator.forget(digest)
-        if await self.stores["sign-in"].remove(digest):
-            log.info("signed out (%s)", id_of(digest))
+    @endpoint(
+        "DELETE /sign-ins/{named}",
+        "A browser is signed out, and what it has open is closed",
+        {**REFUSED, **UNKNOWN},
+    )
+    async def revoke_sign_in(self, named: str) -> Revoked:
+        return await self._revoke("sign-in", named)
 
+    @endpoint("GET /tokens", "The tokens that are good, without their secrets", REFUSED)
+    async def tokens(self) -> Tokens:
+        now = self.clock()
+        found = await self.stores["token"].all(now)
+        return Tokens(SCHEMA, now, msgspec.convert(found, list[Token], from_attributes=True))
+
+    @endpoint("POST /tokens", "A token for the API; its secret is answered this once", REFUSED)
     async def make_token(self, asked: TokenAsked) -> TokenMade:
-        """Raises BadRequestError."""
         name, now = _name(asked.name), self.clock()
         if not LEAST_TOKEN_S <= asked.expires_s <= MOST_TOKEN_S:
             step = f"Give {LEAST_TOKEN_S} to {MOST_TOKEN_S} seconds: a minute to 366 days."
             raise BadRequestError(400, "expires_s is out of range.", step)
-        tokens = self.stores["token"]
-        if len(await tokens.all(now)) >= MOST_TOKENS:
+        if len(await self.stores["token"].all(now)) >= MOST_TOKENS:
             step = "Revoke those that nobody uses: `adsum hub tokens list` says when each was used."
             raise BadRequestError(409, f"There are {MOST_TOKENS} tokens already.", step)
         secret = make_token()
-        digest = digest_of(secret)
-        credential = Credential(
-            id_of(digest), name, asked.role, now, now + asked.expires_s * 1000, 0
-        )
-        await tokens.issue(digest, credential, now)
+        digest, until = digest_of(secret), now + asked.expires_s * 1000
+        credential = Credential(id_of(digest), name, asked.role, now, until, 0)
+        await self.stores["token"].issue(digest, credential, now)
         log.info("made token %s for %r as %s", credential.id, name, credential.role)
-        return TokenMade(SCHEMA, secret, token_of(credential))
+        token = msgspec.convert(credential, Token, from_attributes=True)
+        return TokenMade(SCHEMA, secret, token)
 
-    async def revoke(self, kind: Kind, named: str) -> None:
+    @endpoint("DELETE /tokens/{named}", "A token is good no more", {**REFUSED, **UNKNOWN})
+    async def revoke_token(self, named: str) -> Revoked:
+        return await self._revoke("token", named)
+
+    async def _revoke(self, kind: Kind, named: str) -> Revoked:
         """Raises BadRequestError: there is no such one."""
         digest = await self.stores[kind].revoke(named)
         if digest is None:
@@ -288,10 +338,7 @@ class CredentialIssuer:
             raise BadRequestError(404, cause, f"List them: `adsum hub {kind}s list`.")
         self.authenticator.forget(digest)
         log.info("revoked the %s %s", kind, named)
-
-
-def token_of(credential: Credential) -> Token:
-    return msgspec.convert(credential, Token, from_attributes=True)
+        return Revoked(SCHEMA, named)
 
 
 def _name(name: str) -> str:
@@ -370,7 +417,7 @@ async def greet(signing: CredentialIssuer, url: str, say: Callable[[str], None])
     """Shows a first login link to whoever started the hub by hand, as soon as Redis takes one."""
     for pause in backoff():
         try:
-            link = await signing.link(LoginLinkAsked())
+            link = await signing.make_login_link(LoginLinkAsked())
         except UNAVAILABLE:
             if not wanted():
                 return
@@ -378,6 +425,20 @@ async def greet(signing: CredentialIssuer, url: str, say: Callable[[str], None])
         else:
             say(f"{signing.public_url or url}/login#{link.code}")
             return
+
+
+class SignInQuestions:
+    """What anybody may ask about signing in. demo: all that the hub shows is made up."""
+
+    def __init__(self, *, demo: bool) -> None:
+        self._demo = demo
+
+    @endpoint("GET /me", "Who is asking, and what they may do", {401: "Not signed in"})
+    async def me(self, request: Request) -> Me:
+        grant: Grant | None = request.scope.get(GRANT)
+        if grant is None:
+            return Me("", "admin", "", sign_in=False, demo=self._demo)
+        return Me(grant.name, grant.role, grant.csrf, sign_in=True, demo=self._demo)
 
 
 def sign_in_router(signing: CredentialIssuer | None, *, demo: bool = False) -> APIRouter:
@@ -388,13 +449,7 @@ def sign_in_router(signing: CredentialIssuer | None, *, demo: bool = False) -> A
             raise BadRequestError(409, NO_SIGN_IN, NO_SIGN_IN_STEP)
 
     router = APIRouter(prefix="/api/v1", tags=["v1"])
-
-    @endpoint(router, "GET /me", "Who is asking, and what they may do", {401: "Not signed in"})
-    async def me(request: Request) -> Me:
-        grant: Grant | None = request.scope.get(GRANT)
-        if grant is None:
-            return Me("", "admin", "", sign_in=False, demo=demo)
-        return Me(grant.name, grant.role, grant.csrf, sign_in=True, demo=demo)
+    add_endpoints(router, SignInQuestions(demo=demo))
 
     @router.get("/login", include_in_schema=False)
     async def get() -> Response:
@@ -402,109 +457,6 @@ def sign_in_router(signing: CredentialIssuer | None, *, demo: bool = False) -> A
         problem = Problem("A code is sent by POST, as JSON.", "Open /login in a browser.")
         return as_json(problem, 405, {"allow": "POST"})
 
-    guarded = APIRouter(dependencies=[Depends(refuse)])
-    issuer = cast("CredentialIssuer", signing)  # `refuse` comes before whatever uses it
-    _add_login(guarded, issuer)
-    _add_sign_ins(guarded, issuer)
-    _add_tokens(guarded, issuer)
-    router.include_router(guarded)
+    guarded = APIRouter(dependencies=[Depends(refuse)])  # it comes before whatever needs `signing`
+    router.include_router(add_endpoints(guarded, signing, CredentialIssuer))
     return router
-
-
-def _add_login(router: APIRouter, signing: CredentialIssuer) -> None:
-    over = {**REFUSED, 410: "Used or expired", **OFTEN}
-
-    @endpoint(router, "POST /login", "A browser signs in with the code of a login link", over)
-    async def login(request: Request, asked: LoginAsked) -> Me | Response:
-        where = request.headers.get("user-agent", "")
-        try:
-            secret, credential = await signing.sign_in(
-                asked.code.strip(), address_of(request), where
-            )
-        except BadRequestError as error:
-            log_refusal(request.scope, str(error))
-            raise
-        if (before := _cookie(signing, request)) is not None:
-            await signing.sign_out(before)  # this browser has a new one
-        me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True)
-        return _with_cookie(signing, request, as_json(me), secret)
-
-    @endpoint(router, "POST /logout", "This browser's sign-in ends", REFUSED)
-    async def logout(request: Request) -> SignedOut | Response:
-        secret = _cookie(signing, request)
-        if secret is None:
-            step = "A token is revoked instead: `adsum hub tokens revoke ID`."
-            raise BadRequestError(409, "There is no sign-in of a browser here.", step)
-        await signing.sign_out(secret)
-        return _with_cookie(signing, request, as_json(SignedOut(SCHEMA)), None)
-
-
-def _add_sign_ins(router: APIRouter, signing: CredentialIssuer) -> None:
-    @endpoint(
-        router,
-        "POST /login-links",
-        "A link that lets one browser in, once, within ten minutes",
-        REFUSED,
-    )
-    async def make_login_link(asked: LoginLinkAsked) -> LoginLink:
-        return await signing.link(asked)
-
-    @endpoint(router, "GET /sign-ins", "The browsers that are signed in", REFUSED)
-    async def sign_ins() -> SignIns:
-        now = signing.clock()
-        found = await signing.stores["sign-in"].all(now)
-        return SignIns(
-            SCHEMA, now, [msgspec.convert(each, SignIn, from_attributes=True) for each in found]
-        )
-
-    summary = "A browser is signed out, and what it has open is closed"
-
-    @endpoint(router, "DELETE /sign-ins/{named}", summary, {**REFUSED, **UNKNOWN})
-    async def revoke_sign_in(named: str) -> Revoked:
-        await signing.revoke("sign-in", named)
-        return Revoked(SCHEMA, named)
-
-
-def _add_tokens(router: APIRouter, signing: CredentialIssuer) -> None:
-    @endpoint(router, "GET /tokens", "The tokens that are good, without their secrets", REFUSED)
-    async def tokens() -> Tokens:
-        now = signing.clock()
-        found = await signing.stores["token"].all(now)
-        return Tokens(SCHEMA, now, [token_of(each) for each in found])
-
-    summary = "A token for the API; its secret is answered this once"
-
-    @endpoint(router, "POST /tokens", summary, REFUSED)
-    async def make_token(asked: TokenAsked) -> TokenMade:
-        return await signing.make_token(asked)
-
-    @endpoint(router, "DELETE /tokens/{named}", "A token is good no more", {**REFUSED, **UNKNOWN})
-    async def revoke_token(named: str) -> Revoked:
-        await signing.revoke("token", named)
-        return Revoked(SCHEMA, named)
-
-
-def _cookie(signing: CredentialIssuer, request: Request) -> str | None:
-    """The secret of this browser's sign-in, good or not."""
-    try:
-        shown = signing.reader.shown(request.scope)
-    except AccessDeniedError:
-        return None
-    return shown.secret if shown is not None and shown.kind == "sign-in" else None
-
-
-def _with_cookie(
-    signing: CredentialIssuer, request: Request, answer: Response, secret: str | None
-) -> Response:
-    """secret: None takes it away. It lasts as long as a sign-in can; when it ends the hub knows."""
-    answer.set_cookie(
-        signing.reader.cookie_name(request.scope),
-        secret or "",
-        max_age=SIGN_IN_MOST_MS // 1000 if secret else 0,
-        path="/",
-        secure=signing.reader.is_secure(request.scope),
-        httponly=True,
-        samesite="strict",
-    )
-    answer.headers["cache-control"] = "no-store"
-    return answer

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import logging
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
+from fastapi import APIRouter, Request
 
 from adsum_hub.auth.credentials import CodeProblem, LoginRateLimit, digest_of, id_of, origin_of
+from adsum_hub.auth.sign_in import Revoked
 from adsum_hub.clock import Clock
 from adsum_hub.join.leaving import (
     JOINING,
     JOINING_STEP,
     MAKE,
     NO_USER_STEP,
-    JoinedHosts,
+    HostChanged,
     Leaving,
     label_of,
     worthless,
@@ -31,6 +33,7 @@ from adsum_hub.join.tokens import (
     JoinToken,
     JoinTokenAsked,
     JoinTokenMade,
+    JoinTokens,
     JoinTokenStore,
     StoredJoinToken,
     host_in,
@@ -41,19 +44,34 @@ from adsum_hub.join.tokens import (
 )
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.redis_access import RedisAccess
-from adsum_hub.rest.api import SCHEMA, BadRequestError
+from adsum_hub.rest.api import (
+    JSON_ONLY,
+    OFTEN,
+    REFUSED,
+    SCHEMA,
+    UNKNOWN,
+    BadRequestError,
+    add_endpoints,
+    address_of,
+    bearer_of,
+    endpoint,
+)
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
 from adsum_shared import __version__, streams
 from adsum_shared.beat import decode_beat
 from adsum_shared.connect import db_of
 from adsum_shared.envelope import VERSION
-from adsum_shared.redis_url import address_of
+from adsum_shared.redis_url import address_of as redis_address
 from adsum_shared.state import Reachability
 from adsum_shared.tls import is_untrusted
 
 log = logging.getLogger(__name__)
 
+OVER = {**REFUSED, 410: "Used or expired", **OFTEN}
+MACHINE = {**REFUSED, **OFTEN}
+#: Many of these answers hold a secret.
+_served = partial(endpoint, headers={"cache-control": "no-store"})
 MOST_TOKENS = 500
 LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
 ANOTHER = "Join with `adsum join`, which sees to it."
@@ -112,9 +130,6 @@ class Addresses:
     shared: str | None
     public_url: str | None
 
-    def hub(self, reached: str) -> str:
-        return self.public_url or reached
-
     def redis(self, host_id: str, secret: str) -> str:
         """With the machine's own login in it, and none of the hub's."""
         parts = urlsplit(self.redis_url)
@@ -124,10 +139,6 @@ class Addresses:
         # urlunsplit would leave out an empty netloc of unix:///path, and it is not empty any more
         return urlunsplit(parts._replace(netloc=f"{login}@{place}", query=query, fragment=""))
 
-    def note(self, hub: str) -> str | None:
-        """What keeps machines elsewhere from joining, as far as it shows in the addresses."""
-        return LOCAL_HUB if urlsplit(hub).hostname in LOOPBACK else None
-
     def nowhere_from(self, address: str) -> str | None:
         """Redis's address as it may be shown, where a machine that asks from there has no use for it.
 
@@ -135,7 +146,7 @@ class Addresses:
         """
         parts = urlsplit(self.redis_url)
         local = parts.scheme == "unix" or (parts.hostname or "localhost") in LOOPBACK
-        return address_of(self.redis_url) if local and not is_loopback(address) else None
+        return redis_address(self.redis_url) if local and not is_loopback(address) else None
 
 
 #: Whoever makes a token waits for it. From where the hub runs its own address may lead nowhere.
@@ -175,6 +186,16 @@ class JoinChecked(msgspec.Struct):
     version: str
     wire: int
     now: int
+
+
+class JoinCheckAsked(msgspec.Struct):
+    token: str
+
+
+class LeaveAsked(msgspec.Struct):
+    """undo: of a joining that failed. Its token is good again."""
+
+    undo: bool = False
 
 
 class JoinAsked(msgspec.Struct):
@@ -224,7 +245,7 @@ class _Offer(NamedTuple):
     why: str = ""
 
 
-def good(found: StoredJoinToken | CodeProblem) -> StoredJoinToken:
+def _good(found: StoredJoinToken | CodeProblem) -> StoredJoinToken:
     """Raises BadRequestError."""
     if isinstance(found, StoredJoinToken):
         return found
@@ -262,13 +283,29 @@ class Joining:
     tokens: JoinTokenStore
     machines: MachineStore
     watch: RollWatch
-    hosts: JoinedHosts
     leaving: Leaving
     addresses: Addresses
     clock: Clock
 
-    async def make_token(self, asked: JoinTokenAsked, reached: str) -> JoinTokenMade:
-        """reached: the hub's URL as whoever asks sees it. Raises BadRequestError."""
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/api/v1", tags=["v1"])
+        add_endpoints(router, self)
+        return add_endpoints(router, self.leaving)
+
+    @_served("GET /join-tokens", "The join tokens that are good, without their secrets", REFUSED)
+    async def join_tokens(self) -> JoinTokens:
+        now = self.clock()
+        found = await self.tokens.all(now)
+        return JoinTokens(
+            SCHEMA, now, msgspec.convert(found, list[JoinToken], from_attributes=True)
+        )
+
+    @_served(
+        "POST /join-tokens",
+        "A token that lets a machine join; its secret is answered this once",
+        REFUSED,
+    )
+    async def make_join_token(self, request: Request, asked: JoinTokenAsked) -> JoinTokenMade:
         label, now = label_of(asked.label), self.clock()
         if not LEAST_S <= asked.expires_s <= MOST_S:
             raise BadRequestError(400, "expires_s is out of range.", RANGE)
@@ -277,9 +314,10 @@ class Joining:
             raise BadRequestError(409, f"There are {MOST_TOKENS} join tokens already.", step)
         secret = make_join_token()
         digest = digest_of(secret)
-        url = self.addresses.hub(reached)
+        reached = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
+        url = self.addresses.public_url or reached
         # Before it is stored: one that could not be answered would be good, and known to nobody.
-        note = self.addresses.note(url) or await vouched(url)
+        note = LOCAL_HUB if urlsplit(url).hostname in LOOPBACK else await vouched(url)
         until = now + asked.expires_s * 1000
         held = StoredJoinToken(id_of(digest), now, until, asked.reusable, label)
         await self.tokens.issue(digest, held, now)
@@ -288,45 +326,52 @@ class Joining:
         shown = msgspec.convert(held, JoinToken, from_attributes=True)
         return JoinTokenMade(SCHEMA, secret, command, shown, note)
 
-    async def revoke_token(self, named: str) -> None:
-        """Raises BadRequestError."""
+    @_served("DELETE /join-tokens/{named}", "A join token is good no more", {**REFUSED, **UNKNOWN})
+    async def revoke_join_token(self, named: str) -> Revoked:
         if not await self.tokens.revoke(named):
             step = "List them: adsum hub tokens list --join"
             raise BadRequestError(404, f"There is no join token {named[:40]!r}.", step)
         log.info("revoked join token %s", named)
+        return Revoked(SCHEMA, named)
 
-    async def check(self, token: str, address: str) -> JoinChecked:
-        """Raises BadRequestError. Uses nothing up."""
+    @_served(
+        "POST /join/check",
+        "Whether a machine could join by a token, which stays as it is",
+        OVER,
+        logged=True,
+    )
+    async def check(self, request: Request, asked: JoinCheckAsked) -> JoinChecked:
+        address = address_of(request)
         async with self.access.joins.turn(origin_of(address)):
-            await self._look(token, address)
+            await self._look(asked.token, address)
         return JoinChecked(SCHEMA, __version__, VERSION, self.clock())
 
-    async def join(self, asked: JoinAsked, address: str) -> JoinAnswer:
-        """Raises BadRequestError; then nothing has changed, and the token is as good as before."""
+    @_served("POST /join", "A machine joins by a token", OVER, logged=True)
+    async def join(self, request: Request, asked: JoinAsked) -> JoinAnswer:
+        """If it is refused nothing has changed, and the token is as good as before."""
+        address = address_of(request)
         async with self.access.joins.turn(origin_of(address)):
-            return await self._join(asked, address)
-
-    async def _join(self, asked: JoinAsked, address: str) -> JoinAnswer:
-        digest = await self._look(asked.token, address)
-        if not is_host_id(asked.host_id):
-            raise BadRequestError(400, "host_id is no identity of a machine.", ANOTHER)
-        label = label_of(asked.label)
-        # Two at once would both be admissible, and the one entered last would shut the other out.
-        async with self.strangers.machines.alone(asked.host_id) as alone:
-            if not alone:
-                raise BadRequestError(409, JOINING, JOINING_STEP)
-            return await self._let_in(asked, digest, label, address)
+            digest = await self._look(asked.token, address)
+            if not is_host_id(asked.host_id):
+                raise BadRequestError(400, "host_id is no identity of a machine.", ANOTHER)
+            label = label_of(asked.label)
+            # Two at once would both be admissible, and the one entered last would shut the other out.
+            async with self.strangers.machines.alone(asked.host_id) as alone:
+                if not alone:
+                    raise BadRequestError(409, JOINING, JOINING_STEP)
+                return await self._let_in(asked, digest, label, address)
 
     async def _let_in(self, asked: JoinAsked, digest: str, label: str, address: str) -> JoinAnswer:
         host_id, now = asked.host_id, self.clock()
+        machines, tokens = self.strangers.machines, self.strangers.tokens
         before = await self._admissible(host_id, asked.former)
-        held = good(await self.strangers.tokens.take(digest, host_id, now))
+        held = _good(await tokens.take(digest, host_id, now))
         secret = make_machine_secret(host_id)
         try:
             way = await self._way(host_id, secret, asked.via, address)
         except BaseException:
-            await self.strangers.tokens.free(held.id, host_id, now)
-            await self.strangers.tokens.discount(held.id, now)
+            await tokens.free(held.id, host_id, now)
+            await tokens.discount(held.id, now)
             raise
         machine = JoinedMachine(
             host_id,
@@ -336,9 +381,9 @@ class Joining:
             way.way,
             held.id,
             before=before and msgspec.structs.replace(before, before=None),
-            fresh=not await self.strangers.machines.is_listed(host_id),
+            fresh=not await machines.is_listed(host_id),
         )
-        await self.strangers.machines.enter(machine, held.label)
+        await machines.enter(machine, held.label)
         await self.watch.look()
         if way.way == "ingest":
             await self.strangers.rights.withdraw_if_any(host_id)
@@ -352,7 +397,7 @@ class Joining:
         if before is not None and before.state == "revoked":
             raise BadRequestError(409, REVOKED, REVOKED_STEP)
         if before is not None and before.state == "in":
-            if not hmac.compare_digest(before.digest, digest_of(former)):
+            if not before.has(digest_of(former)):
                 raise BadRequestError(409, CLONE, CLONE_STEP)
             return before
         raw = await self.strangers.machines.beat(host_id)
@@ -389,26 +434,45 @@ class Joining:
             if machine is not None and machine.is_let_in_by(digest):
                 return machine
         async with self.access.unknown.turn(origin_of(address)):
-            return await self._machine_of(host_id, digest, address)
-
-    async def _machine_of(self, host_id: str, digest: str, address: str) -> JoinedMachine:
-        machine = await self.watch.find(host_id, self.strangers.machines) if host_id else None
-        if machine is not None and machine.is_let_in_by(digest):
-            return machine
-        if wait := await self.strangers.shown.count(address):
-            raise too_many(SHOWN, wait, SHOWN_STEP)
-        good = machine is not None and hmac.compare_digest(machine.digest, digest)
-        if machine is not None and good and machine.state == "revoked":
+            machine = await self.watch.find(host_id, self.strangers.machines) if host_id else None
+            if machine is not None and machine.is_let_in_by(digest):
+                return machine
+            if wait := await self.strangers.shown.count(address):
+                raise too_many(SHOWN, wait, SHOWN_STEP)
+        if machine is not None and machine.state == "revoked" and machine.has(digest):
             # To nobody else: by this credential it is told from a hub that was set up anew.
             raise BadRequestError(401, REVOKED, REVOKED_STEP)
         raise worthless()
 
-    def seen(self, machine: JoinedMachine) -> MachineSeen:
+    # Not a dependency: it would be let in before the body is there, and may be shut out meanwhile.
+    async def _asking(self, request: Request) -> JoinedMachine:
+        return await self.machine_of(bearer_of(request), address_of(request))
+
+    @_served(
+        "POST /machine/ingest",
+        "The machine whose credential is shown cannot reach Redis: it needs no user there",
+        MACHINE,
+        dependencies=[JSON_ONLY],
+    )
+    async def go_through_hub(self, request: Request) -> HostChanged:
+        return await self.leaving.go_through_hub(await self._asking(request))
+
+    @_served("GET /machine", "What the hub has of the machine whose credential is shown", MACHINE)
+    async def see(self, request: Request) -> MachineSeen:
+        machine = await self._asking(request)
         host = self.roster.hosts.get(machine.host_id)
         if host is None:
             return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003 - the fields in their order
         view = host.view(self.clock())
         return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003 - the fields in their order
+
+    @_served(
+        "POST /machine/leave",
+        "The machine whose credential is shown leaves; all of it goes from the lists",
+        MACHINE,
+    )
+    async def leave(self, request: Request, asked: LeaveAsked) -> HostChanged:
+        return await self.leaving.leave(await self._asking(request), undo=asked.undo)
 
     async def _look(self, token: str, address: str) -> str:
         """The digest of one that is good. Raises BadRequestError.
@@ -425,7 +489,7 @@ class Joining:
             wait := await self.strangers.limit.count(address)
         ):
             raise too_many("Too many join tokens were tried.", wait, f"Try again in {wait} s.")
-        good(found)
+        _good(found)
         return digest
 
 
@@ -459,8 +523,7 @@ def open_joining(
         tokens,
         MachineStore(access.known),
         watch,
-        JoinedHosts(roster, machines, rights, watch, tokens),
-        Leaving(tokens, machines, rights, watch, clock),
+        Leaving(roster, tokens, machines, rights, watch, clock),
         addresses,
         clock,
     )

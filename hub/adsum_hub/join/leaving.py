@@ -12,10 +12,13 @@ from adsum_hub.clock import Clock
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollWatch, State
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.join.tokens import JoinTokenStore
-from adsum_hub.rest.api import SCHEMA, BadRequestError
+from adsum_hub.rest.api import JSON_ONLY, REFUSED, SCHEMA, UNKNOWN, BadRequestError, endpoint
 from adsum_hub.roster import Roster
 from adsum_shared.connect import UNAVAILABLE
 
+log = logging.getLogger(__name__)
+
+NO_HOST = {**REFUSED, **UNKNOWN}
 MAKE = "Make a token: `adsum hub tokens create --join` on the hub's machine."
 JOINING = "This machine is leaving or joining just now."
 JOINING_STEP = "Try again in ten seconds."
@@ -56,15 +59,23 @@ class HostChanged(msgspec.Struct):
     id: str
 
 
+class LabelAsked(msgspec.Struct):
+    """label: empty: what the machine calls itself."""
+
+    label: str
+
+
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What a machine asks for itself: to leave, to take its joining back, to go through the hub.
+    """Lets machines go: by their own wish, or by an admin's, who may also rename them.
 
-    Who it is was looked up a moment ago, and somebody may shut it out in that moment. So what it becomes
-    is written by `MachineStore.change`, and comes last: whatever fails before can be asked for again, by the
+    A machine asks to leave, to take its joining back, or to go through the hub. Who it is was looked
+    up a moment ago, and somebody may shut it out in that moment. So what it becomes is written by
+    `MachineStore.change`, and comes last: whatever fails before can be asked for again, by the
     credential that goes with it.
     """
 
+    roster: Roster
     tokens: JoinTokenStore
     machines: MachineStore
     rights: Rights
@@ -101,9 +112,8 @@ class Leaving:
             await self.machines.forget(machine.host_id, left=True)
         if await self.machines.change(machine, _restored if undo else _gone) is None:
             raise worthless()
-        with contextlib.suppress(
-            *UNAVAILABLE
-        ):  # it is done: `RollWatch.run` comes to both by itself
+        # It is done: `RollWatch.run` comes to the first two by itself.
+        with contextlib.suppress(*UNAVAILABLE):
             if before is not None and lasting:  # after the change: `mend` goes by what stands there
                 with contextlib.suppress(NoRightsError):  # of which `mend` tells as well
                     await self.rights.grant(before.host_id, before.digest)
@@ -111,45 +121,50 @@ class Leaving:
             if undo:  # a count for people, which a second try would make wrong
                 await self.tokens.discount(machine.token, self.clock())
 
-
-def _by_hub(now: JoinedMachine) -> JoinedMachine:
-    """One that shares a login keeps it in mind: it was given that, and knows it."""
-    return msgspec.structs.replace(now, way="ingest") if now.way == "acl" else now
-
-
-def _restored(now: JoinedMachine) -> JoinedMachine | None:
-    return None if now.fresh else now.before
-
-
-def _gone(_: JoinedMachine) -> None:
-    return None
-
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedHosts:
-    """What admins do with hosts that are there: name, forget and shut them out."""
-
-    roster: Roster
-    machines: MachineStore
-    rights: Rights
-    watch: RollWatch
-    tokens: JoinTokenStore
-
-    async def rename(self, host_id: str, label: str) -> HostChanged:
+    @endpoint(
+        "POST /hosts/{host_id}/rename",
+        "A host is called by another name everywhere; an empty one gives it its own back",
+        NO_HOST,
+    )
+    async def rename_host(self, host_id: str, asked: LabelAsked) -> HostChanged:
         await self._require(host_id)
-        await self.machines.name(host_id, label_of(label))
+        await self.machines.name(host_id, label_of(asked.label))
         await self.watch.look()
         return HostChanged(SCHEMA, host_id)
 
-    async def forget(self, host_id: str) -> HostChanged:
+    @endpoint(
+        "POST /hosts/{host_id}/forget",
+        "A host goes, with all there is of it; it comes back only by joining",
+        NO_HOST,
+        dependencies=[JSON_ONLY],
+    )
+    async def forget_host(self, host_id: str) -> HostChanged:
         await self._require(host_id)
-        return await self.remove(host_id)
+        await self.rights.withdraw_if_any(host_id)
+        await self.machines.forget(host_id)
+        await self.watch.look()
+        return HostChanged(SCHEMA, host_id)
 
-    async def shut_out(self, host_id: str, *, for_good: bool) -> HostChanged:
-        """for_good: until somebody resets it. Raises BadRequestError: it has not joined."""
+    @endpoint(
+        "POST /hosts/{host_id}/revoke",
+        "A machine's credential is good no more, and its identity may not join again",
+        NO_HOST,
+        dependencies=[JSON_ONLY],
+    )
+    async def revoke_host(self, host_id: str) -> HostChanged:
+        return await self._shut_out(host_id, "revoked")
+
+    @endpoint(
+        "POST /hosts/{host_id}/reset",
+        "A machine's credential is good no more, and its identity may join anew",
+        NO_HOST,
+        dependencies=[JSON_ONLY],
+    )
+    async def reset_host(self, host_id: str) -> HostChanged:
+        return await self._shut_out(host_id, "reset")
+
+    async def _shut_out(self, host_id: str, state: State) -> HostChanged:
+        """Raises BadRequestError: it has not joined."""
         machine = await self.machines.find(host_id)
         if machine is None:
             await self._require(host_id)
@@ -157,13 +172,16 @@ class JoinedHosts:
             step = "It writes as whoever knows the Redis URL. `adsum hosts forget` leaves it out."
             raise BadRequestError(409, cause, step)
         if machine.way == "acl":
-            await self._withdraw(host_id)
-        elif machine.way == "shared" and for_good:
+            try:
+                await self.rights.withdraw(host_id)
+            except NoRightsError as error:
+                cause = f"Its user in Redis cannot be taken away: {error}."
+                raise BadRequestError(409, cause, NO_USER_STEP) from error
+        elif machine.way == "shared" and state == "revoked":
             raise BadRequestError(409, SHARES, SHARES_STEP)
         elif machine.way == "ingest":
             # One of an earlier way, which Redis did not answer about when it was to go.
             await self.rights.withdraw_if_any(host_id)
-        state: State = "revoked" if for_good else "reset"
         await self.machines.put(msgspec.structs.replace(machine, state=state, before=None))
         await self.tokens.retire(machine.token)  # after it: what is freed until then is seen
         await self.watch.look()
@@ -179,20 +197,20 @@ class JoinedHosts:
         await self.rights.withdraw_if_any(host_id)
         return True
 
-    async def _withdraw(self, host_id: str) -> None:
-        try:
-            await self.rights.withdraw(host_id)
-        except NoRightsError as error:
-            cause = f"Its user in Redis cannot be taken away: {error}."
-            raise BadRequestError(409, cause, NO_USER_STEP) from error
-
-    async def remove(self, host_id: str) -> HostChanged:
-        await self.rights.withdraw_if_any(host_id)
-        await self.machines.forget(host_id)
-        await self.watch.look()
-        return HostChanged(SCHEMA, host_id)
-
     async def _require(self, host_id: str) -> None:
         if host_id in self.roster.hosts or await self.machines.find(host_id) is not None:
             return
         raise BadRequestError(404, f"There is no host {host_id[:40]!r}.", "List them: adsum hosts")
+
+
+def _by_hub(now: JoinedMachine) -> JoinedMachine:
+    """One that shares a login keeps it in mind: it was given that, and knows it."""
+    return msgspec.structs.replace(now, way="ingest") if now.way == "acl" else now
+
+
+def _restored(now: JoinedMachine) -> JoinedMachine | None:
+    return None if now.fresh else now.before
+
+
+def _gone(_: JoinedMachine) -> None:
+    return None

@@ -71,8 +71,11 @@ class JoinedMachine(msgspec.Struct, frozen=True):
     before: JoinedMachine | None = None
     fresh: bool = False
 
+    def has(self, digest: str) -> bool:
+        return hmac.compare_digest(self.digest, digest)
+
     def is_let_in_by(self, digest: str) -> bool:
-        return self.state == "in" and hmac.compare_digest(self.digest, digest)
+        return self.state == "in" and self.has(digest)
 
 
 class Roll(msgspec.Struct, frozen=True):
@@ -365,7 +368,7 @@ class RollWatch:
     def knows(self, host_id: str, digest: str) -> bool:
         """Whether this credential was a machine's when the roll was read last, a moment ago."""
         machine = self._latest.machines.get(host_id) if self._latest is not None else None
-        return machine is not None and hmac.compare_digest(machine.digest, digest)
+        return machine is not None and machine.has(digest)
 
     async def find(self, host_id: str, machines: MachineStore) -> JoinedMachine | None:
         """As it stands in Redis; where that has lost everything, as it stood there.

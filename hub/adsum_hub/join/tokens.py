@@ -61,6 +61,12 @@ class JoinToken(msgspec.Struct):
     uses: int
 
 
+class JoinTokens(msgspec.Struct):
+    schema: int
+    now: int
+    tokens: list[JoinToken]
+
+
 class JoinTokenMade(msgspec.Struct):
     """secret: shown here and never again. command: the one line to type on the machine.
 

@@ -11,22 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.notify.channels import FAILING, AppriseSender, Outcome, Sender
+from adsum_hub.notify.channels import Outcome, Sender
 from adsum_hub.notify.messages import TEST, message_of
-from adsum_hub.notify.push import (
-    APPLE,
-    OWNER,
-    Push,
-    PushKey,
-    PushKeyError,
-    PushKeyFile,
-    PushSubscription,
-    SubscriptionOwner,
-    Subscriptions,
-    subscription_of,
-)
 from adsum_hub.notify.rules import (
-    PUSH,
     STALE_MS,
     Case,
     Channel,
@@ -37,16 +24,13 @@ from adsum_hub.notify.rules import (
     case_of_host,
     case_of_session,
     decide,
-    read_config,
 )
-from adsum_hub.rest.api import BadRequestError
 from adsum_hub.roster import Changes, Roster
-from adsum_hub.settings import HubSettings
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
+    pass
 
 Claim = Literal["won", "told", "held"]
 _TOLD = b"told"
@@ -395,125 +379,13 @@ class Notifier:
         for case in cases:
             self.pending.put(case, channel.name, at)
 
-    async def test(self, names: Sequence[str]) -> dict[str, str | None]:
-        """Channel -> what went wrong, None if nothing did. Raises what Redis raises."""
-        found = {}
-        for name in names:
-            sender = self.senders[name]
-            listens = await sender.name() is not None
-            problem = sender.health.error or "No browser has subscribed yet."
-            found[name] = (await sender.send(TEST)).error if listens else problem
-            sender.health.log_change(name)
-        return found
-
-
-#: Between two tests: whoever holds the button down is no nuisance to others.
-TEST_EVERY_MS = 5_000
-
-
-class Notifications:
-    """A hub's channels, its browsers that asked for pushes, and its notifier.
-
-    Raises NotifyConfigError or PushKeyError for settings that cannot be used.
-
-    broadcast: says whether the hub's list is true. Nothing is imported and no key made before it is
-    needed.
-    """
-
-    def __init__(
-        self,
-        settings: HubSettings,
-        roster: Roster,
-        redis: Redis,
-        clock: Clock,
-        broadcast: Broadcast,
-    ) -> None:
-        self._key_file = PushKeyFile(
-            settings.state_dir, settings.push_key_file, settings.push_contact
-        )
-        config = read_config(settings.notify, settings.channel)
-        self.clock = clock
-        self.subscriptions = Subscriptions(redis, owned=settings.sign_in)
-        self.settings = settings
-        self._tested_at = 0
-        self._push = Push(
-            self.subscriptions, self._key_file, clock, private=settings.push_allow_private
-        )
-        self._services = [
-            AppriseSender(each, clock) for each in config.channels if each.name != PUSH
-        ]
-        services = {each.channel.name: each for each in self._services}
-        senders: dict[str, Sender] = {PUSH: self._push, **services}
-        self.notifier = Notifier(roster, config, senders, redis, clock, broadcast)
-
-    def heard(self, changes: Changes) -> None:
-        self.notifier.heard(changes)
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._push.follow_up())
-            for service in self._services:
-                group.create_task(service.check())
-            group.create_task(self.notifier.run())
-
-    async def key(self) -> PushKey:
-        """Raises PushKeyError."""
-        return await self._key_file.key()
-
-    def owner_of(self, scope: Scope) -> SubscriptionOwner | None:
-        """None where nobody has to sign in. Raises BadRequestError."""
-        if not self.settings.sign_in:
-            return None
-        owner: SubscriptionOwner | None = scope.get(OWNER)
-        if owner is None:
-            raise BadRequestError(
-                409,
-                "This machine's own token takes no pushes: a subscription ends with its sign-in.",
-                "Sign in in the browser that is to be told; `adsum login` prints a link.",
-            )
-        return owner
-
-    async def subscribe(
-        self, asked: PushSubscription, owner: SubscriptionOwner | None = None
-    ) -> int:
-        """How many there are now. Raises BadRequestError, and what Redis raises."""
-        try:
-            key = await self.key()
-        except PushKeyError as error:
-            raise BadRequestError(503, str(error), "Restart the hub once it is there.") from error
-        subscription = subscription_of(
-            asked, key.public, self.clock(), owner, private=self.settings.push_allow_private
-        )
-        if subscription.service.endswith(APPLE) and not self.settings.push_contact:
-            raise BadRequestError(
-                409,
-                "Apple's push service takes nothing from a hub without a contact.",
-                "Set ADSUM_PUSH_CONTACT to mailto: and an address of yours, and restart the hub.",
-            )
-        await self.subscriptions.add(subscription)
-        return len(await self.subscriptions.all())
-
-    async def test(self, channel: str | None) -> dict[str, str | None]:
-        """Sends a test to one channel, or all; returns what went wrong, by channel.
-
-        Raises BadRequestError: there is no such channel, or the last test was just now.
-        """
-        known = list(self.notifier.senders)
-        if channel is not None and channel not in known:
-            cause = f"There is no channel {channel[:40]!r}."
-            raise BadRequestError(400, cause, f"Name one of {', '.join(known)}.")
-        now = self.clock()
-        if now - self._tested_at < TEST_EVERY_MS:
-            step = f"Wait {TEST_EVERY_MS // 1000} s between two tests."
-            raise BadRequestError(429, "A test was sent just now.", step)
-        self._tested_at = now
-        return await self.notifier.test([channel] if channel else known)
-
-    def notes(self) -> list[str]:
-        """Channels that keep failing, in sentences: whoever relies on them would never know."""
-        senders = self.notifier.senders
-        return [
-            f"Channel `{name}` of the notifications keeps failing: {sender.health.error}"
-            for name, sender in senders.items()
-            if sender.health.in_row >= FAILING
-        ]
+    async def test(self, name: str) -> str | None:
+        """What went wrong, None if nothing did. Raises what Redis raises."""
+        sender = self.senders[name]
+        error: str | None
+        if await sender.name() is None:
+            error = sender.health.error or "No browser has subscribed yet."
+        else:
+            error = (await sender.send(TEST)).error
+        sender.health.log_change(name)
+        return error

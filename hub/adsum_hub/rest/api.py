@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from adsum_hub.request_guard import log_refusal
 from adsum_shared.connect import UNAVAILABLE
 from adsum_shared.redis_errors import ExhaustedError
 
@@ -119,16 +121,19 @@ def bearer_of(request: Request) -> str:
 
 
 def endpoint(
-    router: APIRouter,
     route: str,
     summary: str | None = None,
     also: Mapping[int, str] | None = None,
     *,
     csv: bool = False,
     headers: Mapping[str, str] | None = None,
+    logged: bool = False,
     **options: Any,
 ) -> Callable[[Work], Work]:
-    """Serves a coroutine at a route such as "POST /tokens"; `also`: status -> why, for OpenAPI. headers: of the answer.
+    """Makes a method an endpoint, at a route such as "POST /tokens", for `add_endpoints`.
+
+    also: status -> why, for OpenAPI. headers: of the answer. logged: the log names who is refused;
+    the method takes `request`.
 
     A parameter annotated with a struct is the body; the struct that is returned is the answer, as
     JSON. Every endpoint is a coroutine, also one that awaits nothing: a plain function would run in a
@@ -136,46 +141,55 @@ def endpoint(
     """
     method, _, path = route.partition(" ")
 
-    def add(work: Work) -> Work:
-        signature = inspect.signature(work, eval_str=True)
-        parameters = signature.parameters.values()
-        returned = signature.return_annotation
-        bodies = [each.annotation for each in parameters if _is_struct(each.annotation)]
-        (answer,) = filter(_is_struct, (returned, *get_args(returned)))
-        _components.update(components([*bodies, answer, Problem])[1])
-        served = _served(work, headers)
-        # FastAPI reads this: it would take a struct for a model of pydantic's.
-        shown = inspect.Signature([*map(_from_body, parameters)])
-        served.__signature__ = shown  # type: ignore[attr-defined] # functions take any attribute
-        router.add_api_route(
-            path,
-            served,
-            methods=[method],
-            summary=summary,
-            responses=_responses(answer, also or {}, csv=csv),
-            response_class=Response,
-            openapi_extra={"requestBody": {"required": True, "content": _json(bodies[0])}}
-            if bodies
-            else None,
-            **options,
-        )
+    def mark(work: Work) -> Work:
+        def add(router: APIRouter, to: object) -> None:
+            signature = inspect.signature(partial(work, to), eval_str=True)
+            parameters, returned = signature.parameters.values(), signature.return_annotation
+            bodies = [each.annotation for each in parameters if _is_struct(each.annotation)]
+            (answer,) = filter(_is_struct, (returned, *get_args(returned)))
+            _components.update(components([*bodies, answer, Problem])[1])
+
+            async def served(**named: Any) -> Response:
+                try:
+                    found = await work(to, **named)
+                except UNAVAILABLE as error:
+                    return unavailable(error)
+                except BadRequestError as error:
+                    if logged:
+                        log_refusal(named["request"].scope, str(error))
+                    raise
+                return found if isinstance(found, Response) else as_json(found, 200, headers)
+
+            served.__name__ = work.__name__
+            # FastAPI reads this: it would take a struct for a model of pydantic's.
+            shown = inspect.Signature([*map(_from_body, parameters)])
+            served.__signature__ = shown  # type: ignore[attr-defined] # functions take any attribute
+            body = (
+                {"requestBody": {"required": True, "content": _json(bodies[0])}} if bodies else None
+            )
+            router.add_api_route(
+                path,
+                served,
+                methods=[method],
+                summary=summary,
+                responses=_responses(answer, also or {}, csv=csv),
+                response_class=Response,
+                openapi_extra=body,
+                **options,
+            )
+
+        work.add_endpoint = add  # type: ignore[attr-defined] # functions take any attribute
         return work
 
-    return add
+    return mark
 
 
-def _served(
-    work: Callable[..., Awaitable[Any]], headers: Mapping[str, str] | None
-) -> Callable[..., Awaitable[Response]]:
-    async def served(*args: Any, **named: Any) -> Response:
-        try:
-            answer = await work(*args, **named)
-        except UNAVAILABLE as error:
-            return unavailable(error)
-        return answer if isinstance(answer, Response) else as_json(answer, 200, headers)
-
-    served.__name__, served.__doc__ = work.__name__, work.__doc__
-    return served
+def add_endpoints(router: APIRouter, to: object, of: type | None = None) -> APIRouter:
+    """Serves the endpoints among an object's methods, in their order. of: its class."""
+    for work in vars(of or type(to)).values():
+        if hasattr(work, "add_endpoint"):
+            work.add_endpoint(router, to)
+    return router
 
 
 def _is_struct(kind: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.rest.api import SCHEMA, BadRequestError, as_json, endpoint
+from adsum_hub.rest.api import SCHEMA, BadRequestError, add_endpoints, as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_shared.beat import Counts
 from adsum_shared.state import ActivityEntry, Group, HostView, HubTrouble, SessionView, Summary
@@ -71,34 +72,18 @@ class Hosts(msgspec.Struct):
 
 
 Sort = Literal["attention", "updated", "since"]
+NO_SESSION = {404: "No such session"}
 
 
-def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["v1"])
-    _add_sessions(router, roster, broadcast, clock)
-    _add_session(router, roster, clock)
+@dataclass(frozen=True, slots=True)
+class RosterEndpoints:
+    roster: Roster
+    broadcast: Broadcast
+    clock: Clock
 
-    @endpoint(router, "GET /hosts")
-    async def hosts() -> Hosts:
-        now = clock()
-        counts = {
-            host.id: host.beat.counts
-            for host in roster.hosts.values()
-            if host.beat is not None and host.beat.counts is not None
-        }
-        listed = sorted(roster.all_hosts(now), key=lambda host: (host.label, host.id))
-        return Hosts(SCHEMA, now, listed, broadcast.trouble, counts)
-
-    @endpoint(router, "GET /summary")
-    async def summary() -> Summary:
-        return roster.summary(clock())
-
-    return router
-
-
-def _add_sessions(router: APIRouter, roster: Roster, broadcast: Broadcast, clock: Clock) -> None:
-    @endpoint(router, "GET /sessions", "Who there is, who needs a human first")
+    @endpoint("GET /sessions", "Who there is, who needs a human first")
     async def sessions(  # noqa: PLR0913 - the query parameters are the interface
+        self,
         group: Group | None = None,
         state: str | None = None,
         host: str | None = None,
@@ -111,38 +96,54 @@ def _add_sessions(router: APIRouter, roster: Roster, broadcast: Broadcast, clock
         offset: Annotated[int, Query(ge=0)] = 0,
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Sessions | Response:
-        trouble = broadcast.trouble
-        tag = f'"{broadcast.epoch}-{roster.revision}-{trouble.since if trouble else 0}"'
+        trouble = self.broadcast.trouble
+        tag = f'"{self.broadcast.epoch}-{self.roster.revision}-{trouble.since if trouble else 0}"'
         if if_none_match == tag:
             return Response(status_code=304, headers={"etag": tag})
         query = SessionQuery(Group.NEEDS_YOU if needs_you else group, state, host, project, q)
-        found = [view for view in roster.views.values() if matches(view, query)]
+        found = [view for view in self.roster.views.values() if matches(view, query)]
         found.sort(key=_SORTS[sort])
-        page = found[offset : offset + limit]
-        return as_json(Sessions(SCHEMA, clock(), len(found), page, trouble), headers={"etag": tag})
-
-
-def _add_session(router: APIRouter, roster: Roster, clock: Clock) -> None:
-    none = {404: "No such session"}
+        page = Sessions(SCHEMA, self.clock(), len(found), found[offset : offset + limit], trouble)
+        return as_json(page, headers={"etag": tag})
 
     # Before the session itself, whose pattern takes every path below.
     @endpoint(
-        router, "GET /sessions/{session_id:path}/activity", "What it did last, newest last", none
+        "GET /sessions/{session_id:path}/activity", "What it did last, newest last", NO_SESSION
     )
-    async def activity(session_id: str) -> SessionActivity:
-        entries = roster.activity(session_id)
+    async def activity(self, session_id: str) -> SessionActivity:
+        entries = self.roster.activity(session_id)
         if entries is None:
             raise _no_session(session_id)
-        return SessionActivity(SCHEMA, clock(), entries)
+        return SessionActivity(SCHEMA, self.clock(), entries)
 
-    @endpoint(router, "GET /sessions/{session_id:path}", also=none)
-    async def session(session_id: str) -> SessionView:
-        view, found = roster.views.get(session_id), roster.find(session_id)
+    @endpoint("GET /sessions/{session_id:path}", also=NO_SESSION)
+    async def session(self, session_id: str) -> SessionView:
+        view, found = self.roster.views.get(session_id), self.roster.find(session_id)
         if view is None and found is not None:
-            view = roster.accounts.past_view(*found)
+            view = self.roster.accounts.past_view(*found)
         if view is None:
             raise _no_session(session_id)
         return view
+
+    @endpoint("GET /hosts")
+    async def hosts(self) -> Hosts:
+        now = self.clock()
+        counts = {
+            host.id: host.beat.counts
+            for host in self.roster.hosts.values()
+            if host.beat is not None and host.beat.counts is not None
+        }
+        listed = sorted(self.roster.all_hosts(now), key=lambda host: (host.label, host.id))
+        return Hosts(SCHEMA, now, listed, self.broadcast.trouble, counts)
+
+    @endpoint("GET /summary")
+    async def summary(self) -> Summary:
+        return self.roster.summary(self.clock())
+
+
+def api_router(roster: Roster, broadcast: Broadcast, clock: Clock) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["v1"])
+    return add_endpoints(router, RosterEndpoints(roster, broadcast, clock))
 
 
 def _no_session(session_id: str) -> BadRequestError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from difflib import get_close_matches
 from operator import itemgetter
@@ -15,7 +16,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
 from adsum_hub.past import HistorySearch, search
-from adsum_hub.rest.api import SCHEMA, BadRequestError, as_json, endpoint
+from adsum_hub.rest.api import SCHEMA, BadRequestError, add_endpoints, as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_hub.usage.accounts import workers
 from adsum_hub.usage.budgets import Uses
@@ -29,24 +30,22 @@ from adsum_shared.state import OVER, Budgets, BudgetView, History, SessionView, 
 MOST = 1000
 DAYS = 7
 REFUSED = "A parameter that cannot be used"
+DAYS_OR_PARAMETER = {400: "Days that cannot be asked for", 422: REFUSED}
 #: Sessions gone through before the loop gets its turn.
 SLICE = 50
 
 
-def usage_router(roster: Roster, clock: Clock, notes: Sequence[str] = ()) -> APIRouter:
+@dataclass(frozen=True, slots=True)
+class UsageEndpoints:
     """notes: what keeps all dollars from being right."""
-    router = APIRouter(prefix="/api/v1", tags=["v1"])
-    _add_usage(router, roster, clock, notes)
-    _add_history(router, roster, clock)
-    _add_budgets(router, roster, clock)
-    return router
 
+    roster: Roster
+    clock: Clock
+    notes: Sequence[str]
 
-def _add_usage(router: APIRouter, roster: Roster, clock: Clock, notes: Sequence[str]) -> None:
-    also = {400: "Days that cannot be asked for", 422: REFUSED}
-
-    @endpoint(router, "GET /usage", "What was used and what it cost", also, csv=True)
+    @endpoint("GET /usage", "What was used and what it cost", DAYS_OR_PARAMETER, csv=True)
     async def usage(  # noqa: PLR0913, PLR0917 - the query parameters are the interface
+        self,
         by: By = "day",
         days: Annotated[int | None, Query(ge=1, le=MOST_DAYS)] = None,
         since: str | None = None,
@@ -58,14 +57,13 @@ def _add_usage(router: APIRouter, roster: Roster, clock: Clock, notes: Sequence[
         compare: bool = False,  # noqa: FBT001, FBT002 - as in the address
         form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
     ) -> UsageReport | Response:
-        now = clock()
+        roster, now = self.roster, self.clock()
         first, last = days_asked(roster.accounts.spending.day_of(now), days, since, until)
         before = days_before(first, last) if compare else None
-        asked = Asked(first, last, by, host, project, model, split, before)
-        tally = await _tallied(roster, asked)
+        tally = await _tallied(roster, Asked(first, last, by, host, project, model, split, before))
         # What it has added up is nobody else's: a long answer is made beside the loop.
         strange = await misspelt(roster, host, project, model) if tally.is_empty else []
-        noted = [*strange, *_unfinished(roster, now), *notes]
+        noted = [*strange, *_unfinished(roster, now), *self.notes]
         report = await asyncio.to_thread(tally.report, SCHEMA, now, noted)
         if form == "csv":
             headers = {"content-disposition": f'attachment; filename="usage-{first}-{last}.csv"'}
@@ -73,41 +71,45 @@ def _add_usage(router: APIRouter, roster: Roster, clock: Clock, notes: Sequence[
             return Response(text, 200, headers, "text/csv; charset=utf-8; header=present")
         return await asyncio.to_thread(as_json, report)
 
-
-def _add_history(router: APIRouter, roster: Roster, clock: Clock) -> None:
-    @endpoint(router, "GET /history", "Sessions that are over, the latest first", {422: REFUSED})
+    @endpoint("GET /history", "Sessions that are over, the latest first", {422: REFUSED})
     async def history(
+        self,
         q: Annotated[str | None, Query(max_length=500)] = None,
         host: str | None = None,
         project: str | None = None,
         limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> History:
+        roster = self.roster
         found = await _found(roster, search(q, host, project))
-        now = clock()
+        now = self.clock()
         page: list[SessionView] = []
-        for count, (_, _, each, facts) in enumerate(found[offset:][:limit], 1):
-            page.append(_view(roster, each, facts))
-            if count % SLICE == 0:
+        for _, key, each, facts in found[offset:][:limit]:
+            # It may have come alive while others were looked through.
+            page.append(roster.views.get(key) or roster.accounts.past_view(each, facts))
+            if len(page) % SLICE == 0:
                 await asyncio.sleep(0)
         strange = [] if found else await misspelt(roster, host, project)
         return History(SCHEMA, now, len(found), page, strange)
 
-
-def _add_budgets(router: APIRouter, roster: Roster, clock: Clock) -> None:
-    @endpoint(router, "GET /budgets", "How much of each budget is used")
-    async def budgets() -> Budgets:
-        accounts, now = roster.accounts, clock()
+    @endpoint("GET /budgets", "How much of each budget is used")
+    async def budgets(self) -> Budgets:
+        accounts, now = self.roster.accounts, self.clock()
         today = accounts.spending.day_of(now)
         found: list[BudgetView] = []
         if accounts.overspent:
-            hosts = roster.hosts.values()
+            hosts = self.roster.hosts.values()
             labels = {host.id: host.label for host in hosts}
             uses = Uses(accounts.spending, accounts.overspent, labels, workers(hosts, now))
             for budget in accounts.overspent.budgets:
                 found.append(uses.view(budget, today))
                 await asyncio.sleep(0)
         return Budgets(SCHEMA, now, found)
+
+
+def usage_router(roster: Roster, clock: Clock, notes: Sequence[str] = ()) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["v1"])
+    return add_endpoints(router, UsageEndpoints(roster, clock, notes))
 
 
 async def _tallied(roster: Roster, asked: Asked) -> Tally:
@@ -196,12 +198,6 @@ def sessions_over(roster: Roster, name: str | None) -> Iterator[tuple[Host, Fact
             listed = [key for key, each in host.verdicts.items() if each.state.state in OVER]
             for key in (*host.past, *listed):
                 yield host, host.facts[key]
-
-
-def _view(roster: Roster, host: Host, facts: Facts) -> SessionView:
-    # It may have come alive while others were looked through.
-    listed = roster.views.get(view_id(host.id, facts.session_id))
-    return listed or roster.accounts.past_view(host, facts)
 
 
 def _unfinished(roster: Roster, now: int) -> list[str]:

@@ -8,31 +8,34 @@ from typing import Any
 
 import pytest
 from fakeredis import FakeAsyncRedis
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.joining import Joining as JoiningOfHub
-from adsum_hub.join.leaving import JoinedHosts
+from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import JoinedMachine, MachineStore
-from adsum_hub.join.routes import join_router
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.redis_access import Bulkhead
-from adsum_hub.rest.api import BadRequestError, explain
+from adsum_hub.rest.api import BadRequestError, add_endpoints, explain
 
 
-class Joining:
+class Joining(JoiningOfHub):
     """Lets the machine in until it is shut out."""
+
+    leaving: Any
+
+    async def machine_of(self, _secret: str, _address: str) -> Any:
+        if self.leaving.shut_out:
+            raise BadRequestError(401, "Not valid any more.", "Join again.")
+        return SimpleNamespace(host_id="oak")
+
+
+class Leaves:
+    """Notes what it is asked."""
 
     def __init__(self) -> None:
         self.shut_out = False
-        self.leaving = self
-        self.hosts = JoinedHosts(*[None] * 5)  # type: ignore[arg-type] # not asked
         self.done: list[str] = []
-
-    async def machine_of(self, _secret: str, _address: str) -> Any:
-        if self.shut_out:
-            raise BadRequestError(401, "Not valid any more.", "Join again.")
-        return SimpleNamespace(host_id="oak")
 
     async def leave(self, _machine: Any, *, undo: bool) -> None:
         self.done.append(f"leave {undo}")
@@ -43,14 +46,14 @@ class Joining:
 
 @pytest.mark.parametrize("verb", ["leave", "ingest"])
 async def test_who_is_shut_out_while_its_request_comes_is_not_let_in(verb: str) -> None:
-    joining: Any = Joining()
+    joining = Joining(**dict.fromkeys(JoiningOfHub.__dataclass_fields__) | {"leaving": Leaves()})
     app = FastAPI()
-    app.include_router(join_router(joining))
+    app.include_router(add_endpoints(APIRouter(prefix="/api/v1"), joining, JoiningOfHub))
     explain(app)
     sent: list[Any] = []
 
     async def receive() -> Any:
-        joining.shut_out = True  # a machine that waits with its body, until it is revoked
+        joining.leaving.shut_out = True  # a machine that waits with its body, until it is revoked
         return {"type": "http.request", "body": b'{"undo": true}', "more_body": False}
 
     async def send(message: Any) -> None:
@@ -61,7 +64,7 @@ async def test_who_is_shut_out_while_its_request_comes_is_not_let_in(verb: str) 
     scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
     await app({**scope, "headers": headers, "query_string": b""}, receive, send)
 
-    assert (sent[0]["status"], joining.done) == (401, [])
+    assert (sent[0]["status"], joining.leaving.done) == (401, [])
 
 
 @pytest.fixture
@@ -119,9 +122,9 @@ async def test_a_login_that_stayed_in_redis_goes_too(redis: Any) -> None:
     await machines.enter(JoinedMachine("oak", "oak", "d", 1, "ingest", "t"), "")
     rights, watch = SimpleNamespace(withdraw_if_any=withdraw_if_any), SimpleNamespace(look=look)
     roster: Any = SimpleNamespace(hosts={})
-    hosts = JoinedHosts(roster, machines, rights, watch, JoinTokenStore(redis))  # type: ignore[arg-type] # as far as they are asked
+    hosts = Leaving(roster, JoinTokenStore(redis), machines, rights, watch, lambda: 1)  # type: ignore[arg-type] # as far as they are asked
 
-    await hosts.shut_out("oak", for_good=True)
+    await hosts.revoke_host("oak")
 
     found = await machines.find("oak")
     assert (gone, found is not None and found.state) == (["oak"], "revoked")

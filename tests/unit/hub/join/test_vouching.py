@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fakeredis import FakeAsyncRedis
+from fastapi import Request
 
 from adsum_hub.join import joining as joining_module
 from adsum_hub.join.joining import LOCAL_HUB, Addresses, Joining, vouched
@@ -80,6 +81,9 @@ def joining(redis: Any, url: str) -> Joining:
     return Joining(**parts)
 
 
+REACHED = Request({"type": "http", "scheme": "http", "headers": [(b"host", b"127.0.0.1:1")]})
+
+
 @pytest.mark.parametrize(
     ("url", "found", "note"),
     [
@@ -99,7 +103,7 @@ async def test_the_line_to_join_by_says_it(
 
     monkeypatch.setattr(joining_module, "vouched", ask)
     async with FakeAsyncRedis() as redis:
-        made = await joining(redis, url).make_token(JoinTokenAsked(), "http://127.0.0.1:1")
+        made = await joining(redis, url).make_join_token(REACHED, JoinTokenAsked())
 
     assert made.note == note
     assert made.command.startswith(f"adsum join {url} --token adsum_join_")
@@ -115,5 +119,5 @@ async def test_a_token_that_could_not_be_answered_is_not_stored(
     async with FakeAsyncRedis() as redis:
         made = joining(redis, "https://hub.example.net")
         with pytest.raises(ConnectionAbortedError):
-            await made.make_token(JoinTokenAsked(), "http://127.0.0.1:1")
+            await made.make_join_token(REACHED, JoinTokenAsked())
         assert await made.tokens.all(0) == []
