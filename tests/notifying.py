@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 from fastapi import Request
 
-from adsum_hub.notify.notifications import Notifications
-from adsum_hub.notify.notifier import SETTLE_MS
+from adsum_hub.notify.notifications import SETTLE_MS, Notifications
 from adsum_hub.notify.push import PushSubscription
 from adsum_hub.roster import Changes
 from adsum_hub.settings import HubSettings

@@ -1,19 +1,22 @@
-"""A channel sends messages by push or by a service that apprise knows, and keeps how it fared."""
+"""A channel sends messages by push or by a service that apprise knows; marks keep what was sent."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
+import secrets
 import threading
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from adsum_hub.clock import Clock
 from adsum_hub.notify.messages import Notification
 from adsum_hub.notify.rules import Channel
+from adsum_shared import streams
+from adsum_shared.connect import Redis
 
 log = logging.getLogger(__name__)
 
@@ -218,3 +221,56 @@ def _silence() -> None:
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("requests_oauthlib").setLevel(logging.ERROR)
     logging.getLogger("oauthlib").setLevel(logging.ERROR)
+
+
+TOLD = b"told"
+_CHUNK = 500
+
+
+class SentMarks:
+    """Which cases were sent, in Redis: two hubs do not both send one, and a restart repeats none.
+
+    A claim lapses by itself: a hub that dies over a message leaves it to the others.
+
+    If it dies between a message and its mark, that message is told twice. Rejected: to mark before
+    sending, which would swallow it instead.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.me = secrets.token_hex(8).encode()
+
+    async def begin(self, rules: Iterable[str], now: int) -> dict[str, int]:
+        """Rule id -> since when there is such a rule; `now` for one that is not known yet."""
+        begun: dict[str, int] = {}
+        for rule in rules:
+            key, ttl = streams.notify_rule(rule), streams.NOTIFY_KEEP_MS
+            if not await self._redis.set(key, now, nx=True, px=ttl):
+                await self._redis.pexpire(key, ttl)
+            stored = await self._redis.get(key)
+            begun[rule] = int(stored) if stored is not None and stored.isdigit() else now
+        return begun
+
+    async def claim(self, marks: Sequence[str]) -> list[bytes | None]:
+        """What stands there: `me`, TOLD, or another hub, whose claim is free after NOTIFY_CLAIM_MS."""
+        await self._each(marks, "set", self.me, nx=True, px=streams.NOTIFY_CLAIM_MS)
+        return await self._each(marks, "get")
+
+    async def mark_sent(self, marks: Sequence[str]) -> None:
+        await self._each(marks, "set", TOLD, px=streams.NOTIFY_KEEP_MS)
+
+    async def free(self, marks: Sequence[str]) -> None:
+        """Gives claims back, and removes marks of what may be sent again."""
+        await self._each(marks, "delete")  # in a cluster no one DEL takes them all
+
+    async def _each(
+        self, marks: Sequence[str], command: str, *given: Any, **named: Any
+    ) -> list[Any]:
+        """The replies to one command for the key of each mark."""
+        replies: list[Any] = []
+        for start in range(0, len(marks), _CHUNK):
+            pipeline = self._redis.pipeline(transaction=False)
+            for mark in marks[start : start + _CHUNK]:
+                getattr(pipeline, command)(streams.notify_mark(mark), *given, **named)
+            replies += await pipeline.execute()
+        return replies
