@@ -24,6 +24,7 @@ from adsum_hub.consumer.saver import Saver
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
+from adsum_hub.join.leaving import join_router, leaving_of
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import live_router
 from adsum_hub.metrics import HubHealth
@@ -81,7 +82,7 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app.include_router(live_router(broadcast))
     app.include_router(sign_in_router(signing, demo=demo))
     if joining is not None:
-        app.include_router(joining.router())
+        app.include_router(join_router(joining))
     if ingest is not None:
         # First: a machine asks once a second, and each route before it is looked at.
         app.router.routes.insert(0, ingest.route())
@@ -176,7 +177,7 @@ def _tasks(
 ) -> dict[str, Coroutine[None, None, None]]:
     """What a hub cannot do without, by name, beside its server. None of it is started yet."""
     roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
-    room = Room(roster, redis, clock, settings.machine_room_mb << 20, joining.leaving.pause)
+    room = Room(roster, redis, clock, settings.machine_room_mb << 20, leaving_of(joining).pause)
     writes = Writes(redis, link.address, clock, room)
     heartbeats = Heartbeats(roster, redis, clock, link, broadcast, room)
     consumer = Consumer(

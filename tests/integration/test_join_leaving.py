@@ -57,6 +57,7 @@ async def asked(client: Redis) -> Leaving:
         Rights(client),
         SimpleNamespace(look=look),  # type: ignore[arg-type] # as far as it is asked
         lambda: 1,
+        None,  # type: ignore[arg-type] # as far as it is asked
     )
     await made.tokens.issue(TOKEN, StoredJoinToken(TOKEN[:12], 0, 9, False, "", 1, HOST), 1)
     await made.machines.enter(MACHINE, "")
@@ -98,10 +99,10 @@ async def test_what_redis_did_not_finish_can_be_asked_for_again(
     monkeypatch.setattr(of, step, once(getattr(of, step), done=done))
     if step != "free" or undo:
         with pytest.raises(RedisConnectionError):
-            await asked.leave(MACHINE, undo=undo)
+            await asked.let_leave(MACHINE, undo=undo)
         assert await asked.machines.is_in(MACHINE)
 
-    await asked.leave(MACHINE, undo=undo)
+    await asked.let_leave(MACHINE, undo=undo)
 
     roll = await asked.machines.roll()
     assert (roll.machines, roll.forgotten) == ({}, {HOST})
@@ -126,7 +127,7 @@ async def test_who_is_shut_out_between_two_steps_stays_so_and_its_token_is_not_g
 
     monkeypatch.setattr(of, step, shut_out)
     with pytest.raises(BadRequestError, match="not valid, or not any more"):
-        await asked.leave(MACHINE, undo=True)
+        await asked.let_leave(MACHINE, undo=True)
 
     found = await asked.machines.find(HOST)
     assert found is not None
@@ -138,7 +139,7 @@ async def test_who_is_shut_out_between_two_steps_stays_so_and_its_token_is_not_g
 async def test_while_it_joins_anew_it_is_not_forgotten(asked: Leaving) -> None:
     async with asked.machines.alone(HOST):
         with pytest.raises(BadRequestError, match="leaving or joining"):
-            await asked.leave(MACHINE, undo=False)
+            await asked.let_leave(MACHINE, undo=False)
 
     assert (await asked.machines.roll()).forgotten == frozenset()
 
@@ -152,7 +153,7 @@ async def test_a_login_of_before_that_is_not_given_back_at_once_is_given_back_la
     await asked.machines.put(found)
     monkeypatch.setattr(asked.rights, "grant", once(asked.rights.grant, done=False))
 
-    await asked.leave(found, undo=True)
+    await asked.let_leave(found, undo=True)
 
     assert await asked.machines.find(HOST) == before
     await asked.rights.mend([(HOST, before.digest)], [], asked.machines.entitled)
@@ -177,7 +178,7 @@ async def test_a_login_that_redis_lets_nobody_give_back_keeps_an_undo_from_nothi
     monkeypatch.setattr(asked.watch, "look", look)
     monkeypatch.setattr(asked.rights, "grant", refuses)
 
-    await asked.leave(found, undo=True)
+    await asked.let_leave(found, undo=True)
 
     assert await asked.machines.find(HOST) == before
     assert looked
@@ -191,8 +192,8 @@ async def test_an_undone_joining_by_a_reusable_token_counts_no_more_and_once(
     await asked.tokens.issue(TOKEN, held, 1)
     monkeypatch.setattr(asked.machines, "forget", once(asked.machines.forget, done=True))
     with pytest.raises(RedisConnectionError):
-        await asked.leave(MACHINE, undo=True)
+        await asked.let_leave(MACHINE, undo=True)
 
-    await asked.leave(MACHINE, undo=True)
+    await asked.let_leave(MACHINE, undo=True)
 
     assert [each.uses for each in await asked.tokens.all(1)] == [2]

@@ -199,7 +199,7 @@ def leaving(client: Redis) -> Leaving:
     async def look() -> None: ...
 
     machines, rights, watch = MachineStore(client), Rights(client), SimpleNamespace(look=look)
-    return Leaving(None, JoinTokenStore(client), machines, rights, watch, lambda: 1)  # type: ignore[arg-type] # as far as it is asked
+    return Leaving(None, JoinTokenStore(client), machines, rights, watch, lambda: 1, None)  # type: ignore[arg-type] # as far as it is asked
 
 
 @pytest.mark.parametrize("before", [None, "reset"])
@@ -214,9 +214,9 @@ async def test_who_is_revoked_just_after_it_was_let_in_stays_revoked(
     await asked.machines.put(msgspec.structs.replace(found, state="revoked", before=None))
 
     does = {
-        "leave": lambda: asked.leave(found, undo=False),
-        "undo": lambda: asked.leave(found, undo=True),
-        "ingest": lambda: asked.go_through_hub(found),
+        "leave": lambda: asked.let_leave(found, undo=False),
+        "undo": lambda: asked.let_leave(found, undo=True),
+        "ingest": lambda: asked.end_login(found),
     }
     with pytest.raises(BadRequestError, match="not valid, or not any more"):
         await does[verb]()
@@ -262,7 +262,7 @@ async def test_a_machine_goes_through_the_hub_and_its_login_goes(client: Redis) 
     for _ in range(2):
         await asked.rights.grant(HOST, digest_of("one"))
 
-        await asked.go_through_hub(found)
+        await asked.end_login(found)
 
         after = await asked.machines.find(HOST)
         assert after == msgspec.structs.replace(found, way="ingest")
@@ -276,7 +276,7 @@ async def test_an_undo_of_who_went_through_the_hub_leaves_no_login(client: Redis
     await asked.machines.put(found)
     await asked.rights.grant(HOST, digest_of("one"))
 
-    await asked.leave(found, undo=True)
+    await asked.let_leave(found, undo=True)
 
     assert await asked.machines.find(HOST) == former
     assert await asked.rights.there() == set()

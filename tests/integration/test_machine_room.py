@@ -56,7 +56,7 @@ async def hub(broker: Broker, client: Redis) -> AsyncIterator[Hub]:
     hub = Hub(broker.url)
     machines, rights = MachineStore(client), Rights(client)
     nothing: Any = SimpleNamespace()
-    joined = Leaving(hub.roster, nothing, machines, rights, nothing, clock)
+    joined = Leaving(hub.roster, nothing, machines, rights, nothing, clock, nothing)
     hub.room = hub.heartbeats._room = Room(hub.roster, client, clock, ROOM, joined.pause)
     for host_id in (HOST, OTHER):
         await rights.grant(host_id, digest_of("secret"))

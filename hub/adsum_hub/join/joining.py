@@ -1,41 +1,36 @@
-"""Machines join with a token, are looked up by their credential, and learn where Redis is."""
+"""Machines join with a token, are looked up by their credential, and leave or are shut out."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import ssl
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from adsum_hub.auth.credentials import CodeProblem, LoginRateLimit, digest_of, id_of, origin_of
 from adsum_hub.auth.sign_in import Revoked
 from adsum_hub.clock import Clock
-from adsum_hub.join.leaving import (
-    JOINING,
-    JOINING_STEP,
-    MAKE,
-    NO_USER_STEP,
-    HostChanged,
-    Leaving,
-    label_of,
-    worthless,
-)
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch, Way
-from adsum_hub.join.rights import NoRightsError, Rights, user_of
+from adsum_hub.join.rights import LOOPBACK, Addresses, NoRightsError, Rights
 from adsum_hub.join.tokens import (
+    JoinAnswer,
+    JoinAsked,
+    JoinCheckAsked,
+    JoinChecked,
     JoinToken,
     JoinTokenAsked,
     JoinTokenMade,
     JoinTokens,
     JoinTokenStore,
+    MachineSeen,
     StoredJoinToken,
+    Via,
     host_in,
     is_host_id,
     is_join_token,
@@ -45,13 +40,11 @@ from adsum_hub.join.tokens import (
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.redis_access import RedisAccess
 from adsum_hub.rest.api import (
-    JSON_ONLY,
     OFTEN,
     REFUSED,
     SCHEMA,
     UNKNOWN,
     BadRequestError,
-    add_endpoints,
     address_of,
     bearer_of,
     endpoint,
@@ -62,8 +55,6 @@ from adsum_shared import __version__, streams
 from adsum_shared.beat import decode_beat
 from adsum_shared.connect import db_of
 from adsum_shared.envelope import VERSION
-from adsum_shared.redis_url import address_of as redis_address
-from adsum_shared.state import Reachability
 from adsum_shared.tls import is_untrusted
 
 log = logging.getLogger(__name__)
@@ -71,11 +62,18 @@ log = logging.getLogger(__name__)
 OVER = {**REFUSED, 410: "Used or expired", **OFTEN}
 MACHINE = {**REFUSED, **OFTEN}
 #: Many of these answers hold a secret.
-_served = partial(endpoint, headers={"cache-control": "no-store"})
+served = partial(endpoint, headers={"cache-control": "no-store"})
+MAKE = "Make a token: `adsum hub tokens create --join` on the hub's machine."
+JOINING = "This machine is leaving or joining just now."
+JOINING_STEP = "Try again in ten seconds."
+NO_USER_STEP = (
+    "Give the hub a Redis 7.0 or Valkey, or newer, where its user has +acl; or, to let machines share "
+    "one login that can read and write everything, set ADSUM_MACHINE_SHARED_URL at the hub; or have "
+    "them go through the hub: adsum join --via ingest."
+)
+MOST_LABEL = 100
 MOST_TOKENS = 500
 LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
-ANOTHER = "Join with `adsum join`, which sees to it."
-RANGE = "Give 60 seconds to 31 days."
 WHY: dict[CodeProblem, tuple[int, str]] = {
     "unknown": (401, "No join token is this one: it is wrong, was revoked, or is long over."),
     "used": (410, "This join token was used already: it lets one machine in, once."),
@@ -92,9 +90,6 @@ REVOKED_STEP = (
     "To let it in again: `adsum hosts reset` on the hub's machine, then join with a token."
 )
 SHARED = "This machine shares its Redis login with others: each of them can read and write what all send."
-WISHED = "It was asked for."
-NOWHERE = "The hub reaches Redis at {address}, which leads nowhere from another machine."
-NO_USER = "The hub can give it no login of its own in Redis: {reason}."
 SHOWN = "Too many credentials that are not valid were shown from this address."
 SHOWN_STEP = "Wait a minute. A machine that was shut out has to join again, by a new token."
 UNVOUCHED = (
@@ -105,50 +100,6 @@ LOCAL_HUB = (
     "The hub is at a loopback address, which leads nowhere from another machine: see docs/sign-in.md, "
     "ADSUM_PUBLIC_URL."
 )
-#: What machines get of the query. The rest may be a login, or a path that only the hub's machine has.
-HARMLESS = frozenset({"db", "ssl_cert_reqs", "ssl_check_hostname"})
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-def is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return True  # not by an address at all: a unix socket
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Where machines reach the hub and its Redis.
-
-    redis_url: of Redis. shared: a URL for those that get no user of their own.
-
-    public_url: where the hub is reached from elsewhere; None: nobody has said so.
-    """
-
-    redis_url: str
-    shared: str | None
-    public_url: str | None
-
-    def redis(self, host_id: str, secret: str) -> str:
-        """With the machine's own login in it, and none of the hub's."""
-        parts = urlsplit(self.redis_url)
-        place = parts.netloc.rpartition("@")[2]
-        login = f"{quote(user_of(host_id))}:{quote(secret)}"
-        query = urlencode([(k, v) for k, v in parse_qsl(parts.query) if k in HARMLESS])
-        # urlunsplit would leave out an empty netloc of unix:///path, and it is not empty any more
-        return urlunsplit(parts._replace(netloc=f"{login}@{place}", query=query, fragment=""))
-
-    def nowhere_from(self, address: str) -> str | None:
-        """Redis's address as it may be shown, where a machine that asks from there has no use for it.
-
-        One that asks from here may be behind a proxy or a tunnel: it has to try.
-        """
-        parts = urlsplit(self.redis_url)
-        local = parts.scheme == "unix" or (parts.hostname or "localhost") in LOOPBACK
-        return redis_address(self.redis_url) if local and not is_loopback(address) else None
-
-
 #: Whoever makes a token waits for it. From where the hub runs its own address may lead nowhere.
 ASK_S = 1.5
 
@@ -175,69 +126,6 @@ async def vouched(url: str) -> str | None:
     return None
 
 
-#: What a machine that joins asks for; auto: whatever the hub offers and is reached from there.
-Via = Literal["auto", "redis", "ingest"]
-
-
-class JoinChecked(msgspec.Struct):
-    """The token is good. version: the hub's. wire: of batches it reads. now: its clock, ms."""
-
-    schema: int
-    version: str
-    wire: int
-    now: int
-
-
-class JoinCheckAsked(msgspec.Struct):
-    token: str
-
-
-class LeaveAsked(msgspec.Struct):
-    """undo: of a joining that failed. Its token is good again."""
-
-    undo: bool = False
-
-
-class JoinAsked(msgspec.Struct):
-    """former: the secret of an earlier joining, which proves that the identity is the machine's.
-
-    via: machines that are older than ingest can do nothing but Redis.
-    """
-
-    token: str
-    host_id: str
-    label: str
-    former: str = ""
-    via: Via = "redis"
-
-
-class JoinAnswer(msgspec.Struct):
-    """redis_url: with the machine's login in it; empty where it goes through the hub.
-
-    secret: what it shows to the hub. warning: what is not as it should be; None: nothing. why: of the way.
-    """
-
-    schema: int
-    host_id: str
-    label: str
-    way: Way
-    redis_url: str
-    secret: str
-    warning: str | None
-    why: str = ""
-
-
-class MachineSeen(msgspec.Struct):
-    """What the hub has of the machine that asks. applied: the number of its last signal."""
-
-    schema: int
-    host_id: str
-    label: str
-    listed: bool
-    applied: int
-    reachability: Reachability
-
-
 class _Offer(NamedTuple):
     way: Way
     url: str = ""
@@ -255,6 +143,20 @@ def _good(found: StoredJoinToken | CodeProblem) -> StoredJoinToken:
 
 def too_many(cause: str, wait_s: int, step: str) -> BadRequestError:
     return BadRequestError(429, cause, step, {"retry-after": str(wait_s)})
+
+
+def worthless() -> BadRequestError:
+    cause = "This machine's credential is not valid, or not any more."
+    return BadRequestError(401, cause, f"Join again. {MAKE}")
+
+
+def label_of(given: str) -> str:
+    """Raises BadRequestError."""
+    label = given.strip()
+    if len(label) > MOST_LABEL or not label.isprintable():
+        step = f"Give one of at most {MOST_LABEL} signs without line breaks: it is shown in lists."
+        raise BadRequestError(400, "This is no name for a machine.", step)
+    return label
 
 
 class JoinAccess(NamedTuple):
@@ -283,16 +185,10 @@ class Joining:
     tokens: JoinTokenStore
     machines: MachineStore
     watch: RollWatch
-    leaving: Leaving
     addresses: Addresses
     clock: Clock
 
-    def router(self) -> APIRouter:
-        router = APIRouter(prefix="/api/v1", tags=["v1"])
-        add_endpoints(router, self)
-        return add_endpoints(router, self.leaving)
-
-    @_served("GET /join-tokens", "The join tokens that are good, without their secrets", REFUSED)
+    @served("GET /join-tokens", "The join tokens that are good, without their secrets", REFUSED)
     async def join_tokens(self) -> JoinTokens:
         now = self.clock()
         found = await self.tokens.all(now)
@@ -300,7 +196,7 @@ class Joining:
             SCHEMA, now, msgspec.convert(found, list[JoinToken], from_attributes=True)
         )
 
-    @_served(
+    @served(
         "POST /join-tokens",
         "A token that lets a machine join; its secret is answered this once",
         REFUSED,
@@ -308,7 +204,7 @@ class Joining:
     async def make_join_token(self, request: Request, asked: JoinTokenAsked) -> JoinTokenMade:
         label, now = label_of(asked.label), self.clock()
         if not LEAST_S <= asked.expires_s <= MOST_S:
-            raise BadRequestError(400, "expires_s is out of range.", RANGE)
+            raise BadRequestError(400, "expires_s is out of range.", "Give 60 seconds to 31 days.")
         if len(await self.tokens.all(now)) >= MOST_TOKENS:
             step = "Revoke those that nobody uses: adsum hub tokens list --join"
             raise BadRequestError(409, f"There are {MOST_TOKENS} join tokens already.", step)
@@ -326,7 +222,7 @@ class Joining:
         shown = msgspec.convert(held, JoinToken, from_attributes=True)
         return JoinTokenMade(SCHEMA, secret, command, shown, note)
 
-    @_served("DELETE /join-tokens/{named}", "A join token is good no more", {**REFUSED, **UNKNOWN})
+    @served("DELETE /join-tokens/{named}", "A join token is good no more", {**REFUSED, **UNKNOWN})
     async def revoke_join_token(self, named: str) -> Revoked:
         if not await self.tokens.revoke(named):
             step = "List them: adsum hub tokens list --join"
@@ -334,7 +230,7 @@ class Joining:
         log.info("revoked join token %s", named)
         return Revoked(SCHEMA, named)
 
-    @_served(
+    @served(
         "POST /join/check",
         "Whether a machine could join by a token, which stays as it is",
         OVER,
@@ -346,14 +242,18 @@ class Joining:
             await self._look(asked.token, address)
         return JoinChecked(SCHEMA, __version__, VERSION, self.clock())
 
-    @_served("POST /join", "A machine joins by a token", OVER, logged=True)
+    @served("POST /join", "A machine joins by a token", OVER, logged=True)
     async def join(self, request: Request, asked: JoinAsked) -> JoinAnswer:
         """If it is refused nothing has changed, and the token is as good as before."""
         address = address_of(request)
         async with self.access.joins.turn(origin_of(address)):
             digest = await self._look(asked.token, address)
             if not is_host_id(asked.host_id):
-                raise BadRequestError(400, "host_id is no identity of a machine.", ANOTHER)
+                raise BadRequestError(
+                    400,
+                    "host_id is no identity of a machine.",
+                    "Join with `adsum join`, which sees to it.",
+                )
             label = label_of(asked.label)
             # Two at once would both be admissible, and the one entered last would shut the other out.
             async with self.strangers.machines.alone(asked.host_id) as alone:
@@ -409,10 +309,13 @@ class Joining:
     async def _way(self, host_id: str, secret: str, via: Via, address: str) -> _Offer:
         """How its signals are to come. Raises BadRequestError."""
         if via == "ingest":
-            return _Offer("ingest", why=WISHED)
+            return _Offer("ingest", why="It was asked for.")
         nowhere = self.addresses.nowhere_from(address)
         if via == "auto" and nowhere is not None:
-            return _Offer("ingest", why=NOWHERE.format(address=nowhere))
+            return _Offer(
+                "ingest",
+                why=f"The hub reaches Redis at {nowhere}, which leads nowhere from another machine.",
+            )
         try:
             await self.strangers.rights.grant(host_id, digest_of(secret))
         except NoRightsError as error:
@@ -420,7 +323,9 @@ class Joining:
             if shared is not None:
                 return _Offer("shared", shared, f"{SHARED} The reason: {error}.")
             if via == "auto":
-                return _Offer("ingest", why=NO_USER.format(reason=error))
+                return _Offer(
+                    "ingest", why=f"The hub can give it no login of its own in Redis: {error}."
+                )
             cause = f"This machine cannot be given a login of its own: {error}."
             raise BadRequestError(409, cause, NO_USER_STEP) from error
         return _Offer("acl", self.addresses.redis(host_id, secret))
@@ -445,34 +350,17 @@ class Joining:
         raise worthless()
 
     # Not a dependency: it would be let in before the body is there, and may be shut out meanwhile.
-    async def _asking(self, request: Request) -> JoinedMachine:
+    async def asking(self, request: Request) -> JoinedMachine:
         return await self.machine_of(bearer_of(request), address_of(request))
 
-    @_served(
-        "POST /machine/ingest",
-        "The machine whose credential is shown cannot reach Redis: it needs no user there",
-        MACHINE,
-        dependencies=[JSON_ONLY],
-    )
-    async def go_through_hub(self, request: Request) -> HostChanged:
-        return await self.leaving.go_through_hub(await self._asking(request))
-
-    @_served("GET /machine", "What the hub has of the machine whose credential is shown", MACHINE)
+    @served("GET /machine", "What the hub has of the machine whose credential is shown", MACHINE)
     async def see(self, request: Request) -> MachineSeen:
-        machine = await self._asking(request)
+        machine = await self.asking(request)
         host = self.roster.hosts.get(machine.host_id)
         if host is None:
             return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003 - the fields in their order
         view = host.view(self.clock())
         return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003 - the fields in their order
-
-    @_served(
-        "POST /machine/leave",
-        "The machine whose credential is shown leaves; all of it goes from the lists",
-        MACHINE,
-    )
-    async def leave(self, request: Request, asked: LeaveAsked) -> HostChanged:
-        return await self.leaving.leave(await self._asking(request), undo=asked.undo)
 
     async def _look(self, token: str, address: str) -> str:
         """The digest of one that is good. Raises BadRequestError.
@@ -523,7 +411,6 @@ def open_joining(
         tokens,
         MachineStore(access.known),
         watch,
-        Leaving(roster, tokens, machines, rights, watch, clock),
         addresses,
         clock,
     )

@@ -7,62 +7,43 @@ import logging
 from dataclasses import dataclass
 
 import msgspec
+from fastapi import APIRouter, Request
 
 from adsum_hub.clock import Clock
+from adsum_hub.join.joining import (
+    JOINING,
+    JOINING_STEP,
+    MACHINE,
+    NO_USER_STEP,
+    Joining,
+    label_of,
+    served,
+    worthless,
+)
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollWatch, State
 from adsum_hub.join.rights import NoRightsError, Rights
-from adsum_hub.join.tokens import JoinTokenStore
-from adsum_hub.rest.api import JSON_ONLY, REFUSED, SCHEMA, UNKNOWN, BadRequestError, endpoint
+from adsum_hub.join.tokens import HostChanged, JoinTokenStore, LabelAsked, LeaveAsked
+from adsum_hub.rest.api import (
+    JSON_ONLY,
+    REFUSED,
+    SCHEMA,
+    UNKNOWN,
+    BadRequestError,
+    add_endpoints,
+    endpoint,
+)
 from adsum_hub.roster import Roster
 from adsum_shared.connect import UNAVAILABLE
 
 log = logging.getLogger(__name__)
 
-NO_HOST = {**REFUSED, **UNKNOWN}
-MAKE = "Make a token: `adsum hub tokens create --join` on the hub's machine."
-JOINING = "This machine is leaving or joining just now."
-JOINING_STEP = "Try again in ten seconds."
-NO_USER_STEP = (
-    "Give the hub a Redis 7.0 or Valkey, or newer, where its user has +acl; or, to let machines share "
-    "one login that can read and write everything, set ADSUM_MACHINE_SHARED_URL at the hub; or have "
-    "them go through the hub: adsum join --via ingest."
-)
 SHARES = "This machine shares its Redis login with others, so it cannot be shut out alone."
 SHARES_STEP = (
     "Change that login's password; or leave the machine out of all lists: adsum hosts forget"
 )
-
-
-MOST_LABEL = 100
-
-
-def worthless() -> BadRequestError:
-    cause = "This machine's credential is not valid, or not any more."
-    return BadRequestError(401, cause, f"Join again. {MAKE}")
-
-
-def label_of(given: str) -> str:
-    """Raises BadRequestError."""
-    label = given.strip()
-    if len(label) > MOST_LABEL or not label.isprintable():
-        step = f"Give one of at most {MOST_LABEL} signs without line breaks: it is shown in lists."
-        raise BadRequestError(400, "This is no name for a machine.", step)
-    return label
-
-
+NO_HOST = {**REFUSED, **UNKNOWN}
 #: A joining that failed is undone at once. Later, an undo would make a used token good again.
 UNDO_MS = 5 * 60_000
-
-
-class HostChanged(msgspec.Struct):
-    schema: int
-    id: str
-
-
-class LabelAsked(msgspec.Struct):
-    """label: empty: what the machine calls itself."""
-
-    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +62,9 @@ class Leaving:
     rights: Rights
     watch: RollWatch
     clock: Clock
+    joining: Joining
 
-    async def go_through_hub(self, machine: JoinedMachine) -> HostChanged:
+    async def end_login(self, machine: JoinedMachine) -> HostChanged:
         """It cannot reach Redis, so it needs no user there. Raises BadRequestError."""
         if await self.machines.change(machine, _by_hub) is None:
             raise worthless()
@@ -90,7 +72,7 @@ class Leaving:
         await self.rights.withdraw_if_any(machine.host_id)
         return HostChanged(SCHEMA, machine.host_id)
 
-    async def leave(self, machine: JoinedMachine, *, undo: bool) -> HostChanged:
+    async def let_leave(self, machine: JoinedMachine, *, undo: bool) -> HostChanged:
         """undo: the joining failed just now, so all is to be as it was before. Raises BadRequestError."""
         # One that joins anew meanwhile would be forgotten, and a login made anew would stay.
         async with self.machines.alone(machine.host_id) as alone:
@@ -120,6 +102,23 @@ class Leaving:
             await self.watch.look()
             if undo:  # a count for people, which a second try would make wrong
                 await self.tokens.discount(machine.token, self.clock())
+
+    @served(
+        "POST /machine/ingest",
+        "The machine whose credential is shown cannot reach Redis: it needs no user there",
+        MACHINE,
+        dependencies=[JSON_ONLY],
+    )
+    async def go_through_hub(self, request: Request) -> HostChanged:
+        return await self.end_login(await self.joining.asking(request))
+
+    @served(
+        "POST /machine/leave",
+        "The machine whose credential is shown leaves; all of it goes from the lists",
+        MACHINE,
+    )
+    async def leave(self, request: Request, asked: LeaveAsked) -> HostChanged:
+        return await self.let_leave(await self.joining.asking(request), undo=asked.undo)
 
     @endpoint(
         "POST /hosts/{host_id}/rename",
@@ -214,3 +213,21 @@ def _restored(now: JoinedMachine) -> JoinedMachine | None:
 
 def _gone(_: JoinedMachine) -> None:
     return None
+
+
+def leaving_of(joining: Joining) -> Leaving:
+    watch = joining.watch
+    return Leaving(
+        joining.roster,
+        joining.tokens,
+        watch.machines,
+        watch.rights,
+        watch,
+        joining.clock,
+        joining,
+    )
+
+
+def join_router(joining: Joining) -> APIRouter:
+    router = add_endpoints(APIRouter(prefix="/api/v1", tags=["v1"]), joining, Joining)
+    return add_endpoints(router, leaving_of(joining))

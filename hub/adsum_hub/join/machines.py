@@ -347,8 +347,8 @@ class RollWatch:
     ) -> None:
         self._roster = roster
         self._kept = kept
-        self._machines = machines
-        self._rights = rights
+        self.machines = machines
+        self.rights = rights
         self._clock = clock
         self._broadcast = broadcast
         self._swept: frozenset[str] = frozenset()
@@ -378,7 +378,7 @@ class RollWatch:
         machine = await machines.find(host_id)
         now = asyncio.get_running_loop().time()
         # Rarely: to ask for a machine that there is not costs whoever asks nothing.
-        if machine is None and now >= self._find_due and await self._machines.is_lost():
+        if machine is None and now >= self._find_due and await self.machines.is_lost():
             self._find_due = now + INTERVAL_S
             await self.look()
             machine = await machines.find(host_id)
@@ -398,13 +398,13 @@ class RollWatch:
         return roll
 
     async def _roll(self) -> Roll:
-        roll, lost = await self._machines.roll(), self._kept.roll
+        roll, lost = await self.machines.roll(), self._kept.roll
         if not roll.mark and (roll.machines or (lost is not None and lost.machines)):
             # Without it nobody can tell those that a Redis has lost from those that have left.
-            await self._machines.restore(lost or roll)
+            await self.machines.restore(lost or roll)
             if lost is not None:
                 log.warning("Redis had lost who has joined: %d machines", len(lost.machines))
-            roll = await self._machines.roll()
+            roll = await self.machines.roll()
         if roll.mark:
             self._kept.keep(roll, asyncio.get_running_loop().time())
         return roll
@@ -421,7 +421,7 @@ class RollWatch:
         now = asyncio.get_running_loop().time()
         if now >= self._sweep_due:
             self._sweep_due, self._swept = now + SWEEP_S, frozenset()
-        await self._machines.sweep(sorted(roll.forgotten - self._swept))
+        await self.machines.sweep(sorted(roll.forgotten - self._swept))
         self._swept = roll.forgotten
         await self._enlist(sorted(roll.machines.keys() - roll.forgotten))
         if now < self._mend_due or not (roll.machines or roll.forgotten):
@@ -435,7 +435,7 @@ class RollWatch:
         # Those that go another way too: what there is of a user of theirs is of an earlier one.
         barred = roll.forgotten | (roll.machines.keys() - members.keys())
         try:
-            await self._rights.mend(members.items(), barred, self._machines.entitled)
+            await self.rights.mend(members.items(), barred, self.machines.entitled)
             self._refusal = ""
         except NoRightsError as error:
             if not members:  # nobody waits for it, and Redis notes each refusal
@@ -447,7 +447,7 @@ class RollWatch:
     async def _enlist(self, host_ids: list[str]) -> None:
         """Whoever has joined: a Redis that was emptied does not have the list either."""
         try:
-            await self._machines.enlist(host_ids)
+            await self.machines.enlist(host_ids)
         except ResponseError as error:  # it is full, which `trouble.Writes` tells
             log.debug("machines could not be entered into the list of hosts: %s", error)
 

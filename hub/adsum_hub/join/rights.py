@@ -1,11 +1,14 @@
-"""Gives each machine a user of its own in Redis, with its rights, and takes it away."""
+"""Gives each machine a user of its own in Redis and the URL to use it by, and takes it away."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, ResponseError
@@ -14,6 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from adsum_hub.auth.credentials import digest_of
 from adsum_shared import streams
 from adsum_shared.connect import Redis, every_server, redis_version
+from adsum_shared.redis_url import address_of
 
 #: Rights to a key for one command alone came with it. Below, whoever may write a heartbeat may write
 #: over the list of hosts, and whoever may write its stream could forge its own orders.
@@ -50,6 +54,50 @@ def rules_of(host_id: str, db: int = 0) -> list[str]:
         f"(+get %R~{beat} %R~{want})",
         f"(+hget +hmget %R~{snap})",
     ]
+
+
+#: What machines get of the query. The rest may be a login, or a path that only the hub's machine has.
+HARMLESS = frozenset({"db", "ssl_cert_reqs", "ssl_check_hostname"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return True  # not by an address at all: a unix socket
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where machines reach the hub and its Redis.
+
+    redis_url: of Redis. shared: a URL for those that get no user of their own.
+
+    public_url: where the hub is reached from elsewhere; None: nobody has said so.
+    """
+
+    redis_url: str
+    shared: str | None
+    public_url: str | None
+
+    def redis(self, host_id: str, secret: str) -> str:
+        """With the machine's own login in it, and none of the hub's."""
+        parts = urlsplit(self.redis_url)
+        place = parts.netloc.rpartition("@")[2]
+        login = f"{quote(user_of(host_id))}:{quote(secret)}"
+        query = urlencode([(k, v) for k, v in parse_qsl(parts.query) if k in HARMLESS])
+        # urlunsplit would leave out an empty netloc of unix:///path, and it is not empty any more
+        return urlunsplit(parts._replace(netloc=f"{login}@{place}", query=query, fragment=""))
+
+    def nowhere_from(self, address: str) -> str | None:
+        """Redis's address as it may be shown, where a machine that asks from there has no use for it.
+
+        One that asks from here may be behind a proxy or a tunnel: it has to try.
+        """
+        parts = urlsplit(self.redis_url)
+        local = parts.scheme == "unix" or (parts.hostname or "localhost") in LOOPBACK
+        return address_of(self.redis_url) if local and not is_loopback(address) else None
 
 
 class Rights:

@@ -1,15 +1,18 @@
-"""Makes join tokens and machines' secrets, and checks them by what Redis keeps of them."""
+"""Makes join tokens and machines' secrets, checks them by what Redis keeps; and what machines ask."""
 
 from __future__ import annotations
 
 import re
 import secrets
+from typing import Literal
 
 import msgspec
 
 from adsum_hub.auth.credentials import CodeProblem, SecretStore
+from adsum_hub.join.machines import Way
 from adsum_shared import streams
 from adsum_shared.connect import Redis
+from adsum_shared.state import Reachability
 
 TOKEN_PREFIX = "adsum_join_"  # noqa: S105 - what a token begins with
 MACHINE_PREFIX = "adsum_machine_"
@@ -78,6 +81,80 @@ class JoinTokenMade(msgspec.Struct):
     command: str
     token: JoinToken
     note: str | None
+
+
+#: What a machine that joins asks for; auto: whatever the hub offers and is reached from there.
+Via = Literal["auto", "redis", "ingest"]
+
+
+class JoinChecked(msgspec.Struct):
+    """The token is good. version: the hub's. wire: of batches it reads. now: its clock, ms."""
+
+    schema: int
+    version: str
+    wire: int
+    now: int
+
+
+class JoinCheckAsked(msgspec.Struct):
+    token: str
+
+
+class LeaveAsked(msgspec.Struct):
+    """undo: of a joining that failed. Its token is good again."""
+
+    undo: bool = False
+
+
+class JoinAsked(msgspec.Struct):
+    """former: the secret of an earlier joining, which proves that the identity is the machine's.
+
+    via: machines that are older than ingest can do nothing but Redis.
+    """
+
+    token: str
+    host_id: str
+    label: str
+    former: str = ""
+    via: Via = "redis"
+
+
+class JoinAnswer(msgspec.Struct):
+    """redis_url: with the machine's login in it; empty where it goes through the hub.
+
+    secret: what it shows to the hub. warning: what is not as it should be; None: nothing. why: of the way.
+    """
+
+    schema: int
+    host_id: str
+    label: str
+    way: Way
+    redis_url: str
+    secret: str
+    warning: str | None
+    why: str = ""
+
+
+class MachineSeen(msgspec.Struct):
+    """What the hub has of the machine that asks. applied: the number of its last signal."""
+
+    schema: int
+    host_id: str
+    label: str
+    listed: bool
+    applied: int
+    reachability: Reachability
+
+
+class HostChanged(msgspec.Struct):
+    schema: int
+    id: str
+
+
+class LabelAsked(msgspec.Struct):
+    """label: empty: what the machine calls itself."""
+
+    label: str
 
 
 class StoredJoinToken(msgspec.Struct, frozen=True):

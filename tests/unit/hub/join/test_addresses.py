@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_hub.join.joining import Addresses
+from adsum_hub.join.rights import Addresses
 from adsum_hub.settings import HubSettings
 from adsum_shared.settings import ConfigError
 

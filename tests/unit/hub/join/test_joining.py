@@ -8,10 +8,10 @@ import pytest
 from fakeredis import FakeAsyncRedis
 
 from adsum_hub.auth.credentials import digest_of, id_of
-from adsum_hub.join.joining import Addresses, JoinAccess, JoinAsked, Joining
+from adsum_hub.join.joining import JoinAccess, Joining
 from adsum_hub.join.machines import MachineStore
-from adsum_hub.join.rights import NoRightsError
-from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
+from adsum_hub.join.rights import Addresses, NoRightsError
+from adsum_hub.join.tokens import JoinAsked, JoinTokenStore, StoredJoinToken
 from adsum_hub.rest.api import BadRequestError
 
 HOST = "11111111-1111-4111-8111-111111111111"

@@ -14,7 +14,8 @@ from fakeredis import FakeAsyncRedis
 from fastapi import Request
 
 from adsum_hub.join import joining as joining_module
-from adsum_hub.join.joining import LOCAL_HUB, Addresses, Joining, vouched
+from adsum_hub.join.joining import LOCAL_HUB, Joining, vouched
+from adsum_hub.join.rights import Addresses
 from adsum_hub.join.tokens import JoinTokenAsked, JoinTokenStore
 from tests.authorities import Authority
 
