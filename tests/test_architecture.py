@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.agents.claude_code.tools import ROLES
+from tests.mutants import collector, hub
+from tests.mutants.runner import Mutant
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
@@ -331,3 +333,9 @@ def test_the_addresses_of_the_views_stand_in_one_module() -> None:
     assert [n for n, path in SCRIPTS.items() if spelled.search(path.read_text())] == [
         "core/routes.js"
     ]
+
+
+@pytest.mark.parametrize("mutant", (*hub.MUTANTS, *collector.MUTANTS), ids=lambda each: each.name)
+def test_each_mutant_finds_the_lines_it_changes(mutant: Mutant) -> None:
+    for edit in mutant.edits:
+        assert (ROOT / edit.file).read_text().count(edit.old) == 1, edit.old

@@ -129,8 +129,8 @@ MUTANTS = (
         (
             Edit(
                 _RECEIVER,
-                "            return await self._intake.accept(signals), signals",
-                "            self._late = asyncio.create_task(self._intake.accept(signals))\n"
+                "            return await door.intake.accept(signals), signals",
+                "            self._late = asyncio.create_task(door.intake.accept(signals))\n"
                 "            return 0, signals",
             ),
         ),
@@ -449,8 +449,8 @@ MUTANTS = (
         (
             Edit(
                 _RESUME,
-                "        heard = dict(stored.runs or {})\n",
-                "        return None\n        heard = dict(stored.runs or {})\n",
+                "        heard = dict(stored.runs)\n",
+                "        return None\n        heard = dict(stored.runs)\n",
             ),
         ),
         (
