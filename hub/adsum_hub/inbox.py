@@ -97,16 +97,8 @@ FIRST_DAY = date(2020, 1, 1)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 _GEO = re.compile(r"[\w.-]{0,40}")
-_COUNTS = (
-    "messages",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_5m_tokens",
-    "cache_1h_tokens",
-    "web_searches",
-)
-_MODEL_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_COUNTS = tuple(name for name in _NUMBERS[s.UsageTotalled] if name not in ("at", "seen"))
+_MODEL_COUNTS = tuple(name for name in s.ModelCost.__struct_fields__ if name != "cost_usd")
 
 
 def wrong_with(signal: AnySignal) -> str | None:

@@ -32,6 +32,8 @@ from adsum_shared import signals as s
 
 Changes = dict[str, Any]
 Steps = tuple[tuple[int, int], ...]
+#: What a kind changes: the fields of Facts to replace. Pure, and total over the union.
+Step = Callable[[Facts, Any], Changes]
 
 STEP_MS = 60_000
 #: Steps of the day that runs, of a day that is over, and days: no budget looks back further.
@@ -64,23 +66,17 @@ OF_HISTORY: frozenset[type] = frozenset(
 #: A line that is read so soon after it was written was written by a living session. ms.
 FRESH = 10_000
 
-META = (
-    "title",
-    "cwd",
-    "project",
-    "branch",
-    "model",
-    "mode",
-    "version",
-    "transcript",
-    "terminal",
-    "ai_title",
-    "worktree",
-    "pr",
-    "last_prompt",
-    "last_answer",
-    "forked_from",
+META = tuple(
+    name for name in s.MetaChanged.__struct_fields__ if name not in s.Signal.__struct_fields__
 )
+
+#: What a human decided at the hub, and its register.
+DECISIONS = {
+    "control.dismissed": "dismissed",
+    "control.suspended": "suspended",
+    "control.read": "read",
+    "control.budget": "budget_answered",
+}
 
 EVIDENCE = {
     "hook": "hook_at",
@@ -273,12 +269,9 @@ def alive(facts: Facts, signal: s.Alive) -> Changes:
     return {}
 
 
-def compaction_started(facts: Facts, signal: s.CompactionStarted) -> Changes:
-    return {"compacting": signal.at} if signal.at > facts.compacting else {}
-
-
-def compaction_finished(facts: Facts, signal: s.CompactionFinished) -> Changes:
-    return {"compacted": signal.at} if signal.at > facts.compacted else {}
+def latest(name: str) -> Step:
+    """Of what has a register for its latest time alone."""
+    return lambda facts, signal: {name: signal.at} if signal.at > getattr(facts, name) else {}
 
 
 def retry_scheduled(facts: Facts, signal: s.RetryScheduled) -> Changes:
@@ -291,21 +284,12 @@ def retry_scheduled(facts: Facts, signal: s.RetryScheduled) -> Changes:
 
 def unknown(facts: Facts, signal: s.UnknownSignal) -> Changes:
     """The hub's own decisions, which have no struct yet: the latest of each."""
-    at = signal.at
-    match signal.kind:
-        case "control.dismissed" if at > facts.dismissed:
-            return {"dismissed": at}
-        case "control.suspended" if at > facts.suspended:
-            return {"suspended": at}
-        case "control.read" if at > facts.read:
-            return {"read": at}
-        case "control.budget" if at > facts.budget_answered:
-            return {"budget_answered": at}
-        case "budget.exceeded" if facts.budget is None or at > facts.budget.at:
-            spent, limit = signal.raw.get("spent"), signal.raw.get("limit")
-            return {"budget": Budget(at, _number(spent), _number(limit))}
-        case _:
-            return {}
+    if (name := DECISIONS.get(signal.kind)) is not None:
+        return latest(name)(facts, signal)
+    at, raw = signal.at, signal.raw
+    if signal.kind == "budget.exceeded" and (facts.budget is None or at > facts.budget.at):
+        return {"budget": Budget(at, _number(raw.get("spent")), _number(raw.get("limit")))}
+    return {}
 
 
 def _number(value: object) -> float | None:
@@ -415,9 +399,6 @@ def thinned(steps: Steps, most: int) -> Steps:
     return tuple(found)
 
 
-#: What a kind changes: the fields of Facts to replace. Pure, and total over the union.
-Step = Callable[[Facts, Any], dict[str, Any]]
-
 STEPS: dict[type, Step] = {
     s.SessionStarted: session_started,
     s.SessionEnded: session_ended,
@@ -431,7 +412,7 @@ STEPS: dict[type, Step] = {
     s.Alive: alive,
     s.UnknownSignal: unknown,
     s.PromptSubmitted: work.prompt_submitted,
-    s.PromptDequeued: work.prompt_dequeued,
+    s.PromptDequeued: latest("dequeued"),
     s.TurnEnded: work.turn_ended,
     s.TurnFailed: work.turn_failed,
     s.TurnInterrupted: work.turn_interrupted,
@@ -444,7 +425,7 @@ STEPS: dict[type, Step] = {
     s.ChildFinished: work.child_finished,
     s.TaskCreated: work.task_created,
     s.TaskCompleted: work.task_completed,
-    s.CompactionStarted: compaction_started,
-    s.CompactionFinished: compaction_finished,
+    s.CompactionStarted: latest("compacting"),
+    s.CompactionFinished: latest("compacted"),
     s.RetryScheduled: retry_scheduled,
 }

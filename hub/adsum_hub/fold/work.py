@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,6 +34,31 @@ Requests = dict[str, Request]
 TITLE_MAX = 120
 #: Nobody types a second prompt so soon after the first: the hook is installed twice.
 TWICE = 500
+
+
+def put(
+    facts: Facts, name: str, key: str, value: Any, most: int, age: Callable[[Any], Any]
+) -> Changes:
+    """The dictionary `name` with this in it. Beyond `most` the one of least age goes."""
+    held = getattr(facts, name)
+    if held.get(key) == value:
+        return {}
+    held = {**held, key: value}
+    if len(held) > most:
+        del held[min(held, key=lambda each: age(held[each]))]
+    return {name: held}
+
+
+def put_request(facts: Facts, key: str, request: Request) -> Changes:
+    return put(facts, "requests", key, request, REQUESTS_MAX, lambda it: (not it.closed, it.opened))
+
+
+def put_child(facts: Facts, child_id: str, child: Child) -> Changes:
+    return put(facts, "children", child_id, child, CHILDREN_MAX, lambda it: (it.running, it.last))
+
+
+def put_task(facts: Facts, task_id: str, task: Task) -> Changes:
+    return put(facts, "tasks", task_id, task, TASKS_MAX, lambda it: (not it.completed, it.created))
 
 
 def rank_turn(turns: dict[str, Turn], prompt_id: str, at: int) -> dict[str, Turn]:
@@ -90,10 +116,6 @@ def prompt_submitted(facts: Facts, signal: s.PromptSubmitted) -> Changes:
     return changes
 
 
-def prompt_dequeued(facts: Facts, signal: s.PromptDequeued) -> Changes:
-    return {"dequeued": signal.at} if signal.at > facts.dequeued else {}
-
-
 def turn_ended(facts: Facts, signal: s.TurnEnded) -> Changes:
     if signal.agent_id is not None:
         return finish_child(facts, signal.agent_id, signal, "completed")
@@ -101,11 +123,11 @@ def turn_ended(facts: Facts, signal: s.TurnEnded) -> Changes:
     if signal.background is not None:
         if signal.at > facts.drained:
             changes["drained"] = signal.at
-        children = facts.children
         for entry in signal.background:
-            children = listed(children, entry, signal)
-        if children is not facts.children:
-            changes["children"] = bounded_children(children)
+            news = put_child(
+                facts, entry.id, listed(facts.children.get(entry.id), entry, signal.at)
+            )
+            facts, changes = replace(facts, **news), changes | news
     return changes
 
 
@@ -184,8 +206,7 @@ def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
             active=max(known.active, signal.at),
             last=max(known.last, signal.at),
         )
-        if active != facts.children.get(child):
-            changes["children"] = bounded_children({**facts.children, child: active})
+        changes |= put_child(facts, child, active)
     return changes
 
 
@@ -249,20 +270,20 @@ def _remember_opener(turns: dict[str, Turn], pruned: Tool) -> dict[str, Turn]:
     return put_turn(turns, key, replace(turn, reopened=pruned.first))
 
 
-def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
-    return ask(facts, signal)
-
-
 def request_closed(facts: Facts, signal: s.RequestClosed) -> Changes:
     if signal.tool_use_id is not None:
         return close_request(facts, signal.tool_use_id, signal.at)
-    return release(facts, signal.request_id, signal.at)
+    key, at = signal.request_id, signal.at
+    # Known by an id of ours or of an MCP server: these can be asked under again.
+    if key is None or facts.released.get(key, 0) >= at:
+        return {}
+    return put(facts, "released", key, at, RELEASED_MAX, lambda released: released)
 
 
 # Requests to a human: which tool call they belong to, and what witnesses that they are over.
 
 
-def ask(facts: Facts, signal: s.RequestOpened) -> dict[str, Any]:
+def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
     key = signal.tool_use_id or bind(facts.calls, signal)
     tool = facts.call(key) if key else None
     if key is None:
@@ -288,9 +309,7 @@ def ask(facts: Facts, signal: s.RequestOpened) -> dict[str, Any]:
         suggestions=None if closed else held.suggestions or signal.suggestions,
         source=first_witness(held.opened, held.source, signal.at, signal.source),
     )
-    if merged == facts.requests.get(key):
-        return {}
-    return {"requests": bounded({**facts.requests, key: merged})}
+    return put_request(facts, key, merged)
 
 
 def bind(tools: dict[str, Tool], signal: s.RequestOpened) -> str | None:
@@ -343,24 +362,7 @@ def close_request(facts: Facts, key: str, at: int) -> dict[str, Any]:
         return {}
     # Closed before it was seen to open: born closed, whenever the opening comes.
     stub = tombstone(held, at) if held else Request("", 0, closed=at, tool_use_id=key)
-    return {"requests": bounded({**facts.requests, key: stub})}
-
-
-def release(facts: Facts, request_id: str | None, at: int) -> dict[str, Any]:
-    """Requests known by an id of ours or of an MCP server: ids that can be asked under again."""
-    if request_id is None or facts.released.get(request_id, 0) >= at:
-        return {}
-    released = {**facts.released, request_id: at}
-    if len(released) > RELEASED_MAX:
-        del released[min(released, key=lambda key: released[key])]
-    return {"released": released}
-
-
-def bounded(requests: Requests) -> Requests:
-    if len(requests) > REQUESTS_MAX:
-        oldest = min(requests, key=lambda key: (not requests[key].closed, requests[key].opened))
-        del requests[oldest]
-    return requests
+    return put_request(facts, key, stub)
 
 
 # What works on without the main agent, and the tasks it set itself.
@@ -414,32 +416,14 @@ def finish_child(
     return put_child(facts, child_id, merged)
 
 
-def listed(
-    children: dict[str, Child], entry: s.BackgroundTask, signal: s.TurnEnded
-) -> dict[str, Child]:
+def listed(held: Child | None, entry: s.BackgroundTask, at: int) -> Child:
     """A Stop names what still runs, and is itself a witness of it."""
-    held = children.get(entry.id) or Child(entry.kind, started=signal.at, restarted=signal.at)
-    merged = replace(
-        held,
-        last=max(held.last, signal.at),
-        description=held.description or entry.description,
-    )
-    if entry.status not in ("running", "pending"):
-        merged = replace(merged, finished=max(merged.finished, signal.at), status=entry.status)
-    return children if merged == children.get(entry.id) else {**children, entry.id: merged}
-
-
-def put_child(facts: Facts, child_id: str, child: Child) -> Changes:
-    if child == facts.children.get(child_id):
-        return {}
-    return {"children": bounded_children({**facts.children, child_id: child})}
-
-
-def bounded_children(children: dict[str, Child]) -> dict[str, Child]:
-    if len(children) > CHILDREN_MAX:
-        oldest = min(children, key=lambda key: (children[key].running, children[key].last))
-        children = {key: child for key, child in children.items() if key != oldest}
-    return children
+    held = held or Child(entry.kind, started=at, restarted=at)
+    described = held.description or entry.description
+    merged = replace(held, last=max(held.last, at), description=described)
+    if entry.status in ("running", "pending"):
+        return merged
+    return replace(merged, finished=max(merged.finished, at), status=entry.status)
 
 
 def task_created(facts: Facts, signal: s.TaskCreated) -> Changes:
@@ -461,13 +445,3 @@ def task_completed(facts: Facts, signal: s.TaskCompleted) -> Changes:
         subject=held.subject or signal.subject,
     )
     return put_task(facts, signal.task_id, merged)
-
-
-def put_task(facts: Facts, task_id: str, task: Task) -> Changes:
-    if task == facts.tasks.get(task_id):
-        return {}
-    tasks = {**facts.tasks, task_id: task}
-    if len(tasks) > TASKS_MAX:
-        oldest = min(tasks, key=lambda key: (not tasks[key].completed, tasks[key].created))
-        del tasks[oldest]
-    return {"tasks": tasks}

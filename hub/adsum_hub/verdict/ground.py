@@ -118,34 +118,11 @@ NO_GROUND = Ground(
 
 #: Whatever else of the facts a verdict rests on, but for when witnesses were heard.
 _ELSE = attrgetter(
-    "named",
-    "progress",
-    "status",
-    "process",
-    "tasks",
-    "queued",
-    "dequeued",
-    "drained",
-    "killed",
-    "released",
-    "ended",
-    "left",
-    "closing",
-    "engaged",
-    "resumed",
-    "born",
-    "known",
-    "compacting",
-    "compacted",
-    "commanded",
-    "retry",
-    "doubled",
-    "dismissed",
-    "suspended",
-    "read",
-    "budget",
+    "named", "progress", "status", "process", "tasks", "queued", "dequeued", "drained", "killed",
+    "released", "ended", "left", "closing", "engaged", "resumed", "born", "known", "compacting",
+    "compacted", "commanded", "retry", "doubled", "dismissed", "suspended", "read", "budget",
     "budget_answered",
-)
+)  # fmt: skip
 
 
 def rests_on_the_same(a: Facts, b: Facts) -> bool:
@@ -392,6 +369,8 @@ def standing(told: Turns, calls: Calls, run: int) -> Standing:
     turns = told.by_id
     youngest, opened, key = told.opener
     for name, (_, last, _) in calls.openers.items():
+        if last + LATENESS < youngest:
+            continue  # no turn ranks later than its calls, but for a hook that is late
         turn_of = turns.get(name) if name else None
         first = turn_of.first if turn_of is not None else last
         if first > youngest or (first == youngest and (last, name) > (opened, key)):

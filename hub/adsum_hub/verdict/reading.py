@@ -105,31 +105,17 @@ def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
     if requests:
         requests = unanswered(requests, stand.opened, status, clock, limits)
     is_open = bool(stand.opened) and not stand.closed
-    if status is None:
-        return Reading(
-            ground, ground.facts, clock, limits, None, stand, requests, children, open=is_open
-        )
     waiting = idle = busy = 0
-    if not requests and not _cancelled(status, stand, children):
-        waiting = nameless_since(status, ground.last_closed, stand.opened, clock, limits)
-    if is_open:
-        idle = closed_since(status, stand.opened, clock, limits)
-    if not children:
-        busy = busy_since(status, ground.last_main, clock, limits)
-    return Reading(
-        ground,
-        ground.facts,
-        clock,
-        limits,
-        status,
-        stand,
-        requests,
-        children,
-        idle,
-        busy,
-        waiting,
-        bool(busy) or (is_open and not idle),
-    )
+    if status is not None:
+        if not requests and not _cancelled(status, stand, children):
+            waiting = nameless_since(status, ground.last_closed, stand.opened, clock, limits)
+        if is_open:
+            idle = closed_since(status, stand.opened, clock, limits)
+        if not children:
+            busy = busy_since(status, ground.last_main, clock, limits)
+    runs = bool(busy) or (is_open and not idle)
+    said = idle, busy, waiting, runs
+    return Reading(ground, ground.facts, clock, limits, status, stand, requests, children, *said)
 
 
 def _cancelled(status: Status, stand: Standing, children: dict[str, Child]) -> bool:
