@@ -15,7 +15,7 @@ from adsum_hub.host import Host
 from adsum_hub.inbox import Admission, admit
 from adsum_hub.measures import Measures
 from adsum_hub.snapshots import Snapshot
-from adsum_hub.timers import Alarms, Key, UsageThrottle
+from adsum_hub.timers import Alarms, Key
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.spending import Prices
 from adsum_hub.views import only_ticks, same_host, summarise, view_id
@@ -26,8 +26,8 @@ from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
 #: Sessions resolved and told in one go. A host with 100,000 of them that is restored, or falls
 #: silent, costs ten seconds: everybody else has a turn in between.
 SLICE = 200
-
-
+#: What a session uses is shown at most once in so long, if nothing else of it has changed.
+USAGE_MS = 1_000
 #: Hosts of which nothing is heard are looked at no more often: it took longer than any signal.
 HOSTS_MS = 100
 
@@ -87,7 +87,9 @@ class Roster:
         #: to resolve, and to tell anew although the state is the same; the latest are taken first
         self._unresolved: dict[Key, None] = {}
         self._stale: dict[Key, None] = {}
-        self._throttle = UsageThrottle()
+        #: until when a change of a session's usage alone waits, and those that do
+        self._usage_from: dict[Key, int] = {}
+        self._usage_held = Alarms()
         #: of which something has come since their views were made, and when all were made anew
         self._heard: set[str] = set()
         self._looked_at = 0
@@ -187,7 +189,7 @@ class Roster:
                     self._heard.add(host.id)
                     self.revive(host)
         self._unresolved |= dict.fromkeys(self._alarms.ring(now))
-        self._stale |= dict.fromkeys(self._throttle.due(now))
+        self._stale |= dict.fromkeys(self._usage_held.ring(now))
         if len(self._unresolved) < SLICE:  # else sums are halves, after a start for instance
             self._unresolved |= dict.fromkeys(self.accounts.look(self.hosts.values(), now))
 
@@ -228,7 +230,7 @@ class Roster:
 
     def next_deadline(self) -> int | None:
         """The hub time at which `tick` has something to do, if nothing arrives before."""
-        due = (self._alarms.next(), self._throttle.next())
+        due = (self._alarms.next(), self._usage_held.next())
         return min((at for at in due if at is not None), default=None)
 
     def take_changes(self, now: int) -> Changes:
@@ -257,16 +259,19 @@ class Roster:
             if host is None or key not in host.verdicts:
                 if self.views.pop(view_key, None) is not None:
                     gone.append(view_key)
-                    self._throttle.forget((host_id, key))
+                    self._usage_from.pop((host_id, key), None)
+                    self._usage_held.set((host_id, key), None, now)
                 continue
             view, before = self.accounts.view(host, key), self.views.get(view_key)
             view = self.domains.shown(view, before, host.facts[key])
             if before == view:
                 continue
-            ticks = before is not None and only_ticks(before, view)
-            if ticks and self._throttle.holds((host_id, key), now):
+            due = self._usage_from.get((host_id, key), 0)
+            if now < due and before is not None and only_ticks(before, view):
+                self._usage_held.set((host_id, key), due, now)
                 continue
-            self._throttle.shown((host_id, key), now)
+            self._usage_from[host_id, key] = now + USAGE_MS
+            self._usage_held.set((host_id, key), None, now)
             self.views[view_key] = view
             changed.append(view)
         return tuple(changed), tuple(gone)

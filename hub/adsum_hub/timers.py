@@ -1,4 +1,4 @@
-"""Keeps when a session changes by itself, and when its usage is shown. Pure."""
+"""Keeps when each session is to be looked at again. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import heapq
 
 #: A session by its host's id and its own.
 Key = tuple[str, str]
-#: What a session uses is shown at most once in so long, if nothing else of it has changed.
-USAGE_MS = 1_000
 
 
 class Alarms:
@@ -62,34 +60,3 @@ class Alarms:
                 if due is not None:
                     self._push(key, due)
         return None
-
-
-class UsageThrottle:
-    """When a change of usage alone may be shown. now: the hub's clock, ms."""
-
-    def __init__(self) -> None:
-        self._shown: dict[Key, int] = {}
-        self._held = Alarms()
-
-    def holds(self, key: Key, now: int) -> bool:
-        """Whether to wait with a change of usage alone; it is due by itself then."""
-        due = self._shown.get(key, 0) + USAGE_MS
-        if now >= due:
-            return False
-        self._held.set(key, due, now)
-        return True
-
-    def shown(self, key: Key, now: int) -> None:
-        """With all that it used until now."""
-        self._shown[key] = now
-        self._held.set(key, None, now)
-
-    def forget(self, key: Key) -> None:
-        self._shown.pop(key, None)
-        self._held.set(key, None, 0)
-
-    def due(self, now: int) -> list[Key]:
-        return self._held.ring(now)
-
-    def next(self) -> int | None:
-        return self._held.next()

@@ -242,6 +242,8 @@ WITHOUT_BRANCH = {"Committing to": "Committing", "Merging into": "Merging"}
 FAILING = re.compile(r"Exit code (?:1|101)\b")
 STOPPED = {"rebase": "Rebase stopped", "merge": "Merge stopped"}
 
+#: The states of a turn that is over.
+RESTED = frozenset({"idle", "task_complete"})
 WRITERS = frozenset({"edit", "write"})
 FAILING_CHIP = Chip("Tests failing", "bad")
 
@@ -257,7 +259,7 @@ def sdlc(session: SessionView) -> Display | None:
         label, icon = _sdlc_failed(session)
     elif state in {"delegating", "waiting_for_agent"}:
         label, icon = _reviewing(session)
-    elif state in {"idle", "task_complete"}:
+    elif state in RESTED:
         label, icon, chips = _sdlc_done(session)
     number = pull_request(session)
     if number is not None and label != f"PR #{number} opened":
@@ -359,48 +361,30 @@ WORKS = re.compile(
 )
 
 
+#: By the role of a call: while it runs, and afterwards.
+MAKING = {"write": ("Drafting", "Draft ready:"), "edit": ("Revising", "Revision ready:")}
+
+
 def creative(session: SessionView) -> Display | None:
-    state = session.state.state
-    if state == "acting":
-        return _creating(at_hand(session))
+    """Of the finished calls the last that this domain knows."""
+    state, calls, over = session.state.state, [at_hand(session)], False
     if state == "awaiting_approval":
         return Display(label="Outline ready for feedback", icon="clipboard-check")
-    if state in {"idle", "task_complete"}:
-        return _created(finished_calls(session))
-    return None
-
-
-def _work(done: ToolCall) -> str | None:
-    """The file's name: a summary holds no more of a path."""
-    return done.summary if WORKS.fullmatch(done.summary) else None
-
-
-def _creating(done: ToolCall | None) -> Display | None:
-    if done is None:
+    if state in RESTED:
+        calls, over = [each for each in finished_calls(session) if each.error is None], True
+    elif state != "acting":
         return None
-    work = _work(done)
-    if work is not None and done.role == "write":
-        return Display(label=named("Drafting", work), icon="pen-line")
-    if work is not None and done.role == "edit":
-        return Display(label=named("Revising", work), icon="pen-line")
-    if done.role == "shell" and read_line(done.summary).kinds == {"export"}:
+    return next((made for each in reversed(calls) if each and (made := _made(each, over))), None)
+
+
+def _made(call: ToolCall, over: bool) -> Display | None:  # noqa: FBT001 - an index
+    if call.role in MAKING and WORKS.fullmatch(call.summary):
+        return Display(label=named(MAKING[call.role][over], call.summary), icon="pen-line")
+    line = read_line(call.summary) if call.role == "shell" else CommandLine()
+    if over and Step("export", certain=True) in line.steps:
+        return Display(label="Draft exported", icon="package-check")
+    if not over and line.kinds == {"export"}:
         return Display(label="Exporting the draft", icon="package-check")
-    return None
-
-
-def _created(done: list[ToolCall]) -> Display | None:
-    """The last of the finished calls that this domain knows."""
-    for each in reversed(done):
-        if each.error is not None:
-            continue
-        work = _work(each)
-        if work is not None and each.role == "write":
-            return Display(label=named("Draft ready:", work), icon="pen-line")
-        if work is not None and each.role == "edit":
-            return Display(label=named("Revision ready:", work), icon="pen-line")
-        steps = read_line(each.summary).steps if each.role == "shell" else ()
-        if any(step.kind == "export" and step.certain for step in steps):
-            return Display(label="Draft exported", icon="package-check")
     return None
 
 
@@ -411,39 +395,32 @@ SOUGHT = frozenset({"web_search", "fetch"})
 
 
 def research(session: SessionView) -> Display | None:
-    state = session.state.state
-    if state == "acting":
-        return _researching(at_hand(session))
+    state, done = session.state.state, at_hand(session)
+    if state == "acting" and done is not None:
+        return _researching(done)
     if state == "awaiting_approval":
         return Display(label="Research plan ready for review", icon="clipboard-check")
-    if state in {"idle", "task_complete"}:
-        return _researched(finished_calls(session))
-    return None
-
-
-def _researching(done: ToolCall | None) -> Display | None:
-    if done is None:
+    calls = [each for each in finished_calls(session) if each.error is None]
+    # Findings only where something was looked up: a chat about nothing in particular has none.
+    if state not in RESTED or not any(each.role in SOUGHT for each in calls):
         return None
+    reports = [each.summary for each in calls if _is_report(each)]
+    label = named("Report ready:", reports[-1]) if reports else "Findings ready"
+    return Display(label=label, icon="clipboard-check")
+
+
+def _researching(done: ToolCall) -> Display | None:
     if done.role == "web_search":
         return Display(label=named("Searching:", done.summary), icon="search")
     if done.role == "fetch":
         return Display(label=named("Reading", _site(done.summary) or "a source"), icon="search")
     if done.role in READERS:
         return Display(label="Reading sources", icon="search")
-    if _is_report(done):
-        return Display(label=named("Writing up", done.summary), icon="pen-line")
-    return None
-
-
-def _researched(done: list[ToolCall]) -> Display | None:
-    """Findings only where something was looked up: a chat about nothing in particular has none."""
-    if not any(each.role in SOUGHT and each.error is None for each in done):
-        return None
-    reports = [each for each in done if each.error is None and _is_report(each)]
-    if reports:
-        label = named("Report ready:", reports[-1].summary)
-        return Display(label=label, icon="clipboard-check")
-    return Display(label="Findings ready", icon="clipboard-check")
+    return (
+        Display(label=named("Writing up", done.summary), icon="pen-line")
+        if _is_report(done)
+        else None
+    )
 
 
 def _is_report(done: ToolCall) -> bool:

@@ -265,17 +265,9 @@ def state(
     name: str,
     label: str,
     since: int,
-    *,
     confidence: float,
     source: str,
     context: dict[str, Any] | None = None,
 ) -> AgentState:
-    return AgentState(
-        GROUP_OF[name],
-        name,
-        label,
-        confidence,
-        SOURCES.get(source, "fallback"),
-        since,
-        context,
-    )
+    told_by = SOURCES.get(source, "fallback")
+    return AgentState(GROUP_OF[name], name, label, confidence, told_by, since, context)

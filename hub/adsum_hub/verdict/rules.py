@@ -60,7 +60,7 @@ def decide(reading: Reading) -> AgentState:
         if found is not None:
             return found
     born = reading.facts.born
-    return state("unknown", "Status unavailable", born, confidence=0.0, source="none")
+    return state("unknown", "Status unavailable", born, 0.0, "none")
 
 
 # Rule 1: whether the session is over, set aside by a human, or lives.
@@ -69,22 +69,18 @@ def decide(reading: Reading) -> AgentState:
 def over_for_good(reading: Reading) -> AgentState | None:
     facts = reading.facts
     if facts.dismissed and facts.dismissed >= facts.moved:
-        return state("archived", "Dismissed", facts.dismissed, confidence=1.0, source="hub")
+        return state("archived", "Dismissed", facts.dismissed, 1.0, "hub")
     ended = final(reading)
     if ended is None:
         return None
     if facts.suspended and facts.suspended >= reading.stand.opened:
-        label = "Suspended; resumable"
-        return state("suspended", label, ended.at, confidence=1.0, source=ended.source)
+        return state("suspended", "Suspended; resumable", ended.at, 1.0, ended.source)
     reason = REASONS.get(ended.reason, ended.reason)
-    return state(
-        "session_ended",
+    label, context = (
         f"Session closed ({reason})" if reason else "Session closed",
-        ended.at,
-        confidence=1.0,
-        source=ended.source,
-        context={"reason": ended.reason},
+        {"reason": ended.reason},
     )
+    return state("session_ended", label, ended.at, 1.0, ended.source, context)
 
 
 def final(reading: Reading) -> Ended | None:
@@ -170,7 +166,7 @@ def over_budget(budget: Budget) -> AgentState:
     which = f" ({_short(budget.name)})" if budget.name else ""
     per = f" {budget.per}" if budget.per else ""
     label = f"Over {whose}{which}: {dollars(budget.spent)} of {dollars(budget.limit)}{per}"
-    return state("budget_exceeded", label, budget.at, confidence=1.0, source="hub")
+    return state("budget_exceeded", label, budget.at, 1.0, "hub")
 
 
 def _short(name: str) -> str:
@@ -193,14 +189,8 @@ def request_state(request: Request) -> AgentState:
         "dialog": "A dialog is open",
         "plan": "Plan ready for review",
     }.get(request.kind, f"Needs permission: {request.tool or 'a tool'}")
-    return state(
-        STATE_OF.get(request.kind, "needs_permission"),
-        label,
-        request.opened,
-        confidence=1.0,
-        source=request.source,
-        context=_about(request),
-    )
+    name = STATE_OF.get(request.kind, "needs_permission")
+    return state(name, label, request.opened, 1.0, request.source, _about(request))
 
 
 def nameless_request(reading: Reading) -> AgentState | None:
@@ -210,15 +200,12 @@ def nameless_request(reading: Reading) -> AgentState | None:
     if waiting_for == "permission prompt":
         tools = reading.ground.tools
         tool = tools[-1][1].tool if tools else "a tool"
-        label = f"Needs permission: {tool}"
-        return state("needs_permission", label, since, confidence=0.8, source="registry")
+        return state("needs_permission", f"Needs permission: {tool}", since, 0.8, "registry")
     if waiting_for == "input needed":
-        label = "Asked you a question"
-        return state("awaiting_input", label, since, confidence=0.8, source="registry")
+        return state("awaiting_input", "Asked you a question", since, 0.8, "registry")
     if reading.stand.open or reading.children:
         # Else it is a model picker, opened by the human who sits before it.
-        label = "A dialog is open"
-        return state("awaiting_input", label, since, confidence=0.8, source="registry")
+        return state("awaiting_input", "A dialog is open", since, 0.8, "registry")
     return None
 
 
@@ -243,7 +230,7 @@ def compacts(reading: Reading) -> AgentState | None:
     )
     if later > started or idle or reading.clock.passed(started + reading.limits.compaction):
         return None
-    return state("compacting", "Compacting context", started, confidence=0.9, source="hook")
+    return state("compacting", "Compacting context", started, 0.9, "hook")
 
 
 # Rules 4 and 7: the main agent's turn is over, or none is known.
@@ -272,12 +259,12 @@ def closed_turn(reading: Reading) -> AgentState | None:
     if working is not None:
         return working
     if how == "interrupted":
-        return state("idle", "Interrupted", closed, confidence=0.9, source=stand.source)
+        return state("idle", "Interrupted", closed, 0.9, stand.source)
     source = "registry" if by_registry else stand.source
     finished = completed_task(reading.facts, stand, reading.ground.run)
     if finished is not None:
         label = f"Finished: {finished.subject or 'all tasks'}"
-        return state("task_complete", label, closed, confidence=0.8, source=source)
+        return state("task_complete", label, closed, 0.8, source)
     return _awaits_prompt(reading, closed, source)
 
 
@@ -287,7 +274,7 @@ def _failed(turn: Turn, closed: int, source: str) -> AgentState:
     known = turn.error if turn.error not in (None, "unknown") else None
     what = known or said.partition("\n")[0][:80] or "API error"
     context = {"error": turn.error, "message": said[:300] or None}
-    return state("error", f"Failed: {what}", closed, confidence=1.0, source=source, context=context)
+    return state("error", f"Failed: {what}", closed, 1.0, source, context)
 
 
 def background(reading: Reading, closed: int) -> AgentState | None:
@@ -298,12 +285,12 @@ def background(reading: Reading, closed: int) -> AgentState | None:
         more = len(reading.children) - 1
         label = f"Background work: {what}" + (f" and {more} more" if more else "")
         since = max(closed, newest.started)
-        return state("waiting_for_agent", label, since, confidence=0.9, source=newest.source)
+        return state("waiting_for_agent", label, since, 0.9, newest.source)
     status = reading.status
     if status is not None and _has_shell(reading, status, closed):
         label = "Background work: a shell"
         since = max(closed, status.at)
-        return state("waiting_for_agent", label, since, confidence=0.8, source="registry")
+        return state("waiting_for_agent", label, since, 0.8, "registry")
     return None
 
 
@@ -339,10 +326,9 @@ def _awaits_prompt(reading: Reading, closed: int, source: str) -> AgentState:
     since = max(closed, reading.facts.compacted)
     if asks(said):
         # A guess, so it never pushes by itself.
-        label = "Asked you a question"
-        return state("awaiting_input", label, since, confidence=0.6, source=source)
+        return state("awaiting_input", "Asked you a question", since, 0.6, source)
     context = {"last_message": said[:300]} if said else None
-    return state("idle", YOUR_TURN, since, confidence=0.8, source=source, context=context)
+    return state("idle", YOUR_TURN, since, 0.8, source, context)
 
 
 def asks(message: str | None) -> bool:
@@ -383,17 +369,16 @@ def no_turn(reading: Reading) -> AgentState | None:
     if status is not None and status.status == "shell":
         return background(reading, 0)
     if status is not None and status.status == "busy":
-        label = "Generating response…"
-        return state("thinking", label, status.at, confidence=0.5, source="registry")
+        return state("thinking", "Generating response…", status.at, 0.5, "registry")
     if facts.start is not None or (status is not None and status.status == "idle"):
         # Also after SessionStart(compact), which says nothing of idleness: no turn is known.
         since = facts.start[0] if facts.start is not None else facts.born
         source = "hook" if facts.start is not None else "registry"
         context = {"prompted": False}
-        return state("idle", "Ready", since, confidence=0.8, source=source, context=context)
+        return state("idle", "Ready", since, 0.8, source, context)
     if facts.materialised:
         source = "process" if facts.process is not None else "none"
-        return state("thinking", "Discovered…", facts.born, confidence=0.3, source=source)
+        return state("thinking", "Discovered…", facts.born, 0.3, source)
     return None
 
 
@@ -416,10 +401,9 @@ def doing(reading: Reading, since: int) -> AgentState:
     """Rule 5. since: when a prompt was queued that has not begun, or 0."""
     busy = since and reading.status is not None and reading.status.status == "busy"
     if busy and reading.clock.passed(since + reading.limits.registry_hold):
-        label = "Generating response…"
-        return state("thinking", label, since, confidence=0.5, source="registry")
+        return state("thinking", "Generating response…", since, 0.5, "registry")
     if since:
-        return state("queued", "Prompt queued", since, confidence=0.7, source="hook")
+        return state("queued", "Prompt queued", since, 0.7, "hook")
     tools = reading.ground.tools
     return (
         delegates(reading, tools)
@@ -440,7 +424,7 @@ def delegates(reading: Reading, tools: list[tuple[str, Tool]]) -> AgentState | N
     number = max(len(agents), len(launchers))
     label = f"Running {number} subagent" + ("s" if number > 1 else "")
     first = launchers[0]
-    return state("delegating", label, first.first, confidence=0.9, source=first.source)
+    return state("delegating", label, first.first, 0.9, first.source)
 
 
 def retries(reading: Reading) -> AgentState | None:
@@ -448,7 +432,7 @@ def retries(reading: Reading) -> AgentState | None:
     if retry is None or retry.at < max(reading.ground.last_main, reading.busy):
         return None
     label = f"API retry {retry.attempt}" + (f" of {retry.max}" if retry.max else "")
-    return state("retrying", label, retry.at, confidence=0.9, source=retry.source)
+    return state("retrying", label, retry.at, 0.9, retry.source)
 
 
 def tool_deadline(reading: Reading, tool: Tool) -> int:
@@ -466,9 +450,7 @@ def acts(reading: Reading, tools: list[tuple[str, Tool]]) -> AgentState | None:
                 f"Running {tool.tool}: {tool.summary}" if tool.summary else f"Running {tool.tool}"
             )
             context = _about(tool)
-            return state(
-                "acting", label, tool.first, confidence=0.9, source=tool.source, context=context
-            )
+            return state("acting", label, tool.first, 0.9, tool.source, context)
     return None
 
 
@@ -485,28 +467,26 @@ def recovers(reading: Reading) -> AgentState | None:
     context = _about(tool) | {"error": tool.error}
     if not reading.clock.passed(tool.finished + reading.limits.error_grace):
         label = f"{tool.tool} failed, recovering"
-        return state(
-            "retrying", label, tool.finished, confidence=0.7, source="hook", context=context
-        )
+        return state("retrying", label, tool.finished, 0.7, "hook", context)
     if reading.status is not None and reading.status.status == "busy":
         return None  # the CLI itself says that it works on; no reason to call a human
     label = f"Failed: {tool.tool}" + (f": {tool.error}" if tool.error else "")
     since = tool.finished + reading.limits.error_grace
-    return state("error", label, since, confidence=0.7, source="hook", context=context)
+    return state("error", label, since, 0.7, "hook", context)
 
 
 def thinks(reading: Reading) -> AgentState:
     label = "Generating response…"
     if reading.busy:
-        return state("thinking", label, reading.busy, confidence=0.5, source="registry")
+        return state("thinking", label, reading.busy, 0.5, "registry")
     facts, ground = reading.facts, reading.ground
     since = max(ground.stand.opened, ground.calls.ended)
     if not reading.clock.passed(ground.heard + reading.limits.transient):
         source = opener_source(ground)
-        return state("thinking", label, since, confidence=0.9, source=source)
+        return state("thinking", label, since, 0.9, source)
     # The hook's word is a minute old: what is left is what the transcript says (seed rule).
     source = "transcript" if facts.transcript_at >= facts.hook_at else "none"
-    return state("thinking", label, since, confidence=0.4, source=source)
+    return state("thinking", label, since, 0.4, source)
 
 
 def stuck_from(reading: Reading) -> int:
@@ -528,8 +508,7 @@ def silent(reading: Reading) -> AgentState | None:
         if not reading.clock.passed(heard + each * 60_000):
             break
         age = each
-    label = f"No sign of life for {_age(age)}"
-    return state("stuck", label, since, confidence=0.6, source="none")
+    return state("stuck", f"No sign of life for {_age(age)}", since, 0.6, "none")
 
 
 def _age(minutes: int) -> str:

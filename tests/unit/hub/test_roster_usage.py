@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adsum_hub.host import KEEP_DELIVERED_MS
-from adsum_hub.roster import Roster
+from adsum_hub.roster import USAGE_MS, Roster
 from adsum_hub.snapshots import Snapshot
-from adsum_hub.timers import USAGE_MS
 from adsum_hub.usage.accounts import Accounts, local_day
 from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_shared import signals as s
