@@ -140,7 +140,7 @@ ONE_IMPORTER = {
     },
     "the start of a program of its own": {"adsum_collector.usage.worker"},
     "pure, and tested by itself": {
-        *("adsum.demo.story", "adsum_hub.fold.work", "adsum_hub.timers"),
+        *("adsum.demo.story", "adsum_hub.fold.work"),
         "adsum_hub.verdict.rules",
         "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.transcripts.chunks",

@@ -22,7 +22,6 @@ _SNAPSHOTS = "hub/adsum_hub/snapshots.py"
 _GROUND = "hub/adsum_hub/verdict/ground.py"
 _READING = "hub/adsum_hub/verdict/reading.py"
 _RULES = "hub/adsum_hub/verdict/rules.py"
-_TIMERS = "hub/adsum_hub/timers.py"
 
 _BAD = "tests/integration/test_hub_bad_entries.py"
 _DELIVERY = "tests/integration/test_delivery_hub.py"
@@ -532,7 +531,13 @@ MUTANTS = (
     Mutant(
         "drops an alarm that was moved to later",
         "a session that fell silent after a signal is never called stuck",
-        (Edit(_TIMERS, "                if due is not None:\n", "                if False:\n"),),
-        ("tests/unit/hub/test_timers.py::test_an_alarm_set_to_later_does_not_ring_sooner",),
+        (
+            Edit(
+                "hub/adsum_hub/roster.py",
+                "                if due is not None:\n",
+                "                if False:\n",
+            ),
+        ),
+        ("tests/unit/hub/test_roster_alarms.py::test_an_alarm_set_to_later_does_not_ring_sooner",),
     ),
 )

@@ -24,6 +24,7 @@ from adsum_hub.facts import (
     Status,
     Trail,
     Usage,
+    earliest,
     same_process,
 )
 from adsum_hub.fold import work
@@ -174,41 +175,25 @@ def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
     return {field: Ended(signal.at, signal.reason, signal.source, heard)}
 
 
-def process_seen(facts: Facts, signal: s.ProcessSeen) -> Changes:
-    held = facts.process
+def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes:
+    """Of a process that was seen, or is gone; one that nobody saw come may still be seen to go."""
+    held, at, is_gone = facts.process, signal.at, isinstance(signal, s.ProcessGone)
+    seen, gone = (0, at) if is_gone else (at, 0)
     if held is None:
-        return {"process": SessionProcess(signal.pid, signal.started, signal.at)}
+        return {"process": SessionProcess(signal.pid, signal.started, seen, gone)}
+    began = held.started or held.seen
     if same_process(held, signal.pid, signal.started):
-        started = min(filter(None, (held.started, signal.started)), default=0)
-        seen = min(filter(None, (held.seen, signal.at)), default=0)
-        merged = replace(held, started=started, seen=seen)
-        return {} if merged == held else {"process": merged}
-    if (signal.started or signal.at, signal.pid) > (held.started or held.seen, held.pid):
+        started = held.started if is_gone else earliest(held.started, signal.started)
+        seen, gone = earliest(held.seen, seen), earliest(held.gone, gone)
+        told = replace(held, started=started, seen=seen, gone=gone)
+    elif signal.started > began or (
+        seen and (signal.started or at, signal.pid) > (began, held.pid)
+    ):
         before = max(held.gone, held.before)
-        latest = SessionProcess(
-            signal.pid, signal.started, signal.at, before=before, first_of_all=False
-        )
-        return {"process": latest}
-    return {"process": replace(held, first_of_all=False)} if held.first_of_all else {}
-
-
-def process_gone(facts: Facts, signal: s.ProcessGone) -> Changes:
-    held = facts.process
-    if held is None:
-        return {"process": SessionProcess(signal.pid, signal.started, gone=signal.at)}
-    if not same_process(held, signal.pid, signal.started):
-        if not signal.started or signal.started <= (held.started or held.seen):
-            earlier = replace(held, before=max(held.before, signal.at), first_of_all=False)
-            return {} if earlier == held else {"process": earlier}
-        # Nobody saw it come, only go.
-        before = max(held.gone, held.before)
-        gone = SessionProcess(
-            signal.pid, signal.started, gone=signal.at, before=before, first_of_all=False
-        )
-        return {"process": gone}
-    if held.gone and held.gone <= signal.at:
-        return {}
-    return {"process": replace(held, gone=signal.at)}
+        told = SessionProcess(signal.pid, signal.started, seen, gone, before, first_of_all=False)
+    else:
+        told = replace(held, before=max(held.before, gone), first_of_all=False)
+    return {} if told == held else {"process": told}
 
 
 def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
@@ -402,8 +387,8 @@ def thinned(steps: Steps, most: int) -> Steps:
 STEPS: dict[type, Step] = {
     s.SessionStarted: session_started,
     s.SessionEnded: session_ended,
-    s.ProcessSeen: process_seen,
-    s.ProcessGone: process_gone,
+    s.ProcessSeen: seen_or_gone,
+    s.ProcessGone: seen_or_gone,
     s.StatusReported: status_reported,
     s.UsageTotalled: usage_totalled,
     s.CostReported: cost_reported,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from adsum_hub.timers import Alarms, Key
+from adsum_hub.roster import Alarms, Key
 
 A: Key = ("h", "a")
 B: Key = ("h", "b")
