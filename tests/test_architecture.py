@@ -335,7 +335,7 @@ def test_the_addresses_of_the_views_stand_in_one_module() -> None:
     ]
 
 
-@pytest.mark.parametrize("mutant", (*hub.MUTANTS, *collector.MUTANTS), ids=lambda each: each.name)
+@pytest.mark.parametrize("mutant", [*hub.MUTANTS, *collector.MUTANTS], ids=lambda each: each.name)
 def test_each_mutant_finds_the_lines_it_changes(mutant: Mutant) -> None:
     for edit in mutant.edits:
         assert (ROOT / edit.file).read_text().count(edit.old) == 1, edit.old
