@@ -69,20 +69,18 @@ class Room:
                 # All of it is counted: of a few parts one would not come upon the big ones.
                 pipeline.memory_usage(streams.inbox(host.id), samples=0)
             replies = await pipeline.execute(raise_on_error=False)
-            for host, stream in zip(some, replies, strict=True):
-                if _size(stream) > self._most:
-                    await self._clear_stream(host, _size(stream))
-                elif _size(stream) > WORTH_NAMING:
-                    taken[host.id] = _size(stream)
+            for host, size in zip(some, map(_size, replies), strict=True):
+                if size > self._most:
+                    key, now = streams.inbox(host.id), self._clock()
+                    await self._clear(host, key, "stream", size, now, forgiven=FORGIVEN)
+                elif size > WORTH_NAMING:
+                    taken[host.id] = size
         self._taken = taken
 
     async def clear_beat(self, host: Host, now: int) -> None:
-        size = await self._redis.strlen(streams.beat(host.id))
-        await self._clear(host, streams.beat(host.id), "heartbeat", size, now, forgiven=0)
-
-    async def _clear_stream(self, host: Host, size: int) -> None:
-        key = streams.inbox(host.id)
-        await self._clear(host, key, "stream", size, self._clock(), forgiven=FORGIVEN)
+        key = streams.beat(host.id)
+        size = await self._redis.strlen(key)
+        await self._clear(host, key, "heartbeat", size, now, forgiven=0)
 
     async def _clear(
         self, host: Host, key: str, what: str, size: int, now: int, *, forgiven: int

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
 
@@ -41,6 +42,7 @@ class Names(msgspec.Struct, frozen=True):
     million: bool = False
 
 
+@lru_cache(maxsize=10_000)
 def names_of(model: str) -> Names | None:
     """None for what is no model."""
     exact = model.strip().lower()
@@ -237,7 +239,6 @@ class Book:
         self._known = known
         self._overrides = overrides or {}
         self._fallback = fallback
-        self._names: dict[str, Names | None] = {}
         self._each: dict[tuple[str, str, bool, str, bool], _Each | None] = {}
 
     def cost(
@@ -252,11 +253,9 @@ class Book:
     ) -> float | None:
         """Dollars; None if that has no price. day: ISO date. long: prompts above `limit(model)`."""
         kind = (model, day, fast, geo, long)
-        try:
-            each = self._each[kind]
-        except KeyError:
-            each = self._each[kind] = self._priced(*kind)
-        if each is None:
+        if kind not in self._each:
+            self._each[kind] = self._priced(*kind)
+        if (each := self._each[kind]) is None:
             return None
         return (
             usage.input_tokens * each.input
@@ -269,14 +268,12 @@ class Book:
 
     def limit(self, model: str) -> int | None:
         """Tokens of prompt above which other prices hold, on some day at least."""
-        for price in reversed(self._all(model)):
-            if price.limit is not None:
-                return price.limit
-        return None
+        limits = (price.limit for price in reversed(self._all(model)))
+        return next((limit for limit in limits if limit is not None), None)
 
     def context(self, model: str) -> int | None:
         """How many tokens the model's window has."""
-        names = self._names_of(model)
+        names = names_of(model)
         if names is None:
             return None
         if names.million:
@@ -288,20 +285,14 @@ class Book:
         return other.context if other else None
 
     def _all(self, model: str) -> list[Price]:
-        names = self._names_of(model)
+        names = names_of(model)
         if names is None:
             return []
         tables = (self._known, self._overrides)
         return [price for table in tables for price in _of_names(table, names)]
 
-    def _names_of(self, model: str) -> Names | None:
-        try:
-            return self._names[model]
-        except KeyError:
-            return self._names.setdefault(model, names_of(model))
-
     def _priced(self, model: str, day: str, fast: bool, geo: str, long: bool) -> _Each | None:  # noqa: FBT001 - the parts of a key
-        names = self._names_of(model)
+        names = names_of(model)
         price = self._price(names, day) if names is not None else None
         if names is None or price is None:
             return None

@@ -222,7 +222,8 @@ class ClusterRedis(redis.asyncio.Redis):
 
         Raises what the client raises, and UnsettledError.
         """
-        for moved in (False, True):
+        moved = False
+        while True:
             try:
                 return await send(self.at(address))
             except _LOST:
@@ -234,8 +235,7 @@ class ClusterRedis(redis.asyncio.Redis):
                 if moved or not isinstance(error, MovedError):
                     self._stale = True
                     raise unsettled(error) from error
-                address = await self._moved(error, address)
-        raise AssertionError
+                address, moved = await self._moved(error, address), True
 
     async def _moved(self, error: MovedError, by: Address) -> Address:
         """Where it is now. Raises WayError."""

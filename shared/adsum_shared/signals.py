@@ -369,9 +369,7 @@ def is_session_id(text: str) -> bool:
 
 def encode_signal(signal: AnySignal) -> bytes:
     """JSON of one signal; what `decode_signal` was given, if its kind was unknown."""
-    if isinstance(signal, UnknownSignal):
-        return _encoder.encode(signal.raw)
-    return _encoder.encode(signal)
+    return _encoder.encode(signal.raw if isinstance(signal, UnknownSignal) else signal)
 
 
 def decode_signal(raw: bytes | memoryview) -> AnySignal:
