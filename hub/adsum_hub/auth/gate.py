@@ -104,10 +104,6 @@ class Presented(NamedTuple):
     secret: str
 
 
-class NoTokenError(ValueError):
-    """There is a bearer, and it cannot be one of ours."""
-
-
 def cookie_name(host: str, *, secure: bool) -> str:
     """host: of the Host header.
 
@@ -120,7 +116,7 @@ def cookie_name(host: str, *, secure: bool) -> str:
 
 
 def shown_in(headers: Headers, name: str) -> Presented | None:
-    """A token counts before a cookie. Raises NoTokenError.
+    """A token counts before a cookie. Raises AccessDeniedError.
 
     Another scheme than ours is a proxy's before us, as is a bearer that is none of ours when there
     is a cookie.
@@ -134,7 +130,8 @@ def shown_in(headers: Headers, name: str) -> Presented | None:
         return Presented("token", bearer)
     if cookie is not None and not bearer.startswith(TOKEN_PREFIX):
         return cookie
-    raise NoTokenError
+    cause = "What the Authorization header holds is no token of Adsum."
+    raise AccessDeniedError(401, cause, TOKEN_STEP, noteworthy=True)
 
 
 def _cookie(headers: Headers, name: str) -> Presented | None:
@@ -166,43 +163,28 @@ class CredentialReader:
 
     def shown(self, scope: Scope) -> Presented | None:
         """Raises AccessDeniedError."""
-        try:
-            return shown_in(Headers(scope=scope), self.cookie_name(scope))
-        except NoTokenError as error:
-            cause = "What the Authorization header holds is no token of Adsum."
-            raise AccessDeniedError(401, cause, TOKEN_STEP, noteworthy=True) from error
+        return shown_in(Headers(scope=scope), self.cookie_name(scope))
 
 
-class Cached(NamedTuple):
-    credential: Credential
-    at: int
+class CredentialCache(OrderedDict[str, tuple[Credential, int]]):
+    """Credentials as Redis last gave them, and when: it is not asked each time, and may be away.
 
-
-class CredentialCache:
-    """Credentials as Redis last gave them, by digest: Redis is not asked each time, and may be away.
-
-    The least recently used is evicted when there are more than MOST_CACHED.
+    By digest. The least recently used is evicted when there are more than MOST_CACHED.
     """
 
-    def __init__(self) -> None:
-        self._cached: OrderedDict[str, Cached] = OrderedDict()
-
     def keep(self, digest: str, credential: Credential, now: int) -> None:
-        self._cached[digest] = Cached(credential, now)
-        self._cached.move_to_end(digest)
-        if len(self._cached) > MOST_CACHED:
-            self._cached.popitem(last=False)
-
-    def drop(self, digest: str) -> None:
-        self._cached.pop(digest, None)
+        self[digest] = credential, now
+        self.move_to_end(digest)
+        if len(self) > MOST_CACHED:
+            self.popitem(last=False)
 
     def within(self, digest: str, age_ms: int, now: int) -> Credential | None:
         """The credential, if Redis gave it not longer ago than age_ms."""
-        cached = self._cached.get(digest)
-        if cached is None or now - cached.at >= age_ms:
+        credential, at = self.get(digest, (None, now))
+        if credential is None or now - at >= age_ms:
             return None
-        self._cached.move_to_end(digest)
-        return cached.credential
+        self.move_to_end(digest)
+        return credential
 
 
 class Lookup:
@@ -267,7 +249,7 @@ class Authenticator:
 
     def forget(self, digest: str) -> None:
         """Drops a credential that this hub has revoked, before it is looked up again."""
-        self._cache.drop(digest)
+        self._cache.pop(digest, None)
 
     def _fresh(self, digest: str) -> Credential | None:
         return self._cache.within(digest, FRESH_MS, self._clock())
@@ -298,7 +280,7 @@ class Authenticator:
     async def _look_up(self, store: CredentialStore, digest: str, now: int) -> Credential | None:
         credential = await store.find(digest)
         if credential is None or now >= credential.ends:
-            self._cache.drop(digest)
+            self._cache.pop(digest, None)
             return None
         self._cache.keep(digest, credential, now)
         with contextlib.suppress(*UNAVAILABLE):  # a note for people, of a credential that is valid

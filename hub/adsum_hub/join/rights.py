@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -116,26 +116,13 @@ class Rights:
         user = user_of(host_id)
         rules = ["on", f"#{digest}", "resetchannels", self._mark, "-@all"]
         rules += rules_of(host_id, self._db)
-
-        async def give(server: Any) -> None:
-            async with server.pipeline(transaction=True) as writes:
-                # SETUSER alone, `reset` or not, leaves a connection of before logged in: a copy's,
-                # or of one who was shut out, would be given these rights as well.
-                writes.execute_command("ACL", "DELUSER", user)
-                writes.execute_command("ACL", "SETUSER", user, *rules)
-                await writes.execute()
-            await self._keep(server)
-
-        await self._everywhere(give)
+        # SETUSER alone, `reset` or not, leaves a connection of before logged in: a copy's, or of
+        # one who was shut out, would be given these rights as well.
+        await self._everywhere(("DELUSER", user), ("SETUSER", user, *rules), save=True)
 
     async def withdraw(self, host_id: str) -> None:
         """It gets in no more, and its connections end."""
-
-        async def take(server: Any) -> None:
-            await server.execute_command("ACL", "DELUSER", user_of(host_id))
-            await self._keep(server)
-
-        await self._everywhere(take)
+        await self._everywhere(("DELUSER", user_of(host_id)), save=True)
 
     async def withdraw_if_any(self, host_id: str) -> None:
         """Where nobody may make users there is none."""
@@ -144,51 +131,44 @@ class Rights:
 
     async def there(self) -> set[str]:
         """The hosts that have a user, at any of the servers."""
-        found: set[str] = set()
-
-        async def look(server: Any) -> None:
-            users: list[bytes] = await server.execute_command("ACL", "USERS")
-            names = (user.decode(errors="replace") for user in users)
-            found.update(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
-
-        await self._everywhere(look)
-        return found
-
-    async def _everywhere(self, work: Callable[[Any], Awaitable[None]]) -> None:
-        """At each server: users are no data, and a replica that takes over has those it has.
-
-        One that does not answer is mended later; a master has to. Raises NoRightsError.
-        """
-        with _refusals():
-            async with every_server(self._redis) as servers:
-                for server, is_master in servers:
-                    try:
-                        await work(server)
-                    except _AWAY:
-                        if is_master:
-                            raise
+        users = {user for (found,) in await self._everywhere(("USERS",)) for user in found}
+        names = (user.decode(errors="replace") for user in users)
+        return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
     async def _granted(self, host_ids: list[str]) -> set[tuple[str, str]]:
         """(host id, digest) of those that get in at every server, each by that alone.
 
         And by the rules of today.
         """
-        granted: list[set[tuple[str, str]]] = []
-
-        async def look(server: Any) -> None:
-            async with server.pipeline(transaction=False) as reads:
-                for host_id in host_ids:
-                    reads.execute_command("ACL", "GETUSER", user_of(host_id))
-                granted.append(_let_in(host_ids, await reads.execute(), self._mark))
-
-        await self._everywhere(look)
+        found = await self._everywhere(*(("GETUSER", user_of(each)) for each in host_ids))
+        granted = (_let_in(host_ids, replies, self._mark) for replies in found)
         return set.intersection(*granted)
 
-    @staticmethod
-    async def _keep(server: Any) -> None:
-        """Over a restart of Redis, where it has a file for it. Else `mend` makes them anew."""
-        with contextlib.suppress(ResponseError):
-            await server.execute_command("ACL", "SAVE")
+    async def _everywhere(self, *commands: Sequence[str], save: bool = False) -> list[list[Any]]:
+        """Each server's replies to these ACL commands. Raises NoRightsError.
+
+        At each: users are no data, and a replica that takes over has those it has. One that does
+        not answer is mended later; a master has to.
+
+        save: over a restart of Redis, where it has a file for it. Else `mend` makes them anew.
+        """
+        replies: list[list[Any]] = []
+        server: Any
+        with _refusals():
+            async with every_server(self._redis) as servers:
+                for server, is_master in servers:
+                    try:
+                        async with server.pipeline(transaction=len(commands) > 1 and save) as asked:
+                            for command in commands:
+                                asked.execute_command("ACL", *command)
+                            replies.append(await asked.execute())
+                        if save:
+                            with contextlib.suppress(ResponseError):
+                                await server.execute_command("ACL", "SAVE")
+                    except _AWAY:
+                        if is_master:
+                            raise
+        return replies
 
     async def _require_recent(self) -> None:
         with contextlib.suppress(NoPermissionError):

@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -130,7 +130,7 @@ class AppriseSender:
 
     async def check(self) -> None:
         """Says early what would else be found out with the first message that matters."""
-        error = await self._ask(lambda: _refusal(self.channel.url or ""))
+        error = await self._ask(None)
         if error is not None:
             self.health.went_wrong(error, self._clock())
             if error == UNKNOWN:
@@ -140,15 +140,14 @@ class AppriseSender:
                 log.warning("channel %s: %s", self.channel.name, error)
 
     async def send(self, message: Notification) -> Outcome:
-        url = self.channel.url or ""
-        error = await self._ask(lambda: _send(url, message.title, message.body))
+        error = await self._ask(message)
         if error is None:
             self.health.went_well(self._clock())
         else:
             self.health.went_wrong(error, self._clock())
         return Outcome(error)
 
-    async def _ask(self, ask: Callable[[], str | None]) -> str | None:
+    async def _ask(self, message: Notification | None) -> str | None:
         """One thread per channel, and a daemon: one that hangs keeps neither others nor the end."""
         if self._busy:
             return HUNG
@@ -161,7 +160,7 @@ class AppriseSender:
                 answered.set_result(error)
 
         def work() -> None:
-            error = ask()
+            error = _send(self.channel.url or "", message)
             try:
                 loop.call_soon_threadsafe(settle, error)
             except RuntimeError:
@@ -175,8 +174,8 @@ class AppriseSender:
             return f"The service did not answer within {WAIT_S:.0f} s."
 
 
-def _send(url: str, title: str, body: str) -> str | None:
-    """The error, if any. Runs in a thread."""
+def _send(url: str, message: Notification | None) -> str | None:
+    """The error, if any; without a message only that of the URL. Runs in a thread."""
     try:
         from apprise import Apprise, AppriseAsset, NotifyFormat
 
@@ -188,7 +187,9 @@ def _send(url: str, title: str, body: str) -> str | None:
         if not apprise.add(url):
             return UNKNOWN
         _statuses.take()
-        if apprise.notify(body=body, title=title, body_format=NotifyFormat.TEXT):
+        if message is None or apprise.notify(
+            body=message.body, title=message.title, body_format=NotifyFormat.TEXT
+        ):
             return None
     except Exception as error:  # noqa: BLE001 - 170 plug-ins by other hands; and its words may hold
         # the URL, so only its kind is told
@@ -201,16 +202,6 @@ def _send(url: str, title: str, body: str) -> str | None:
     )
 
 
-def _refusal(url: str) -> str | None:
-    try:
-        from apprise import Apprise
-
-        _silence()
-        return None if Apprise().add(url) else UNKNOWN
-    except Exception as error:  # noqa: BLE001 - as in `_send`
-        return f"apprise failed at this service ({type(error).__name__})."
-
-
 def _silence() -> None:
     """What these libraries log holds addresses, and an address is a secret here."""
     logger = logging.getLogger("apprise")
@@ -218,9 +209,8 @@ def _silence() -> None:
     logger.propagate = False
     logger.disabled = False
     logger.setLevel(logging.WARNING)
-    logging.getLogger("urllib3").setLevel(logging.ERROR)
-    logging.getLogger("requests_oauthlib").setLevel(logging.ERROR)
-    logging.getLogger("oauthlib").setLevel(logging.ERROR)
+    for name in ("urllib3", "requests_oauthlib", "oauthlib"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 TOLD = b"told"

@@ -32,7 +32,12 @@ _STATES = {
     "task_complete": "Finished",
     "offline": "Offline",
 }
-_HEADS = {"needs_you": "need you", "delivered": "are done", "host_offline": "are offline"}
+#: Of one, of several.
+_HEADS = {
+    "needs_you": ("agent needs you", "agents need you"),
+    "delivered": ("agent is done", "agents are done"),
+    "host_offline": ("machine is offline", "machines are offline"),
+}
 _WORD = re.compile(r"[A-Za-z][\w-]{0,39}")
 
 
@@ -101,23 +106,11 @@ def _single(case: Case, content: Content) -> tuple[str, str]:
 
 def _digest(cases: Sequence[Case], content: Content) -> tuple[str, str]:
     kinds = Counter(case.on for case in cases)
-    heads = [
-        f"{count} {'machine' if on == 'host_offline' else 'agent'}s {_HEADS[on]}"
-        if count > 1
-        else f"1 {_ONE[on]}"
-        for on, count in kinds.items()
-    ]
+    heads = [f"{count} {_HEADS[on][count > 1]}" for on, count in kinds.items()]
     lines = (_lines if content == "title" else _counted)(cases)
     more = len(lines) - MOST_LINES
     shown = [_cut(line) for line in lines[:MOST_LINES]] + ([f"and {more} more"] if more > 0 else [])
     return ", ".join(heads), "\n".join(shown)
-
-
-_ONE = {
-    "needs_you": "agent needs you",
-    "delivered": "agent is done",
-    "host_offline": "machine is offline",
-}
 
 
 def _lines(cases: Sequence[Case]) -> list[str]:

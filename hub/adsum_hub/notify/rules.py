@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
@@ -303,59 +304,52 @@ def _read(kind: str, number: int, name: str, raw: Any, of: type[Any]) -> Any:
 def _channel(number: int, raw: Any) -> Channel:
     name = _plain(raw.get("name")) if isinstance(raw, dict) else ""
     entry = _read("channel", number, name, raw, _ChannelEntry)
+    wrong = partial(NotifyConfigError, "channel", number, name)
     if not _NAME.fullmatch(entry.name):
-        step = "Use up to 40 letters, digits and . _ -"
-        raise NotifyConfigError("channel", number, "", "`name` is no plain word", step)
+        raise wrong("`name` is no plain word", "Use up to 40 letters, digits and . _ -")
     if entry.name == PUSH:
         if entry.url is not None:
             step = "Leave it out, or choose another name: `push` is the browsers' own."
-            raise NotifyConfigError("channel", number, name, "`push` has no `url`", step)
+            raise wrong("`push` has no `url`", step)
     elif not entry.url or not re.match(r"[A-Za-z][\w+.-]*://\S", entry.url):
         step = "Give it the apprise URL of a service, which looks like ntfy://host/topic."
-        cause = "`url` is no apprise URL" if entry.url else "`url` is missing"
-        raise NotifyConfigError("channel", number, name, cause, step)
+        raise wrong("`url` is no apprise URL" if entry.url else "`url` is missing", step)
     return Channel(entry.name, entry.content, entry.url)
 
 
 def _rule(number: int, raw: Any, known: tuple[str, ...]) -> Rule:
     entry = _read("notify", number, "", raw, _NotifyEntry)
+    wrong = partial(NotifyConfigError, "notify", number, "")
     strange = [name for name in entry.channels if name not in known]
     if strange or not entry.channels:
         cause = f"there is no channel {_plain(strange[0])!r}" if strange else "`channels` is empty"
-        step = f"Name one of {', '.join(known)}, or add a [[channel]]."
-        raise NotifyConfigError("notify", number, "", cause, step)
+        raise wrong(cause, f"Name one of {', '.join(known)}, or add a [[channel]].")
     after = AFTER_S[entry.on] if entry.after is None else entry.after
     for name, seconds in (("after", after), ("digest", entry.digest)):
         if not 0 <= seconds <= DAY_S:
-            step = "Give seconds, from 0 to 86400."
-            raise NotifyConfigError("notify", number, "", f"`{name}` is {seconds}", step)
+            raise wrong(f"`{name}` is {seconds}", "Give seconds, from 0 to 86400.")
     if entry.on == "host_offline" and (entry.state or entry.project):
         step = "Leave them out, or write a rule of its own."
-        cause = "a machine has no `state` and no `project`"
-        raise NotifyConfigError("notify", number, "", cause, step)
+        raise wrong("a machine has no `state` and no `project`", step)
+    # States are an open set, but whoever resolves them is this very hub: it knows all it makes.
+    states = _patterns(entry.state)
+    possible = [state for state, group in GROUP_OF.items() if group == entry.on]
+    for pattern in states:
+        if not any(fnmatchcase(state, pattern.casefold()) for state in possible):
+            shown = f" {pattern!r}" if _PATTERN.fullmatch(pattern) else ""
+            cause = f"`state`{shown} fits no state of `{entry.on}`, so nobody would ever be told"
+            step = f"Name one of {', '.join(possible)}; a pattern may stand for several."
+            raise wrong(cause, step)
     return Rule(
         on=entry.on,
         channels=tuple(dict.fromkeys(entry.channels)),
         after_ms=after * 1000,
-        states=_states(number, entry) or STATES.get(entry.on, ()),
+        states=states or STATES.get(entry.on, ()),
         hosts=_patterns(entry.host),
         projects=_patterns(entry.project),
         digest_ms=entry.digest * 1000,
         quiet=_quiet(number, entry.quiet),
     )
-
-
-def _states(number: int, entry: _NotifyEntry) -> tuple[str, ...]:
-    """States are an open set, but whoever resolves them is this very hub: it knows all it makes."""
-    patterns = _patterns(entry.state)
-    known = [state for state, group in GROUP_OF.items() if group == entry.on]
-    for pattern in patterns:
-        if not any(fnmatchcase(state, pattern.casefold()) for state in known):
-            shown = f" {pattern!r}" if _PATTERN.fullmatch(pattern) else ""
-            cause = f"`state`{shown} fits no state of `{entry.on}`, so nobody would ever be told"
-            step = f"Name one of {', '.join(known)}; a pattern may stand for several."
-            raise NotifyConfigError("notify", number, "", cause, step)
-    return patterns
 
 
 def _plain(name: Any) -> str:
@@ -370,20 +364,17 @@ def _patterns(given: str | list[str]) -> tuple[str, ...]:
 def _quiet(number: int, entry: _QuietEntry | None) -> Quiet | None:
     if entry is None:
         return None
+    wrong = partial(NotifyConfigError, "notify", number, "quiet")
     for text in (entry.from_, entry.to):
         if not _TIME.fullmatch(text):
-            step = 'Write it as "22:00".'
-            cause = f"{text[:20]!r} is no time of day"
-            raise NotifyConfigError("notify", number, "quiet", cause, step)
+            raise wrong(f"{text[:20]!r} is no time of day", 'Write it as "22:00".')
     if entry.from_ == entry.to:
-        step = "Give them an end, or remove the rule."
-        raise NotifyConfigError("notify", number, "quiet", "`from` and `to` are the same", step)
+        raise wrong("`from` and `to` are the same", "Give them an end, or remove the rule.")
     try:
         zone = ZoneInfo(entry.zone)
     except (ValueError, OSError, LookupError):
-        step = 'Name one such as "Europe/Berlin" or "UTC".'
         cause = f"there is no zone {entry.zone[:40]!r} on this machine"
-        raise NotifyConfigError("notify", number, "quiet", cause, step) from None
+        raise wrong(cause, 'Name one such as "Europe/Berlin" or "UTC".') from None
     return Quiet(time.fromisoformat(entry.from_), time.fromisoformat(entry.to), zone)
 
 

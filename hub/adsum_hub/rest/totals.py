@@ -22,7 +22,6 @@ from adsum_hub.usage.accounts import workers
 from adsum_hub.usage.budgets import Uses
 from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
-from adsum_hub.usage.spending import Key
 from adsum_hub.views import view_id
 from adsum_shared import MOST_DAYS
 from adsum_shared.state import OVER, Budgets, BudgetView, History, SessionView, UsageReport
@@ -97,7 +96,7 @@ class UsageEndpoints:
         accounts, now = self.roster.accounts, self.clock()
         today = accounts.spending.day_of(now)
         found: list[BudgetView] = []
-        if accounts.overspent:
+        if accounts.overspent.budgets:
             hosts = self.roster.hosts.values()
             labels = {host.id: host.label for host in hosts}
             uses = Uses(accounts.spending, accounts.overspent, labels, workers(hosts, now))
@@ -121,9 +120,9 @@ async def _tallied(roster: Roster, asked: Asked) -> Tally:
     spending = roster.accounts.spending
     tally = Tally(asked, spending)
     for count, key in enumerate(spending.keys(asked.first, asked.until), 1):
-        spender = spender_of(roster, key)
-        if spender is not None:
-            tally.add(spender)
+        facts, host = spending.find(key), roster.hosts.get(key[0])
+        if facts is not None and host is not None:  # it may have gone since
+            tally.add(Spender(key, host.label, facts.project, facts.title, spending.lines(key)))
         if count % SLICE == 0:
             await asyncio.sleep(0)
     return tally
@@ -180,15 +179,6 @@ def _day(name: str, text: str | None) -> date | None:
     if day is None or day.isoformat() != text:
         raise _no_days(f"{name} is {text[:40]!r}, which is no day.")
     return day
-
-
-def spender_of(roster: Roster, key: Key) -> Spender | None:
-    """None: it has gone since."""
-    spending, host = roster.accounts.spending, roster.hosts.get(key[0])
-    facts = spending.find(key)
-    if facts is None or host is None:
-        return None
-    return Spender(key, host.label, facts.project, facts.title, spending.lines(key))
 
 
 def sessions_over(roster: Roster, name: str | None) -> Iterator[tuple[Host, Facts]]:

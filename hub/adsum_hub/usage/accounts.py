@@ -11,17 +11,15 @@ from adsum_hub.facts import Budget, Facts
 from adsum_hub.host import Host
 from adsum_hub.past import past_verdict
 from adsum_hub.usage.budgets import Overspent, Worker
-from adsum_hub.usage.spending import Key, Lines, NoPrices, Spending, summed
+from adsum_hub.usage.spending import Key, NoPrices, Spending, summed
 from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_hub.views import Spent, session_view
-from adsum_shared.state import OVER, SessionView, UsageView
+from adsum_shared.state import OVER, SessionView
 
 #: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
 LOOK_MS = 1_000
 #: Also where nothing was spent meanwhile: by then sessions may have ceased to spend.
 AGAIN_MS = 60_000
-#: More sessions than that are never at work at once. Of more, those summed longest ago go.
-KEPT = 10_000
 #: In the year 9999, and not so late in it that it is the year 10,000 anywhere.
 LAST_MS = 253_400_000_000_000
 
@@ -51,16 +49,6 @@ def workers(hosts: Iterable[Host], now: int) -> Iterator[Worker]:
                 yield Worker((host.id, key), host.label, host.facts[key], host.clock.host_now(now))
 
 
-class _Sums(dict[Key, tuple[Lines, UsageView]]):
-    """What each session used, summed of the very lines beside it."""
-
-    def keep(self, key: Key, lines: Lines) -> UsageView:
-        if len(self) >= KEPT and key not in self:
-            del self[next(iter(self))]
-        _, used = self[key] = lines, summed(lines)
-        return used
-
-
 class Accounts:
     """now: the hub's clock, ms."""
 
@@ -73,7 +61,6 @@ class Accounts:
         self.limits = limits
         self.spending = spending or Spending(NoPrices(), local_day)
         self.overspent = overspent or Overspent((), self.spending)
-        self._sums = _Sums()
         self._looked_at = 0
         self._seen: tuple[int, str, int] | None = None
         self._today: tuple[int, float | None, int] | None = None
@@ -82,16 +69,8 @@ class Accounts:
         return host.show(session_id, self._spent(host, host.facts[session_id]))
 
     def _spent(self, host: Host, facts: Facts) -> Spent:
-        return Spent(self._used((host.id, facts.session_id)), self.spending.context(facts))
-
-    def _used(self, key: Key) -> UsageView | None:
-        lines = self.spending.own(key)
-        if not lines:
-            return None
-        held = self._sums.get(key)
-        if held is None or held[0] is not lines:
-            return self._sums.keep(key, lines)
-        return held[1]
+        lines = self.spending.own((host.id, facts.session_id))
+        return Spent(summed(lines) if lines else None, self.spending.context(facts))
 
     def past_view(self, host: Host, facts: Facts) -> SessionView:
         session_id, spent = facts.session_id, self._spent(host, facts)
@@ -111,7 +90,7 @@ class Accounts:
 
     def look(self, hosts: Iterable[Host], now: int, *, at_once: bool = False) -> list[Key]:
         """The sessions of which it is new that they are over a budget, or no longer."""
-        if not self.overspent or (now < self._looked_at + LOOK_MS and not at_once):
+        if not self.overspent.budgets or (now < self._looked_at + LOOK_MS and not at_once):
             return []
         self._looked_at = now
         today = self.spending.day_of(now)

@@ -156,17 +156,10 @@ SETTLED_MS = 3_600_000
 
 class Overspent:
     def __init__(self, budgets: Sequence[BudgetLimit], spending: Spending) -> None:
-        self._budgets = budgets
+        self.budgets = budgets
         self._spending = spending
         self._sums: dict[object, tuple[float, int, int]] = {}
         self._before: dict[object, tuple[float, int, int]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._budgets)
-
-    @property
-    def budgets(self) -> Sequence[BudgetLimit]:
-        return self._budgets
 
     def look(self, workers: Iterable[Worker], today: str) -> dict[Key, Exceeded]:
         """Of each session that is over one the budget that was crossed first."""
@@ -175,7 +168,7 @@ class Overspent:
         for worker in workers:
             if worker.facts.used_at > worker.now - SPENDS_MS:
                 over = [
-                    each for budget in self._budgets for each in self._over(budget, worker, today)
+                    each for budget in self.budgets for each in self._over(budget, worker, today)
                 ]
                 if over:
                     found[worker.key] = min(over, key=lambda each: each.at)
@@ -325,23 +318,17 @@ class Uses:
             )
             for owner, usd in shares.items():
                 spent.setdefault(owner, []).extend(usd.values())
+        # Of hosts the label may be what the budget names; whoever has no project has no budget.
+        of = self._labels if budget.scope == "host" else {}
+        labels = {owner: of.get(owner, owner) for owner in spent}
+        if budget.scope == "team":
+            labels = {"": EVERYBODY}
         return [
-            _Owner(owner, self._label(budget, owner), fsum(usd), owner or None, None)
+            _Owner(owner, labels[owner], fsum(usd), owner or None, None)
             for owner, usd in spent.items()
-            if any(usd) and self._fits(budget, owner)
+            if any(usd) and (owner or budget.scope == "team")
+            if budget.scope == "team" or budget.fits(owner, labels[owner])
         ]
-
-    def _label(self, budget: BudgetLimit, owner: str) -> str:
-        if budget.scope == "team":
-            return EVERYBODY
-        return self._labels.get(owner, owner) if budget.scope == "host" else owner
-
-    def _fits(self, budget: BudgetLimit, owner: str) -> bool:
-        if budget.scope == "team":
-            return True
-        if budget.scope == "project":
-            return bool(owner) and budget.fits(owner)
-        return budget.fits(owner, self._labels.get(owner))
 
     def _sessions(self, budget: BudgetLimit, days: list[str] | None) -> list[_Owner]:
         """Each once, though several machines tell of it."""

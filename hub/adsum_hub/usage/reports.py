@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Literal, NamedTuple
 
@@ -20,35 +21,23 @@ MOST = 8
 OTHERS = "all others"
 
 
-class _Day:
-    __slots__ = ("dollars", "tokens")
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.dollars: list[float] = []
-
-
 class Series:
     """Adds up line by line; `found` is the whole."""
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
-        self._days: dict[str, dict[str, _Day]] = {}
+        self._days: defaultdict[str, defaultdict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
 
     def add(self, key: str, label: str, line: CostLine) -> None:
         self._labels.setdefault(key, label)
-        days = self._days.setdefault(key, {})
-        day = days.get(line.day)
-        if day is None:
-            day = days[line.day] = _Day()
-        day.tokens += line.tokens
-        if line.usd is not None:
-            day.dollars.append(line.usd)
+        self._days[key][line.day].add(line)
 
     def found(self) -> list[UsageSeries]:
         """The dearest first; those that are left out of it as one, with the key None."""
-        dollars = {key: _usd(days) for key, days in self._days.items()}
-        tokens = {key: sum(day.tokens for day in days.values()) for key, days in self._days.items()}
+        dollars, tokens = {}, {}
+        for key, days in self._days.items():
+            dollars[key] = fsum(usd for day in days.values() for usd in day.dollars)
+            tokens[key] = sum(day.tokens for day in days.values())
         dearest = sorted(self._days, key=lambda key: (-dollars[key], -tokens[key], key))
         largest = sorted(self._days, key=lambda key: (-tokens[key], -dollars[key], key))
         named = {*dearest[:MOST], *largest[:MOST]}
@@ -61,11 +50,7 @@ class Series:
         return [*series, UsageSeries(None, OTHERS, _points(rest))] if rest else series
 
 
-def _usd(days: dict[str, _Day]) -> float:
-    return fsum(usd for day in days.values() for usd in day.dollars)
-
-
-def _points(several: list[dict[str, _Day]]) -> list[UsagePoint]:
+def _points(several: Sequence[Mapping[str, Sum]]) -> list[UsagePoint]:
     points = []
     for name in sorted({name for days in several for name in days}):
         found = [days[name] for days in several if name in days]
@@ -127,7 +112,7 @@ class Tally:
         self._series = Series()
         self._rows: dict[str, tuple[str, Sum, set[str]]] = {}
         #: by model, and whether all that it lacks is a rate for fast mode
-        self._unpriced: dict[tuple[str, bool], int] = {}
+        self._unpriced: Counter[tuple[str, bool]] = Counter()
 
     def add(self, spender: Spender) -> None:
         query = self._query
@@ -156,7 +141,7 @@ class Tally:
                 self._series.add(*_NAMES[query.split](spender, line), line)
             if line.unpriced_tokens:
                 kind = line.model, self._spending.is_priced(line.model, line.day)
-                self._unpriced[kind] = self._unpriced.get(kind, 0) + line.unpriced_tokens
+                self._unpriced[kind] += line.unpriced_tokens
 
     @property
     def is_empty(self) -> bool:
@@ -167,7 +152,7 @@ class Tally:
             UsageRow(key, label, counted.view(), len(sessions))
             for key, (label, counted, sessions) in self._rows.items()
         ]
-        rows.sort(key=_by_day if self._query.by == "day" else _dearest)
+        rows.sort(key=(lambda row: row.key) if self._query.by == "day" else _dearest)
         return UsageReport(
             schema=schema,
             now=now,
@@ -182,10 +167,6 @@ class Tally:
             series=self._series.found(),
             before=self._before.view() if self._query.before is not None else None,
         )
-
-
-def _by_day(row: UsageRow) -> tuple[str, ...]:
-    return (row.key,)
 
 
 def _dearest(row: UsageRow) -> tuple[float, int, str]:

@@ -255,11 +255,11 @@ def _tokenless(facts: Facts, usd: float, day_of: Callable[[int], str]) -> CostLi
 class Sum:
     """Adds up line by line; `view` is the whole."""
 
-    __slots__ = ("_dollars", "_numbers", "_sources")
+    __slots__ = ("_numbers", "_sources", "dollars")
 
     def __init__(self) -> None:
         self._numbers = [0, 0, 0, 0, 0, 0]
-        self._dollars: list[float] = []
+        self.dollars: list[float] = []
         self._sources: set[CostSource] = set()
 
     def add(self, line: CostLine) -> None:
@@ -271,17 +271,20 @@ class Sum:
         numbers[4] += line.web_searches
         numbers[5] += line.unpriced_tokens
         if line.usd is not None:
-            self._dollars.append(line.usd)
+            self.dollars.append(line.usd)
             self._sources.add(line.source)
+
+    @property
+    def tokens(self) -> int:
+        return sum(self._numbers[:4])
 
     def view(self) -> UsageView:
         input_, output, read, written, searches, unpriced = self._numbers
-        cost = None if unpriced and not self._dollars else fsum(self._dollars)
-        source = next(iter(self._sources)) if len(self._sources) == 1 else self._mixed()
+        cost = None if unpriced and not self.dollars else fsum(self.dollars)
+        source: CostSource = "mixed" if self._sources else "computed"
+        if len(self._sources) == 1:
+            (source,) = self._sources
         return UsageView(input_, output, read, written, searches, cost, source, unpriced)
-
-    def _mixed(self) -> CostSource:
-        return "mixed" if self._sources else "computed"
 
 
 def summed(lines: Iterable[CostLine]) -> UsageView:

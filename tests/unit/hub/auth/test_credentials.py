@@ -17,7 +17,14 @@ from adsum_hub.auth.credentials import (
     make_token,
     origin_of,
 )
-from adsum_hub.auth.gate import NoTokenError, Presented, cookie_name, covers, needed_for, shown_in
+from adsum_hub.auth.gate import (
+    AccessDeniedError,
+    Presented,
+    cookie_name,
+    covers,
+    needed_for,
+    shown_in,
+)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +150,12 @@ def test_what_a_proxy_shows_does_not_hide_the_cookie(authorization: str) -> None
     "bearer", ["", "x", TOKEN + "x", TOKEN[:-1], "adsum_" + "\xff" * 43, COOKIE]
 )
 def test_a_bearer_that_cannot_be_one_is_said_to_be_none(bearer: str) -> None:
-    with pytest.raises(NoTokenError):
+    with pytest.raises(AccessDeniedError):
         shown(authorization=f"Bearer {bearer}")
 
 
 def test_a_torn_token_is_not_overlooked_for_a_cookie() -> None:
-    with pytest.raises(NoTokenError):
+    with pytest.raises(AccessDeniedError):
         shown(cookie=f"adsum={COOKIE}", authorization=f"Bearer {TOKEN[:-1]}")
 
 
