@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 import uvicorn
 from playwright.async_api import BrowserContext, Page, expect
 
+from adsum_collector.agents.records import TranscriptFile
 from adsum_hub.app import build_app
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
@@ -24,6 +27,7 @@ from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.state import HostWitness, HubTrouble, ScanProgress
 from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
+from tests.second_agent import Quill, read
 from tests.support import wait_until
 
 pytestmark = [
@@ -120,6 +124,26 @@ async def test_a_session_is_read_from_card_to_activity(real: RealHub, page: Page
     real.tell(s.TurnEnded(at=wall_ms(), prompt_id="p1", last_message="It is green.", **transcript))
     await expect(sheet.locator(".turn-steps .line").first).to_contain_text("It is green.")
     await expect(sheet.locator(".badge")).to_have_text("Background work: Look around")
+
+
+async def test_a_session_of_another_agent_has_a_card_that_says_whose_it_is(
+    real: RealHub, page: Page
+) -> None:
+    def quill(**hook: str) -> list[s.AnySignal]:
+        said = Quill().hook(json.dumps({"thread": "t-1"} | hook).encode(), wall_ms())
+        return [msgspec.structs.replace(each, agent=Quill.name) for each in said]
+
+    real.hear()
+    real.tell(*quill(what="open", folder="/src/poem"), *quill(what="begin"))
+    real.tell(*quill(what="may I", wants="strike a verse"))
+    line = json.dumps({"ms": wall_ms(), "title": "An ode"}).encode()
+    real.tell(*read([line], TranscriptFile("t-1"), "", wall_ms(), None, lambda each: each).signals)
+    await page.goto(real.url)
+    await page.get_by_role("button", name="An ode").click()
+    sheet = page.get_by_role("dialog", name="An ode")
+
+    await expect(sheet.locator(".request")).to_contain_text("strike a verse")
+    await expect(sheet.locator(".facts", has_text="agent").last).to_contain_text("quill")
 
 
 async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> None:

@@ -97,6 +97,7 @@ async def test_its_hooks_and_lines_reach_every_list_under_its_name(
     code, out, _ = run("agents", "--json", "--hub", hub.url)
     assert code == 0
     assert {each["agent"] for each in json.loads(out)["sessions"]} == {"quill", "claude_code"}
+    assert "quill: An ode" in run("agents", "--hub", hub.url)[1]
     assert "strike a verse" in run("show", THREAD, "--hub", hub.url)[1]
 
 

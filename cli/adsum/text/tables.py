@@ -36,6 +36,7 @@ from adsum.text.words import (
     witness_word,
 )
 from adsum_shared.redact import clean
+from adsum_shared.signals import DEFAULT_AGENT
 from adsum_shared.state import (
     Group,
     History,
@@ -104,6 +105,8 @@ def _session_row(view: SessionView, now: int, *, plain: bool) -> dict[str, Text]
     state, usage = view.state, view.usage
     colour = "red" if state.state == "error" else COLOURS[state.group]
     title = Text(clean(view.title) or _directory(view) or "(untitled)")
+    if view.agent != DEFAULT_AGENT:
+        title = Text.assemble((clean(view.agent), "dim"), ": ", title)
     if hook_problem(view):
         title = Text.assemble((PLAIN_UNWELL if plain else UNWELL, "red"), " ", title)
     label = f"{icon_of(view, plain=plain)} {_label(view)}"

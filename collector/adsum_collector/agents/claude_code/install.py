@@ -5,8 +5,6 @@ The file is read strictly, replaced in one step, backed up and undone.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import difflib
 import hashlib
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from adsum_collector.agents.claude_code.json_text import JsonTextError
@@ -64,21 +63,19 @@ class SettingsError(AdsumError):
     """The settings file cannot be read or written as it is. The text says what to do next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What stood in a settings file before our hooks did, and what we left there.
+class Receipt(msgspec.Struct, frozen=True):
+    """What stood in a settings file before our hooks did, and a digest of what we left there.
 
     Brackets that were empty, or a file that was not there, cannot be told from the edited text
     alone: with the receipt, removing restores every byte. mode: as it was before a token closed it.
+    path: for people.
     """
 
     before: bytes | None
     after: str
     made_folder: bool = False
     mode: int | None = None
-
-    def matches(self, raw: bytes | None) -> bool:
-        return raw is not None and _digest(raw) == self.after
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,42 +145,17 @@ def locked(path: Path, state_dir: Path, timeout_s: float = 10.0) -> Iterator[Non
 def load_receipt(path: Path, state_dir: Path) -> Receipt | None:
     """None when there is none, or when it cannot be understood: then the text alone decides."""
     try:
-        kept = json.loads((_own_folder(state_dir) / f"{_name(path)}.json").read_bytes())
-        before = None if kept["before"] is None else base64.b64decode(kept["before"])
-        mode = kept.get("mode")
-        made = bool(kept.get("made_folder"))
-        return Receipt(before, str(kept["after"]), made, mode if isinstance(mode, int) else None)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, binascii.Error):
+        return msgspec.json.decode(_receipt_file(path, state_dir).read_bytes(), type=Receipt)
+    except (FileNotFoundError, ValueError):
         return None
 
 
-def save_receipt(
-    path: Path,
-    state_dir: Path,
-    *,
-    before: bytes | None,
-    after: bytes,
-    made_folder: bool,
-    mode: int | None = None,
-) -> None:
-    kept = {
-        "path": str(path),
-        "before": None if before is None else base64.b64encode(before).decode(),
-        "after": _digest(after),
-        "made_folder": made_folder,
-        "mode": mode,
-    }
-    target = _own_folder(state_dir) / f"{_name(path)}.json"
-    write_private(target, json.dumps(kept).encode())
-
-
 def drop_receipt(path: Path, state_dir: Path) -> None:
-    (_own_folder(state_dir) / f"{_name(path)}.json").unlink(missing_ok=True)
+    _receipt_file(path, state_dir).unlink(missing_ok=True)
 
 
-def is_shared(path: Path) -> bool:
-    """Whether others than its owner may read the file."""
-    return bool((mode_of(path) or 0) & 0o044)
+def _receipt_file(path: Path, state_dir: Path) -> Path:
+    return _own_folder(state_dir) / f"{_name(path)}.json"
 
 
 def mode_of(path: Path) -> int | None:
@@ -356,7 +328,7 @@ def inspect_hooks(path: Path) -> Report:
         disabled=settings.get("disableAllHooks") is True,
         blocked=isinstance(allowed, list) and not all(permits(allowed, url) for url in urls),
         users_own=users_own(settings),
-        shared=is_shared(path),
+        shared=bool((mode_of(path) or 0) & 0o044),
         statusline=statusline_in(settings),
     )
 
@@ -373,13 +345,16 @@ def _apply(
         raw = read_settings(path)
         mark, text = decode_settings(raw, path)
         settings = _parsed(text, path)
-        base, made_folder = _without_ours(path, state_dir, raw, mark + stripped(unwrapped(text)))
+        receipt = load_receipt(path, state_dir)
+        if receipt is not None and raw is not None and receipt.after == _digest(raw):
+            base, made_folder = receipt.before, receipt.made_folder
+        else:
+            without = (mark + stripped(unwrapped(text))).encode()
+            base, made_folder = None if raw is None else without, not path.parent.exists()
         result = edited(None if base is None else base.decode().removeprefix(mark))
         after = None if result is None else (mark + result).encode()
-        receipt = load_receipt(path, state_dir)
-        was = receipt.mode if receipt is not None else None
         has_token = after is not None and bool(tokens_in(_parsed(result or "", path)) - {""})
-        mode, was = _mode_for(path, was, has_token=has_token)
+        mode, was = _mode_for(path, receipt.mode if receipt else None, has_token=has_token)
         change = Change(path, raw, after, closes=mode is not None and has_token)
         if dry_run or not change.needed:
             return change
@@ -392,10 +367,14 @@ def _apply(
         if read_settings(path) != raw:
             raise SettingsError(f"{path} was changed by another program just now. Try again.")
         if after is not None and after != base:
-            save_receipt(
-                path, state_dir, before=base, after=after, made_folder=made_folder, mode=was
-            )
-        _write_or_unlink(path, after, mode, made_folder=made_folder)
+            kept = Receipt(base, _digest(after), made_folder, was, str(path))
+            write_private(_receipt_file(path, state_dir), msgspec.json.encode(kept))
+        if after is not None:
+            write_settings(path, after, mode)
+        else:
+            Path(os.path.realpath(path)).unlink()
+            if made_folder and not any(path.parent.iterdir()):
+                path.parent.rmdir()
         if after == base:
             drop_receipt(path, state_dir)
         return replace(change, backup=backup)
@@ -408,16 +387,6 @@ def _without_tokens(raw: bytes, settings: dict[str, Any]) -> bytes:
     return raw
 
 
-def _without_ours(
-    path: Path, state_dir: Path, raw: bytes | None, shorter: str
-) -> tuple[bytes | None, bool]:
-    """(the file as it was before any install, whether we made its folder)."""
-    receipt = load_receipt(path, state_dir)
-    if receipt is not None and receipt.matches(raw):
-        return receipt.before, receipt.made_folder
-    return (None if raw is None else shorter.encode()), not path.parent.exists()
-
-
 def _mode_for(path: Path, was: int | None, *, has_token: bool) -> tuple[int | None, int | None]:
     """(the mode to give the file, None for its own; the mode to give it back with the token out)."""
     now = mode_of(path)
@@ -427,17 +396,6 @@ def _mode_for(path: Path, was: int | None, *, has_token: bool) -> tuple[int | No
         return None, was
     # Whoever has changed it since meant what they did.
     return (was if now == was & ~OTHERS else None), None
-
-
-def _write_or_unlink(
-    path: Path, after: bytes | None, mode: int | None, *, made_folder: bool
-) -> None:
-    if after is not None:
-        write_settings(path, after, mode)
-        return
-    Path(os.path.realpath(path)).unlink()
-    if made_folder and not any(path.parent.iterdir()):
-        path.parent.rmdir()
 
 
 def _parsed(text: str, path: Path) -> dict[str, Any]:

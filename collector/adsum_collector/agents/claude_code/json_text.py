@@ -83,6 +83,15 @@ def root(text: str) -> int:
     return _skip(text, 0)
 
 
+def find(text: str, *path: str | int) -> int:
+    """Where a value begins. path: keys and indexes; of keys that stand twice the last one counts."""
+    at = root(text)
+    for step in path:
+        inside = children(text, at)
+        at = (inside[step] if isinstance(step, int) else {c.key: c for c in inside}[step]).value_at
+    return at
+
+
 def is_blank(text: str) -> bool:
     return root(text) == len(text)
 
@@ -109,20 +118,16 @@ def append(text: str, at: int, value: Any, key: str | None = None) -> str:
     return text[: at + 1] + rendered + text[close:]
 
 
-def drop(text: str, at: int, gone: set[int]) -> str:
-    """The text without these children of the container at `at`; undoes `append`."""
+def drop(text: str, *path: str | int) -> str:
+    """The text without the value at this path, undoes `append`."""
+    at, gone = find(text, *path[:-1]), find(text, *path)
     inside = children(text, at)
-    if len(gone) == len(inside):
-        close = _skip(text, inside[-1].end)
-        return text[: at + 1] + text[close:]
-    for index in sorted(gone, reverse=True):
-        inside = children(text, at)
-        last = index == len(inside) - 1
-        if last:
-            text = text[: inside[index - 1].end] + text[inside[index].end :]
-        else:
-            text = text[: inside[index].start] + text[inside[index + 1].start :]
-    return text
+    index = [child.value_at for child in inside].index(gone)
+    if len(inside) == 1:
+        return text[: at + 1] + text[_skip(text, inside[0].end) :]
+    if index == len(inside) - 1:
+        return text[: inside[index - 1].end] + text[inside[index].end :]
+    return text[: inside[index].start] + text[inside[index + 1].start :]
 
 
 def indent_unit(text: str) -> str | None:

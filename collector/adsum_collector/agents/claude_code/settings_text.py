@@ -215,20 +215,18 @@ def added(base: str | None, target: Target, version: Version) -> str:
     """The text with our hooks in it. None or blank: a file of our own."""
     text = "{}\n" if base is None or json_text.is_blank(base) else base
     settings = json_text.parse(text)
-    root = json_text.root(text)
-    allowed = settings.get(ALLOWED_URLS)
+    allowed, events = settings.get(ALLOWED_URLS), settings.get("hooks") or {}
     posts = target.transport == "http"
     if posts and isinstance(allowed, list) and not permits(allowed, target.url):
-        text = json_text.append(text, _member(text, root, ALLOWED_URLS).value_at, target.url)
+        text = json_text.append(text, json_text.find(text, ALLOWED_URLS), target.url)
     if "hooks" not in settings:
-        text = json_text.append(text, root, {}, "hooks")
+        text = json_text.append(text, json_text.root(text), {}, "hooks")
     for event in events_for(version, users_own(settings)):
         group = entry_for(event, target, version)
-        hooks_at = _member(text, root, "hooks").value_at
-        if event in (settings.get("hooks") or {}):
-            text = json_text.append(text, _member(text, hooks_at, event).value_at, group)
+        if event in events:
+            text = json_text.append(text, json_text.find(text, "hooks", event), group)
         else:
-            text = json_text.append(text, hooks_at, [group], event)
+            text = json_text.append(text, json_text.find(text, "hooks"), [group], event)
     return text
 
 
@@ -236,19 +234,37 @@ def stripped(text: str) -> str:
     """The text without our hooks, and without the brackets that held nothing else."""
     if json_text.is_blank(text):
         return text
-    while (shorter := _without_first(text)) is not None:
-        text = shorter
+    settings = json_text.parse(text)
+    allowed = settings.get(ALLOWED_URLS)
+    urls = enumerate(allowed if isinstance(allowed, list) else ())
+    ours: list[tuple[str | int, ...]] = [(ALLOWED_URLS, i) for i, url in urls if is_our_url(url)]
+    for event, groups in (settings.get("hooks") or {}).items():
+        for at, group in enumerate(groups):
+            hooks = enumerate(_group_hooks(group))
+            ours += [("hooks", event, at, "hooks", i) for i, hook in hooks if is_ours(hook)]
+    for path in reversed(ours):
+        text = json_text.drop(text, *_emptied(text, path))
     return text
 
 
+def _emptied(text: str, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Of one of our hooks, what would hold nothing without it: its group, matcher and all, or more."""
+    if path[0] != "hooks" or not _is_alone(text, path):
+        return path
+    path = path[:3]
+    while len(path) > 1 and _is_alone(text, path):
+        path = path[:-1]
+    return path
+
+
+def _is_alone(text: str, path: Sequence[str | int]) -> bool:
+    return len(json_text.children(text, json_text.find(text, *path[:-1]))) == 1
+
+
 def _doubled_key(text: str, settings: dict[str, Any]) -> str | None:
-    root = json_text.root(text)
-    places = [json_text.children(text, root)]
-    if "hooks" in settings:
-        places.append(json_text.children(text, _member(text, root, "hooks").value_at))
-    for members in places:
+    for path in ((), ("hooks",)) if "hooks" in settings else ((),):
         seen: set[str | None] = set()
-        for member in members:
+        for member in json_text.children(text, json_text.find(text, *path)):
             if member.key in seen:
                 return member.key
             seen.add(member.key)
@@ -289,52 +305,6 @@ def sockets_in(settings: dict[str, Any]) -> frozenset[str]:
     ours = [command_words(hook) for _, hook in hooks_in(settings) if is_ours(hook)]
     sockets = (word for words in ours for shim, word in pairwise(words) if SHIM_NAME in shim)
     return frozenset(sockets) - {"-"}
-
-
-def _without_first(text: str) -> str | None:
-    """One of our hooks less, with all the brackets around it that would be left empty."""
-    root = json_text.root(text)
-    settings = json_text.parse(text)
-    allowed = settings.get(ALLOWED_URLS)
-    ours = {i for i, url in enumerate(allowed) if is_our_url(url)} if _is_list(allowed) else set()
-    if ours:
-        return json_text.drop(text, _member(text, root, ALLOWED_URLS).value_at, ours)
-    for event, groups in (settings.get("hooks") or {}).items():
-        for index, group in enumerate(groups):
-            hooks = _group_hooks(group)
-            ours = {i for i, hook in enumerate(hooks) if is_ours(hook)}
-            if ours:
-                return _drop_hooks(text, event, index, ours)
-    return None
-
-
-def _drop_hooks(text: str, event: str, index: int, ours: set[int]) -> str:
-    root = json_text.root(text)
-    at = [root]
-    path: list[set[int]] = []
-    for step in ("hooks", event, index, "hooks"):
-        inside = json_text.children(text, at[-1])
-        place = step if isinstance(step, int) else [child.key for child in inside].index(step)
-        path.append({place})
-        at.append(inside[place].value_at)
-    path.append(ours)
-    sizes = [len(json_text.children(text, position)) for position in at]
-    # From the innermost array outwards: what would be left empty goes with what it held. The
-    # group (depth 2 -> its "hooks" member, depth 3) goes whole, with its matcher.
-    depth = 4
-    if sizes[4] == len(ours):
-        depth = 2
-        while depth > 0 and sizes[depth] == 1:
-            depth -= 1
-    return json_text.drop(text, at[depth], path[depth])
-
-
-def _member(text: str, at: int, key: str) -> json_text.JsonMember:
-    return next(child for child in json_text.children(text, at) if child.key == key)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 def permits(patterns: list[Any], url: str) -> bool:
@@ -415,9 +385,7 @@ def unwrapped(text: str) -> str:
         return text
     line = statusline_in(json_text.parse(text))
     if line.kind == "filled":
-        root = json_text.root(text)
-        keys = [child.key for child in json_text.children(text, root)]
-        return json_text.drop(text, root, {keys.index(KEY)})
+        return json_text.drop(text, KEY)
     literal = _command_literal(text) if line.kind == "wrapped" else None
     if literal is None:
         return text
@@ -450,8 +418,8 @@ def _prefix(words: Sequence[str]) -> str:
 
 def _command_literal(text: str) -> slice | None:
     """Where the command stands, with its quotes. None: it stands twice, and the last one counts."""
-    line = next(c for c in json_text.children(text, json_text.root(text)) if c.key == KEY)
-    inside = [c for c in json_text.children(text, line.value_at) if c.key == "command"]
+    inside = json_text.children(text, json_text.find(text, KEY))
+    inside = [child for child in inside if child.key == "command"]
     return slice(inside[0].value_at, inside[0].end) if len(inside) == 1 else None
 
 
