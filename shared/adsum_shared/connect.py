@@ -198,8 +198,7 @@ class WaitingPool(ConnectionPool):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._turn = asyncio.Lock()
-        self._released = asyncio.Event()
+        self._free = asyncio.Semaphore(self.max_connections)
 
     async def get_connection(
         self, command_name: Any = None, *keys: Any, **options: Any
@@ -207,28 +206,25 @@ class WaitingPool(ConnectionPool):
         """Raises ExhaustedError, and what connecting raises."""
         del command_name, keys, options
         try:
-            async with asyncio.timeout(POOL_WAIT_S), self._turn:
-                while not self.can_get_connection():
-                    self._released.clear()
-                    await self._released.wait()
-                connection = self.get_available_connection()  # type: ignore[no-untyped-call] # the library's
+            async with asyncio.timeout(POOL_WAIT_S):
+                await self._free.acquire()
         except TimeoutError as error:
             raise ExhaustedError(
                 f"all {self.max_connections} connections were in use for {POOL_WAIT_S:.0f} s"
             ) from error
+        connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call] # the library's
         try:
             await self.ensure_connection(connection)
         except BaseException:
             await self.release(connection)
             raise
-        taken: AbstractConnection = connection
-        return taken
+        return connection
 
     async def release(self, connection: AbstractConnection) -> None:
         try:
             await super().release(connection)
         finally:
-            self._released.set()
+            self._free.release()
 
 
 def honest(kind: type[AbstractConnection]) -> type[AbstractConnection]:
