@@ -471,6 +471,6 @@ def seen_as(facts: Facts, now: int) -> dict[str, object]:
         ),
         "unread": verdict.unread,
         "listed": facts.materialised,
-        "meta": (facts.title, facts.cwd, facts.project, facts.branch, facts.model, facts.mode),
+        "meta": (facts.title, *map(facts.about, ("cwd", "project", "branch", "model", "mode"))),
         "usage": facts.usage,
     }

@@ -429,10 +429,9 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def project(self) -> str | None:
         return self.about("project")
 
-    cwd = property(lambda self: self.about("cwd"))
-    branch = property(lambda self: self.about("branch"))
-    model = property(lambda self: self.about("model"))
-    mode = property(lambda self: self.about("mode"))
+    @property
+    def model(self) -> str | None:
+        return self.about("model")
 
     @property
     def latest_prompt(self) -> str | None:
@@ -447,10 +446,6 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             if turn.last_message and turn.said > said:
                 said, told = turn.said, max(told or (0, ""), (turn.said, turn.last_message))
         return told[1] if told else None
-
-    @property
-    def pid(self) -> int | None:
-        return self.process.pid if self.process else None
 
     def about(self, name: str) -> str | None:
         held = self.meta.get(name)

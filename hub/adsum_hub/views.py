@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -273,13 +274,17 @@ def witness_views(
 
 def only_ticks(before: SessionView, after: SessionView) -> bool:
     """Nothing but what grows by itself while an agent works: such a change can wait a moment."""
-    ticks = before.usage != after.usage or before.context != after.context
-    return ticks and _without_ticks(before) == _without_ticks(after)
+    if before.usage == after.usage and before.context == after.context:
+        return False
+    usage, context, updated_at = before.usage, before.context, before.updated_at
+    heard = before.witnesses if _still(before) == _still(after) else after.witnesses
+    ticked = {"usage": usage, "context": context, "updated_at": updated_at, "witnesses": heard}
+    return before == replace(after, **ticked)
 
 
-def _without_ticks(view: SessionView) -> SessionView:
-    witnesses = tuple(replace(each, heard_at=0) for each in view.witnesses)
-    return replace(view, usage=None, context=None, updated_at=0, witnesses=witnesses)
+def _still(view: SessionView | HostView) -> list[Any]:
+    """Its witnesses, but for when each was heard."""
+    return [replace(each, heard_at=0) for each in view.witnesses]
 
 
 def in_hub_time(witnesses: Iterable[HostWitness], offset_ms: int) -> tuple[HostWitness, ...]:
@@ -301,19 +306,9 @@ def limits_that_hold(limits: Iterable[RateLimit], now: int) -> tuple[RateLimitVi
 
 def same_host(a: HostView, b: HostView) -> bool:
     """Alike but for what ticks by itself: such a difference is not worth a message."""
-    heard = a.witnesses if _still(a.witnesses) == _still(b.witnesses) else b.witnesses
-    return a == replace(
-        b,
-        last_seen=a.last_seen,
-        lag_ms=a.lag_ms,
-        applied=a.applied,
-        backlog=a.backlog,
-        witnesses=heard,
-    )
-
-
-def _still(witnesses: tuple[HostWitness, ...]) -> list[HostWitness]:
-    return [replace(each, heard_at=0) for each in witnesses]
+    heard = a.witnesses if _still(a) == _still(b) else b.witnesses
+    ticked = {name: getattr(a, name) for name in ("last_seen", "lag_ms", "applied", "backlog")}
+    return a == replace(b, **ticked, witnesses=heard)
 
 
 def summarise(

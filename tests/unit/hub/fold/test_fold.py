@@ -105,7 +105,7 @@ def test_meta_is_last_by_event_time_field_by_field() -> None:
     story.tell(s.MetaChanged, 6, model="m2")
 
     facts = story.told()
-    assert (facts.cwd, facts.model, facts.branch) == ("/new", "m2", None)
+    assert [*map(facts.about, ("cwd", "model", "branch"))] == ["/new", "m2", None]
 
 
 def test_a_given_title_beats_the_first_prompt_and_that_the_registrys_name() -> None:
