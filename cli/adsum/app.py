@@ -10,10 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from adsum.lists import lists_app
+from adsum.listing import listing_app
+from adsum.logs import logs_app
 from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.parts_app import collector_app, hub_app, service_app
+from adsum.reach import reach_app
 from adsum.text.saying import put, say
 from adsum_shared.errors import AdsumError
 
@@ -28,7 +30,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Settings, and where they come from.", no_args_is_help=True)
 hooks_app = typer.Typer(help="Claude Code's hooks, which report to Adsum.", no_args_is_help=True)
-app.add_typer(lists_app)
+for commands in (listing_app, reach_app, logs_app):
+    app.add_typer(commands)
 app.add_typer(hooks_app, name="hooks")
 app.add_typer(config_app, name="config")
 app.add_typer(collector_app, name="collector")
@@ -212,11 +215,9 @@ def statusline(
     as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
 ) -> None:
     """Whether your status line reports to Adsum, and how it fares."""
-    from adsum.hooks import setup_for
-    from adsum.hooks_commands import show_statusline
+    from adsum import hooks, hooks_commands
 
-    setup = setup_for("user", state_dir)
-    show_statusline(setup.path, f"http://127.0.0.1:{setup.port}", as_json=as_json)
+    hooks_commands.show_statusline(hooks.setup_for("user", state_dir), as_json=as_json)
 
 
 @hooks_app.command("install")
@@ -232,11 +233,10 @@ def hooks_install(
 
     Doing it again changes nothing.
     """
-    from adsum.hooks import setup_for
-    from adsum.hooks_commands import run_install
+    from adsum import hooks, hooks_commands
 
-    setup = setup_for(scope, state_dir, claude, statusline, transport)
-    run_install(setup, dry_run=dry_run)
+    setup = hooks.setup_for(scope, state_dir, claude, statusline, transport)
+    hooks_commands.run_install(setup, dry_run=dry_run)
 
 
 @hooks_app.command("remove")
@@ -244,10 +244,9 @@ def hooks_remove(
     scope: Scope = "user", state_dir: StateDir = None, dry_run: DryRun = False
 ) -> None:
     """Take Adsum's hooks out; everything else stays as it is."""
-    from adsum.hooks import setup_for
-    from adsum.hooks_commands import run_remove
+    from adsum import hooks, hooks_commands
 
-    run_remove(setup_for(scope, state_dir), dry_run=dry_run)
+    hooks_commands.run_remove(hooks.setup_for(scope, state_dir), dry_run=dry_run)
 
 
 @hooks_app.command("status")
@@ -258,10 +257,9 @@ def hooks_status(
     as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
 ) -> None:
     """Which hooks stand in which file, and what is wrong with them."""
-    from adsum.hooks import setup_for
-    from adsum.hooks_commands import run_status
+    from adsum import hooks, hooks_commands
 
-    run_status(setup_for(scope, state_dir, claude), as_json=as_json)
+    hooks_commands.run_status(hooks.setup_for(scope, state_dir, claude), as_json=as_json)
 
 
 @hooks_app.command("verify")

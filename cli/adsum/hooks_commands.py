@@ -211,39 +211,35 @@ def _by_plugin(setup: Setup, report: Report, plugin: Plugin) -> None:
         say(f"Warning: {silence}")
 
 
-def show_statusline(path: Path, url: str, *, as_json: bool = False) -> None:
-    """url: the collector's."""
-    line = inspect_hooks(path).statusline
+def show_statusline(setup: Setup, *, as_json: bool = False) -> None:
+    """heard_at: ms, 0 for never; None: no collector that knows of status lines answers."""
+    line, url = inspect_hooks(setup.path).statusline, f"http://127.0.0.1:{setup.port}"
+    try:
+        witness, silence = _witness(readiness(url)), None
+    except SilentError as error:
+        witness, silence = None, f"none answers at {url} ({error}); `adsum up` starts one"
     if as_json:
-        put_json(statusline_data(line, path, url))
+        put_json(
+            {
+                "schema": SCHEMA,
+                "file": str(setup.path),
+                "kind": line.kind,
+                "command": line.command,
+                "reports_to": line.socket,
+                "collector": url,
+                "answers": silence is None,
+                "heard_at": witness and witness.get("heard_at", 0),
+                "failures": witness and witness.get("counts", {}),
+            }
+        )
         return
-    _out(f"file         {path}")
+    _out(f"file         {setup.path}")
     _out(f"status line  {_STANDING[line.kind]}")
     if line.command is not None:
         _out(f"command      {line.command}")
     if line.socket is not None:
         _out(f"reports to   {line.socket}")
-    _out(f"collector    {_heard(url)}")
-
-
-def statusline_data(line: StatusLine, path: Path, url: str) -> dict[str, Any]:
-    """heard_at: ms, 0 for never; None: no collector that knows of status lines answers."""
-    try:
-        told = _witness(readiness(url))
-        answers = True
-    except SilentError:
-        told, answers = None, False
-    return {
-        "schema": SCHEMA,
-        "file": str(path),
-        "kind": line.kind,
-        "command": line.command,
-        "reports_to": line.socket,
-        "collector": url,
-        "answers": answers,
-        "heard_at": told and told.get("heard_at", 0),
-        "failures": told and told.get("counts", {}),
-    }
+    _out(f"collector    {silence or _heard(witness)}")
 
 
 def _witness(facts: dict[str, Any]) -> dict[str, Any] | None:
@@ -255,15 +251,11 @@ def _witness(facts: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _heard(url: str) -> str:
-    try:
-        told = _witness(readiness(url))
-    except SilentError as error:
-        return f"none answers at {url} ({error}); `adsum up` starts one"
-    if told is None:
+def _heard(witness: dict[str, Any] | None) -> str:
+    if witness is None:
         return "one answers, of a version that knows no status lines"
-    heard_at = told.get("heard_at", 0)
-    counts = told.get("counts", {})
+    heard_at = witness.get("heard_at", 0)
+    counts = witness.get("counts", {})
     heard = "one answers; no status line has reported to it yet"
     if heard_at:
         heard = f"one answers; a status line reported {age(int(time.time() * 1000) - heard_at)} ago"

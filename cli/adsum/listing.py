@@ -1,31 +1,40 @@
-"""The commands that ask once and print: agents, show, history, hosts, usage.
+"""The commands that show what the hub knows: agents, show, top, usage, history, hosts.
 
 What draws is imported when there is something to draw: an answer as JSON needs none of it.
 """
 
+# ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
+
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
+import typer
 
-from adsum.client import fetch, fetch_csv, hub_url, no_hub, send
-from adsum.outcome import CommandError, Exit
+from adsum.client import fetch, fetch_csv, hub_url, send
+from adsum.options import AsJson, HostName, HubUrl, OnlyHost, OnlyProject, SessionId, StateDir
+from adsum.outcome import CommandError, Exit, require
 from adsum.sessions import (
     ACTIVITY_SHOWN,
+    HISTORY,
     Filter,
-    HistoryQuery,
+    activity_path,
     exit_code,
-    fetch_history,
+    fetch_pages,
     fetch_sessions,
+    given,
     needs_you,
     order,
+    path_of,
     session_named,
     typed,
 )
@@ -42,97 +51,21 @@ from adsum_shared.state import (
     UsageReport,
 )
 
+listing_app = typer.Typer()
+hosts_app = typer.Typer(invoke_without_command=True)
+listing_app.add_typer(hosts_app, name="hosts")
+
 #: Lines around the rows of a list: the heads, the counts, and the next prompt.
 HEAD_AND_FOOT = 3
 SHOW_SCHEMA = 1
 ACTIVITY_MOST = 100
+HOSTS = "/api/v1/hosts"
 LEAST_OF_ID = 4
 LENGTH_OF_ID = len("00000000-0000-0000-0000-000000000000")
+HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
 
 
-def list_agents(
-    hub: str | None,
-    state_dir: Path | None,
-    chosen: Filter,
-    *,
-    as_json: bool = False,
-    jsonl: bool = False,
-    exit_status: bool = False,
-) -> Exit:
-    url = hub_url(hub, state_dir)
-    answer = fetch_sessions(url, chosen.query)
-    views, trouble = typed(url, answer["sessions"], list[SessionView]), trouble_in(answer)
-    if as_json:
-        put_json(answer)
-    elif jsonl:
-        for session in answer["sessions"]:
-            put_json(session, None)
-    else:
-        hosts = fetch_freshness(url).hosts
-        if views:
-            _print_agents(order(views), hosts, as_of(answer["now"], trouble))
-        elif trouble is None:
-            say(advice(filtered=bool(chosen.query), hosts=hosts))
-    if trouble is not None:
-        say_trouble(trouble, answer["now"])
-    return exit_code(views, exit_status=exit_status, stale=trouble is not None)
-
-
-def _print_agents(views: list[SessionView], hosts: Sequence[HostView], now: int) -> None:
-    from adsum.text.console import open_console, show
-    from adsum.text.tables import counts_line, first_line, session_table
-
-    console, first = open_console(), views[0]
-    show(console, session_table(views, now, console), counts_line(views, hosts, now))
-    if console.is_terminal and len(views) + HEAD_AND_FOOT > console.height and needs_you(first):
-        show(console, first_line(first, now))
-
-
-def show_session(
-    hub: str | None,
-    state_dir: Path | None,
-    wanted: str,
-    *,
-    as_json: bool,
-    activity: int | None = None,
-) -> None:
-    """activity: how many of its last entries; None for as many as fit the form."""
-    url = hub_url(hub, state_dir)
-    path = f"/api/v1/sessions/{quote(session_named(url, wanted).id)}"
-    session, done = fetch(url, path), fetch(url, f"{path}/activity")
-    if activity is None:
-        activity = ACTIVITY_MOST if as_json else ACTIVITY_SHOWN
-    last = done["entries"][max(0, len(done["entries"]) - activity) :]
-    if as_json:
-        put_json({"schema": SHOW_SCHEMA, **session, "activity": last})
-        return
-    fresh, entries = fetch_freshness(url), typed(url, last, list[ActivityEntry])
-    _print_session(
-        typed(url, session, SessionView), entries, as_of(done["now"], fresh.trouble), fresh.hosts
-    )
-    if fresh.trouble is not None:
-        say_trouble(fresh.trouble, done["now"])
-
-
-def _print_session(
-    view: SessionView, entries: Sequence[ActivityEntry], now: int, hosts: Sequence[HostView]
-) -> None:
-    from adsum.text.console import is_plain, open_console, show
-    from adsum.text.details import activity_table, facts_table, family_tree
-
-    console = open_console()
-    gaps = next((host.gaps for host in hosts if host.id == view.host_id), ())
-    show(console, facts_table(view, now, gaps, plain=is_plain(console)))
-    if view.children:
-        console.print()
-        show(console, family_tree(view, now))
-    if entries:
-        console.print("\n[dim]activity[/dim]")
-        show(console, activity_table(view, entries, now))
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
+class Freshness(msgspec.Struct, frozen=True):
     """How current the hub is of the hosts that a report is about. now: the hub's clock, ms."""
 
     hosts: list[HostView]
@@ -146,6 +79,9 @@ class Freshness:
             for host in self.hosts
             if host.reachability != "live" and (until is None or _day(host.last_seen) <= until)
         ]
+
+    def exit_code(self, until: str | None = None) -> Exit:
+        return Exit.PARTIAL if self.stale(until) or self.trouble is not None else Exit.OK
 
     def warn(self, until: str | None = None, notes: Sequence[str] = ()) -> Exit:
         """Say on stderr what keeps the report from being whole. notes: what has been said."""
@@ -165,114 +101,133 @@ class Freshness:
                 rest = rest.replace(note, "")
             if rest.strip():
                 say_trouble(msgspec.structs.replace(self.trouble, problem=rest.strip()), self.now)
-        return Exit.PARTIAL if self.stale(until) or self.trouble is not None else Exit.OK
+        return self.exit_code(until)
 
 
 def fetch_freshness(url: str, host: str | None = None) -> Freshness:
     """Of all hosts, or of the one with this label or id."""
-    return _freshness(url, fetch(url, "/api/v1/hosts"), host)
-
-
-def _freshness(url: str, answer: Any, host: str | None = None) -> Freshness:
-    if not isinstance(answer, dict) or "hosts" not in answer:
-        raise no_hub(url)
-    hosts = typed(url, answer["hosts"], list[HostView])
-    about = [one for one in hosts if host is None or host in (one.label, one.id)]
-    return Freshness(about, answer["now"], trouble_in(answer))
+    fresh = typed(url, fetch(url, HOSTS), Freshness)
+    about = [one for one in fresh.hosts if host is None or host in (one.label, one.id)]
+    return msgspec.structs.replace(fresh, hosts=about)
 
 
 def _day(at: int) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(at / 1000))
 
 
-def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> Exit:
-    url = hub_url(hub, state_dir)
-    answer = fetch(url, "/api/v1/hosts")
-    fresh = _freshness(url, answer)
-    if as_json:
-        put_json(answer)
-    elif fresh.hosts:
-        from adsum.text.console import open_console, show
-        from adsum.text.tables import host_table
-
-        console = open_console()
-        show(console, host_table(fresh.hosts, as_of(fresh.now, fresh.trouble), console))
-    elif fresh.trouble is None:
-        say(advice(filtered=False, hosts=[]))
-    if fresh.trouble is not None:
-        say_trouble(fresh.trouble, fresh.now)
-    return Exit.PARTIAL if fresh.stale() or fresh.trouble is not None else Exit.OK
-
-
-def change_host(
-    hub: str | None, state_dir: Path | None, verb: str, named: str, label: str | None = None
+@listing_app.command()
+def agents(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it current.")] = False,
+    only_needs_you: Annotated[
+        bool, typer.Option("--needs-you", help="Only who waits for you.")
+    ] = False,
+    host: OnlyHost = None,
+    state: Annotated[str | None, typer.Option(help="Only this state, such as idle.")] = None,
+    project: OnlyProject = None,
+    group: Annotated[str | None, typer.Option(help="Only needs_you, working or delivered.")] = None,
+    as_json: AsJson = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object per session.")] = False,
+    exit_status: Annotated[
+        bool, typer.Option("--exit-status", help="Exit with 10 when someone needs you.")
+    ] = False,
 ) -> None:
-    """verb: rename, forget, revoke or reset. Raises CommandError."""
+    """Every session, those who need you first.
+
+    With its cost, tokens and context from 130 columns on: ≈ is from list prices, ≥ at least.
+
+    Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
+    10 someone needs you (with --exit-status).
+    """
+    chosen = Filter(group, state, host, project, only_needs_you)
+    require(not (as_json and jsonl), "--json and --jsonl exclude each other.")
+    require(not (watch and as_json), "To watch as JSON, use --jsonl.")
+    require(not (watch and exit_status), "--exit-status answers once; leave out --watch.")
     url = hub_url(hub, state_dir)
-    host_id, name = _host_named(fetch_freshness(url).hosts, named)
-    body = {} if label is None else {"label": label}
-    send(url, "POST", f"/api/v1/hosts/{quote(host_id, safe='')}/{verb}", body)
-    say(_DONE[verb].format(name=name, label=clean(label or "what it calls itself")))
+    if watch:
+        from adsum.watch import watch_agents
 
-
-def _host_named(hosts: list[HostView], named: str) -> tuple[str, str]:
-    """(id, name): by the whole label, or the start of the id. Raises CommandError."""
-    found = [host for host in hosts if named in (host.label, host.id)]
-    if not found and len(named) >= LEAST_OF_ID:
-        found = [host for host in hosts if host.id.startswith(named)]
-    if len(found) > 1:
-        ids = ", ".join(host.id for host in found)
-        raise CommandError(
-            f"{len(found)} hosts are called {named!r}. Give an id: {ids}", Exit.USAGE
-        )
-    if found:
-        return found[0].id, clean(found[0].label)
-    if len(named) == LENGTH_OF_ID:
-        return named, named  # of a machine that joined and of which nothing was heard yet
-    raise CommandError(f"There is no host {named!r}. List them: adsum hosts", Exit.USAGE)
-
-
-_DONE = {
-    "rename": "{name} is called {label} from now on.",
-    "forget": "{name} is forgotten, with its sessions. It comes back only by joining.",
-    "revoke": "{name} is shut out: its credential is worthless. What it sent stays listed.\n"
-    "To let it join again: adsum hosts reset. To have it gone: adsum hosts forget.",
-    "reset": "{name} may join anew; its credential is worthless. On the machine itself: "
-    "adsum join … --again.\nOn a copy of it: adsum join … --new-identity.",
-}
-
-
-def list_history(
-    hub: str | None, state_dir: Path | None, search: HistoryQuery, *, as_json: bool
-) -> Exit:
-    url = hub_url(hub, state_dir)
-    answer = fetch_history(url, search)
-    history, fresh = typed(url, answer, History), fetch_freshness(url, search.host)
+        watch_agents(url, chosen, jsonl=jsonl)
+        return
+    answer = fetch_sessions(url, chosen.query)
+    views, trouble = typed(url, answer["sessions"], list[SessionView]), trouble_in(answer)
     if as_json:
         put_json(answer)
-    elif history.sessions:
-        from adsum.text.console import open_console, show
-        from adsum.text.tables import history_footer, history_table
-
-        console = open_console()
-        show(console, history_table(history, console), history_footer(history))
+    elif jsonl:
+        for session in answer["sessions"]:
+            put_json(session, None)
     else:
-        say(no_history(search, fresh, history.notes))
-    return fresh.warn()
+        hosts = fetch_freshness(url).hosts
+        if views:
+            _print_agents(order(views), hosts, as_of(answer["now"], trouble))
+        elif trouble is None:
+            say(advice(filtered=bool(chosen.query), hosts=hosts))
+    if trouble is not None:
+        say_trouble(trouble, answer["now"])
+    raise typer.Exit(exit_code(views, exit_status=exit_status, stale=trouble is not None))
 
 
-def no_history(search: HistoryQuery, fresh: Freshness, notes: Sequence[str] = ()) -> str:
-    """What to do when there is nothing to show. notes: the hub's, of names that nothing bears."""
-    if notes:
-        return clean(" ".join(notes))
-    if search.query:
-        return "No session that is over matches. All of them: adsum history"
-    if not fresh.hosts and fresh.trouble is None:
-        return advice(filtered=False, hosts=[])
-    return "No session is over yet. Those that live: adsum agents"
+def _print_agents(views: list[SessionView], hosts: Sequence[HostView], now: int) -> None:
+    from adsum.text import console, tables
+
+    screen, first = console.open_console(), views[0]
+    table = tables.session_table(views, now, screen)
+    console.show(screen, table, tables.counts_line(views, hosts, now))
+    if screen.is_terminal and len(views) + HEAD_AND_FOOT > screen.height and needs_you(first):
+        console.show(screen, tables.first_line(first, now))
 
 
-USAGE = "/api/v1/usage"
+@listing_app.command()
+def show(
+    session: SessionId,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    activity: Annotated[
+        int | None, typer.Option(min=0, max=100, help="How many of its last doings.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """One session in full, and why its state is believed."""
+    url = hub_url(hub, state_dir)
+    chosen = session_named(url, session)
+    found, done = fetch(url, path_of(chosen)), fetch(url, activity_path(chosen))
+    if activity is None:
+        activity = ACTIVITY_MOST if as_json else ACTIVITY_SHOWN
+    last = done["entries"][max(0, len(done["entries"]) - activity) :]
+    if as_json:
+        put_json({"schema": SHOW_SCHEMA, **found, "activity": last})
+        return
+    from adsum.text import console, details
+
+    view, entries = typed(url, found, SessionView), typed(url, last, list[ActivityEntry])
+    fresh, screen = fetch_freshness(url), console.open_console()
+    gaps = next((host.gaps for host in fresh.hosts if host.id == view.host_id), ())
+    at, plain = as_of(done["now"], fresh.trouble), console.is_plain(screen)
+    console.show(screen, details.session_details(view, entries, at, gaps, plain=plain))
+    if fresh.trouble is not None:
+        say_trouble(fresh.trouble, done["now"])
+
+
+@listing_app.command()
+def top(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+) -> None:
+    """The list on a full screen: move, look closer, filter. Needs textual."""
+    if find_spec("textual") is None:
+        raise CommandError(
+            "adsum top needs Textual, which is not installed. Where Adsum is installed: "
+            f"`{Path(sys.executable).parent / 'pip'} install textual`; by pipx: "
+            "`pipx inject adsum textual`. Without it: adsum agents --watch"
+        )
+    from adsum.top import run_top
+
+    run_top(hub_url(hub, state_dir), Filter(host=host, project=project))
+
+
 USAGE_BY = ("day", "host", "project", "model", "session")
 USAGE_DAYS = 7
 USAGE_LIMIT = 20
@@ -294,17 +249,12 @@ class UsageQuery:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        if self.by not in USAGE_BY:
-            raise CommandError(f"--by is one of {', '.join(USAGE_BY)}.", Exit.USAGE)
-        if self.since is not None and self.days is not None:
-            raise CommandError("--since and --days exclude each other.", Exit.USAGE)
-        if self.limit is not None and self.by != "session":
-            raise CommandError("--limit goes with --by session.", Exit.USAGE)
         since, until = _date("--since", self.since), _date("--until", self.until)
-        if since and until and since > until:
-            raise CommandError(
-                f"--since {since} is after --until {until}: exchange them.", Exit.USAGE
-            )
+        require(self.by in USAGE_BY, f"--by is one of {', '.join(USAGE_BY)}.")
+        require(not (since and self.days), "--since and --days exclude each other.")
+        require(self.limit is None or self.by == "session", "--limit goes with --by session.")
+        late = since and until and since > until
+        require(not late, f"--since {since} is after --until {until}: exchange them.")
 
     @property
     def filtered(self) -> bool:
@@ -313,17 +263,20 @@ class UsageQuery:
     @property
     def query(self) -> dict[str, str]:
         """As the hub's REST interface takes it. Which day it is now the hub knows."""
-        given = {"by": self.by, "host": self.host, "project": self.project, "model": self.model}
         since, days = self.since, self.days or USAGE_DAYS
         until = _date("--until", self.until)
         if until and not since:
             # The first of all days where there are not so many.
             since = (until - timedelta(days=min(days - 1, (until - date.min).days))).isoformat()
-        if since or until:
-            given |= {"since": since, "until": self.until}
-        else:
-            given["days"] = str(days)
-        return {name: value for name, value in given.items() if value is not None}
+        return given(
+            by=self.by,
+            host=self.host,
+            project=self.project,
+            model=self.model,
+            since=since,
+            until=self.until,
+            days=None if since else str(days),
+        )
 
 
 def _date(option: str, text: str | None) -> date | None:
@@ -334,42 +287,63 @@ def _date(option: str, text: str | None) -> date | None:
     except ValueError:
         found = None
     # fromisoformat takes 20261122 and 2026-W47-7 too; the hub is asked in one form.
-    if found is None or found.isoformat() != text:
-        raise CommandError(f"{option} {text!r} is no day. It looks like 2026-11-22.", Exit.USAGE)
+    one_form = found is not None and found.isoformat() == text
+    require(one_form, f"{option} {text!r} is no day. It looks like 2026-11-22.")
     return found
 
 
-def show_usage(
-    hub: str | None,
-    state_dir: Path | None,
-    asked: UsageQuery,
-    *,
-    as_json: bool = False,
-    as_csv: bool = False,
-) -> Exit:
-    if as_json and as_csv:
-        raise CommandError("--json and --csv exclude each other.", Exit.USAGE)
-    url = hub_url(hub, state_dir)
+@listing_app.command()
+def usage(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-22.")] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_DAYS, help=f"So many days, at most {MOST_DAYS}, the last included. [7]"
+        ),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Last day; today if left out.")] = None,
+    by: Annotated[str, typer.Option(help="day, host, project, model or session.")] = "day",
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of sessions, how many rows of the table, the dearest first. [20]"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
+) -> None:
+    """Tokens and what they cost, by day, project, model and more.
+
+    Exit codes: as those of `agents`.
+    """
+    asked = UsageQuery(since, until, days, by, host, project, model, limit)
+    require(not (as_json and as_csv), "--json and --csv exclude each other.")
+    url, path = hub_url(hub, state_dir), "/api/v1/usage"
     if as_csv:
-        put(fetch_csv(url, USAGE, {**asked.query, "format": "csv"}).decode(errors="replace"), "")
-        return fetch_freshness(url, asked.host).warn(asked.until)
-    answer = fetch(url, USAGE, asked.query)
-    report, fresh = typed(url, answer, UsageReport), fetch_freshness(url, asked.host)
+        put(fetch_csv(url, path, {**asked.query, "format": "csv"}).decode(errors="replace"), "")
+        raise typer.Exit(fetch_freshness(url, host).warn(until))
+    answer = fetch(url, path, asked.query)
+    report, fresh = typed(url, answer, UsageReport), fetch_freshness(url, host)
     if as_json:
         put_json(answer)
-        return fresh.warn(report.until)
+        raise typer.Exit(fresh.warn(report.until))
     if report.rows:
-        from adsum.text.console import open_console, show
-        from adsum.text.tables import usage_footer, usage_table
+        from adsum.text import console, tables
 
-        console = open_console()
-        most = (asked.limit or USAGE_LIMIT) if asked.by == "session" else len(report.rows)
-        show(console, usage_table(report, console, most), usage_footer(report, console, most))
+        screen = console.open_console()
+        most = (limit or USAGE_LIMIT) if by == "session" else len(report.rows)
+        footer = tables.usage_footer(report, screen, most)
+        console.show(screen, tables.usage_table(report, screen, most), footer)
     else:
         say(no_usage(report, asked, fresh))
     for note in report.notes:
         say(f"adsum: {clean(note)}")
-    return fresh.warn(report.until, report.notes)
+    raise typer.Exit(fresh.warn(report.until, report.notes))
 
 
 def no_usage(report: UsageReport, asked: UsageQuery, fresh: Freshness) -> str:
@@ -390,3 +364,144 @@ def no_usage(report: UsageReport, asked: UsageQuery, fresh: Freshness) -> str:
         last = f" --until {asked.until}" if asked.until else ""
         step = f"Further back: `adsum usage --days {further}{last}`"
     return f"Nothing was used {days}. {step}"
+
+
+@listing_app.command()
+def history(
+    text: Annotated[list[str] | None, typer.Argument(help="Words to look for.")] = None,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Sessions that are over, the latest first. `show ID` has one in full."""
+    url = hub_url(hub, state_dir)
+    query = given(q=" ".join(text or ()).strip() or None, host=host, project=project)
+    answer = fetch_pages(url, HISTORY, query, limit)
+    over, fresh = typed(url, answer, History), fetch_freshness(url, host)
+    if as_json:
+        put_json(answer)
+    elif over.sessions:
+        from adsum.text import console, tables
+
+        screen = console.open_console()
+        console.show(screen, tables.history_table(over, screen), tables.history_footer(over))
+    else:
+        say(no_history(fresh, over.notes, filtered=bool(query)))
+    raise typer.Exit(fresh.warn())
+
+
+def no_history(fresh: Freshness, notes: Sequence[str] = (), *, filtered: bool) -> str:
+    """What to do when there is nothing to show. notes: the hub's, of names that nothing bears."""
+    if notes:
+        return clean(" ".join(notes))
+    if filtered:
+        return "No session that is over matches. All of them: adsum history"
+    if not fresh.hosts and fresh.trouble is None:
+        return advice(filtered=False, hosts=[])
+    return "No session is over yet. Those that live: adsum agents"
+
+
+@hosts_app.callback()
+def hosts(
+    context: typer.Context,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List machines and how fresh their news is; rename, forget."""
+    if context.invoked_subcommand is not None:
+        context.obj = hub, state_dir  # for a command that names none itself
+        return
+    url = hub_url(hub, state_dir)
+    answer = fetch(url, HOSTS)
+    fresh = typed(url, answer, Freshness)
+    if as_json:
+        put_json(answer)
+    elif fresh.hosts:
+        from adsum.text import console, tables
+
+        screen, at = console.open_console(), as_of(fresh.now, fresh.trouble)
+        console.show(screen, tables.host_table(fresh.hosts, at, screen))
+    elif fresh.trouble is None:
+        say(advice(filtered=False, hosts=[]))
+    if fresh.trouble is not None:
+        say_trouble(fresh.trouble, fresh.now)
+    raise typer.Exit(fresh.exit_code())
+
+
+@hosts_app.command("rename")
+def rename(
+    context: typer.Context,
+    named: HostName,
+    label: Annotated[str, typer.Argument(help="Its name from now on; '' is what it calls itself.")],
+    hub: HubUrl = None,
+    state_dir: HomeDir = None,
+) -> None:
+    """Call it otherwise, everywhere."""
+    name = _change(context, hub, state_dir, "rename", named, {"label": label})
+    say(f"{name} is called {clean(label or 'what it calls itself')} from now on.")
+
+
+#: Of each other change: its help, and what it comes to.
+_CHANGES = {
+    "forget": (
+        "Take it out of all lists, with its sessions and its access. It comes back by joining.",
+        "{} is forgotten, with its sessions. It comes back only by joining.",
+    ),
+    "revoke": (
+        "Make its credential worthless, at once. What it sent stays.",
+        "{} is shut out: its credential is worthless. What it sent stays listed.\n"
+        "To let it join again: adsum hosts reset. To have it gone: adsum hosts forget.",
+    ),
+    "reset": (
+        "Have it join anew.\n\nAfter a revocation, a lost credential, or when there are two of it.",
+        "{} may join anew; its credential is worthless. On the machine itself: "
+        "adsum join … --again.\nOn a copy of it: adsum join … --new-identity.",
+    ),
+}
+
+
+def _add_change(verb: str, words: str, done: str) -> None:
+    @hosts_app.command(verb, help=words)
+    def change(
+        context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
+    ) -> None:
+        say(done.format(_change(context, hub, state_dir, verb, named, {})))
+
+
+for _verb, _words in _CHANGES.items():
+    _add_change(_verb, *_words)
+
+
+def _change(
+    context: typer.Context,
+    hub: str | None,
+    state_dir: Path | None,
+    verb: str,
+    named: str,
+    body: dict[str, str],
+) -> str:
+    """The host's name. Raises CommandError."""
+    above_hub, above_dir = context.obj
+    url = hub_url(hub or above_hub, state_dir or above_dir)
+    host_id, name = _host_named(fetch_freshness(url).hosts, named)
+    send(url, "POST", f"{HOSTS}/{quote(host_id, safe='')}/{verb}", body)
+    return name
+
+
+def _host_named(hosts: list[HostView], named: str) -> tuple[str, str]:
+    """(id, name): by the whole label, or the start of the id. Raises CommandError."""
+    found = [host for host in hosts if named in (host.label, host.id)]
+    if not found and len(named) >= LEAST_OF_ID:
+        found = [host for host in hosts if host.id.startswith(named)]
+    ids = ", ".join(host.id for host in found)
+    require(len(found) < 2, f"{len(found)} hosts are called {named!r}. Give an id: {ids}")
+    if found:
+        return found[0].id, clean(found[0].label)
+    # A whole id may be of a machine that joined and of which nothing was heard yet.
+    known = len(named) == LENGTH_OF_ID
+    require(known, f"There is no host {named!r}. List them: adsum hosts")
+    return named, named

@@ -24,3 +24,9 @@ class CommandError(AdsumError):
     def __init__(self, text: str, code: Exit = Exit.ERROR) -> None:
         super().__init__(text)
         self.code = code
+
+
+def require(holds: object, text: str) -> None:
+    """Raises CommandError: the command line, a variable or the file says what cannot be."""
+    if not holds:
+        raise CommandError(text, Exit.USAGE)

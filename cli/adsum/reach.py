@@ -1,5 +1,7 @@
 """`adsum open` and `adsum attach` lead to a session: to its page, or to its terminal, by tmux."""
 
+# ruff: noqa: FBT002 - typer reads the options from the signatures
+
 from __future__ import annotations
 
 import os
@@ -11,15 +13,20 @@ import sys
 import webbrowser
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote
 
+import typer
+
 from adsum.client import fetch, home_of, hub_url
+from adsum.options import HubUrl, SessionId, StateDir, sessions
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import session_named
 from adsum.text.saying import put, say
 from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
+
+reach_app = typer.Typer()
 
 #: Of each pane: its terminal, its first process, and what tmux calls it.
 PANES = ("list-panes", "-a", "-F", "#{pane_tty} #{pane_pid} #{pane_id}")
@@ -28,14 +35,21 @@ SSH_NAME = re.compile(r"[A-Za-z0-9_][\w.@:%-]{0,252}")
 TMUX_WAIT_S = 5
 
 
+@reach_app.command("open")
 def open_dashboard(
-    hub: str | None, state_dir: Path | None, wanted: str | None, *, only_print: bool
+    session: Annotated[
+        str | None, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
+    ] = None,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the address only.")] = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
 ) -> None:
-    """The address goes to standard output either way, so that a script can take it."""
+    """The dashboard in your browser, or one session's page of it."""
     url = hub_url(hub, state_dir)
     asks = asks_to_sign_in(url)
-    address = f"{url}/{page_of(url, wanted)}"
-    put(address)
+    page = "" if session is None else page_of(session_named(url, session))
+    address = f"{url}/{page}"
+    put(address)  # either way, so that a script can take it
     if only_print:
         return
     if not has_browser(os.environ, sys.platform) or not opened(address):
@@ -55,11 +69,9 @@ def asks_to_sign_in(url: str) -> bool:
         raise
 
 
-def page_of(url: str, wanted: str | None) -> str:
-    """The path of a session's page without its first slash; empty for the whole."""
-    if wanted is None:
-        return ""
-    return f"sessions/{quote(session_named(url, wanted).id, safe=':')}"
+def page_of(view: SessionView) -> str:
+    """The path of a session's page without its first slash."""
+    return f"sessions/{quote(view.id, safe=':')}"
 
 
 def has_browser(environ: Mapping[str, str], platform: str) -> bool:
@@ -85,14 +97,26 @@ class Pane:
     name: str
 
 
+@reach_app.command()
 def attach(
-    hub: str | None, state_dir: Path | None, wanted: str, ssh: str | None, *, only_print: bool
+    session: SessionId,
+    ssh: Annotated[
+        str | None, typer.Option(help="What ssh calls its machine, if not by its label.")
+    ] = None,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the command, do not run it.")
+    ] = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
 ) -> None:
-    """Becomes tmux or ssh. Raises CommandError when it cannot, with the reason."""
+    """Go to the terminal a session runs in.
+
+    To its tmux pane; by ssh, if it is on another machine.
+    """
     from adsum.machine import host_id_of
 
-    url = hub_url(hub, state_dir)
-    command = command_for(session_named(url, wanted), host_id_of(home_of(state_dir)), ssh)
+    view = session_named(hub_url(hub, state_dir), session)
+    command = command_for(view, host_id_of(home_of(state_dir)), ssh)
     if only_print:
         put(shlex.join(command))
         return
@@ -166,7 +190,6 @@ def local_command(pane: Pane, environ: Mapping[str, str]) -> list[str]:
 
 
 def _panes() -> list[Pane]:
-    """None while no server of tmux runs."""
     try:
         said = subprocess.run(  # noqa: S603 - our words
             ["tmux", *PANES],  # noqa: S607 - the user's own tmux

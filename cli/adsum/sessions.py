@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -12,10 +12,11 @@ from urllib.parse import quote
 import msgspec
 
 from adsum.client import fetch, no_hub
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, Exit, require
 from adsum_shared.redact import clean
-from adsum_shared.state import ActivityEntry, Group, SessionView
+from adsum_shared.state import Group, SessionView
 
+SESSIONS, HISTORY = "/api/v1/sessions", "/api/v1/history"
 PAGE = 1000
 CANDIDATES_MOST = 10
 #: Of sessions that are over, which a search for an id may find by other words too.
@@ -31,6 +32,7 @@ GROUPS = {
     "working": Group.AUTONOMOUS.value,
     "done": Group.DELIVERED.value,
 }
+GROUPS_SHOWN = ("needs_you (or waiting)", "working (or autonomous)", "delivered (or done)")
 
 _Answer = TypeVar("_Answer")
 
@@ -46,24 +48,16 @@ class Filter:
     needs_you: bool = False
 
     def __post_init__(self) -> None:
-        if self.group is None:
-            return
-        if self.group.casefold() not in GROUPS:
-            step = "needs_you (or waiting), working (or autonomous), delivered (or done)"
-            raise CommandError(f"{self.group!r} is no group. --group is one of {step}.", Exit.USAGE)
-        object.__setattr__(self, "group", GROUPS[self.group.casefold()])
+        if self.group is not None:
+            group, known = GROUPS.get(self.group.casefold()), ", ".join(GROUPS_SHOWN)
+            require(group, f"{self.group!r} is no group. --group is one of {known}.")
+            object.__setattr__(self, "group", group)
 
     @property
     def query(self) -> dict[str, str]:
         """As the hub's REST interface takes it."""
-        needs_you = "1" if self.needs_you else None
-        return _given(
-            group=self.group,
-            state=self.state,
-            host=self.host,
-            project=self.project,
-            needs_you=needs_you,
-        )
+        only = {"group": self.group, "state": self.state, "host": self.host}
+        return given(**only, project=self.project, needs_you="1" if self.needs_you else None)
 
     def wants(self, view: SessionView) -> bool:
         """The hub's own rule, for what comes over the WebSocket unfiltered."""
@@ -76,22 +70,7 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryQuery:
-    """Of sessions that are over."""
-
-    text: str = ""
-    host: str | None = None
-    project: str | None = None
-    limit: int = 20
-
-    @property
-    def query(self) -> dict[str, str]:
-        """As the hub's REST interface takes it, without the limit."""
-        return _given(q=self.text.strip() or None, host=self.host, project=self.project)
-
-
-def _given(**parameters: str | None) -> dict[str, str]:
+def given(**parameters: str | None) -> dict[str, str]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
@@ -116,21 +95,15 @@ def exit_code(views: Iterable[SessionView], *, exit_status: bool, stale: bool = 
     return code
 
 
-def fetch_sessions(url: str, query: dict[str, str]) -> dict[str, Any]:
+def fetch_sessions(url: str, query: Mapping[str, str]) -> dict[str, Any]:
+    """The hub's answer of those that live. Raises CommandError."""
+    return fetch_pages(url, SESSIONS, query)
+
+
+def fetch_pages(
+    url: str, path: str, query: Mapping[str, str], most: int = sys.maxsize
+) -> dict[str, Any]:
     """The hub's answer, all pages in one. Raises CommandError when it is no such answer."""
-    return _pages(url, "/api/v1/sessions", query)
-
-
-def fetch_views(url: str) -> list[SessionView]:
-    return typed(url, fetch_sessions(url, {})["sessions"], list[SessionView])
-
-
-def fetch_history(url: str, search: HistoryQuery) -> dict[str, Any]:
-    """The hub's answer, up to the limit. Raises CommandError."""
-    return _pages(url, "/api/v1/history", search.query, search.limit)
-
-
-def _pages(url: str, path: str, query: dict[str, str], most: int = sys.maxsize) -> dict[str, Any]:
     sessions: list[Any] = []
     while True:
         part = {"limit": str(min(PAGE, most - len(sessions))), "offset": str(len(sessions))}
@@ -145,10 +118,12 @@ def _pages(url: str, path: str, query: dict[str, str], most: int = sys.maxsize) 
             return {**page, "sessions": sessions}
 
 
-def fetch_activity(url: str, session_id: str) -> tuple[ActivityEntry, ...]:
-    """Its last activity, as much as `show` has. Raises CommandError."""
-    entries = fetch(url, f"/api/v1/sessions/{quote(session_id)}/activity")["entries"]
-    return typed(url, entries[-ACTIVITY_SHOWN:], tuple[ActivityEntry, ...])
+def path_of(view: SessionView) -> str:
+    return f"{SESSIONS}/{quote(view.id)}"
+
+
+def activity_path(view: SessionView) -> str:
+    return f"{path_of(view)}/activity"
 
 
 def typed(url: str, answer: Any, kind: type[_Answer]) -> _Answer:
@@ -165,14 +140,14 @@ class UnknownSessionError(CommandError):
 
 def session_named(url: str, wanted: str) -> SessionView:
     """Of those that live; else of those that are over. Raises CommandError."""
-    views = fetch_views(url)
+    views = typed(url, fetch_sessions(url, {})["sessions"], list[SessionView])
     try:
         return named(views, wanted)
     except UnknownSessionError:
         # The hub searches ids without their host, and more than ids.
         text = wanted.rpartition(":")[2] or wanted
-        over = fetch_history(url, HistoryQuery(text, limit=HISTORY_MOST))
-        return named([*views, *typed(url, over["sessions"], list[SessionView])], wanted)
+        over = fetch_pages(url, HISTORY, {"q": text}, HISTORY_MOST)["sessions"]
+        return named([*views, *typed(url, over, list[SessionView])], wanted)
 
 
 def named(views: Sequence[SessionView], wanted: str) -> SessionView:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from pathlib import Path
 from typing import ClassVar
-from urllib.parse import quote
 
-from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 from textual import work
@@ -21,21 +18,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from adsum.client import hub_url
-from adsum.outcome import CommandError, Exit
-from adsum.reach import has_browser, opened
-from adsum.sessions import Filter, fetch_activity
-from adsum.text.details import activity_table, facts_table, family_tree
+from adsum.client import fetch
+from adsum.outcome import CommandError, require
+from adsum.reach import has_browser, opened, page_of
+from adsum.sessions import ACTIVITY_SHOWN, Filter, activity_path, typed
+from adsum.text.details import session_details
 from adsum.text.tables import WORDS, counts_line, session_lines
 from adsum.text.words import advice
 from adsum.watch import FollowedRoster, follow
 from adsum_shared.state import ActivityEntry, Group, SessionView
 
 
-def run_top(hub: str | None, state_dir: Path | None, chosen: Filter) -> None:
-    url = hub_url(hub, state_dir)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError("adsum top draws on a terminal, and this is none.", Exit.USAGE)
+def run_top(url: str, chosen: Filter) -> None:
+    drawable = sys.stdin.isatty() and sys.stdout.isatty()
+    require(drawable, "adsum top draws on a terminal, and this is none.")
     app = Top(url, chosen)
     app.run()
     if app.failed is not None:
@@ -58,7 +54,7 @@ class Details(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self.drawn(()), id="facts")
+            yield Static(session_details(self.view, (), self.now), id="facts")
 
     def on_mount(self) -> None:
         self.ask()
@@ -66,21 +62,12 @@ class Details(ModalScreen[None]):
     @work(thread=True)
     def ask(self) -> None:
         try:
-            entries = fetch_activity(self.url, self.view.id)
+            last = fetch(self.url, activity_path(self.view))["entries"][-ACTIVITY_SHOWN:]
+            entries = typed(self.url, last, list[ActivityEntry])
         except CommandError:
             return  # the list says already that the hub is away
-        self.app.call_from_thread(
-            lambda: self.query_one("#facts", Static).update(self.drawn(entries))
-        )
-
-    def drawn(self, entries: tuple[ActivityEntry, ...]) -> RenderableType:
-        view = self.view
-        parts: list[RenderableType] = [facts_table(view, self.now)]
-        if view.children:
-            parts += [Text(), family_tree(view, self.now)]
-        if entries:
-            parts += [Text("\nactivity", "dim"), activity_table(view, entries, self.now)]
-        return Stack(*parts)
+        drawn: RenderableType = session_details(self.view, entries, self.now)
+        self.app.call_from_thread(self.query_one("#facts", Static).update, drawn)
 
     def action_scroll(self, way: str) -> None:
         area = self.query_one(VerticalScroll)
@@ -232,10 +219,10 @@ class Top(App[None]):
         self.listed.focus()
 
     def action_open(self) -> None:
-        chosen = self.highlighted
-        if chosen not in self.shown:
+        view = self.shown.get(self.highlighted or "")
+        if view is None:
             return
-        address = f"{self.url}/sessions/{quote(chosen or '', safe=':')}"
+        address = f"{self.url}/{page_of(view)}"
         if not has_browser(os.environ, sys.platform) or not opened(address):
             self.notify(address, title="No browser here; open this in one")
 

@@ -232,7 +232,7 @@ def gather(
     }
     contents = {name: _masked(_tried(ask), salt) for name, ask in asked.items()}
     for part in PARTS:
-        if lines := Tail(part, home / "logs" / f"{part}.log").last(LINES_MOST):
+        if lines := Tail(part, home / "logs" / f"{part}.log").more()[-LINES_MOST:]:
             contents[f"logs/{part}.log"] = _masked("\n".join(lines) + "\n", salt)
     return contents
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.console import Group as Stack
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -38,6 +40,23 @@ PROBLEMS = {
     "missing": "its hooks do not come (out of the settings, or switched off), so a permission shows late",
     "doubled": "every hook comes twice, because they are installed in two places",
 }
+
+
+def session_details(
+    view: SessionView,
+    entries: Sequence[ActivityEntry],
+    now: int,
+    gaps: Sequence[GapView] = (),
+    *,
+    plain: bool = False,
+) -> Stack:
+    """All of it, one below the other. gaps, plain: see `facts_table`."""
+    parts: list[RenderableType] = [facts_table(view, now, gaps, plain=plain)]
+    if view.children:
+        parts += [Text(), family_tree(view, now)]
+    if entries:
+        parts += [Text("\nactivity", "dim"), activity_table(view, entries, now)]
+    return Stack(*parts)
 
 
 def facts_table(

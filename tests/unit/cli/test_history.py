@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import typer
 from rich.console import Console
 
 from adsum.listing import Freshness, no_history
-from adsum.sessions import HistoryQuery
+from adsum.listing import history as history_command
 from adsum.text.console import show
 from adsum.text.tables import history_footer, history_table
 from adsum_shared.state import Group, History, SessionView, UsageView
-from tests.hubs import NOW, host, session
+from tests.hubs import NOW, host, session, stand_in_hub
 
 HOUR = 3_600_000
 
@@ -87,23 +89,33 @@ def test_a_title_cannot_steer_the_terminal(drawn: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "hosts", "words"),
+    ("filtered", "hosts", "words"),
     [
-        (HistoryQuery("x"), [host()], "All of them: adsum history"),
-        (HistoryQuery(), [], "adsum up"),
-        (HistoryQuery("  "), [host()], "adsum agents"),
+        (True, [host()], "All of them: adsum history"),
+        (False, [], "adsum up"),
+        (False, [host()], "adsum agents"),
     ],
 )
-def test_nothing_to_show_says_what_to_do_next(search: HistoryQuery, hosts: Any, words: str) -> None:
-    assert words in no_history(search, Freshness(hosts, NOW))
+def test_nothing_to_show_says_what_to_do_next(filtered: bool, hosts: Any, words: str) -> None:
+    assert words in no_history(Freshness(hosts, NOW), filtered=filtered)
+
+
+def test_words_that_are_all_blank_ask_for_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with stand_in_hub() as hub:
+        hub.hosts = [host()]
+        with pytest.raises(typer.Exit):
+            history_command(["  ", ""], hub.url, tmp_path)
+    assert "No session is over yet" in capsys.readouterr().err
 
 
 def test_a_name_that_nothing_bears_is_told_as_the_hub_tells_it() -> None:
     fresh = Freshness([host()], NOW)
 
-    assert no_history(HistoryQuery(host="nope"), fresh, ["There is no host `nope`."]) == (
-        "There is no host `nope`."
-    )
+    said = no_history(fresh, ["There is no host `nope`."], filtered=True)
+
+    assert said == "There is no host `nope`."
 
 
 @pytest.mark.parametrize("width", [180, 10_000])

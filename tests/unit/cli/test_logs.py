@@ -21,15 +21,15 @@ def test_all_parts_are_told_apart_and_one_is_told_as_it_is(
 ) -> None:
     (logs / "hub.log").write_text("one\ntwo\nthree\n")
     (logs / "broker.log").write_text("ready\n")
-    show_logs(logs.parent, None, 2, follow=False)
+    show_logs(None, lines=2, state_dir=logs.parent)
     assert capsys.readouterr().out == "hub       two\nhub       three\nbroker    ready\n"
-    show_logs(logs.parent, "hub", 1, follow=False)
+    show_logs("hub", lines=1, state_dir=logs.parent)
     assert capsys.readouterr().out == "three\n"
 
 
 def test_no_line_of_a_log_moves_the_cursor(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (logs / "hub.log").write_bytes(b"a\x1b[2Jb\xff\n")
-    show_logs(logs.parent, "hub", 5, follow=False)
+    show_logs("hub", lines=5, state_dir=logs.parent)
     assert capsys.readouterr().out == "a [2Jb�\n"
 
 
@@ -37,7 +37,7 @@ def test_what_comes_is_told_by_whole_lines(logs: Path) -> None:
     file = logs / "hub.log"
     file.write_text("one\ntw")
     tail = Tail("hub", file)
-    assert tail.last(9) == ["one"]
+    assert tail.more() == ["one"]
     assert tail.more() == []
     with file.open("a") as open_file:
         open_file.write("o\nthree")
@@ -47,7 +47,7 @@ def test_what_comes_is_told_by_whole_lines(logs: Path) -> None:
 def test_a_log_that_was_emptied_is_told_from_its_beginning(logs: Path) -> None:
     file = logs / "hub.log"
     tail = Tail("hub", file)
-    assert (tail.last(9), tail.more()) == ([], [])
+    assert (tail.more(), tail.more()) == ([], [])
     file.write_text("a long first line\n")
     assert tail.more() == ["a long first line"]
     file.write_text("new\n")
@@ -56,9 +56,9 @@ def test_a_log_that_was_emptied_is_told_from_its_beginning(logs: Path) -> None:
 
 def test_no_log_and_no_such_part_are_told(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="adsum up"):
-        show_logs(tmp_path, None, 5, follow=False)
+        show_logs(None, lines=5, state_dir=tmp_path)
     with pytest.raises(CommandError, match="hub, collector, broker") as wrong:
-        show_logs(tmp_path, "hubb", 5, follow=False)
+        show_logs("hubb", lines=5, state_dir=tmp_path)
     assert wrong.value.code == Exit.USAGE
 
 

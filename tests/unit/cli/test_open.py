@@ -27,11 +27,11 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 def test_without_a_browser_the_address_is_printed(
     hub: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    open_dashboard(hub.url, tmp_path, "0a1b", only_print=False)
+    open_dashboard("0a1b", only_print=False, hub=hub.url, state_dir=tmp_path)
     out, err = capsys.readouterr()
     assert out == f"{hub.url}/sessions/laptop-id:0a1b2c3d\n"
     assert "No browser" in err
-    open_dashboard(hub.url, tmp_path, None, only_print=True)
+    open_dashboard(None, only_print=True, hub=hub.url, state_dir=tmp_path)
     assert capsys.readouterr() == (f"{hub.url}/\n", "")
 
 
@@ -47,7 +47,7 @@ def test_the_browser_that_the_user_named_is_opened(
     import webbrowser
 
     monkeypatch.setattr(webbrowser, "_tryorder", None)
-    open_dashboard(hub.url, tmp_path, None, only_print=False)
+    open_dashboard(None, only_print=False, hub=hub.url, state_dir=tmp_path)
     assert opened.read_text() == f"{hub.url}/\n"
 
 
@@ -60,7 +60,9 @@ def test_a_text_browser_does_not_take_the_terminal() -> None:
 
 def test_no_hub_is_told_before_anything_is_opened(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="No hub answers") as wrong:
-        open_dashboard(f"http://127.0.0.1:{free_port()}", tmp_path, None, only_print=False)
+        open_dashboard(
+            None, only_print=False, hub=f"http://127.0.0.1:{free_port()}", state_dir=tmp_path
+        )
     assert wrong.value.code == Exit.UNREACHABLE
 
 
@@ -68,7 +70,7 @@ def test_whom_the_hub_does_not_know_it_asks_in_the_browser(
     hub: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hub.refusal = 401
-    open_dashboard(hub.url, tmp_path, None, only_print=False)
+    open_dashboard(None, only_print=False, hub=hub.url, state_dir=tmp_path)
     out, err = capsys.readouterr()
     assert out == f"{hub.url}/\n"
     assert "adsum login" in err

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adsum import lists
+from adsum import listing
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import Filter
 from adsum_shared.state import ActivityEntry, Group
@@ -139,9 +139,9 @@ async def test_no_hub_ends_it_with_the_reason() -> None:
 def test_without_the_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lists, "find_spec", lambda name: None)
+    monkeypatch.setattr(listing, "find_spec", lambda name: None)
     with pytest.raises(CommandError, match=r"pip install textual.*agents --watch"):
-        lists.require_textual()
+        listing.top()
 
 
 async def test_no_name_does_more_to_the_screen_than_a_name(hub: StandIn) -> None:
