@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -86,18 +87,14 @@ def ask_engine(binary: Path) -> Engine | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _ANSWER.search(answer.stdout)
-    if not match:
+    if not (match := _ANSWER.search(answer.stdout)):
         return None
-    name, major, minor, patch = match.groups()
-    return Engine(binary, name.lower(), (int(major), int(minor), int(patch)))
+    return Engine(binary, match[1].lower(), (int(match[2]), int(match[3]), int(match[4])))
 
 
 def _candidates(path: str | None) -> list[Path]:
     found = [shutil.which(name, path=path) for name in ("valkey-server", "redis-server")]
-    candidates = [Path(binary) for binary in found if binary]
-    shipped = _shipped()
-    return [*candidates, shipped] if shipped else candidates
+    return [Path(binary) for binary in (*found, _shipped()) if binary]
 
 
 def _shipped() -> Path | None:
@@ -117,42 +114,27 @@ def _shipped() -> Path | None:
 SOCKET_PATH_MOST = 100
 #: What a server says when it cannot read the files it finds.
 UNREADABLE = (
-    "Bad file format",
-    "Can't handle RDB format",
-    "Fatal error loading",
-    "Unrecoverable error reading the append only file",
-    "Error reading the RDB preamble",
+    b"Bad file format",
+    b"Can't handle RDB format",
+    b"Fatal error loading",
+    b"Unrecoverable error reading the append only file",
+    b"Error reading the RDB preamble",
 )
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerPlace:
     """Where a state directory's broker lives."""
 
-    folder: Path
-    log: Path
-    socket: Path
-
-    @property
-    def data_dir(self) -> Path:
-        return self.folder / "data"
-
-    @property
-    def stamp(self) -> Path:
-        return self.data_dir / "engine.json"
-
-    @property
-    def url(self) -> str:
-        return f"unix://{quote(str(self.socket))}?db=0"
-
-
-def place_of(state_dir: Path) -> BrokerPlace:
-    folder = state_dir / "broker"
-    try:
-        socket = Path((folder / "socket").read_text(encoding="utf-8").strip())
-    except OSError:  # no record; or a state directory that is none, and then nobody listens there
-        socket = folder / "broker.sock"
-    return BrokerPlace(folder, state_dir / "logs" / "broker.log", socket)
+    def __init__(self, state_dir: Path) -> None:
+        self.folder = state_dir / "broker"
+        self.log = state_dir / "logs" / "broker.log"
+        self.data_dir = self.folder / "data"
+        self.stamp = self.data_dir / "engine.json"
+        try:
+            self.socket = Path((self.folder / "socket").read_text(encoding="utf-8").strip())
+        except OSError:  # no record; or a state directory that is none, where nobody listens
+            self.socket = self.folder / "broker.sock"
+        self.url = f"unix://{quote(str(self.socket))}?db=0"
 
 
 def prepare(state_dir: Path, runtime_dir: Path | None = None) -> BrokerPlace:
@@ -165,7 +147,7 @@ def prepare(state_dir: Path, runtime_dir: Path | None = None) -> BrokerPlace:
         record.unlink(missing_ok=True)
     else:
         write_private(record, os.fsencode(_short_folder(state_dir, runtime_dir) / "broker.sock"))
-    return place_of(state_dir)
+    return BrokerPlace(state_dir)
 
 
 def command_line(engine: Engine, place: BrokerPlace, memory_mb: int) -> list[str]:
@@ -239,7 +221,7 @@ def broker_url(settings: AdsumSettings, otherwise: str) -> str:
     if settings.redis_url:
         require_url(settings.redis_url)
         return settings.redis_url
-    place = place_of(settings.state_dir)
+    place = BrokerPlace(settings.state_dir)
     if not asyncio.run(is_ready(place.socket)):
         raise CommandError(otherwise)
     return place.url
@@ -249,19 +231,14 @@ async def answers(socket: Path, command: bytes) -> bytes:
     """One inline command's first line; empty when there is no answer."""
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(socket), 1.0)
+        with contextlib.closing(writer):
+            writer.write(command)
+            try:
+                return await asyncio.wait_for(reader.readline(), 1.0)
+            except TimeoutError:
+                return b"?"  # it holds the socket but is busy or stopped
     except (OSError, TimeoutError):
         return b""
-    try:
-        writer.write(command)
-        await writer.drain()
-        line = await asyncio.wait_for(reader.readline(), 1.0)
-    except TimeoutError:
-        return b"?"  # it holds the socket but is busy or stopped
-    except OSError:
-        return b""
-    finally:
-        writer.close()
-    return line
 
 
 def _stamp(place: BrokerPlace) -> tuple[str, tuple[int, ...]] | None:
@@ -292,44 +269,29 @@ def _short_folder(state_dir: Path, runtime_dir: Path | None) -> Path:
 READ_MB_S = 16
 
 
-def broker_part(engine: Engine, place: BrokerPlace, memory_mb: int, say: Say) -> Part:
-    argv = launcher(os.getpid(), command_line(engine, place, memory_mb))
-    written = 0
+class BrokerPart(Part):
+    def __init__(self, engine: Engine, place: BrokerPlace, memory_mb: int, say: Say) -> None:
+        super().__init__("broker", place.log)
+        self.patience_s = 30.0 + memory_mb / READ_MB_S
+        self._engine, self._place, self._memory_mb, self._say = engine, place, memory_mb, say
 
-    async def launch() -> Process:
-        nonlocal written
-        await dismiss_orphan(place)
-        settle_files(place, engine, say)
-        written = place.log.stat().st_size if place.log.exists() else 0
+    async def launch(self) -> Process:
+        await dismiss_orphan(self._place)
+        settle_files(self._place, self._engine, self._say)
         # Its own session: Ctrl-C reaches only us, and we stop the parts in order.
         return await asyncio.create_subprocess_exec(
-            *argv,
+            *launcher(os.getpid(), command_line(self._engine, self._place, self._memory_mb)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
 
-    def mend() -> bool:
-        damaged = _unreadable(place.log, written)
+    async def ready(self) -> bool:
+        return await is_ready(self._place.socket)
+
+    def mend(self, written: bytes) -> bool:
+        damaged = any(phrase in written for phrase in UNREADABLE)
         if damaged:
-            move_aside(place, "damaged", say)
+            move_aside(self._place, "damaged", self._say)
         return damaged
-
-    return Part(
-        "broker",
-        launch,
-        lambda: is_ready(place.socket),
-        place.log,
-        patience_s=30.0 + memory_mb / READ_MB_S,
-        mend=mend,
-    )
-
-
-def _unreadable(log: Path, start: int) -> bool:
-    if not log.exists():
-        return False
-    with log.open("rb") as file:
-        file.seek(start)
-        written = file.read().decode("utf-8", "replace")
-    return any(phrase in written for phrase in UNREADABLE)

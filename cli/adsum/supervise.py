@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from adsum.outcome import CommandError
 from adsum_shared.private_files import open_private, write_private
@@ -46,22 +47,26 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One child. launch: starts the process; ready: whether it serves; log: what it writes.
+class Part(ABC):
+    """One child. log: what it writes. vital: without it the others are of no use."""
 
-    vital: without it the others are of no use. mend: asked once when it ended before it served;
-    true if it has removed the cause and a second start is worth it.
-    """
+    patience_s = 30.0
+    grace_s = 10.0
+    vital = True
 
-    name: str
-    launch: Callable[[], Awaitable[Process]]
-    ready: Callable[[], Awaitable[bool]]
-    log: Path
-    patience_s: float = 30.0
-    grace_s: float = 10.0
-    vital: bool = True
-    mend: Callable[[], bool] = lambda: False
+    def __init__(self, name: str, log: Path) -> None:
+        self.name, self.log = name, log
+
+    @abstractmethod
+    async def launch(self) -> Process: ...
+
+    @abstractmethod
+    async def ready(self) -> bool:
+        """Whether it serves."""
+
+    def mend(self, written: bytes) -> bool:  # noqa: ARG002 - of those that can
+        """Whether the cause is removed by which it ended before it served; written: to its log."""
+        return False
 
 
 def launcher(parent: int, argv: Sequence[str]) -> list[str]:
@@ -69,45 +74,53 @@ def launcher(parent: int, argv: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(parent), *argv]
 
 
-def python_part(name: str, address: tuple[str, int], log: Path, env: Mapping[str, str]) -> Part:
-    """`adsum hub` or `adsum collector` in a process of its own."""
+class PythonPart(Part):
+    """`python -m` with these words; it ends when its standard input, a pipe of ours, closes.
 
-    async def launch() -> Process:
-        return await start_python(("adsum", name), log, env)
+    logs: the folder of its log. env: besides ours.
+    """
 
-    # A hub that fails must not end the collector: then every hook of the user's would fail too.
-    return Part(name, launch, lambda: answers_ok(*address), log, vital=name != "hub")
+    def __init__(self, name: str, logs: Path, env: Mapping[str, str], *module: str) -> None:
+        super().__init__(name, logs / f"{name}.log")
+        self._env, self._module = env, module
+
+    async def launch(self) -> Process:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with os.fdopen(open_private(self.log, flags), "ab") as output:
+            # -P: a folder named like one of our packages in the current directory must not win.
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", *self._module),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **self._env, SUPERVISED: "1"},
+                start_new_session=True,
+            )
 
 
-async def start_python(module: Sequence[str], log: Path, env: Mapping[str, str]) -> Process:
-    """`python -m` with these words; it ends when its standard input, a pipe of ours, closes."""
-    with os.fdopen(open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
-        # -P: a folder named like one of our packages in the current directory must not win.
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", *module),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **env, SUPERVISED: "1"},
-            start_new_session=True,
-        )
+class ServerPart(PythonPart):
+    """`adsum hub` or `adsum collector` in a process of its own. address: where it listens."""
 
+    def __init__(
+        self, name: str, address: tuple[str, int], logs: Path, env: Mapping[str, str]
+    ) -> None:
+        super().__init__(name, logs, env, "adsum", name)
+        self._address = address
+        # A hub that fails must not end the collector: then every hook of the user's would fail too.
+        self.vital = name != "hub"
 
-async def answers_ok(host: str, port: int, path: str = "/livez") -> bool:
-    """Whether a 200 comes back; a whole HTTP client takes longer to import than this to run."""
-    try:
-        reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), 1.0)
-    except (OSError, TimeoutError):
-        return False
-    named = f"[{host}]" if ":" in host else host
-    try:
-        writer.write(f"GET {path} HTTP/1.0\r\nHost: {named}:{port}\r\n\r\n".encode())
-        status = await asyncio.wait_for(reader.readline(), 2.0)
-    except (OSError, TimeoutError):
-        return False
-    finally:
-        writer.close()
-    return b" 200" in status
+    async def ready(self) -> bool:
+        """Whether a 200 comes back; an HTTP client takes longer to import than this to run."""
+        host, port = self._address
+        named = f"[{host}]" if ":" in host else host
+        try:
+            async with asyncio.timeout(2.0):
+                reader, writer = await asyncio.open_connection(host, port)
+                with contextlib.closing(writer):
+                    writer.write(f"GET /livez HTTP/1.0\r\nHost: {named}:{port}\r\n\r\n".encode())
+                    return b" 200" in await reader.readline()
+        except (OSError, TimeoutError):
+            return False
 
 
 class Supervisor:
@@ -141,40 +154,43 @@ class Supervisor:
         ending: done while everything still runs, in a hurry only if it does not take long.
         """
         work = asyncio.create_task(self._work(started))
-        stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await _until(work, self._stopping)
         finally:
-            stopping.cancel()
             work.cancel()
-            ended = await asyncio.gather(work, return_exceptions=True)
+            [error] = await asyncio.gather(work, return_exceptions=True)
             try:
                 if ending is not None:
                     await self._soon(ending())
             finally:
                 for part in reversed(self._parts):
                     await self._end(part)
-        if isinstance(ended[0], Exception):
-            raise ended[0]
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, Exception):
+            raise error
 
     async def _soon(self, work: Awaitable[None]) -> None:
         """Until it is done, or ENDING_S after `stop` was called again. Raises what it raises."""
         task = asyncio.ensure_future(work)
-        hurry = asyncio.create_task(self._hurry.wait())
         try:
-            await asyncio.wait({task, hurry}, return_when=asyncio.FIRST_COMPLETED)
+            await _until(task, self._hurry)
             await asyncio.wait({task}, timeout=ENDING_S)
             if task.done():
                 task.result()
         finally:
-            hurry.cancel()
             task.cancel()
 
     async def _work(self, started: Callable[[], Awaitable[None]]) -> None:
         for stage in self._stages:
-            await _together([self._start(part) for part in stage])
+            async with asyncio.TaskGroup() as tasks:
+                for part in stage:
+                    tasks.create_task(self._start(part))
         await started()
-        await _together([*(self._keep(part) for part in self._parts), self._trim_logs()])
+        async with asyncio.TaskGroup() as tasks:
+            for part in self._parts:
+                tasks.create_task(self._keep(part))
+            tasks.create_task(self._trim_logs())
 
     async def _start(self, part: Part) -> None:
         part.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -184,7 +200,7 @@ class Supervisor:
         mended = False
         while not await part.ready():
             if process.returncode is not None:
-                if not mended and part.mend():
+                if not mended and part.mend(_written(part.log, before)):
                     mended = True
                     process = self._running[part.name] = await part.launch()
                     continue
@@ -203,11 +219,12 @@ class Supervisor:
         deaths = 0
         while True:
             process = self._running[part.name]
-            if await _outlives(process, QUICK_S):
+            gone = asyncio.create_task(process.wait())
+            if not (await asyncio.wait({gone}, timeout=QUICK_S))[0]:
                 if deaths > QUICK_DEATHS_MOST:
                     self._say(f"The {part.name} is back.")
                 deaths = 0
-                await process.wait()
+            await gone
             deaths += 1
             await asyncio.sleep(self._pause(part, deaths, process))
             # One that is tried slowly is spoken of again when it has stayed.
@@ -245,9 +262,7 @@ class Supervisor:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         gone = asyncio.create_task(process.wait())
-        hurry = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait({gone, hurry}, timeout=part.grace_s, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        await _until(gone, self._hurry, part.grace_s)
         if not gone.done():
             self._say(f"The {part.name} does not stop by itself; it is ended.")
             with contextlib.suppress(ProcessLookupError):
@@ -277,26 +292,15 @@ async def supervise(
     await supervisor.run(started, ending)
 
 
-async def _outlives(process: Process, seconds: float) -> bool:
+async def _until(
+    task: asyncio.Future[Any], event: asyncio.Event, timeout_s: float | None = None
+) -> None:
+    """Until the task is done, the event is set, or the time is over."""
+    waiting = asyncio.create_task(event.wait())
     try:
-        async with asyncio.timeout(seconds):
-            await process.wait()
-    except TimeoutError:
-        return True
-    return False
-
-
-async def _together(works: Sequence[Coroutine[None, None, None]]) -> None:
-    """Until all are done or one fails; its error is raised as it is, without a group around it."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
+        await asyncio.wait({task, waiting}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        waiting.cancel()
 
 
 def _ending(process: Process) -> str:
@@ -317,17 +321,20 @@ def trim_log(log: Path, most: int = LOG_MOST) -> None:
         os.truncate(log, 0)
 
 
+def _written(log: Path, start: int) -> bytes:
+    """Since it was `start` bytes long; of a log that was cut meanwhile all."""
+    if not log.exists():
+        return b""
+    with log.open("rb") as file:
+        file.seek(start if start <= log.stat().st_size else 0)
+        return file.read()
+
+
 def tail_of(log: Path, start: int, lines: int = 8) -> str:
     """The last lines written since `start`, indented."""
-    if not log.exists():
-        return "  (it wrote nothing)"
-    with log.open("rb") as file:
-        size = log.stat().st_size
-        file.seek(max(start if start <= size else 0, size - 8192))
-        text = file.read().decode("utf-8", "replace")
+    text = _written(log, start)[-8192:].decode("utf-8", "replace").removesuffix("\n")
     told = [line for each in text.split("\n") for line in for_people(each).split("\n")]
-    told = told[:-1] if told[-1:] == [""] else told
-    return "\n".join(f"  {line}" for line in told[-lines:]) or "  (it wrote nothing)"
+    return "\n".join(f"  {line}" for line in told[-lines:] if text) or "  (it wrote nothing)"
 
 
 def for_people(line: str) -> str:

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from adsum.broker import broker_part, find_engine, prepare
+from adsum.broker import BrokerPart, find_engine, prepare
 from adsum.config import UpSettings, read_settings, require_url
 from adsum.hooks import Plugin, Setup, active_plugin, mode_as_it_is, settings_files
 from adsum.hooks_commands import note_closed
 from adsum.outcome import CommandError, Exit
-from adsum.supervise import Part, python_part, supervise
+from adsum.supervise import Part, ServerPart, supervise
 from adsum.text import saying
 from adsum.text.saying import agrees, put
 from adsum_collector.agents.claude_code import install
@@ -36,38 +36,24 @@ LOOPBACK = "127.0.0.1"
 NOTICED_S = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What will run, settled before anything starts."""
-
-    settings: UpSettings
-    hub: tuple[str, int]
-    collector_port: int
-    sign_in: bool
-
-    @property
-    def url(self) -> str:
-        host, port = self.hub
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
     settings = read_settings(UpSettings, state_dir=state_dir, redis_url=redis_url)
     hub = read_settings(HubSettings, state_dir=state_dir, redis_url=redis_url)
-    collector = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
-    reached = LOOPBACK if hub.hub_host in ("0.0.0.0", "::") else hub.hub_host  # noqa: S104 - asked, not bound
-    plan = Plan(settings, (reached, hub.hub_port), collector.collector_port, hub.sign_in)
-    if 0 in (hub.hub_port, collector.collector_port):
+    port = read_settings(CollectorSettings, state_dir=state_dir).collector_port
+    if 0 in (hub.hub_port, port):
         raise CommandError("`adsum up` needs fixed ports: hooks and pages must find them.")
-    with held(settings.state_dir, plan.url):
+    host = LOOPBACK if hub.hub_host in ("0.0.0.0", "::") else hub.hub_host  # noqa: S104 - asked, not bound
+    url = f"http://[{host}]:{hub.hub_port}" if ":" in host else f"http://{host}:{hub.hub_port}"
+    with held(settings.state_dir, url):
         _require_free(hub.hub_host, hub.hub_port, "hub", "ADSUM_HUB_PORT")
         if offer.setup.stranger:
             say(offer.leave_port())
-        _require_free(LOOPBACK, plan.collector_port, "collector", "ADSUM_COLLECTOR_PORT")
+        _require_free(LOOPBACK, port, "collector", "ADSUM_COLLECTOR_PORT")
         if settings.redis_url:
             require_url(settings.redis_url)  # before anybody is asked anything
         offer.ask()
-        asyncio.run(_run(plan, offer))
+        servers = {"hub": (host, hub.hub_port), "collector": (LOOPBACK, port)}
+        asyncio.run(_run(settings, servers, url, offer, sign_in=hub.sign_in))
     say("Adsum has stopped. What it knows is kept; `adsum up` goes on from there.")
 
 
@@ -77,19 +63,40 @@ def say(text: str) -> None:
         saying.say(text)
 
 
-async def _run(plan: Plan, offer: Offer) -> None:
-    stages, broker = await _stages(plan)
+async def _run(
+    settings: UpSettings,
+    servers: dict[str, tuple[str, int]],
+    url: str,
+    offer: Offer,
+    *,
+    sign_in: bool,
+) -> None:
+    """The broker, unless one is named, then the two that need it."""
+    logs = settings.state_dir / "logs"
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stages: list[list[Part]] = []
+    if settings.redis_url:
+        redis_url, broker = settings.redis_url, await _require_reachable(settings.redis_url)
+    else:
+        engine, place = find_engine(), prepare(settings.state_dir)
+        redis_url, broker = place.url, f"{engine.label}, embedded"
+        stages.append([BrokerPart(engine, place, settings.broker_memory_mb, say)])
+    # By environment, not by argument: a URL may hold a password, and argument lists are public.
+    env = {"ADSUM_REDIS_URL": redis_url, "ADSUM_STATE_DIR": str(settings.state_dir)}
+    stages.append([ServerPart(name, address, logs, env) for name, address in servers.items()])
 
     async def started() -> None:
         hooks = await asyncio.to_thread(offer.settle)
-        way_in, drawn = await asyncio.to_thread(_way_in, plan)
+        way_in, drawn = "nobody has to (ADSUM_SIGN_IN=off)", ""
+        if sign_in:
+            way_in, drawn = await asyncio.to_thread(_way_in, url, settings.state_dir)
         lines = (
             "Adsum is up.",
-            f"  Dashboard  {plan.url}",
+            f"  Dashboard  {url}",
             f"  Sign in    {way_in}",
             f"  Hooks      {hooks}",
             f"  Broker     {broker}",
-            f"  Logs       {plan.settings.state_dir / 'logs'}",
+            f"  Logs       {logs}",
             "  Ctrl-C stops it.",
         )
         saying.say("\n".join(lines), sys.stdout)
@@ -105,48 +112,19 @@ async def _run(plan: Plan, offer: Offer) -> None:
     await supervise(stages, say, started, ending)
 
 
-def _way_in(plan: Plan) -> tuple[str, str]:
+def _way_in(url: str, state_dir: Path) -> tuple[str, str]:
     """How to get in, for people; and a link that opens on a phone as a QR, or nothing."""
-    if not plan.sign_in:
-        return "nobody has to (ADSUM_SIGN_IN=off)", ""
     from adsum.access import is_local, make_link, qr, user
     from adsum.client import hub_url
 
     try:
-        url = hub_url(plan.url, plan.settings.state_dir)
-        link = make_link(url, "admin", user())["url"]
+        link = make_link(hub_url(url, state_dir), "admin", user())["url"]
     except CommandError as error:
         return f"adsum login prints a link ({error})", ""
     often = "once, within ten minutes; for another: adsum login"
     if is_local(link):
         often += "\n             from a phone: set ADSUM_PUBLIC_URL, see docs/sign-in.md"
     return f"{link}\n             {often}", "" if is_local(link) else qr(link)
-
-
-async def _stages(plan: Plan) -> tuple[list[list[Part]], str]:
-    """The broker, then the two that need it; and the broker's name for people."""
-    settings = plan.settings
-    logs = settings.state_dir / "logs"
-    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stages: list[list[Part]] = []
-    if settings.redis_url:
-        url = settings.redis_url
-        label = await _require_reachable(url)
-    else:
-        engine = find_engine()
-        place = prepare(settings.state_dir)
-        url, label = place.url, f"{engine.label}, embedded"
-        stages.append([broker_part(engine, place, settings.broker_memory_mb, say)])
-    # By environment, not by argument: a URL may hold a password, and argument lists are public.
-    env = {"ADSUM_REDIS_URL": url, "ADSUM_STATE_DIR": str(settings.state_dir)}
-    collector = (LOOPBACK, plan.collector_port)
-    stages.append(
-        [
-            python_part("hub", plan.hub, logs / "hub.log", env),
-            python_part("collector", collector, logs / "collector.log", env),
-        ]
-    )
-    return stages, label
 
 
 async def _require_reachable(url: str) -> str:
@@ -173,12 +151,11 @@ async def _require_reachable(url: str) -> str:
     except BrokerTooOldError as error:
         raise CommandError(f"{address}: {error}") from error
     except UNAVAILABLE as error:
-        if (told := explained(error)) is not None:
-            raise CommandError(f"Redis at {address} {told}") from error
-        raise CommandError(
-            f"Redis at {address} cannot be reached ({error}). Start it, correct the URL, or "
-            "leave it out: then Adsum runs a broker of its own."
-        ) from error
+        why = explained(error) or (
+            f"cannot be reached ({error}). Start it, correct the URL, or leave it out: then Adsum "
+            "runs a broker of its own."
+        )
+        raise CommandError(f"Redis at {address} {why}") from error
     finally:
         await client.aclose()
     return address
@@ -253,8 +230,7 @@ class Offer:
         """Before anything starts, so that Ctrl-C here stops nothing half-way."""
         if not self.enabled or self.agreed or self._installed() or self._by_plugin():
             return
-        if self.setup.parked.exists():
-            self.agreed = True
+        self.agreed = self.setup.parked.exists()
         if self.agreed or not sys.stdin.isatty():
             return
         say(
@@ -280,8 +256,8 @@ class Offer:
         except (SettingsError, ClaudeNotFoundError, OSError) as error:
             return f"not installed. {error}"
         note_closed(change)
-        where = f"installed in {self.setup.path};"
-        return f"{where}\n             sessions that run report within two seconds"
+        soon = "\n             sessions that run report within two seconds"
+        return f"installed in {self.setup.path};{soon}"
 
     def park(self) -> str:
         """Takes the hooks out until the next `adsum up`; the line to print, or nothing to say."""
@@ -306,8 +282,8 @@ class Offer:
     def leave_port(self) -> str:
         """A stranger listens on the collector's port: what hooks show it opens nothing any more."""
         renew_token(self.setup.state_dir)
-        told = f"The user {self.setup.stranger} listens on port {self.setup.port}."
-        return f"{told} The hooks' token is renewed. {self.park()}"
+        who = f"The user {self.setup.stranger} listens on port {self.setup.port}."
+        return f"{who} The hooks' token is renewed. {self.park()}"
 
     def _may_hold_ours(self) -> bool:
         """Of settings that cannot be understood: unless it can be seen that no hook of ours is there."""

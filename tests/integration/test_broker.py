@@ -9,7 +9,6 @@ import signal
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,13 +17,13 @@ import redis
 
 from adsum.broker import (
     SOCKET_PATH_MOST,
+    BrokerPart,
+    BrokerPlace,
     Engine,
     answers,
     ask_engine,
-    broker_part,
     dismiss_orphan,
     is_ready,
-    place_of,
     prepare,
 )
 from adsum.outcome import CommandError
@@ -83,7 +82,7 @@ async def running() -> AsyncIterator[Running]:
 
 
 def part_for(state: Path, engine: Engine, said: list[str]) -> Part:
-    return broker_part(engine, prepare(state), 64, said.append)
+    return BrokerPart(engine, prepare(state), 64, said.append)
 
 
 async def stop(process: asyncio.subprocess.Process, number: int = signal.SIGTERM) -> None:
@@ -92,14 +91,14 @@ async def stop(process: asyncio.subprocess.Process, number: int = signal.SIGTERM
 
 
 def client(state: Path) -> redis.Redis:
-    return redis.Redis.from_url(place_of(state).url)
+    return redis.Redis.from_url(BrokerPlace(state).url)
 
 
 async def test_it_listens_on_a_private_socket_only_and_refuses_to_forget(
     state: Path, engine: Engine, said: list[str], running: Running
 ) -> None:
     await running.launch(part_for(state, engine, said))
-    place = place_of(state)
+    place = BrokerPlace(state)
     assert stat.S_IMODE(place.socket.stat().st_mode) == 0o700
     assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
     with client(state) as redis_client:
@@ -126,7 +125,7 @@ async def test_what_it_was_told_outlives_a_kill(
         await wait_until(lambda: redis_client.info("persistence")["aof_pending_bio_fsync"] == 0)
     await stop(process, signal.SIGKILL)
     # The stale socket of the killed one is in the way, and is taken out of it.
-    assert place_of(state).socket.exists()
+    assert BrokerPlace(state).socket.exists()
     await running.launch(part_for(state, engine, said))
     with client(state) as redis_client:
         assert redis_client.xlen("s") == 2
@@ -148,7 +147,7 @@ async def test_a_broker_that_does_not_let_go_of_the_socket_is_named(
     hung = await running.launch(part_for(state, engine, said))
     hung.send_signal(signal.SIGSTOP)
     with pytest.raises(CommandError, match=r"does not stop.*broker\.pid"):
-        await dismiss_orphan(place_of(state), patience_s=0.1)
+        await dismiss_orphan(BrokerPlace(state), patience_s=0.1)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ async def test_files_another_engine_wrote_are_moved_aside_and_said(
     stamp: str | None, state: Path, engine: Engine, said: list[str], running: Running
 ) -> None:
     await stop(await running.launch(part_for(state, engine, said)))
-    place = place_of(state)
+    place = BrokerPlace(state)
     place.stamp.unlink() if stamp is None else place.stamp.write_text(stamp)
     await running.launch(part_for(state, engine, said))
     [notice] = said
@@ -178,7 +177,10 @@ async def test_damaged_files_are_moved_aside_and_it_starts_all_the_same(
         for number in range(50):
             redis_client.xadd("s", {"a": "x" * 100}, id=f"1-{number + 1}")
     await stop(process)
-    [log] = [*place_of(state).data_dir.rglob("*.incr.aof"), *place_of(state).data_dir.glob("*.aof")]
+    [log] = [
+        *BrokerPlace(state).data_dir.rglob("*.incr.aof"),
+        *BrokerPlace(state).data_dir.glob("*.aof"),
+    ]
     content = log.read_bytes()
     log.write_bytes(content[:500] + b"garbage\r\n" + content[600:])
     supervisor = Supervisor([[part_for(state, engine, said)]], said.append)
@@ -198,7 +200,8 @@ async def test_a_broker_that_never_answers_is_given_up_and_ended(
     silent.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
     silent.chmod(0o755)
     part = part_for(state, Engine(silent, "redis", (7, 2, 0)), said)
-    supervisor = Supervisor([[replace(part, patience_s=0.5)]], said.append)
+    part.patience_s = 0.5
+    supervisor = Supervisor([[part]], said.append)
     with pytest.raises(CommandError, match=r"broker does not answer within.*broker\.log"):
         await asyncio.wait_for(supervisor.run(never), 10)
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
@@ -220,7 +223,7 @@ async def test_asking_to_stop_ends_a_broker_that_never_answers(
 
 
 def test_a_broker_has_time_to_read_all_it_may_hold(state: Path, engine: Engine) -> None:
-    patience = [broker_part(engine, prepare(state), mb, print).patience_s for mb in (256, 4096)]
+    patience = [BrokerPart(engine, prepare(state), mb, print).patience_s for mb in (256, 4096)]
     assert patience == [46.0, 286.0]
 
 
@@ -244,8 +247,8 @@ async def test_a_path_too_long_for_a_socket_gets_a_short_private_folder(
     place = prepare(state)
     assert len(os.fsencode(place.socket)) <= SOCKET_PATH_MOST
     assert stat.S_IMODE(place.socket.parent.stat().st_mode) == 0o700
-    await running.launch(broker_part(engine, place, 64, said.append))
-    assert await is_ready(place_of(state).socket)
+    await running.launch(BrokerPart(engine, place, 64, said.append))
+    assert await is_ready(BrokerPlace(state).socket)
 
 
 def test_a_short_folder_that_others_can_read_is_refused(

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -17,11 +16,30 @@ import pytest
 
 from adsum import supervise
 from adsum.outcome import CommandError
-from adsum.supervise import Part, Supervisor, launcher, python_part, trim_log
+from adsum.supervise import Part, ServerPart, Supervisor, launcher, trim_log
 from tests.support import wait_until
 
 SERVES = "import time; time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+
+
+class Program(Part):
+    """Python code, by itself; ready once the log has these words."""
+
+    def __init__(self, stage: Stage, name: str, code: str, words: str) -> None:
+        super().__init__(name, stage.folder / f"{name}.log")
+        self._stage, self._code, self._words = stage, code, words
+
+    async def launch(self) -> Process:
+        with self.log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", "-c", self._code), stdout=output, stderr=output
+            )
+        self._stage.processes.setdefault(self.name, []).append(process)
+        return process
+
+    async def ready(self) -> bool:
+        return self._words in self.log.read_text()
 
 
 class Stage:
@@ -33,20 +51,10 @@ class Stage:
         self.said: list[str] = []
 
     def part(self, name: str, code: str = SERVES, ready: str = "", **limits: float) -> Part:
-        log = self.folder / f"{name}.log"
-
-        async def launch() -> Process:
-            with log.open("ab") as output:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-S", "-c", code), stdout=output, stderr=output
-                )
-            self.processes.setdefault(name, []).append(process)
-            return process
-
-        async def is_ready() -> bool:
-            return ready in log.read_text()
-
-        return Part(name, launch, is_ready, log, **limits)
+        part = Program(self, name, code, ready)
+        for limit, value in limits.items():
+            setattr(part, limit, value)
+        return part
 
     def alive(self) -> list[str]:
         return [
@@ -134,7 +142,7 @@ async def test_a_part_the_others_can_do_without_is_tried_again_for_ever(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervise, "SLOW_S", 0.02)
-    dying = replace(stage.part("hub", "import time; time.sleep(0.02)"), vital=False)
+    dying = stage.part("hub", "import time; time.sleep(0.02)", vital=False)
     supervisor, task = await start(stage, [stage.part("collector")], [dying])
     await wait_until(lambda: len(stage.processes["hub"]) > 9, timeout=20)
     assert not task.done()
@@ -154,7 +162,7 @@ async def test_a_part_tried_slowly_is_back_once_it_has_stayed(
     monkeypatch.setattr(supervise, "QUICK_S", 1.5)
     cured = tmp_path / "cured"
     code = f"import os, time; time.sleep(60 if os.path.exists({str(cured)!r}) else 0.02)"
-    supervisor, task = await start(stage, [replace(stage.part("hub", code), vital=False)])
+    supervisor, task = await start(stage, [stage.part("hub", code, vital=False)])
     await wait_until(lambda: "tried again every" in "".join(stage.said), timeout=20)
     cured.touch()
     await wait_until(lambda: stage.said[-1] == "The hub is back.", timeout=20)
@@ -164,7 +172,7 @@ async def test_a_part_tried_slowly_is_back_once_it_has_stayed(
 
 def test_of_what_up_runs_only_the_hub_can_be_done_without(tmp_path: Path) -> None:
     vital = {
-        name: python_part(name, ("127.0.0.1", 1), tmp_path / "log", {}).vital
+        name: ServerPart(name, ("127.0.0.1", 1), tmp_path, {}).vital
         for name in ("hub", "collector")
     }
     assert vital == {"hub": False, "collector": True}

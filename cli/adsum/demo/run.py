@@ -20,17 +20,17 @@ import sys
 import time
 from asyncio.subprocess import Process
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from platformdirs import user_state_path
 
-from adsum.broker import broker_part, find_engine, place_of, prepare
+from adsum.broker import BrokerPart, BrokerPlace, find_engine, prepare
 from adsum.demo.story import MACHINES, SCRIPT, Fleet, Machine, history
 from adsum.foreground import end_with_supervisor
 from adsum.outcome import CommandError
-from adsum.supervise import Part, python_part, start_python, supervise
+from adsum.supervise import Part, PythonPart, ServerPart, supervise
 from adsum.text import saying
 from adsum.up import LOOPBACK, held, say
 from adsum_collector.delivery.publisher import Publisher
@@ -70,10 +70,17 @@ def run_demo(state_dir: Path | None) -> None:
 
 
 async def _run(folder: Path, port: int) -> None:
-    stages = _stages(folder, port)
+    engine, place = find_engine(), prepare(folder)
+    env, logs, url = _env(folder, place.url, port), folder / "logs", f"http://{LOOPBACK}:{port}"
+    stages: list[list[Part]] = [
+        [BrokerPart(engine, place, MEMORY_MB, say)],
+        [
+            ServerPart("hub", (LOOPBACK, port), logs, env),
+            FleetPart("fleet", logs, env, "adsum.demo.run"),
+        ],
+    ]
 
     async def started() -> None:
-        url = f"http://{LOOPBACK}:{port}"
         lines = (
             "DEMO: six machines and forty sessions, all made up. Your own are not touched.",
             f"  Dashboard  {url}",
@@ -87,16 +94,17 @@ async def _run(folder: Path, port: int) -> None:
     await supervise(stages, say, started)
 
 
-def _stages(folder: Path, port: int) -> list[list[Part]]:
-    engine, place = find_engine(), prepare(folder)
-    env = _env(folder, place.url, port)
-    return [
-        [broker_part(engine, place, MEMORY_MB, say)],
-        [
-            python_part("hub", (LOOPBACK, port), folder / "logs" / "hub.log", env),
-            _fleet_part(folder, env),
-        ],
-    ]
+class FleetPart(PythonPart):
+    @property
+    def _ready(self) -> Path:
+        return self.log.parent.parent / "fleet" / "ready"
+
+    async def launch(self) -> Process:
+        self._ready.unlink(missing_ok=True)
+        return await super().launch()
+
+    async def ready(self) -> bool:
+        return self._ready.exists()
 
 
 def _env(folder: Path, url: str, port: int) -> dict[str, str]:
@@ -119,19 +127,6 @@ def _env(folder: Path, url: str, port: int) -> dict[str, str]:
         "ADSUM_BUDGETS": json.dumps(SCRIPT["budgets"]),
         "ADSUM_LOG_LEVEL": "warning",
     }
-
-
-def _fleet_part(folder: Path, env: Mapping[str, str]) -> Part:
-    log, ready = folder / "logs" / "fleet.log", folder / "fleet" / "ready"
-
-    async def launch() -> Process:
-        ready.unlink(missing_ok=True)
-        return await start_python(("adsum.demo.run",), log, env)
-
-    async def is_ready() -> bool:
-        return ready.exists()
-
-    return Part("fleet", launch, is_ready, log)
 
 
 def _free_port() -> int:
@@ -167,7 +162,7 @@ def _emptied(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        socket_folder = place_of(folder).socket.parent
+        socket_folder = BrokerPlace(folder).socket.parent
         shutil.rmtree(folder, ignore_errors=True)
         if not socket_folder.is_relative_to(folder):  # a short one elsewhere, made for it alone
             shutil.rmtree(socket_folder, ignore_errors=True)

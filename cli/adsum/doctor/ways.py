@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from adsum.broker import place_of
+from adsum.broker import BrokerPlace
 from adsum.doctor.checks import Finding, from_text
 from adsum.machine import Membership, RefusedError, membership
 from adsum.outcome import CommandError
@@ -89,7 +89,7 @@ class RedisLook:
 
 def check_redis(redis_url: str | None, state_dir: Path) -> Finding:
     """redis_url: as set for this command; None: the embedded broker's, if one has ever run here."""
-    place = place_of(state_dir)
+    place = BrokerPlace(state_dir)
     if redis_url is None and not place.folder.exists():
         what = "No Redis URL is set here, and no embedded broker is in the state directory."
         return Finding("redis", "skip", f"{what} To look at one, set ADSUM_REDIS_URL.")

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
 from adsum.hooks_commands import note_closed
 from adsum.join.leave import STOP_S, let_go, stop_collector
-from adsum.join.undo import Folder, Undo, heedless, interruptible, uninterrupted, without_backups
+from adsum.join.undo import Folder, Undo, heedless, interruptible, uninterrupted
 from adsum.machine import (
     Hub,
     LostError,
@@ -115,12 +115,9 @@ class _Joining:
     def __init__(
         self, hub: Hub, settings: CollectorSettings, setup: Setup, wish: Wish, undo: Undo
     ) -> None:
-        self._hub = hub
+        self._hub, self._settings, self._setup = hub, settings, setup
         self._home = settings.state_dir
-        self._settings = settings
-        self._setup = setup
-        self._wish = wish
-        self._undo = undo
+        self._wish, self._undo = wish, undo
         self._started: list[subprocess.Popen[bytes]] = []
 
     def run(self, token: str, before: Membership | None, *, hooks: bool) -> None:
@@ -129,12 +126,10 @@ class _Joining:
         folder = Folder(self._home)
         self._undo.add(f"remove what joining made in {self._home}", folder.restore)
         self._enter(token, before)
-        say(self._start(folder))
+        say(f"collector  {self._start(folder)}")
         setup = replace(self._setup, port=until_listening(self._setup, self._has_ended))
-        where = (
-            put_hooks(setup, self._undo) if hooks else "left out; to add them: adsum hooks install"
-        )
-        say(f"hooks      {where}")
+        left_out = "left out; to add them: adsum hooks install"
+        say(f"hooks      {put_hooks(setup, self._undo) if hooks else left_out}")
         say(f"signal     {first_signal(self._hub, setup)}")
 
     def _enter(self, token: str, before: Membership | None) -> None:
@@ -145,38 +140,34 @@ class _Joining:
             identity, before = renew_identity(self._home, label), None
         else:
             identity = load_identity(self._home, label)
-        asked = {"token": token, "host_id": identity.host_id, "label": identity.label}
-        asked["via"] = self._wish.via
-        if before is not None and before.host_id == identity.host_id:
+        host = identity.host_id
+        asked = {"token": token, "host_id": host, "label": identity.label, "via": self._wish.via}
+        if before is not None and before.host_id == host:
             asked["former"] = before.secret
         with uninterrupted():
-            answer = self._ask(asked)
+            try:
+                answer = self._hub.ask("/api/v1/join", asked)
+            except LostError:
+                self._undo.beyond(
+                    "the hub's answer was lost, so this machine may stand half joined there, and "
+                    f"the token be used up. On the hub's machine: adsum hosts reset {host}; "
+                    "then join by a new token: adsum hub tokens create --join"
+                )
+                raise
             self._hub.secret = answer["secret"]
             self._undo.add(
-                f"on the hub's machine: adsum hosts forget {identity.host_id}",
+                f"on the hub's machine: adsum hosts forget {host}",
                 lambda: let_go(self._hub, {"undo": True}),
             )
         if answer["warning"]:
             say(f"warning    {answer['warning']}")
-        say(f"joined     as {answer['label']}, {identity.host_id}")
+        say(f"joined     as {answer['label']}, {host}")
         ca = str(self._wish.ca.absolute()) if self._wish.ca else None
         redis_url, words = choose_way(self._hub, answer, self._wish.via, ca)
-        kept = (identity.host_id, answer["label"], redis_url or "", answer["secret"], ca)
+        kept = (host, answer["label"], redis_url or "", answer["secret"], ca)
         via: Literal["redis", "ingest"] = "redis" if redis_url else "ingest"
         keep(self._home, Membership(self._hub.url, *kept, via=via))
         say(f"signals    {words}")
-
-    def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        try:
-            answer: dict[str, Any] = self._hub.ask("/api/v1/join", asked)
-        except LostError:
-            self._undo.beyond(
-                "the hub's answer was lost, so this machine may stand half joined there, and the "
-                f"token be used up. On the hub's machine: adsum hosts reset {asked['host_id']}; "
-                "then join by a new token: adsum hub tokens create --join"
-            )
-            raise
-        return answer
 
     def _start(self, folder: Folder) -> str:
         def stop() -> None:
@@ -190,7 +181,7 @@ class _Joining:
 
         folder.in_use = True
         self._undo.add("stop the collector: adsum service remove", stop)
-        return f"collector  {self._launch()}"
+        return self._launch()
 
     def _has_ended(self) -> bool:
         """Of a service nobody here can say: it is started anew."""
@@ -207,10 +198,11 @@ class _Joining:
                 ) from error
             return " ".join(["runs as a service, also after a restart.", *done.notes])
         with uninterrupted():
-            self._started.append(_start_process(self._home))
+            process = _start_process(self._home)
+            self._started.append(process)
         return (
-            f"runs as process {self._started[-1].pid} until this machine stops. Have it started "
-            "then, by what starts things here: adsum collector"
+            f"runs as process {process.pid} until this machine stops. Have it started then, by "
+            "what starts things here: adsum collector"
         )
 
 
@@ -234,12 +226,10 @@ def _start_process(state_dir: Path) -> subprocess.Popen[bytes]:
 
 def given_token(flag: str | None) -> str:
     """Raises CommandError."""
-    if flag == "-":
-        flag = sys.stdin.readline()
-    token = (flag or os.environ.get(TOKEN_VARIABLE) or "").strip()
-    if not token:
-        raise CommandError(HOW_TO_JOIN, Exit.USAGE)
-    return token
+    given = sys.stdin.readline() if flag == "-" else flag
+    if token := (given or os.environ.get(TOKEN_VARIABLE) or "").strip():
+        return token
+    raise CommandError(HOW_TO_JOIN, Exit.USAGE)
 
 
 def _require_free(settings: CollectorSettings, *, again: bool) -> None:
@@ -261,10 +251,9 @@ def _require_free(settings: CollectorSettings, *, again: bool) -> None:
 def _undone(error: BaseException, undo: Undo) -> None:
     """Everything as it was. Raises CommandError for what people can read; the rest is told."""
     with heedless():
-        left = undo.run()
-    after = "Everything is as it was before."
-    if left:
-        after = "All but this is as it was before: " + "; ".join(left)
+        left = "; ".join(undo.run())
+    after = "All but this is as it was before: " if left else "Everything is as it was before."
+    after += left
     if not isinstance(error, (AdsumError, OSError)):
         say(after)
         return
@@ -362,26 +351,23 @@ def _said_port(state_dir: Path) -> int:
     """As its holder wrote it into the lock, and listens there; 0: nothing yet, or of one that is gone.
 
     The lock itself is not asked whether it is held: that takes it for a moment, and a collector
-    that starts in this very moment would find it taken, and end.
+    that starts in this very moment would find it taken, and end. Whoever else has the port would
+    count a refused hook for every probe.
     """
+    import psutil
+
     try:
         pid, port = (int(each) for each in (state_dir / LOCK_FILE).read_text().split())
     except (OSError, ValueError):
         return 0
-    return port if _listens(pid, port) else 0
-
-
-def _listens(pid: int, port: int) -> bool:
-    """Whoever else has the port would count a refused hook for every probe."""
-    import psutil
-
     try:
         sockets = psutil.Process(pid).net_connections("tcp")
     except (psutil.NoSuchProcess, ValueError):  # no process id anywhere
-        return False
+        return 0
     except psutil.Error:  # the system keeps it to itself
-        return True
-    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)
+        return port
+    listens = (one.laddr.port for one in sockets if one.status == psutil.CONN_LISTEN)
+    return port if port in listens else 0
 
 
 def _last_words(state_dir: Path) -> str:
@@ -395,7 +381,13 @@ def _last_words(state_dir: Path) -> str:
 
 def put_hooks(setup: Setup, undo: Undo) -> str:
     """Where they stand now. Raises CommandError."""
-    take_away = without_backups(setup.path)
+    backups = f"{setup.path.name}.adsum-backup-*"
+    kept = set(setup.path.parent.glob(backups))
+
+    def take_away() -> None:
+        for each in set(setup.path.parent.glob(backups)) - kept:
+            each.unlink(missing_ok=True)
+
     before = setup.path.read_bytes() if setup.path.exists() else None
     with uninterrupted():
         held = load_receipt(setup.path, setup.state_dir)

@@ -63,27 +63,19 @@ def uninterrupted() -> Iterator[None]:
         signal.raise_signal(number)
 
 
-@contextlib.contextmanager
-def heedless() -> Iterator[None]:
+def heedless() -> contextlib.AbstractContextManager[None]:
     """Ctrl-C does nothing. By a handler, as above."""
-    with _answered_by(lambda *_: None, *_ENDING):
-        yield
+    return _answered_by(lambda *_: None, *_ENDING)
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> contextlib.AbstractContextManager[None]:
     """A service manager's stop, or a terminal that closes, undoes as Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with _answered_by(interrupt, signal.SIGTERM, signal.SIGHUP):
-        yield
+    return _answered_by(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
 def _answered_by(
-    handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals
+    handler: Callable[[int, FrameType | None], object], *numbers: signal.Signals
 ) -> Iterator[None]:
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
@@ -113,15 +105,12 @@ class Folder:
         running = self.in_use or holder_of(self._path) is not None
         names = self._new & {JOINED} if running else self._new
         wrong = [f"a collector may still run, so its files stay in {self._path}"] if running else []
-        for each in (*(self._path / name for name in sorted(names)), *self._locks()):
+        for each in (*(self._path / name for name in sorted(names)), *self._locks(), *self._held):
             try:
-                _remove(each)
-            except OSError as error:
-                wrong.append(str(error))
-        for file, content in self._held.items():
-            try:
-                if not file.exists() or file.read_bytes() != content:
-                    write_private(file, content)
+                if (content := self._held.get(each)) is None:
+                    _remove(each)
+                elif not each.exists() or each.read_bytes() != content:
+                    write_private(each, content)
             except OSError as error:
                 wrong.append(str(error))
         for each in self._missing:
@@ -141,18 +130,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def without_backups(settings: Path) -> Callable[[], None]:
-    """Call it for the backups that lie beside a settings file since now, to be taken away."""
-    before = set(_backups(settings))
-
-    def take_away() -> None:
-        for each in set(_backups(settings)) - before:
-            each.unlink(missing_ok=True)
-
-    return take_away
-
-
-def _backups(settings: Path) -> Iterator[Path]:
-    return settings.parent.glob(f"{settings.name}.adsum-backup-*")
