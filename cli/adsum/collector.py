@@ -17,8 +17,7 @@ from adsum.outcome import CommandError
 from adsum.text.saying import put, put_json, say
 from adsum.text.words import age
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool.quarantine import Quarantined
-from adsum_collector.spool.spool_file import SpoolGap, SpoolLimits, shown_bytes
+from adsum_collector.spool.spool_file import SpoolLimits, shown_bytes
 from adsum_collector.spool.status import EmptySpoolError, SpoolStatus, offline_status
 from adsum_collector.state_dir import hold_lock, holder_of, make_private, renew_identity
 from adsum_shared.redact import clean
@@ -101,70 +100,60 @@ def _running(port: int, who: str) -> SpoolStatus:
 
 def lines(status: SpoolStatus, now: int) -> Iterator[str]:
     """now: ms. None longer than WIDTH."""
+    for label, texts in _facts(status, now):
+        if len(texts) > MOST_SHOWN:
+            texts[MOST_SHOWN:] = [f"and {len(texts) - MOST_SHOWN} more (--json has all)"]
+        for number, text in enumerate(texts):
+            yield from textwrap.wrap(
+                text,
+                WIDTH,
+                initial_indent=f"{'' if number else label:{LABEL}}",
+                subsequent_indent=" " * LABEL,
+                break_on_hyphens=False,
+            )
+
+
+def _facts(status: SpoolStatus, now: int) -> Iterator[tuple[str, list[str]]]:
     whence = "the collector runs" if status.running else "no collector runs; read from its files"
-    yield from _line("spool", f"{status.spool_id}, {whence}")
-    yield from _line("directory", status.directory)
-    yield from _line("held", f"{_numbers(status.first, status.last)}")
+    yield "spool", [f"{status.spool_id}, {whence}"]
+    yield "directory", [status.directory]
+    yield "held", [_numbers(status.first, status.last)]
     if status.sent is not None:
-        yield from _line("sent", f"to Redis up to {status.sent}")
-    yield from _line("confirmed", f"by the hubs up to {status.confirmed}")
+        yield "sent", [f"to Redis up to {status.sent}"]
+    yield "confirmed", [f"by the hubs up to {status.confirmed}"]
     oldest = status.oldest_waiting_ms
     since = "" if oldest is None else f", the oldest for {age(oldest)}"
-    yield from _line("waiting", f"{status.waiting}{since}")
+    yield "waiting", [f"{status.waiting}{since}"]
     used = f"{shown_bytes(status.bytes)} of {shown_bytes(status.cap)}"
-    yield from _line("used", f"{used} (ADSUM_SPOOL_CAP_MB)")
+    yield "used", [f"{used} (ADSUM_SPOOL_CAP_MB)"]
     left = f"{shown_bytes(status.reserve)} are left to others"
-    yield from _line("free", f"{shown_bytes(status.free)} on that disk; the last {left}")
-    yield from _some("files", [_file(*each) for each in _files(status)])
-    gone = sum(gap.count for gap in status.gaps)
-    total = [f"{gone} signals will never come:"] if gone else []
-    yield from _some("gaps", total + [_gap(gap) for gap in status.gaps])
-    yield from _some("quarantine", [_quarantined(each, now) for each in status.quarantined])
-    if status.problem:
-        yield from _line("problem", clean(status.problem))
-
-
-def _files(status: SpoolStatus) -> Iterator[tuple[str, str, str, str]]:
+    yield "free", [f"{shown_bytes(status.free)} on that disk; the last {left}"]
+    files = []
     for file in reversed(status.files):
         lacks = f", {file.missing} missing" if file.missing else ""
-        span = _numbers(file.first, file.last)
-        yield file.name, span, shown_bytes(file.bytes), lacks
-
-
-def _file(name: str, span: str, size: str, lacks: str) -> str:
-    return f"{name}  {size:>7}  {span}{lacks}"
-
-
-def _gap(gap: SpoolGap) -> str:
-    return f"{_numbers(gap.first, gap.last)}: {REASONS.get(gap.reason, gap.reason)}"
-
-
-def _quarantined(file: Quarantined, now: int) -> str:
-    lost = "?" if file.missing is None else str(file.missing)
-    when, size = age(now - file.at), shown_bytes(file.bytes)
-    return f"{file.name}, {size}, {when} ago: {clean(file.cause)}; signals missing: {lost}"
+        size = shown_bytes(file.bytes)
+        files.append(f"{file.name}  {size:>7}  {_numbers(file.first, file.last)}{lacks}")
+    yield "files", files
+    gone = sum(gap.count for gap in status.gaps)
+    gaps = [f"{gone} signals will never come:"] if gone else []
+    gaps += [
+        f"{_numbers(gap.first, gap.last)}: {REASONS.get(gap.reason, gap.reason)}"
+        for gap in status.gaps
+    ]
+    yield "gaps", gaps
+    quarantined = []
+    for each in status.quarantined:
+        lost = "?" if each.missing is None else each.missing
+        when, size = age(now - each.at), shown_bytes(each.bytes)
+        cause = f"{clean(each.cause)}; signals missing: {lost}"
+        quarantined.append(f"{each.name}, {size}, {when} ago: {cause}")
+    yield "quarantine", quarantined
+    if status.problem:
+        yield "problem", [clean(status.problem)]
 
 
 def _numbers(first: int, last: int) -> str:
     return f"{first}-{last}" if first <= last else "none"
-
-
-def _some(label: str, texts: list[str]) -> Iterator[str]:
-    for text in texts[:MOST_SHOWN]:
-        yield from _line(label, text)
-        label = ""
-    if len(texts) > MOST_SHOWN:
-        yield from _line(label, f"and {len(texts) - MOST_SHOWN} more (--json has all)")
-
-
-def _line(label: str, text: str) -> Iterator[str]:
-    yield from textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=f"{label:{LABEL}}",
-        subsequent_indent=" " * LABEL,
-        break_on_hyphens=False,
-    )
 
 
 def take_new_identity(state_dir: Path | None) -> None:

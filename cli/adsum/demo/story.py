@@ -133,9 +133,8 @@ class Fleet:
         for number, role in enumerate(ROLES):
             rng = Random(number)  # noqa: S311 - a story needs no secrets
             due = start - WARM_MS + rng.randrange(SPREAD_MS)
-            player = Player(
-                role, machines[role.machine], rng, f"session {number}", jobs[role.project]
-            )
+            job, machine = jobs[role.project], machines[role.machine]
+            player = Player(role, machine, rng, f"session {number}", job)
             jobs[role.project] += 1
             player.open(due, used=role.plot != "fresh")
             self._stories.append((due, number, player, player.forever(role.plot)))
@@ -170,10 +169,8 @@ def history(machine: Machine, start: int) -> Iterator[AnySignal]:
             role = rng.choice(roles)
             job = rng.randrange(len(SCRIPT["projects"][role.project]["jobs"]))
             player = Player(role, machine, rng, f"past {machine.label} {back} {number}", job)
-            player.now, player.own["start"] = (
-                noon - rng.randrange(6 * HOUR),
-                start + machine.skew_ms,
-            )
+            player.now = noon - rng.randrange(6 * HOUR)
+            player.own["start"] = start + machine.skew_ms
             for wait in player.play("past"):
                 player.now += int(wait * 1000)
             yield from player.said

@@ -15,8 +15,16 @@ from typing import Literal
 from adsum.config import read_settings
 from adsum.hooks import Setup, setup_for
 from adsum.hooks_commands import note_closed
-from adsum.join.leave import STOP_S, let_go, stop_collector
-from adsum.join.undo import Folder, Undo, heedless, interruptible, uninterrupted
+from adsum.join.leave import (
+    STOP_S,
+    Folder,
+    Undo,
+    heedless,
+    interruptible,
+    let_go,
+    stop_collector,
+    uninterrupted,
+)
 from adsum.machine import (
     Hub,
     LostError,

@@ -16,7 +16,7 @@ import pytest
 from adsum.access import create_join_token
 from adsum.hooks import Setup
 from adsum.join.join import Wish, check_settings, join, put_hooks, until_listening
-from adsum.join.undo import Folder, Undo
+from adsum.join.leave import Folder, Undo
 from adsum.outcome import CommandError, Exit
 from adsum_collector.state_dir import LOCK_FILE as LOCK
 

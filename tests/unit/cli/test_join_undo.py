@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.join.undo import Folder, Undo
+from adsum.join.leave import Folder, Undo
 from adsum.machine import Hub
 from adsum.outcome import CommandError
 from adsum_collector.state_dir import hold_lock

@@ -15,7 +15,7 @@ import pytest
 from adsum.hooks import Setup
 from adsum.join import leave
 from adsum.join.join import Wish, _Joining
-from adsum.join.undo import Undo
+from adsum.join.leave import Undo
 from adsum.machine import Hub, Membership, keep
 from adsum.outcome import Exit
 from adsum_collector.settings import CollectorSettings
