@@ -151,11 +151,12 @@ async def _require_reachable(url: str) -> str:
     except BrokerTooOldError as error:
         raise CommandError(f"{address}: {error}") from error
     except UNAVAILABLE as error:
-        why = explained(error) or (
-            f"cannot be reached ({error}). Start it, correct the URL, or leave it out: then Adsum "
-            "runs a broker of its own."
+        away = (
+            f"Redis at {address} cannot be reached ({error}). Start it, correct the URL, or leave "
+            "it out: then Adsum runs a broker of its own."
         )
-        raise CommandError(f"Redis at {address} {why}") from error
+        why = explained(error)
+        raise CommandError(f"Redis at {address} {why}" if why else away) from error
     finally:
         await client.aclose()
     return address
