@@ -60,6 +60,11 @@ class Sealed(msgspec.Struct, frozen=True):
     bytes: int
     at: float
 
+    @classmethod
+    def of(cls, file: SpoolFile) -> Sealed:
+        stat = file.path.stat()
+        return cls(file.path, file.meta.base + 1, file.last, stat.st_size, stat.st_mtime)
+
 
 class Rows(msgspec.Struct, frozen=True):
     """Signals numbered `first` onwards, without a hole."""
@@ -224,9 +229,7 @@ class SpoolDirectory:
                 continue
             file.close()
             if file.meta.spool_id == self.meta.spool_id:
-                stat = path.stat()
-                first = file.meta.base + 1
-                self.sealed.append(Sealed(path, first, file.last, stat.st_size, stat.st_mtime))
+                self.sealed.append(Sealed.of(file))
             else:
                 unlink(path)  # a new beginning was interrupted after its file was complete
         missing = self._record_holes() if unusable else 0

@@ -98,9 +98,7 @@ def offline_status(directory: Path, limits: SpoolLimits, now: float) -> SpoolSta
             if current is None:
                 current = file
             elif file.meta.spool_id == current.meta.spool_id:
-                stat = path.stat()
-                first = file.meta.base + 1
-                sealed.insert(0, Sealed(path, first, file.last, stat.st_size, stat.st_mtime))
+                sealed.insert(0, Sealed.of(file))
             rows = list(file.rows(max(current.meta.acked, file.meta.base), 1))
             oldest = rows[0][1] if rows else oldest
         if current is None:
@@ -137,8 +135,7 @@ def _status(
 ) -> SpoolStatus:
     """oldest: the first signal that waits."""
     directory, acked = current.path.parent, current.meta.acked
-    size = current.path.stat().st_size
-    files = [*sealed, Sealed(current.path, current.meta.base + 1, current.last, size, now)]
+    files = [*sealed, Sealed.of(current)]
     free, reserve = limits.space(directory)
     return SpoolStatus(
         directory=str(directory),

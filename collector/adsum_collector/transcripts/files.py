@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import msgspec
 
 from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.transcripts.cursors import CopyWait, Cursor, Stamp
+from adsum_collector.transcripts.cursors import SUFFIX, CopyWait, Cursor, Stamp
 
-SUFFIX = ".jsonl"
 #: The agent nests five directories.
 MOST_DEPTH = 8
 

@@ -26,8 +26,9 @@ from adsum_collector.line_reader import (
     split_lines,
 )
 from adsum_collector.processes import AgentProcess
-from adsum_collector.transcripts.chunks import Chunk, read_chunk
 from adsum_collector.transcripts.cursors import (
+    SUFFIX,
+    Chunk,
     Cursor,
     Elsewhere,
     Stamp,
@@ -35,9 +36,9 @@ from adsum_collector.transcripts.cursors import (
     find_cursors,
     key_of,
     outdated,
+    read_chunk,
 )
 from adsum_collector.transcripts.files import (
-    SUFFIX,
     FollowedFile,
     TranscriptFiles,
     look_at,

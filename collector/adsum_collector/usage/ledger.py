@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -352,6 +352,7 @@ def _as_json(keys: Sequence[int]) -> str:
 
 
 T = TypeVar("T", UsageSource, UsageGroup)
+_TABLE: Final = {UsageSource: "sources", UsageGroup: "totals"}
 
 
 class LedgerNumbers:
@@ -363,49 +364,47 @@ class LedgerNumbers:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._numbers: dict[UsageSource | UsageGroup, int] = {}
-        self._sources: dict[int, UsageSource] = {}
-        self._groups: dict[int, UsageGroup] = {}
+        self._known: dict[tuple[type, int], Any] = {}
 
     def forget(self) -> None:
-        for known in (self._numbers, self._sources, self._groups):
-            known.clear()
+        self._numbers.clear()
+        self._known.clear()
 
-    def owner(self, source: UsageSource) -> int:
-        return self._numbers.get(source) or self._number("sources", source, self._sources)
+    def number(self, each: UsageSource | UsageGroup) -> int:
+        return self._numbers.get(each) or self._entered(each)
 
-    def source(self, owner: int) -> UsageSource:
-        return self._sources.get(owner) or self._found("sources", UsageSource, owner, self._sources)
-
-    def number(self, group: UsageGroup) -> int:
-        return self._numbers.get(group) or self._number("totals", group, self._groups)
+    def source(self, number: int) -> UsageSource:
+        return self._found(UsageSource, number)
 
     def group(self, number: int) -> UsageGroup:
-        return self._groups.get(number) or self._found("totals", UsageGroup, number, self._groups)
+        return self._found(UsageGroup, number)
 
     def row(self, key: int) -> bytes | None:
         found = self._db.execute("SELECT row FROM messages WHERE key = ?", (key,)).fetchone()
         return found[0] if found else None
 
-    def _number(self, table: str, each: T, known: dict[int, T]) -> int:
-        names, values = ", ".join(each.__struct_fields__), msgspec.structs.astuple(each)
-        marks = ", ".join("?" * len(values))
+    def _entered(self, each: UsageSource | UsageGroup) -> int:
+        table, values = _TABLE[type(each)], msgspec.structs.astuple(each)
+        names, marks = ", ".join(each.__struct_fields__), ", ".join("?" * len(values))
         self._db.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", values)  # noqa: S608 - names of ours
         (number,) = self._db.execute(
             f"SELECT id FROM {table} WHERE ({names}) = ({marks})",  # noqa: S608 - as above
             values,
         ).fetchone()
-        self._numbers[each], known[number] = number, each
+        self._numbers[each], self._known[type(each), number] = number, each
         return int(number)
 
-    def _found(self, table: str, kind: type[T], number: int, known: dict[int, T]) -> T:
-        names = kind.__struct_fields__
-        row = self._db.execute(
-            f"SELECT {', '.join(names)} FROM {table} WHERE id = ?",  # noqa: S608 - as above
-            (number,),
-        ).fetchone()
-        # what is no text is kept as a number
-        known[number] = msgspec.convert(dict(zip(names, row, strict=True)), kind, strict=False)
-        return known[number]
+    def _found(self, kind: type[T], number: int) -> T:
+        if (known := self._known.get((kind, number))) is None:
+            names = kind.__struct_fields__
+            row = self._db.execute(
+                f"SELECT {', '.join(names)} FROM {_TABLE[kind]} WHERE id = ?",  # noqa: S608 - as above
+                (number,),
+            ).fetchone()
+            # what is no text is kept as a number
+            known = msgspec.convert(dict(zip(names, row, strict=True)), kind, strict=False)
+            self._known[kind, number] = known
+        return cast(T, known)
 
 
 class Sieve:
@@ -447,15 +446,12 @@ def open_ledger(directory: Path) -> tuple[sqlite3.Connection, str | None]:
     try:
         try:
             return _opened(path), None
-        except _ForeignError as error:
-            why = str(error)
         except sqlite3.DatabaseError as error:
             if not is_spoilt(error):
                 raise
-            why = f"could not be read ({error})"
-        set_aside(path)
-        return _opened(path), _note(why)
-    except (OSError, sqlite3.Error, _ForeignError) as error:
+            set_aside(path)
+            return _opened(path), _note(error)
+    except (OSError, sqlite3.Error) as error:
         raise LedgerError(sentence(error, directory)) from error
 
 
@@ -480,11 +476,14 @@ def replace_spoilt(directory: Path, error: Exception) -> str | None:
         set_aside(directory / NAME)
     except OSError:
         return None  # tried again, like all that follows
-    return _note(f"could not be read ({error})")
+    return _note(error)
 
 
-def _note(why: str) -> str:
-    return f"{NAME} {why}: it was set aside and usage is added up anew. Nothing is to be done."
+def _note(error: Exception) -> str:
+    return (
+        f"{NAME} could not be read ({error}): it was set aside and usage is added up anew. "
+        "Nothing is to be done."
+    )
 
 
 def sentence(error: Exception, directory: Path) -> str:
@@ -492,10 +491,6 @@ def sentence(error: Exception, directory: Path) -> str:
     if is_full(error):
         return f"Usage waits: the disk of {directory} is full. Next: make room."
     return f"Usage waits: {directory / NAME} cannot be written to ({error}). Next: adsum doctor"
-
-
-class _ForeignError(Exception):
-    pass
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -515,7 +510,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def lay_out(db: sqlite3.Connection) -> sqlite3.Connection:
-    """Its tables, if there are none yet. Raises _ForeignError."""
+    """Its tables, if there are none yet. Raises DatabaseError."""
     db.execute("BEGIN IMMEDIATE")
     if not _is_ours(db):
         for statement in TABLES.split(";"):
@@ -527,14 +522,16 @@ def lay_out(db: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _is_ours(db: sqlite3.Connection) -> bool:
-    """False if there is nothing yet. Raises _ForeignError."""
+    """False if there is nothing yet. Raises DatabaseError, as for damage: another file would do."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (schema,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables and not application:
         return False
     if application != APPLICATION:
-        raise _ForeignError("was not written by Adsum")
+        raise sqlite3.DatabaseError("it was not written by Adsum")
     if schema != SCHEMA:
-        raise _ForeignError(f"was written by another version (schema {schema}, not {SCHEMA})")
+        raise sqlite3.DatabaseError(
+            f"it was written by another version (schema {schema}, not {SCHEMA})"
+        )
     return True

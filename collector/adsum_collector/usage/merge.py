@@ -60,9 +60,8 @@ class UsageGroup(msgspec.Struct, frozen=True, gc=False):
 class Numbered(Protocol):
     """Sources and groups by the numbers under which they are kept. Known ones never change."""
 
-    def owner(self, source: UsageSource) -> int: ...
+    def number(self, each: UsageSource | UsageGroup) -> int: ...
     def source(self, owner: int) -> UsageSource: ...
-    def number(self, group: UsageGroup) -> int: ...
     def group(self, number: int) -> UsageGroup: ...
     def row(self, key: int) -> bytes | None: ...
 
@@ -125,7 +124,7 @@ class Merge:
         self.future = 0
 
     def add(self, source: UsageSource, records: Iterable[UsageRecord], latest: int) -> None:
-        owner, session_id = self._kept.owner(source), source.session_id
+        owner, session_id = self._kept.number(source), source.session_id
         limits, kinds, rows, held = self._kinds.limits, self._kinds, self.rows, self._held
         pack, group, sums, last = ROW.pack, 0, [0] * 8, None
         for record in records:

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import adsum_collector.line_reader as line_reader_module
-import adsum_collector.transcripts.chunks as chunks_module
+import adsum_collector.transcripts.cursors as cursors_module
 import adsum_collector.transcripts.files as files_module
-from adsum_collector.transcripts.chunks import Chunk, digest, read_chunk
-from adsum_collector.transcripts.cursors import Cursor, Stamp
+from adsum_collector.transcripts.cursors import Chunk, Cursor, Stamp, digest, read_chunk
 from adsum_collector.transcripts.files import look_at
 
 
@@ -87,8 +86,8 @@ def test_each_line_is_taken_once_however_it_is_written(
         tempfile.TemporaryDirectory() as directory,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(chunks_module, "CHUNK_BYTES", chunk)
-        patch.setattr(chunks_module, "CHUNK_LINES", 3)
+        patch.setattr(cursors_module, "CHUNK_BYTES", chunk)
+        patch.setattr(cursors_module, "CHUNK_LINES", 3)
         path = Path(directory) / "s1.jsonl"
         path.touch()
         for size in itertools.cycle(pieces):
@@ -188,7 +187,7 @@ def test_a_file_that_grew_while_its_head_was_short_is_the_same(path: Path) -> No
         append(path, b"%d\n" % number)
         chunk = take(path, chunk.cursor)
         assert (chunk.lines, chunk.faults) == ([b"%d" % number], ())
-    assert chunk.cursor.head_size == chunks_module.HEAD_BYTES
+    assert chunk.cursor.head_size == cursors_module.HEAD_BYTES
 
 
 def test_a_long_line_is_taken_whole(path: Path) -> None:
@@ -259,7 +258,7 @@ def test_a_huge_line_is_left_out_in_turns(path: Path) -> None:
         chunk = take(path, chunk.cursor)
     offsets.append(chunk.cursor.offset)
 
-    at_once = line_reader_module.HUGE_LINE_BYTES + chunks_module.SKIPPED_BYTES
+    at_once = line_reader_module.HUGE_LINE_BYTES + cursors_module.SKIPPED_BYTES
     assert max(b - a for a, b in itertools.pairwise(offsets)) <= at_once
     assert chunk.lines == [b"two"]
 
@@ -287,7 +286,7 @@ def test_many_short_lines_come_in_bounded_chunks(path: Path) -> None:
         if not chunk.more:
             break
 
-    assert max(sizes) == chunks_module.CHUNK_LINES
+    assert max(sizes) == cursors_module.CHUNK_LINES
     assert seen == [b"%d" % number for number in range(5000)]
 
 

@@ -238,7 +238,7 @@ async def test_a_file_that_moved_there_and_back_is_not_read_again(
 async def test_of_another_file_of_its_name_in_another_directory_the_tail_is_read(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adsum_collector.transcripts.chunks.TAIL_BYTES", 64)
+    monkeypatch.setattr("adsum_collector.transcripts.cursors.TAIL_BYTES", 64)
     await rig.give_process()
     append(rig.main(), line("one"))
     rig.start()

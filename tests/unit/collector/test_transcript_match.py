@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.transcripts.chunks as match_module
-from adsum_collector.transcripts.chunks import Chunk, read_chunk
-from adsum_collector.transcripts.cursors import CopyWait, Cursor, Elsewhere, Stamp
+import adsum_collector.transcripts.cursors as match_module
+from adsum_collector.transcripts.cursors import (
+    Chunk,
+    CopyWait,
+    Cursor,
+    Elsewhere,
+    Stamp,
+    read_chunk,
+)
 
 LINES = [b"%d %s\n" % (number, b"x" * 300) for number in range(40)]
 TOLD = b"".join(LINES)
