@@ -147,12 +147,12 @@ def tcp_peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None
 
 def find_uid(table: str, client: tuple[str, int], server: tuple[str, int]) -> int | None:
     """Looks a connection up in the text of /proc/net/tcp or tcp6."""
-    local, remote = _kernel_address(*client), _kernel_address(*server)
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if fields[1:4] == [local, remote, _ESTABLISHED]:
-            return int(fields[7])
-    return None
+    wanted = [_kernel_address(*client), _kernel_address(*server), _ESTABLISHED]
+    return next((int(row[7]) for row in _rows(table) if row[1:4] == wanted), None)
+
+
+def _rows(table: str) -> Iterator[list[str]]:
+    return map(str.split, table.splitlines()[1:])
 
 
 def _kernel_address(host: str, port: int) -> str:
@@ -187,11 +187,9 @@ def unix_peer_uid(connection: socket.socket) -> int | None:
 
 def listener_uid(table: str, port: int) -> int | None:
     """Who listens on the port, in the text of /proc/net/tcp or tcp6."""
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-            return int(fields[7])
-    return None
+    listening = (row for row in _rows(table) if row[3] == _LISTEN)
+    ports = ((int(row[1].rpartition(":")[2], 16), int(row[7])) for row in listening)
+    return next((uid for each, uid in ports if each == port), None)
 
 
 def stranger_on(port: int) -> str | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,11 +26,13 @@ from adsum_shared.signals import (
     ProcessGone,
     ProcessSeen,
     SessionEnded,
+    Signal,
+    Source,
     StatusReported,
     UnknownSignal,
 )
 
-log = logging.getLogger(__name__)
+T = TypeVar("T", bound=Signal)
 
 #: Between two looks at everything, whatever else happens.
 LOOK_INTERVAL_S = 1.0
@@ -294,7 +295,7 @@ def news_of_work(
         elapsed = now - before.at if before else 0
         if before and elapsed > 0 and used - before.used >= CPU_SHARE * elapsed:
             news += (
-                _working(each, process.agent, now)
+                _said(Alive, each, "process", now, agent=process.agent, event="cpu")
                 for each, its in watched.items()
                 if its == process
             )
@@ -336,11 +337,13 @@ def news_of_entry(
     if before is not None and before.session_id != entry.session_id:
         # /clear and in-app /resume: the same process names another session
         if _is_running(before, watched):
-            news.append(_ended(before, now))
+            news.append(_said(SessionEnded, before.session_id, "registry", now))
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)
     if process is None or not process.is_same(entry.process):
-        news.append(_seen(entry, now))
+        pid, started = entry.process.pid, entry.process.started
+        seen = _said(ProcessSeen, entry.session_id, "registry", now, pid=pid, started=started)
+        news.append(seen)
     news += (s for s in signals if not isinstance(s, ProcessSeen) and _core(s) not in told)
     return news
 
@@ -352,7 +355,7 @@ def news_of_absence(known: Known, watched: Mapping[str, AgentProcess], now: int)
     """
     if now - known.missing_since < VANISHED_MS or not _is_running(known.entry, watched):
         return []
-    return [_ended(known.entry, now)]
+    return [_said(SessionEnded, known.entry.session_id, "registry", now)]
 
 
 def news_of_processes(
@@ -360,15 +363,7 @@ def news_of_processes(
 ) -> list[AnySignal]:
     """The sessions whose process is no more: kill -9 leaves no other sign."""
     return [
-        ProcessGone(
-            session_id=session_id,
-            at=now,
-            seen=now,
-            source="process",
-            agent=process.agent,
-            pid=process.pid,
-            started=process.started,
-        )
+        _said(ProcessGone, session_id, "process", now, **msgspec.structs.asdict(process))
         for session_id, process in watched.items()
         if process in gone
     ]
@@ -397,22 +392,5 @@ def _is_running(entry: Entry, watched: Mapping[str, AgentProcess]) -> bool:
     return process is not None and process.is_same(entry.process)
 
 
-def _seen(entry: Entry, now: int) -> ProcessSeen:
-    return ProcessSeen(
-        session_id=entry.session_id,
-        at=now,
-        seen=now,
-        source="registry",
-        pid=entry.process.pid,
-        started=entry.process.started,
-    )
-
-
-def _working(session_id: str, agent: str, now: int) -> Alive:
-    return Alive(
-        session_id=session_id, at=now, seen=now, source="process", agent=agent, event="cpu"
-    )
-
-
-def _ended(entry: Entry, now: int) -> SessionEnded:
-    return SessionEnded(session_id=entry.session_id, at=now, seen=now, source="registry")
+def _said(kind: type[T], session_id: str, source: Source, now: int, **fields: Any) -> T:
+    return kind(session_id=session_id, at=now, seen=now, source=source, **fields)
