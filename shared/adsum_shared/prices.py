@@ -124,10 +124,9 @@ def read_prices(file: Path, *, missing_ok: bool = False) -> dict[str, list[Price
             price = msgspec.convert(raw, Price)
             price = replace(price, models=[*dict.fromkeys(map(_named, price.models))])
         except msgspec.ValidationError as error:
-            cause = _in_our_words(error)
-            raise PriceFileError(
-                file, entry, cause, f"Correct it; an entry has {_fields()}."
-            ) from error
+            fields = ", ".join(f"`{name}`" for name in sorted(Price.__struct_fields__))
+            step = f"Correct it; an entry has {fields}."
+            raise PriceFileError(file, entry, _in_our_words(error), step) from error
         for model in price.models:
             known = prices.setdefault(model, [])
             _fit(file, entry, model, price, known)
@@ -183,10 +182,6 @@ def _called(raw: Any) -> str:
     models = raw.get("models") if isinstance(raw, dict) else None
     named = [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
     return f" ({', '.join(named)})" if named else ""
-
-
-def _fields() -> str:
-    return ", ".join(f"`{name}`" for name in sorted(Price.__struct_fields__))
 
 
 #: A model's bare name and an ISO date -> its price on that day.

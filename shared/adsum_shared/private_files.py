@@ -20,7 +20,11 @@ def open_private(path: Path, flags: int) -> int:
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        _require_ours(path, os.fstat(descriptor))
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{path} is no plain file")
+        if found.st_uid != os.geteuid():
+            raise PermissionError(f"{path} belongs to user {found.st_uid}")
     except BaseException:
         os.close(descriptor)
         raise
@@ -59,13 +63,6 @@ def require_own_folder(folder: Path) -> None:
     """Raises PermissionError for a folder of another user, which root could write to all the same."""
     if folder.stat().st_uid != os.geteuid():
         raise PermissionError(f"it belongs to user {folder.stat().st_uid}, run this as that user")
-
-
-def _require_ours(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(f"{path} is no plain file")
-    if found.st_uid != os.geteuid():
-        raise PermissionError(f"{path} belongs to user {found.st_uid}")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -42,12 +42,11 @@ def require_known(file: Path, names: Iterable[str]) -> None:
         return
     name = unknown[0]
     near = get_close_matches(name.casefold(), sorted(KNOWN), n=1)
-    step = f"Did you mean {_written(near[0])}?" if near else "Remove it, or move it to its table."
+    step = "Remove it, or move it to its table."
+    if near:
+        meant = f"[[{near[0]}]]" if near[0] in TABLES else f"`{near[0]}`"
+        step = f"Did you mean {meant}?"
     raise ConfigError(f"{file}: there is no setting `{name[:40]}`. {step}")
-
-
-def _written(name: str) -> str:
-    return f"[[{name}]]" if name in TABLES else f"`{name}`"
 
 
 class AdsumSettings(BaseSettings):
