@@ -54,6 +54,7 @@ from adsum_hub.rest.api import (
     address_of,
     as_json,
     endpoint,
+    too_many,
 )
 from adsum_hub.settings import HubSettings
 from adsum_shared import streams
@@ -232,8 +233,7 @@ class CredentialIssuer:
     async def _take(self, code: str, address: str) -> LoginCode:
         """code: its digest. Raises BadRequestError."""
         if wait := await self.login_access.limit.count(address):
-            step, headers = f"Try again in {wait} s.", {"retry-after": str(wait)}
-            refusal = BadRequestError(429, "Too many logins were tried.", step, headers)
+            refusal = too_many("Too many logins were tried.", wait, f"Try again in {wait} s.")
         else:
             taken = await self.login_access.codes.take(code, self.clock())
             if isinstance(taken, LoginCode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import ssl
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,9 @@ from adsum_hub.clock import Clock
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch, Way
 from adsum_hub.join.rights import LOOPBACK, Addresses, NoRightsError, Rights
 from adsum_hub.join.tokens import (
+    HOST_ID,
+    JOIN_TOKEN,
+    TOKEN_PREFIX,
     JoinAnswer,
     JoinAsked,
     JoinCheckAsked,
@@ -32,9 +36,6 @@ from adsum_hub.join.tokens import (
     StoredJoinToken,
     Via,
     host_in,
-    is_host_id,
-    is_join_token,
-    make_join_token,
     make_machine_secret,
 )
 from adsum_hub.live.broadcast import Broadcast
@@ -48,6 +49,7 @@ from adsum_hub.rest.api import (
     address_of,
     bearer_of,
     endpoint,
+    too_many,
 )
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
@@ -141,10 +143,6 @@ def _good(found: StoredJoinToken | CodeProblem) -> StoredJoinToken:
     raise BadRequestError(status, cause, MAKE)
 
 
-def too_many(cause: str, wait_s: int, step: str) -> BadRequestError:
-    return BadRequestError(429, cause, step, {"retry-after": str(wait_s)})
-
-
 def worthless() -> BadRequestError:
     cause = "This machine's credential is not valid, or not any more."
     return BadRequestError(401, cause, f"Join again. {MAKE}")
@@ -208,7 +206,7 @@ class Joining:
         if len(await self.tokens.all(now)) >= MOST_TOKENS:
             step = "Revoke those that nobody uses: adsum hub tokens list --join"
             raise BadRequestError(409, f"There are {MOST_TOKENS} join tokens already.", step)
-        secret = make_join_token()
+        secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
         digest = digest_of(secret)
         reached = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
         url = self.addresses.public_url or reached
@@ -248,7 +246,7 @@ class Joining:
         address = address_of(request)
         async with self.access.joins.turn(origin_of(address)):
             digest = await self._look(asked.token, address)
-            if not is_host_id(asked.host_id):
+            if not HOST_ID.fullmatch(asked.host_id):
                 raise BadRequestError(
                     400,
                     "host_id is no identity of a machine.",
@@ -368,7 +366,7 @@ class Joining:
         Only bad ones are counted: behind one address a hundred machines may join at once.
         """
         token = token.strip()
-        if not is_join_token(token):
+        if not JOIN_TOKEN.fullmatch(token):
             step = f"It begins with adsum_join_. {MAKE}"
             raise BadRequestError(400, "This is no join token.", step)
         digest = digest_of(token)

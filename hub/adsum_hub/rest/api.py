@@ -65,6 +65,10 @@ class BadRequestError(Exception):
         return as_json(Problem(str(self), self.step), self.status, self.headers)
 
 
+def too_many(cause: str, wait_s: int, step: str) -> BadRequestError:
+    return BadRequestError(429, cause, step, {"retry-after": str(wait_s)})
+
+
 def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
