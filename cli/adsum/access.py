@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from adsum.client import fetch, hub_url, send
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, require
 from adsum.text.console import open_console
 from adsum.text.saying import put, put_json, say
 from adsum.text.words import age
@@ -60,8 +60,7 @@ def print_login(
 
 
 def _require_role(role: str) -> None:
-    if role not in ROLES:
-        raise CommandError(f"{role!r} is no role. Give one of {', '.join(ROLES)}.", Exit.USAGE)
+    require(role in ROLES, f"{role!r} is no role. Give one of {', '.join(ROLES)}.")
 
 
 def make_link(url: str, role: str, name: str) -> dict[str, Any]:
@@ -199,10 +198,7 @@ def seconds(text: str, most_days: int = MOST_DAYS) -> int:
     """Of such as 30m, 12h, 90d. Raises CommandError."""
     found = re.fullmatch(r"([1-9][0-9]{0,6})([mhd])", text.strip())
     span = int(found[1]) * UNITS_S[found[2]] if found else 0
-    if not 0 < span <= most_days * UNITS_S["d"]:
-        raise CommandError(
-            f"{text!r} is no time that such a token may last. Give such as 30m, 12h or 7d, at most "
-            f"{most_days}d.",
-            Exit.USAGE,
-        )
+    step = f"Give such as 30m, 12h or 7d, at most {most_days}d."
+    lasts = 0 < span <= most_days * UNITS_S["d"]
+    require(lasts, f"{text!r} is no time that such a token may last. {step}")
     return span

@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 from platformdirs import user_config_path, user_state_path
 
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, Exit, require
 from adsum_shared.tls import wrong_tls
 
 DEFAULT_URL = "http://127.0.0.1:47893"
@@ -150,21 +150,20 @@ def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
     home = state_dir or _state_dir(config)
     joined, ca = joined_to(home)
     url = (flag or running_here(home) or joined or _configured(config)).rstrip("/")
-    parts = urlsplit(url)
-    try:
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise CommandError(
-            f"{url!r} is no address of a hub. It looks like {DEFAULT_URL}: correct --hub or "
-            "ADSUM_HUB_URL.",
-            Exit.USAGE,
-        )
+    looks = f"It looks like {DEFAULT_URL}: correct --hub or ADSUM_HUB_URL."
+    require(is_address(url), f"{url!r} is no address of a hub. {looks}")
     address = HubAddress(url)
     address.state_dir, address.config = home, config
     address.ca = ca if url == joined else None
     return address
+
+
+def is_address(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def fetch(
@@ -250,12 +249,16 @@ def no_hub(url: str, why: str = "") -> CommandError:
     )
 
 
-def read_config() -> dict[str, Any]:
+def config_file() -> Path:
+    return user_config_path("adsum") / "config.toml"
+
+
+def read_config(chosen: Path | None = None) -> dict[str, Any]:
     """As AdsumSettings reads it; importing that would double the time to the first row.
 
     Raises CommandError: without what stands there another hub would be asked.
     """
-    file = user_config_path("adsum") / "config.toml"
+    file = chosen or config_file()
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -271,12 +274,9 @@ def _configured(config: dict[str, Any]) -> str:
     preset = urlsplit(DEFAULT_URL)
     host = os.environ.get("ADSUM_HUB_HOST") or str(config.get("hub_host") or LOOPBACK)
     port = os.environ.get("ADSUM_HUB_PORT") or str(config.get("hub_port") or preset.port)
-    if not (port.strip().isdecimal() and 0 < int(port) < 65_536):
-        raise CommandError(
-            f"{port!r} is no port of a hub: correct ADSUM_HUB_PORT, or hub_port in "
-            f"{user_config_path('adsum') / 'config.toml'}.",
-            Exit.USAGE,
-        )
+    usable = port.strip().isdecimal() and 0 < int(port) < 65_536
+    step = f"correct ADSUM_HUB_PORT, or hub_port in {config_file()}."
+    require(usable, f"{port!r} is no port of a hub: {step}")
     host = LOOPBACK if host in EVERYWHERE else host
     return f"http://{f'[{host}]' if ':' in host else host}:{int(port)}"
 
@@ -342,10 +342,9 @@ def joined_to(state_dir: Path) -> tuple[str | None, str | None]:
 
 def _usable(token: str, where: str) -> str:
     # Said without any of it: what stands there may be another secret.
-    if TOKEN.fullmatch(token) is None:
-        raise CommandError(
-            f"What {where} holds is no token: a token is one word. `adsum hub tokens create` on "
-            "the hub's machine makes one.",
-            Exit.USAGE,
-        )
+    require(
+        TOKEN.fullmatch(token),
+        f"What {where} holds is no token: a token is one word. `adsum hub tokens create` on "
+        "the hub's machine makes one.",
+    )
     return token

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from platformdirs import user_config_path
 from pydantic import Field, ValidationError
 
+from adsum.client import config_file, read_config
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json
 from adsum_shared.redact import clean, redacted
@@ -82,8 +82,7 @@ def read_settings(
     except ConfigError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     except tomllib.TOMLDecodeError as error:
-        file = user_config_path("adsum") / "config.toml"
-        raise CommandError(f"{file} is not TOML: {error}.", Exit.USAGE) from error
+        raise CommandError(f"{config_file()} is not TOML: {error}.", Exit.USAGE) from error
 
 
 def require_url(url: str) -> None:
@@ -157,21 +156,11 @@ def joined_way(flags: Mapping[str, Any]) -> dict[str, str] | None:
     return {"hub": machine.hub, "way": "through the hub" if machine.ingest else straight}
 
 
-def config_file() -> Path:
-    return user_config_path("adsum") / "config.toml"
-
-
 def read_file(file: Path) -> dict[str, Any]:
     """Empty where there is none. Raises CommandError for what no part could read either."""
+    written = read_config(file)
     try:
-        written = tomllib.loads(file.read_text("utf-8"))
         require_known(file, written)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise CommandError(f"{file} cannot be read ({error.strerror}).", Exit.USAGE) from error
-    except ValueError as error:
-        raise CommandError(f"{file} is not TOML: {error}.", Exit.USAGE) from error
     except ConfigError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     return written

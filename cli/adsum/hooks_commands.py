@@ -136,7 +136,10 @@ def run_status(setup: Setup, *, as_json: bool = False) -> None:
     files = settings_files(Path.home(), Path.cwd())
     report, plugin = inspect_hooks(setup.path), active_plugin(files.deciding, files.user)
     if as_json:
-        _print_data(setup, report, plugin)
+        data = as_data(setup, report, plugin)
+        put_json(data)
+        if data["faults"]:
+            raise _astray(setup, report, plugin)
         return
     say_version(setup, None if setup.found[0] else reporting_here(setup.state_dir))
     _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
@@ -164,13 +167,6 @@ def run_status(setup: Setup, *, as_json: bool = False) -> None:
     for fault in faults:
         _out(f"  ! {fault}")
     raise _astray(setup, report, plugin)
-
-
-def _print_data(setup: Setup, report: Report, plugin: Plugin | None) -> None:
-    told = as_data(setup, report, plugin)
-    put_json(told)
-    if told["faults"]:
-        raise _astray(setup, report, plugin)
 
 
 def as_data(setup: Setup, report: Report, plugin: Plugin | None) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from adsum.client import SilentError, request
-from adsum.outcome import CommandError, Exit
+from adsum.client import SilentError, is_address, request
+from adsum.outcome import CommandError, Exit, require
 from adsum_collector.delivery.transports import HubPlace
 from adsum_collector.settings import CollectorSettings
 from adsum_shared import streams
@@ -104,16 +104,9 @@ class Hub:
     def __init__(self, url: str, ca: Path | None = None, secret: str | None = None) -> None:
         self.url = url.rstrip("/")
         self._parts = parts = urlsplit(self.url)
-        try:
-            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable or parts.path or "@" in parts.netloc:
-            raise CommandError(
-                "This is no address of a hub. It looks like https://hub.example.net or "
-                "http://127.0.0.1:47893.",
-                Exit.USAGE,
-            )
+        bare = is_address(self.url) and not parts.path and "@" not in parts.netloc
+        looks = "It looks like https://hub.example.net or http://127.0.0.1:47893."
+        require(bare, f"This is no address of a hub. {looks}")
         self.secret = secret
         self._tls = require_usable(ca) if parts.scheme == "https" else None
 
