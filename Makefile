@@ -7,6 +7,8 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := $(shell [ $(CORES) -gt 3 ] && echo 4 || echo 2)
 # Most of the tests with servers wait: more of them than there are cores.
 WAITING := $(shell [ $(CORES) -gt 3 ] && echo 6 || echo 3)
+# Slow ones wait still more: for Redis to be away, for a machine to be offline, for pages.
+PATIENT := $(shell [ $(CORES) -gt 3 ] && echo 8 || echo 4)
 # Tests that measure, and mutants, which are several at once by themselves.
 ALONE := tests/integration/test_live_clients.py tests/mutants
 # These beside each other: of the second and third most is waiting. Chaos not beside them, where delays
@@ -44,7 +46,7 @@ test: .venv/.dev-stamp ## What a change needs: check, unit, a real Redis, every 
 
 test-all: .venv/.dev-stamp ## The rest: all of the browser's, slow ones, real CLI, fleet, partition, mutants, chaos
 	@sh scripts/system-deps test
-	$(BIN)/pytest -n $(WAITING) --dist worksteal -m "not ($(QUICK))" --ignore=tests/unit $(APART) $(ARGS) \
+	$(BIN)/pytest -n $(PATIENT) --dist worksteal -m "not ($(QUICK))" --ignore=tests/unit $(APART) $(ARGS) \
 	  || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest $(ALONE) $(ARGS)
 	@$(MAKE) --no-print-directory -j$(BESIDE) --output-sync=target $(PAIR)
