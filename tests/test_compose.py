@@ -370,3 +370,10 @@ def test_pinning_names_every_image_with_its_digest_and_fails_if_one_is_not_found
     assert {"PYTHON_IMAGE", "REDIS_IMAGE"} <= dict(named).keys()
     assert failed.returncode != 0
     assert "REDIS_IMAGE" not in failed.stdout
+
+
+def test_caddy_alone_is_believed_about_whose_request_it_is() -> None:
+    services = _config("compose.tls.yml", **NEEDED)["services"]
+
+    believed = services["hub"]["environment"]["FORWARDED_ALLOW_IPS"]
+    assert believed == services["caddy"]["networks"]["web"]["ipv4_address"]

@@ -11,9 +11,9 @@ from adsum_shared.signals import ModelCost, RateLimit, ToolRole
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
 # closed one, because a finish is a witness of its own. Batches are applied once by number, so
-# duplicates come soon after the original or never; 16 closed tools is far beyond "soon".
-TOOLS_MAX = 28
-TOOLS_KEPT = 16  # pruned to this at once, so that not every call pays for it
+# duplicates come soon after the original or never; 20 closed tools is far beyond "soon".
+TOOLS_MAX = 32
+TOOLS_KEPT = 20  # pruned to this at once, so that not every call pays for it
 #: Of these, so many are at hand: `tools` is copied with each call and looked through with each
 #: verdict, so calls that ended a while ago stand apart.
 AT_HAND_MAX = 8

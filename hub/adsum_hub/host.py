@@ -65,8 +65,10 @@ class Host:
         #: sessions of history and when each ended, and how many are kept no longer
         self.past: dict[str, int] = {}
         self.dropped = 0
-        #: sessions for which there was no place in the list, and until when none was to be made
+        #: sessions for which there was no place in the list, how many signals of such ones came,
+        #: and until when no place was to be made
         self.left_out: set[str] = set()
+        self.turned_away = 0
         self.full_until = 0
         #: sessions over a budget
         self.over: dict[str, Budget] = {}
@@ -134,7 +136,7 @@ class Host:
             numbers = 0 if is_mark else batch.last - max(before, batch.first - 1)
             self._miss(batch.gap.reason, numbers, batch.sent_at)
         changed: set[str] = set()
-        left_out, before_ahead = len(self.left_out), self.ahead
+        turned_away, before_ahead = self.turned_away, self.ahead
         latest = self.clock.latest_stamp(batch.sent_at, now, heard=self.beat is not None)
         for told in admission.signals:
             signal = told
@@ -151,7 +153,7 @@ class Host:
         self.saved.change(changed)
         if self.ahead > before_ahead:
             self.troubles.note("clock", host_troubles.dated_ahead(self.ahead), now)
-        if len(self.left_out) > left_out:
+        if self.turned_away > turned_away:  # as long as they go on, so that it stays said
             most = self.rules.most_sessions
             self.troubles.note("many", host_troubles.too_many_sessions(most), now)
         return changed
@@ -167,7 +169,10 @@ class Host:
         except Exception as error:  # noqa: BLE001 - fold takes whatever decodes; should a signal
             # show otherwise, every hub would end at it, again at each start, and no host be seen
             return Unread(f"{type(error).__name__} in {type(signal).__name__}: {error}"[:200])
-        if before is None and self.is_full and not after.past:
+        # A session of history takes a place as well once it is at work again: else a machine could
+        # list any number by way of its history.
+        if (before is None or before.past) and self.is_full and not after.past:
+            self.turned_away += 1
             if len(self.left_out) < MOST_LEFT_OUT:
                 self.left_out.add(session_id)
             return None
@@ -176,6 +181,8 @@ class Host:
             changed.add(session_id)
             if after.past:  # known before it is resolved, as a long history is read in one go
                 self.past[session_id] = after.ended_at
+            else:
+                self.past.pop(session_id, None)
         return None
 
     @property

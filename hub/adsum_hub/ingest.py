@@ -22,7 +22,15 @@ from starlette.routing import Route
 
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.machines import JoinedMachine
-from adsum_hub.rest.api import BadRequestError, Problem, address_of, as_json, bearer_of
+from adsum_hub.rest.api import (
+    BadRequestError,
+    Problem,
+    address_of,
+    as_json,
+    bearer_of,
+    unavailable,
+)
+from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
 from adsum_shared.host_keys import (
     KIND,
@@ -36,8 +44,7 @@ from adsum_shared.host_keys import (
     decode_request,
     encode,
 )
-from adsum_shared.redis_errors import describe
-from adsum_shared.streams import MOST_ID
+from adsum_shared.redis_errors import ExhaustedError, describe
 
 #: Bodies beyond SMALL that are read at once; more wait, unread.
 SMALL = 64 << 10
@@ -189,6 +196,8 @@ class Ingest:
             return error.answer
         except OddReplyError as error:
             return as_json(Problem(f"In Redis, {error}", KEPT), 409)
+        except ExhaustedError as error:
+            return unavailable(error)
         except UNAVAILABLE as error:
             cause = describe(error, self._address, "")
             return as_json(Problem(cause.strip(), KEPT), 503)
@@ -221,9 +230,13 @@ class Ingest:
         async with self._pool.one() as taken:
             if asked.server and asked.server != taken.server:
                 return KeysReply(server=taken.server)
-            told = await carry_out(taken.client, asked.host_id, asked)
-        told.server = taken.server
-        return told
+            # It filled Redis: those with a user of their own have none for that long.
+            paused_ms = await taken.client.pttl(streams.paused(asked.host_id))
+            if paused_ms <= 0:
+                told = await carry_out(taken.client, asked.host_id, asked)
+                told.server = taken.server
+                return told
+        raise _too_often(-(-paused_ms // 1000))
 
     async def _body(self, request: Request, host_id: str) -> bytes:
         """Raises BadRequestError. One that sends slowly must not take all the room there is."""
@@ -284,7 +297,7 @@ def _checked(raw: bytes) -> KeysRequest:
     except (ValueError, RecursionError) as error:
         raise BadRequestError(400, f"The request cannot be read: {error}.", UPGRADE) from error
     if asked.add is not None:
-        _require_id(asked.add.id, 1, MOST_ID)
+        _require_id(asked.add.id, 1, streams.MOST_ID)
         if not 0 < len(asked.add.fields) <= MOST_FIELDS:
             raise BadRequestError(400, "An entry has 1 to 16 fields.", UPGRADE)
     if len(asked.beat or b"") > MOST_BEAT:

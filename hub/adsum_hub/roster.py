@@ -264,7 +264,8 @@ class Roster:
     def _make_room(self, host: Host, admission: Admission, now: int) -> None:
         """Before more sessions come than are listed of one machine."""
         told = {each.session_id for each in admission.signals if not isinstance(each, Unread)}
-        over = host.listed + len(told - host.facts.keys()) - host.rules.most_sessions
+        listed = host.facts.keys() - host.past.keys()
+        over = len(listed) + len(told - listed) - host.rules.most_sessions
         if over > 0:
             self._put_away(host, host.make_room(over, now))
 

@@ -212,7 +212,11 @@ class WaitingPool(ConnectionPool):
             raise ExhaustedError(
                 f"all {self.max_connections} connections were in use for {POOL_WAIT_S:.0f} s"
             ) from error
-        connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call] # the library's
+        try:
+            connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call] # the library's
+        except BaseException:
+            self._free.release()
+            raise
         try:
             await self.ensure_connection(connection)
         except BaseException:

@@ -7,6 +7,7 @@ followed, and what belongs to somebody else is refused.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -51,12 +52,24 @@ def write_private(
         if replace:
             draft.replace(path)
         else:
-            os.link(draft, path)
+            _give_name(draft, path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
     if durable:
         _sync_folder(path.parent)
+
+
+def _give_name(draft: Path, path: Path) -> None:
+    """Raises FileExistsError."""
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        draft.replace(path)  # a USB stick, a share: they know no links
 
 
 def require_own_folder(folder: Path) -> None:

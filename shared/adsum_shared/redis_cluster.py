@@ -320,6 +320,8 @@ def unsettled(error: Exception) -> UnsettledError:
             f"the cluster is down ({error}): a node is missing and none has taken over. Start it, or "
             "wait until its replica does; redis-cli --cluster check tells more."
         )
+    if isinstance(error, ExecAbortError):
+        return UnsettledError("the cluster did not take a transaction. Wait.")
     return UnsettledError("the cluster gives out its slots anew just now. Wait.")
 
 

@@ -288,6 +288,24 @@ async def test_a_machine_may_touch_its_own_keys_alone(
     assert (await http.get(hub.url + PATH)).status_code == 405
 
 
+async def test_who_has_filled_redis_is_asked_to_wait_as_long_as_it_is_kept_out(
+    hub: HubProcess, broker: Broker, tmp_path: Path, http: httpx.AsyncClient
+) -> None:
+    oak = let_in(hub, tmp_path / "oak")
+    host_id = load_identity(tmp_path / "oak", None).host_id
+    headers = {"authorization": f"Bearer {oak.secret}", "content-type": KIND}
+    body = encode(KeysRequest(host_id=host_id))
+    with redis.Redis.from_url(broker.url) as client:
+        client.set(streams.paused(host_id), b"", px=streams.PAUSED_MS)
+        refused = await http.post(hub.url + PATH, content=body, headers=headers)
+        client.delete(streams.paused(host_id))
+    taken = await http.post(hub.url + PATH, content=body, headers=headers)
+
+    assert refused.status_code == 429
+    assert 590 <= int(refused.headers["retry-after"]) <= 600
+    assert taken.status_code == 200
+
+
 async def test_bad_credentials_are_counted_by_address_and_good_ones_pass_all_the_same(
     hub: HubProcess, tmp_path: Path, http: httpx.AsyncClient
 ) -> None:

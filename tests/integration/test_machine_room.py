@@ -245,6 +245,57 @@ async def test_who_is_forgotten_leaves_nothing_in_redis(hub: Hub, client: Redis)
     assert before
 
 
+async def test_who_is_revoked_leaves_nothing_in_redis_but_its_snapshot(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "broker") as broker:
+        hub = HubProcess(tmp_path / "hub", broker.url, sign_in="on")
+        with started(hub), admin(hub) as people:
+            asked = {"token": join_token(hub), "host_id": HOST, "label": "oak", "via": "auto"}
+            assert people.post("/api/v1/join", json=asked).status_code == 200
+            async with open_redis(broker.url) as client:
+                for written in (streams.beat, streams.want, streams.snapshot):
+                    await client.set(written(HOST), b"x")
+                await client.xadd(streams.inbox(HOST), {"a": "b"})
+
+                revoked = people.post(f"/api/v1/hosts/{HOST}/revoke", json={})
+
+                assert revoked.status_code == 200, revoked.text
+                left = [key for key in await client.keys("*") if HOST.encode() in key]
+                assert left == [streams.snapshot(HOST).encode()]
+
+
+async def test_a_heartbeat_dated_years_ahead_is_not_believed(hub: Hub, client: Redis) -> None:
+    ahead = Beat(HOST, "lab", clock() + 2 * 366 * 86_400_000, "n", "sp")
+    await client.set(streams.beat(HOST), encode_beat(ahead), px=5_000)
+
+    await hub.heartbeats.hear()
+
+    assert "over a year ahead" in problem(hub)
+
+
+async def test_a_joining_reads_no_more_of_a_heartbeat_than_shows_its_length(
+    broker: Broker, client: Redis
+) -> None:
+    await client.set(streams.beat(HOST), b"x" * (64 << 20))
+    before = (await client.info("stats"))["total_net_output_bytes"]
+
+    await MachineStore(client).beat(HOST)
+
+    assert (await client.info("stats"))["total_net_output_bytes"] - before < 2 * MOST_BYTES
+
+
+async def test_a_machine_that_fills_redis_through_the_hub_is_kept_out_as_well(
+    hub: Hub, client: Redis
+) -> None:
+    machines = MachineStore(client)
+    await machines.put(JoinedMachine(HOST, "oak", digest_of("secret"), 1, "ingest", "t"))
+    await client.set(streams.beat(HOST), b"x" * (64 << 20))
+
+    await hub.heartbeats.hear()
+
+    assert await client.pttl(streams.paused(HOST)) > 0
+    assert "in 10 minutes" in problem(hub)
+
+
 def test_giant_entries_are_read_one_by_one() -> None:
     def reply(size: int) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]:
         return [(b"k", [(b"1-1", {b"b": b"x"}), (b"1-2", {b"b": b"x" * size})])]

@@ -260,6 +260,8 @@ def test_a_machine_that_has_joined_knows_where_it_reports_to(
     keep(fake.state_dir, Membership("https://hub.example.net", "oak", "oak", "", "secret"))
 
     assert len(install_service().changed) == 3
+    with pytest.raises(CommandError, match="needs to know the broker"):  # a hub cannot go that way
+        install_service(hub=True)
 
 
 def test_a_system_service_is_roots(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

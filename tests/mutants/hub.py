@@ -15,6 +15,7 @@ _INBOX = "hub/adsum_hub/inbox.py"
 _INGEST = "hub/adsum_hub/ingest.py"
 _HOLES = "hub/adsum_hub/consumer/holes.py"
 _HOST = "hub/adsum_hub/host.py"
+_JOINING = "hub/adsum_hub/join/joining.py"
 _MACHINES = "hub/adsum_hub/join/machines.py"
 _RIGHTS = "hub/adsum_hub/join/rights.py"
 _SAVE = "hub/adsum_hub/save.lua"
@@ -25,11 +26,13 @@ _RULES = "hub/adsum_hub/verdict/rules.py"
 
 _BAD = "tests/integration/test_hub_bad_entries.py"
 _DELIVERY = "tests/integration/test_delivery_hub.py"
+_FULL = "tests/unit/hub/test_roster_full.py"
 _HUB = "tests/integration/test_hub.py"
 _ROOM = "tests/integration/test_machine_room.py"
 _STORED = "tests/integration/test_hub_snapshots.py"
 _UNTIL = "tests/unit/hub/verdict/test_until.py"
 _VIEWS = "tests/unit/hub/test_views.py"
+_JOININGS = "tests/unit/hub/join/test_joining.py"
 _STRANGER = f"{_DELIVERY}::test_an_older_run_that_comes_after_a_later_one_is_left_out_and_told"
 
 MUTANTS = (
@@ -403,7 +406,7 @@ MUTANTS = (
         (
             Edit(
                 _HOST,
-                "if before is None and self.is_full and not after.past:",
+                "if (before is None or before.past) and self.is_full and not after.past:",
                 "if False:",
             ),
         ),
@@ -527,6 +530,30 @@ MUTANTS = (
             "tests/unit/hub/verdict/test_silence.py"
             "::test_an_error_outlives_silence_with_its_cause_its_urgency_and_its_mark",
         ),
+    ),
+    Mutant(
+        "lists history that wakes up beyond the most",
+        "a machine of ill will lists any number of sessions by way of its history",
+        (Edit(_HOST, "if (before is None or before.past) and", "if before is None and"),),
+        (f"{_FULL}::test_a_history_that_wakes_up_takes_places_as_well",),
+    ),
+    Mutant(
+        "says once only that sessions are left out",
+        "after ten minutes nobody knows that a machine's list is not all of it",
+        (
+            Edit(
+                _HOST,
+                "            self.turned_away += 1\n            if len(self.left_out)",
+                "            if len(self.left_out)",
+            ),
+        ),
+        (f"{_FULL}::test_it_stays_said_while_sessions_are_left_out",),
+    ),
+    Mutant(
+        "asks for a known machine behind strangers",
+        "who floods a hub with wrong credentials keeps machines from sending through it",
+        (Edit(_JOINING, "if self.watch.knows(host_id, digest):", "if False:"),),
+        (f"{_JOININGS}::test_a_known_machine_waits_behind_no_stranger",),
     ),
     Mutant(
         "drops an alarm that was moved to later",

@@ -125,7 +125,8 @@ def install_service(
         home = settings.state_dir.absolute()
         settings = settings.model_copy(update={"state_dir": home})
         text = environment(settings, given, kept)
-    if not settings.redis_url and membership(home) is None:
+    # A machine that has joined has a way of its own, which no hub can use.
+    if not settings.redis_url and (hub or membership(home) is None):
         raise CommandError(
             "A service needs to know the broker it reports to. Set ADSUM_REDIS_URL (or "
             "--redis-url), or join a hub; only `adsum up` brings a broker of its own."

@@ -99,8 +99,8 @@ class Spool:
         """
         if after >= self.last_seq:
             return None
-        # What was just written the system still has in memory; a full file may take a while.
-        is_recent = after >= self._files.meta.base
+        # A little that was just written the system still has in memory; a full file takes a while.
+        is_recent = after >= self._files.meta.base and self.last_seq - after <= limit // 4
         return await self._call(
             partial(self._files.read, after, limit, limit_bytes), quick=is_recent
         )
@@ -140,7 +140,7 @@ class Spool:
     async def close(self) -> None:
         """Pending appends are committed first."""
         if self._flushing is not None:
-            await self._flushing
+            await asyncio.shield(self._flushing)
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
@@ -174,28 +174,33 @@ class Spool:
         self.size = self._files.size
 
     async def _flush(self) -> None:
-        while self._pending:
-            batch, self._pending = self._pending, []
-            try:
-                commit = partial(self._commit, [append for append, _ in batch])
-                numbers = await self._call(commit, quick=True)
-            except Exception as error:  # noqa: BLE001 - it belongs to the callers, who wait for it
-                self.problem = str(error)
-                if self._probing is None or self._probing.done():
-                    self._probing = asyncio.create_task(self._probe(), name="spool: probe")
-                for _, done in batch:
-                    if not done.cancelled():
-                        done.set_exception(error)
-            else:
-                self.problem = None
-                for (_, done), number in zip(batch, numbers, strict=True):
-                    if not done.cancelled():
-                        done.set_result(number)
-                self.added.set()
-            if self._files.log_is_long:
-                # It costs several fsyncs, for which no sender should wait.
-                self._thread.submit(self._locked, self._checkpoint)
-        self._flushing = None
+        try:
+            while self._pending:
+                await self._commit_pending()
+        finally:  # else nobody would ever be answered again
+            self._flushing = None
+
+    async def _commit_pending(self) -> None:
+        batch, self._pending = self._pending, []
+        try:
+            commit = partial(self._commit, [append for append, _ in batch])
+            numbers = await self._call(commit, quick=True)
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers, who wait for it
+            self.problem = str(error)
+            if self._probing is None or self._probing.done():
+                self._probing = asyncio.create_task(self._probe(), name="spool: probe")
+            for _, done in batch:
+                if not done.cancelled():
+                    done.set_exception(error)
+        else:
+            self.problem = None
+            for (_, done), number in zip(batch, numbers, strict=True):
+                if not done.cancelled():
+                    done.set_result(number)
+            self.added.set()
+        if self._files.log_is_long:
+            # It costs several fsyncs, for which no sender should wait.
+            self._thread.submit(self._locked, self._checkpoint)
 
     def _commit(self, appends: Sequence[Append]) -> list[int]:
         started = time.perf_counter()

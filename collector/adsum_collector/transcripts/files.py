@@ -93,8 +93,10 @@ def newest_first(told: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
 
 
 def _led_to(path: str, reals: Mapping[str, str]) -> str | None:
-    """Where below a root it really is."""
+    """Where below a root it really is. A transcript in a store of blobs has its name from its link."""
     real = os.path.realpath(path)
+    if path.endswith(SUFFIX) and not real.endswith(SUFFIX):
+        return None
     roots = (root + real[len(top) :] for top, root in reals.items() if real.startswith(top + "/"))
     return next(roots, None)
 

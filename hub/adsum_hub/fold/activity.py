@@ -71,7 +71,9 @@ def _with_call(
     else:
         if "tools" not in changes or (held is not None and held.finished):
             return activity
-        text = _end_of(changes["tools"].get(signal.tool_use_id, signal))
+        # Of many calls at hand the one that has just ended stands apart already.
+        known = {**changes.get("done", {}), **changes["tools"]}
+        text = _end_of(known.get(signal.tool_use_id, signal))
     kind = KINDS[type(signal)]
     return _placed(activity, ActivityNote(signal.at, kind, shortened(text), signal.agent_id))
 

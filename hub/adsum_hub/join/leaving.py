@@ -30,7 +30,6 @@ from adsum_hub.rest.api import (
     UNKNOWN,
     BadRequestError,
     add_endpoints,
-    endpoint,
 )
 from adsum_hub.roster import Roster
 from adsum_shared.connect import UNAVAILABLE
@@ -120,7 +119,7 @@ class Leaving:
     async def leave(self, request: Request, asked: LeaveAsked) -> HostChanged:
         return await self.let_leave(await self.joining.asking(request), undo=asked.undo)
 
-    @endpoint(
+    @served(
         "POST /hosts/{host_id}/rename",
         "A host is called by another name everywhere; an empty one gives it its own back",
         NO_HOST,
@@ -131,7 +130,7 @@ class Leaving:
         await self.watch.look()
         return HostChanged(SCHEMA, host_id)
 
-    @endpoint(
+    @served(
         "POST /hosts/{host_id}/forget",
         "A host goes, with all there is of it; it comes back only by joining",
         NO_HOST,
@@ -144,7 +143,7 @@ class Leaving:
         await self.watch.look()
         return HostChanged(SCHEMA, host_id)
 
-    @endpoint(
+    @served(
         "POST /hosts/{host_id}/revoke",
         "A machine's credential is good no more, and its identity may not join again",
         NO_HOST,
@@ -153,7 +152,7 @@ class Leaving:
     async def revoke_host(self, host_id: str) -> HostChanged:
         return await self._shut_out(host_id, "revoked")
 
-    @endpoint(
+    @served(
         "POST /hosts/{host_id}/reset",
         "A machine's credential is good no more, and its identity may join anew",
         NO_HOST,
@@ -182,15 +181,17 @@ class Leaving:
             # One of an earlier way, which Redis did not answer about when it was to go.
             await self.rights.withdraw_if_any(host_id)
         await self.machines.put(msgspec.structs.replace(machine, state=state, before=None))
+        if state == "revoked":  # one that may join anew goes on where its stream ends
+            await self.machines.clear(host_id)
         await self.tokens.retire(machine.token)  # after it: what is freed until then is seen
         await self.watch.look()
         log.info("%s (%s) is shut out: %s", host_id, machine.label, state)
         return HostChanged(SCHEMA, host_id)
 
     async def pause(self, host_id: str) -> bool:
-        """Keeps it out of Redis for a while, at all hubs; whether it can: it needs a user of its own."""
+        """Keeps it out of Redis for a while, at all hubs; whether it can: not if it shares a login."""
         machine = await self.machines.find(host_id)
-        if machine is None or machine.way != "acl" or machine.state != "in":
+        if machine is None or machine.way == "shared" or machine.state != "in":
             return False
         await self.machines.pause(host_id)
         await self.rights.withdraw_if_any(host_id)

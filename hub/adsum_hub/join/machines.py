@@ -24,6 +24,7 @@ from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
+from adsum_shared.host_keys import MOST_BEAT
 from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
@@ -233,6 +234,10 @@ class MachineStore:
             await self._redis.srem(streams.HOSTS, host_id)
             await self._redis.unlink(*(key(host_id) for key in OWN))
 
+    async def clear(self, host_id: str) -> None:
+        """Nothing that it wrote takes room any more; what hubs know of it stays."""
+        await self._redis.unlink(*(key(host_id) for key in OWN if key is not streams.snapshot))
+
     async def name(self, host_id: str, label: str) -> None:
         if label:
             await self._redis.hset(streams.LABELS, host_id, label)
@@ -240,8 +245,9 @@ class MachineStore:
             await self._redis.hdel(streams.LABELS, host_id)
 
     async def beat(self, host_id: str) -> bytes | None:
-        found: bytes | None = await self._redis.get(streams.beat(host_id))
-        return found
+        """Of an absurdly long one no more than shows that it is none."""
+        found: bytes = await self._redis.getrange(streams.beat(host_id), 0, MOST_BEAT)
+        return found or None
 
     async def roll(self) -> Roll:
         async with self._redis.pipeline(transaction=False) as reads:

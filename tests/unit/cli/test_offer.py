@@ -9,6 +9,7 @@ import pytest
 from adsum.hooks import Setup
 from adsum.outcome import CommandError
 from adsum.up import Offer, run_up
+from adsum_collector.state_dir import renew_token
 from tests.brokers import free_port
 
 
@@ -79,3 +80,19 @@ def test_nobody_is_asked_about_hooks_where_the_redis_url_is_none(
         monkeypatch.setenv(f"ADSUM_{name}_PORT", str(free_port()))
     with pytest.raises(CommandError, match="is no Redis URL"):
         run_up(tmp_path / "state", "foo", Asking(setup))
+
+
+def test_a_port_that_a_stranger_holds_is_left_with_another_token_and_without_hooks(
+    setup: Setup,
+) -> None:
+    offer = Offer(setup, agreed=True)
+    offer.settle()
+    renew_token(setup.state_dir)
+    token = (setup.state_dir / "token").read_bytes()
+    setup.__dict__["stranger"] = "mallory"
+
+    told = offer.leave_port()
+
+    assert "mallory listens on port 47892. The hooks' token is renewed." in told
+    assert (setup.state_dir / "token").read_bytes() != token
+    assert not setup.reports_here()

@@ -435,6 +435,17 @@ def test_a_linked_project_directory_is_walked(tmp_path: Path) -> None:
     assert walk(tmp_path / "projects")[1] == {str(tmp_path / "projects" / "p" / "s.jsonl")}
 
 
+def test_a_transcript_in_a_store_of_blobs_is_found_by_its_links_name(tmp_path: Path) -> None:
+    (tmp_path / ".store").mkdir()
+    (tmp_path / ".store" / "b1").write_bytes(b"")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "s.jsonl").symlink_to(tmp_path / ".store" / "b1")
+
+    _, found = look_at([str(tmp_path)], lambda _: None, roots=[str(tmp_path)])
+
+    assert found == {str(tmp_path / "p" / "s.jsonl")}
+
+
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     assert walk(tmp_path / "none")[0] == {str(tmp_path / "none"): None}
 

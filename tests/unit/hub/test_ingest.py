@@ -56,6 +56,9 @@ class Client:
             raise self._redis.refusal
         return {"run_id": self._redis.run_id}
 
+    async def pttl(self, _: str) -> int:
+        return -2
+
     async def disconnect(self, *, nowait: bool) -> None:
         assert nowait
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adsum_hub.host_troubles import SHOWN_MS
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts
@@ -123,3 +124,32 @@ def test_a_history_that_is_read_takes_no_place_of_living_sessions() -> None:
     assert len(told.host.past) == 500
     assert told.shown == {*names(MOST - 1), "last"}
     assert not told.problem
+
+
+def test_a_history_that_wakes_up_takes_places_as_well() -> None:
+    told = Told()
+    old = told.now - 86_400_000
+    told.send(
+        *(
+            MetaChanged(session_id=each, at=old, seen=told.now, source="transcript", title="x")
+            for each in names(500, "past")
+        )
+    )
+
+    told.prompt(*names(500, "past"))
+
+    assert len(told.shown) == MOST
+    assert len(told.host.past) == 500 - MOST
+    assert "20 sessions that are not over" in told.problem
+
+
+def test_it_stays_said_while_sessions_are_left_out() -> None:
+    told = Told()
+    told.prompt(*names(MOST))
+    told.prompt("late")
+    told.now += SHOWN_MS - 1_000
+    told.prompt("late")
+    told.now += 2_000
+    told.roster.tick(told.now)
+
+    assert "20 sessions that are not over" in told.problem

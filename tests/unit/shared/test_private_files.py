@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -56,6 +57,21 @@ def test_the_first_of_two_writers_wins_where_nothing_is_to_be_replaced(folder: P
         write_private(folder / "token", b"second", replace=False)
     assert (folder / "token").read_bytes() == b"first"
     assert [path.name for path in folder.iterdir()] == ["token"]
+
+
+def test_where_a_disk_knows_no_links_the_first_of_two_writers_wins_as_well(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_private(folder / "token", b"first", replace=False)
+    with pytest.raises(FileExistsError):
+        write_private(folder / "token", b"second", replace=False)
+
+    assert (folder / "token").read_bytes() == b"first"
+    assert [each.name for each in folder.iterdir()] == ["token"]
 
 
 def test_a_pipe_in_the_place_of_a_file_is_refused_without_waiting(folder: Path) -> None:

@@ -13,6 +13,7 @@ from adsum_hub.facts import (
     TOOLS_MAX,
     Facts,
 )
+from adsum_hub.fold.activity import NAMELESS
 from adsum_hub.fold.fold import FULL_STEPS, MOST_DAYS, OLD_STEPS, STEPS, fold
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
@@ -198,3 +199,13 @@ def test_a_signal_of_a_kind_nobody_knows_changes_nothing() -> None:
 
     assert fold(facts, signal) is facts
     assert fold(None, signal) == Facts("S")
+
+
+def test_a_call_that_ends_beside_many_others_keeps_its_tools_name() -> None:
+    story = working()
+    for n in range(AT_HAND_MAX + 1):
+        story.start(1 + n / 10, f"t{n}")
+
+    story.finish(3, "t0", tool=NAMELESS, ok=False, error="Exit code 1")
+
+    assert story.told().activity[-1].text == "Bash failed: Exit code 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from fakeredis import FakeAsyncRedis
 
 from adsum_hub.auth.credentials import digest_of, id_of
 from adsum_hub.join.joining import JoinAccess, Joining
-from adsum_hub.join.machines import MachineStore
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import Addresses, NoRightsError
-from adsum_hub.join.tokens import JoinAsked, JoinTokenStore, StoredJoinToken
+from adsum_hub.join.tokens import JoinAsked, JoinTokenStore, StoredJoinToken, make_machine_secret
+from adsum_hub.redis_access import Bulkhead, RedisAccess
 from adsum_hub.rest.api import BadRequestError
+from adsum_shared.redis_errors import ExhaustedError
 
 HOST = "11111111-1111-4111-8111-111111111111"
 DIGEST = digest_of("one")
@@ -45,3 +48,33 @@ async def test_a_token_by_which_no_machine_came_in_has_as_many_uses_as_before(
             await joining._let_in(JoinAsked("t", HOST, "oak"), DIGEST, "oak", "10.0.0.1")
 
         assert await tokens.look(DIGEST, 1) == held
+
+
+class Known:
+    """A watch that has the machine on its roll."""
+
+    def __init__(self, machine: JoinedMachine) -> None:
+        self.machine = machine
+
+    def knows(self, host_id: str, digest: str) -> bool:
+        return self.machine.host_id == host_id and self.machine.has(digest)
+
+    async def find(self, *_: object) -> JoinedMachine:
+        return self.machine
+
+
+async def test_a_known_machine_waits_behind_no_stranger() -> None:
+    secret = make_machine_secret(HOST)
+    machine = JoinedMachine(HOST, "oak", digest_of(secret), 1, "ingest", "t")
+    crowded = Bulkhead(1, of_one=1, wait_s=0.01)
+    parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
+    nobody: Any = None
+    parts["access"] = RedisAccess(nobody, nobody, nobody, unknown=crowded)
+    parts["watch"] = Known(machine)
+
+    found = None
+    async with crowded.turn("somebody"):
+        with contextlib.suppress(ExhaustedError):
+            found = await Joining(**parts).machine_of(secret, "10.0.0.1")
+
+    assert found == machine
