@@ -101,7 +101,8 @@ class Stale:
 
     def notice(self, path: str, whose: TranscriptFile, stamp: Stamp) -> bool:
         """Whether there is something to read."""
-        self.forget(path)
+        for files in (self._young, self._failed, self._stale):
+            files.pop(path, None)
         if _same(self._read.get(path), stamp):
             return False
         self._stale[path] = _Unread(whose, stamp)
@@ -109,7 +110,8 @@ class Stale:
 
     def forget(self, path: str) -> None:
         """There is nothing to read."""
-        for files in (self._young, self._failed, self._stale):
+        # Being read it may fail, and would be tried again for ever.
+        for files in (self._young, self._failed, self._stale, self._reading):
             files.pop(path, None)
 
     def begin(self, read: Mapping[str, Stamp]) -> None:
