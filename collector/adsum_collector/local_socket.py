@@ -8,7 +8,7 @@ import os
 import re
 import socket
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import HookDoor, understand
 from adsum_collector.processes import ProcessTable
 from adsum_collector.sockets import unix_peer_uid
+from adsum_shared import WallClock
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, ProcessSeen
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class LocalSocket:
         ticks: Ticks,
         *,
         table: ProcessTable,
-        now: Callable[[], int],
+        now: WallClock,
     ) -> None:
         self._doors = doors
         self._first = next(iter(doors.values()))

@@ -19,6 +19,7 @@ from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake
 from adsum_collector.line_reader import open_plain
 from adsum_collector.processes import SAME_START_MS, AgentProcess, ProcessTable, cpu_ms
+from adsum_shared import WallClock
 from adsum_shared.signals import (
     Alive,
     AnySignal,
@@ -65,7 +66,7 @@ class Watch:
         registries: Mapping[Path, Registry],
         watched: Callable[[], dict[str, AgentProcess]],
         table: ProcessTable,
-        now: Callable[[], int],
+        now: WallClock,
     ) -> None:
         self._intake = intake
         self._registries = registries

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from adsum_collector.state_dir import Identity
 from adsum_collector.transcripts.tailer import Tailer
 from adsum_collector.usage.witness import UsageWitness
 from adsum_collector.watch import Registry, Watch
-from adsum_shared import __version__
+from adsum_shared import WallClock, __version__
 from adsum_shared.beat import Counts
 from adsum_shared.state import HostWitness
 
@@ -142,7 +142,7 @@ def watch_of(
     settings: CollectorSettings,
     spool: Spool,
     table: ProcessTable,
-    now: Callable[[], int],
+    now: WallClock,
 ) -> Watch:
     """One for all agents: whatever kind a process is of, it ends in the same way."""
     registries = {
@@ -167,7 +167,7 @@ def witnesses_of(
     spool: Spool,
     watch: Watch,
     port: int,
-    now: Callable[[], int],
+    now: WallClock,
 ) -> list[AgentWitnesses]:
     directories = {agent: settings.directories_of(agent) for agent in agents}
     transcripts = {
@@ -195,7 +195,7 @@ def usage_of(
     first: AgentWitnesses,
     settings: CollectorSettings,
     spool: Spool,
-    now: Callable[[], int],
+    now: WallClock,
 ) -> UsageWitness:
     """Of the default agent, the one whose transcripts are known to tell what was used."""
     usage = UsageWitness(

@@ -1,6 +1,13 @@
 """What collector and hub agree on: signals, batches, states, Redis keys. Knows nobody."""
 
+from collections.abc import Callable
+
 __version__ = "0.1.0"
 
 #: A hub keeps sessions that are over for so many days, and a usage report covers no more of them.
 MOST_DAYS = 400
+
+#: Milliseconds since the epoch, by this machine's clock.
+WallClock = Callable[[], int]
+#: Seconds since whenever.
+Timer = Callable[[], float]

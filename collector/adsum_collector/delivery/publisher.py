@@ -32,7 +32,7 @@ from adsum_collector.errors import (
     StreamUnusableError,
 )
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
-from adsum_shared import streams
+from adsum_shared import Timer, streams
 from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
 from adsum_shared.envelope import encode_batch, encode_gap
@@ -87,7 +87,7 @@ class DeliveryProblem:
     place: where they are published to, as `Transport.place` has it. now: seconds of wall clock.
     """
 
-    def __init__(self, place: str, now: Callable[[], float]) -> None:
+    def __init__(self, place: str, now: Timer) -> None:
         self.place = place
         self._now = now
         self._broker: str | None = f"Not connected to {place} yet."
@@ -169,9 +169,7 @@ class StreamPosition:
     free: whether we may publish. moved: others have written since: `find` before the next entry.
     """
 
-    def __init__(
-        self, spool: Spool, nonce: str, problem: DeliveryProblem, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, spool: Spool, nonce: str, problem: DeliveryProblem, now: Timer) -> None:
         self._spool = spool
         self._nonce = nonce
         self._problem = problem
@@ -376,7 +374,7 @@ class Publisher:
         *,
         nonce: str,
         beat: Callable[[int, bool], Beat],
-        now: Callable[[], float],
+        now: Timer,
         arrival: Arrival | None = None,
     ) -> None:
         self._spool = spool

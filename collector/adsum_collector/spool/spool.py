@@ -17,6 +17,7 @@ from adsum_collector.errors import SpoolUnavailable, StartError, is_full
 from adsum_collector.spool.spool_directory import Rows, Span, SpoolDirectory
 from adsum_collector.spool.spool_file import Append, SpoolGap, SpoolLimits
 from adsum_collector.spool.status import SpoolStatus, status_of
+from adsum_shared import Timer
 
 __all__ = ["Rows", "Spool", "SpoolGap"]
 
@@ -56,7 +57,7 @@ class Spool:
         cls,
         directory: Path,
         limits: SpoolLimits | None = None,
-        now: Callable[[], float] = time.time,
+        now: Timer = time.time,
     ) -> Spool:
         """Raises StartError."""
         try:

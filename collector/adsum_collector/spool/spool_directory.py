@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from adsum_collector.spool.spool_file import (
     with_gap,
 )
 from adsum_collector.state_dir import make_private
+from adsum_shared import Timer
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class SpoolDirectory:
     a new spool_id. Opening raises sqlite3.Error and OSError where the disk itself refuses.
     """
 
-    def __init__(self, directory: Path, limits: SpoolLimits, now: Callable[[], float]) -> None:
+    def __init__(self, directory: Path, limits: SpoolLimits, now: Timer) -> None:
         self.directory = directory
         self.limits = limits
         self.now = now

@@ -45,6 +45,7 @@ from adsum_collector.transcripts.files import (
     mains_of,
     newest_first,
 )
+from adsum_shared import WallClock
 from adsum_shared.signals import AnySignal, CostReported, MetaChanged, SessionEnded, UsageTotalled
 
 #: Between looks after a hook: the line it is about becomes visible 0.1 to 0.2 s later.
@@ -93,7 +94,7 @@ class Tailer:
         directories: Sequence[Path],
         watched: Callable[[], Mapping[str, AgentProcess]],
         settled: asyncio.Event,
-        now: Callable[[], int],
+        now: WallClock,
         others: Sequence[Path] = (),
     ) -> None:
         self._intake = intake

@@ -19,6 +19,7 @@ from adsum_collector.transcripts.cursors import Stamp
 from adsum_collector.usage.ledger import BATCH_RECORDS, DAY_MS, FileTurn, Ledger
 from adsum_collector.usage.merge import FUTURE
 from adsum_collector.usage.scan import Scanned, Scanner, ScanPlace
+from adsum_shared import WallClock
 
 if TYPE_CHECKING:
     from adsum_shared.prices import Book
@@ -85,7 +86,7 @@ class FileFindings(msgspec.Struct, frozen=True, gc=False):
 class FileReader:
     """What files hold, without a ledger. history: see `Transcripts`. now: ms of wall clock."""
 
-    def __init__(self, history: History, now: Callable[[], int]) -> None:
+    def __init__(self, history: History, now: WallClock) -> None:
         self._history = history
         self._now = now
         self.scanner = Scanner()
@@ -176,7 +177,7 @@ class UsageReading:
     """history: see `Transcripts`. now: ms of wall clock. processes: two at most."""
 
     def __init__(
-        self, ledger: Ledger, history: History, now: Callable[[], int], processes: int = 1
+        self, ledger: Ledger, history: History, now: WallClock, processes: int = 1
     ) -> None:
         self._ledger = ledger
         self._now = now

@@ -46,6 +46,7 @@ from adsum_collector.usage.reading import (
     shipped_limit,
 )
 from adsum_collector.usage.worker import Order, WorkerReport
+from adsum_shared import WallClock
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded, UsageTotalled
 from adsum_shared.state import HostWitness, ScanProgress
 
@@ -344,7 +345,7 @@ class UsageWitness:
         directory: Path,
         lives: Callable[[str], bool],
         reader: Callable[[], str],
-        now: Callable[[], int],
+        now: WallClock,
     ) -> None:
         self._intake = intake
         self._history = history

@@ -28,6 +28,7 @@ from adsum_hub.domains.contract import (
 from adsum_hub.facts import Facts
 from adsum_hub.verdict.ground import ground_of
 from adsum_hub.views import with_display
+from adsum_shared import Timer
 from adsum_shared.errors import AdsumError
 from adsum_shared.state import DisplayView, SessionView
 
@@ -59,7 +60,7 @@ class Domains:
         self,
         domains: Mapping[str, Interpret] | None = None,
         choice: DomainChoice | None = None,
-        timer: Callable[[], float] = lambda: 0.0,
+        timer: Timer = lambda: 0.0,
     ) -> None:
         self.notes: list[str] = []
         self._domains = dict(domains or {})
@@ -366,7 +367,7 @@ def _wrong(number: int, cause: str, advice: str) -> DomainsError:
     return DomainsError(f"Setting domains, entry {number}: {cause}. {advice}")
 
 
-def open_domains(entries: Sequence[Any], timer: Callable[[], float]) -> Domains:
+def open_domains(entries: Sequence[Any], timer: Timer) -> Domains:
     """All there are, chosen by the setting `domains`. Raises DomainsError if that cannot be used."""
     found = find()
     domains = Domains(
