@@ -11,9 +11,8 @@ import msgspec
 
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
-from adsum_collector.agents.claude_code.registry import signals_from_registry
 from adsum_collector.agents.claude_code.settings_text import SHOWN_WHEN_TYPED, events_for
-from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.processes import AgentProcess
 from adsum_collector.watch import (

@@ -134,8 +134,7 @@ ONE_IMPORTER = {
     "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
         *("adsum.service.launchd", "adsum.service.systemd", "adsum_shared.redis_cluster"),
         *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),
-        "adsum_collector.agents.claude_code.registry",
-        "adsum_collector.agents.claude_code.statusline",
+        "adsum_collector.agents.claude_code.status",
         "adsum_collector.agents.claude_code.usage_lines",
     },
     "the start of a program of its own": {"adsum_collector.usage.worker"},

@@ -12,8 +12,7 @@ import pytest
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_collector.agents.claude_code.line_steps import CALLS_MAX, CONTEXT_MAX
 from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
-from adsum_collector.agents.claude_code.registry import signals_from_registry
-from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
 from adsum_collector.agents.records import Lines, TranscriptFile
 from adsum_collector.transcripts.files import MOST_EXPECTED, TranscriptFiles
 from adsum_shared import signals as s

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adsum_collector.agents.claude_code.lines import signals_from_lines
-from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.claude_code.status import signals_from_statusline
 from adsum_collector.agents.records import TranscriptFile
 from adsum_shared.signals import AnySignal, CostReported, GaugesReported, ModelCost
 

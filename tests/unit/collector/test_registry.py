@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.claude_code.registry import RegistryError, signals_from_registry
+from adsum_collector.agents.claude_code.status import RegistryError, signals_from_registry
 from adsum_shared import signals as s
 
 SEEN = 1_795_303_644_500

@@ -23,7 +23,7 @@ import pytest
 
 import adsum_collector.local_socket as local_socket_module
 from adsum_collector import shim
-from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.claude_code.status import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import HookDoor, Intake
 from adsum_collector.local_socket import LocalSocket, Ticks

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.agents.claude_code.statusline import LIMITS_MAX, signals_from_statusline
+from adsum_collector.agents.claude_code.status import LIMITS_MAX, signals_from_statusline
 from adsum_collector.local_socket import MOST_SESSIONS, Ticks
 from adsum_shared.signals import (
     Alive,

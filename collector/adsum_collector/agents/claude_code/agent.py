@@ -16,8 +16,7 @@ from adsum_collector.agents.claude_code.lines import (
     written,
 )
 from adsum_collector.agents.claude_code.program import config_dirs
-from adsum_collector.agents.claude_code.registry import signals_from_registry
-from adsum_collector.agents.claude_code.statusline import signals_from_statusline
+from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
 from adsum_collector.agents.claude_code.usage_lines import USAGE_LINES
 from adsum_collector.errors import shown
 from adsum_shared.signals import AnySignal

@@ -1,4 +1,9 @@
-"""Translates what Claude Code gives a status line command into signals."""
+"""Translates what Claude Code says of itself into signals: its registry, and its status line.
+
+The registry, `sessions/<pid>.json`, is undocumented and optional: anything may be missing, and
+2.1.112 has no status at all. Files beside it that end in `.key` are secrets; nobody here reads them.
+A field of the wrong type counts as missing.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,9 @@ import msgspec
 from adsum_collector.agents.claude_code.amounts import Dollars, Room, prompt_size, web_address
 from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, decode_fields, lenient
 from adsum_collector.agents.claude_code.hooks import TITLE_MAX, Common
-from adsum_collector.agents.claude_code.tools import one_line, project_of
+from adsum_collector.agents.claude_code.tools import NUMBER_MAX, one_line, project_of
 from adsum_shared import signals as s
-from adsum_shared.signals import AnySignal
+from adsum_shared.signals import AnySignal, KnownSignal
 
 T = TypeVar("T")
 Fields = Mapping[str, msgspec.Raw]
@@ -24,13 +29,61 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1_000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=4_102_444_800)]
 LIMIT: Final = re.compile(r"[a-z0-9_]{1,32}")
 LIMITS_MAX: Final = 8
+Pid = Annotated[float, msgspec.Meta(gt=0, lt=1 << 31)]
+Stamp = Annotated[float, msgspec.Meta(gt=0, le=NUMBER_MAX)]
+
+
+class RegistryError(ValueError):
+    """A file that names no session: empty while it is being written (2.1.112), or not ours."""
+
+
+def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
+    """All that one file says, as of when it was last true by its own account, at the latest now.
+
+    Raises RegistryError, and nothing else. The name is one the CLI made up; as it comes from the
+    registry, any other title beats it.
+    """
+    try:
+        entry = decode_fields(content)
+    except ValueError as error:
+        raise RegistryError(f"not a JSON object: {error}") from error
+    session_id = _text(entry, "sessionId")
+    if session_id is None or len(session_id) > NAME_MAX:
+        raise RegistryError(f"`sessionId` is no string of 1 to {NAME_MAX} characters")
+    pid = int(_number(entry, "pid", Pid) or 0) or None
+    changed, updated, started = (
+        int(_number(entry, name, Stamp) or 0)
+        for name in ("statusUpdatedAt", "updatedAt", "startedAt")
+    )
+    status, cwd = _name(entry, "status"), _text(entry, "cwd")
+    common: dict[str, Any] = {"session_id": session_id, "seen": seen, "source": "registry"}
+    dated = common | {"at": min(changed or updated or started or seen, seen)}
+    found: list[KnownSignal] = [
+        s.StatusReported(
+            **dated,
+            status=status,
+            waiting_for=_name(entry, "waitingFor") if status else None,
+            pid=pid,
+            started=started,
+        ),
+        s.MetaChanged(
+            **dated,
+            title=one_line(_text(entry, "name"), TITLE_MAX),
+            cwd=cwd,
+            project=project_of(cwd),
+            version=_name(entry, "version"),
+        ),
+    ]
+    if pid is not None:
+        found.insert(0, s.ProcessSeen(**common, at=seen, pid=pid, started=started))
+    return found
 
 
 def signals_from_statusline(raw: bytes, seen: int) -> Sequence[AnySignal]:
     """A tick: a sign of life, and what it says of the session. Raises ValueError.
 
     Nothing in it tells of work: the CLI draws its status line at the start, after an answer, when
-    the window or the mode changes, and by the clock. A field of the wrong type counts as missing.
+    the window or the mode changes, and by the clock.
     """
     fields = decode_fields(raw)
     session_id = _text(fields, "session_id")
@@ -107,6 +160,10 @@ def _number(fields: Fields, name: str, kind: type[T]) -> T | None:
 def _text(fields: Fields, name: str) -> str | None:
     raw = fields.get(name)
     return ((lenient(raw, str) or "")[:TEXT_MAX] or None) if raw is not None else None
+
+
+def _name(fields: Fields, name: str) -> str | None:
+    return (_text(fields, name) or "")[:NAME_MAX] or None
 
 
 def _object(fields: Fields, name: str) -> Fields:
