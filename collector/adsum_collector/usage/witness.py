@@ -283,7 +283,14 @@ class HistoryTask:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
-            await child.wait()
+            gone = asyncio.ensure_future(child.wait())
+            try:
+                await asyncio.shield(gone)
+            except asyncio.CancelledError:
+                await (
+                    gone
+                )  # told to stop at its very end, it has a process to wait for all the same
+                raise
 
     async def _listen(self, child: Process, order: Order) -> None:
         assert child.stdin is not None  # noqa: S101 - both are pipes
