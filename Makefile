@@ -20,7 +20,7 @@ APART := $(addprefix --ignore=,$(ALONE) $(PAIR) tests/chaos)
 QUICK := (not slow and not browser) or browser_pass
 # What fails while others want the cores fails alone as well, or the machine was too busy for it. Pytest
 # names it both times.
-AGAIN := echo "== once more, alone" && $(BIN)/pytest -v --last-failed --last-failed-no-failures none $(ARGS)
+AGAIN = echo "== once more, alone" && $(BIN)/pytest -v --last-failed --last-failed-no-failures none $(ARGS)
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 
 help: ## List these targets
@@ -39,7 +39,7 @@ up: .venv/.run-stamp ## Start broker, hub and collector, and print the dashboard
 test: .venv/.dev-stamp ## What a change needs: check, unit, a real Redis, every view in a browser, some chaos
 	@sh scripts/system-deps test
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n $(WORKERS) tests/unit $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest -n $(WAITING) --dist worksteal -m "$(QUICK)" --ignore=tests/unit $(APART) $(ARGS) \
 	  || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest -n $(CORES) -m "not slow" tests/chaos $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
@@ -48,7 +48,7 @@ test-all: .venv/.dev-stamp ## The rest: all of the browser's, slow ones, real CL
 	@sh scripts/system-deps test
 	$(BIN)/pytest -n $(PATIENT) --dist worksteal -m "not ($(QUICK))" --ignore=tests/unit $(APART) $(ARGS) \
 	  || { [ $$? = 1 ] && $(AGAIN); }
-	$(BIN)/pytest $(ALONE) $(ARGS)
+	$(BIN)/pytest $(ALONE) $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 	@$(MAKE) --no-print-directory -j$(BESIDE) --output-sync=target $(PAIR)
 	$(BIN)/pytest -n $(BESIDE) -m slow tests/chaos $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 
@@ -60,8 +60,9 @@ coverage: .venv/.dev-stamp ## What unit tests reach, with the floor that pyproje
 	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }
 
 .PHONY: $(PAIR)
+$(PAIR): ARGS += -o cache_dir=.pytest_cache/$@
 $(PAIR):
-	$(BIN)/pytest $@ $(ARGS)
+	$(BIN)/pytest $@ $(ARGS) || { [ $$? = 1 ] && $(AGAIN) $@; }
 
 check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored assets, the score of the states
 	$(BIN)/ruff check .

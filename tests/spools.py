@@ -49,6 +49,7 @@ def fill(files: SpoolDirectory, count: int, size: int = 1000) -> None:
 
 
 def read_all(files: SpoolDirectory, after: int = 0) -> tuple[dict[int, bytes], list[SpoolGap]]:
+    """Gaps without their times."""
     rows: dict[int, bytes] = {}
     gaps: list[SpoolGap] = []
     while (found := files.read(after, 7, 1 << 20)) is not None:
@@ -57,7 +58,7 @@ def read_all(files: SpoolDirectory, after: int = 0) -> tuple[dict[int, bytes], l
             after += len(found.bodies)
         else:
             assert found.first == after + 1
-            gaps.append(found)
+            gaps.append(SpoolGap(found.first, found.last, found.reason))
             after = found.last
     return rows, gaps
 

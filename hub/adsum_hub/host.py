@@ -134,7 +134,9 @@ class Host:
             # Number 1 alone says that a spool began anew; what that cost, nobody knows.
             is_mark = batch.first == batch.last == 1
             numbers = 0 if is_mark else batch.last - max(before, batch.first - 1)
-            self._miss(batch.gap.reason, numbers, batch.sent_at)
+            # Not when it was sent: hubs that hear of it again, and later, say the same.
+            lost_at = min(batch.gap.at or batch.sent_at, batch.sent_at)
+            self._miss(batch.gap.reason, numbers, lost_at)
         changed: set[str] = set()
         turned_away, before_ahead = self.turned_away, self.ahead
         latest = self.clock.latest_stamp(batch.sent_at, now, heard=self.beat is not None)

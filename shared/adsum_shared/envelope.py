@@ -47,9 +47,10 @@ class DecodeError(ValueError):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Numbers that will never come. reason: see `GapView`."""
+    """Numbers that will never come. reason: see `GapView`. at: when, in the host's ms; 0: unknown."""
 
     reason: str
+    at: int = 0
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -82,9 +83,10 @@ def encode_batch(
 
 
 def encode_gap(
-    *, spool_id: str, first: int, last: int, nonce: str, sent_at: int, reason: str
+    *, spool_id: str, first: int, last: int, nonce: str, sent_at: int, reason: str, lost_at: int = 0
 ) -> dict[bytes, bytes]:
-    return _encode_header(spool_id, first, last, nonce, sent_at) | {b"g": reason.encode()}
+    header = _encode_header(spool_id, first, last, nonce, sent_at)
+    return header | {b"g": reason.encode(), b"ga": b"%d" % lost_at}
 
 
 def _encode_header(
@@ -127,7 +129,7 @@ def _decode_header(fields: Mapping[bytes, bytes]) -> Batch:
         last=last,
         nonce=_words(fields, b"n"),
         sent_at=_number(fields, b"at"),
-        gap=None if gap is None else Gap(gap),
+        gap=None if gap is None else Gap(gap, _number(fields, b"ga") if b"ga" in fields else 0),
     )
 
 

@@ -156,9 +156,10 @@ class DeliveryProblem:
 
 
 class _Leaving(msgspec.Struct, frozen=True):
-    """Why a spool is left, the one that follows it, and the id of that one's first entry."""
+    """Why and when (ms) a spool is left, the one that follows it, and the id of its first entry."""
 
     reason: str
+    at: int
     next_id: str
     fence: EntryId
 
@@ -241,7 +242,7 @@ class StreamPosition:
         found = await self._spool.read(self.sent, most, BATCH_BYTES)
         self._problem.spool_read()
         if isinstance(found, SpoolGap) and end is not None and found.last > end:
-            return SpoolGap(found.first, end, found.reason)
+            return msgspec.structs.replace(found, last=end)
         return found
 
     async def send(self, inbox: Inbox, found: Rows | SpoolGap) -> int:
@@ -316,10 +317,11 @@ class StreamPosition:
         """
         self._hold_up(reason)
         newest = max(self._spool.incarnation, head.id.incarnation if head else 0)
-        next_id = self._leaving.next_id if self._leaving else secrets.token_hex(8)
-        fence = EntryId(newest + 1, 1)
-        self._leaving = _Leaving(reason, next_id, fence)
-        await inbox.add(fence, self._gap(next_id, self._nonce, SpoolGap(1, 1, reason)))
+        before, fence = self._leaving, EntryId(newest + 1, 1)
+        next_id = before.next_id if before else secrets.token_hex(8)
+        at = before.at if before else int(self._now() * 1000)
+        self._leaving = _Leaving(reason, at, next_id, fence)
+        await inbox.add(fence, self._gap(next_id, self._nonce, SpoolGap(1, 1, reason, at)))
         self.head = fence
 
     async def _follow(self, inbox: Inbox, leaving: _Leaving, stored: HubProgress) -> None:
@@ -338,6 +340,7 @@ class StreamPosition:
                 without=ours,
                 spool_id=leaving.next_id,
                 state=written(self._spool.state, leaving.next_id, [CollectorRun(self._nonce)]),
+                at=leaving.at,
             )
             log.warning("a new spool begins; hubs had of the old one: %s", ours)
             if self._spool.spool_id == leaving.next_id:
@@ -356,6 +359,7 @@ class StreamPosition:
             first=gap.first,
             last=gap.last,
             reason=gap.reason,
+            lost_at=gap.at,
         )
 
 

@@ -123,6 +123,7 @@ class Spool:
         without: Sequence[Span] = (),
         spool_id: str = "",
         state: Mapping[str, bytes | None] | None = None,
+        at: int = 0,
     ) -> None:
         """A new spool_id, for numbers that can no longer be trusted to mean what they say.
 
@@ -131,7 +132,7 @@ class Spool:
         """
         files, ours = self._files, self.spool_id
         await self._call(
-            partial(files.begin_anew, reason, incarnation, ours, without, spool_id, state)
+            partial(files.begin_anew, reason, incarnation, ours, without, spool_id, state, at)
         )
 
     async def status(self) -> SpoolStatus:

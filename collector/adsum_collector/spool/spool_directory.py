@@ -122,6 +122,10 @@ class SpoolDirectory:
         return self._logged > self.limits.log_bytes
 
     @property
+    def _now_ms(self) -> int:
+        return int(self.now() * 1000)
+
+    @property
     def notice(self) -> str | None:
         return self.quarantine.notice(self.now())
 
@@ -167,15 +171,17 @@ class SpoolDirectory:
         without: Sequence[Span] = (),
         spool_id: str = "",
         state: Mapping[str, bytes | None] | None = None,
+        at: int = 0,
     ) -> None:
         """A new spool_id; what no hub has is kept, under new numbers. Number 1 is a gap.
 
         instead_of: the spool_id whose numbers these are; of another spool nothing is changed.
         without: what hubs have beyond the acknowledged. state: what changes with the spool_id.
+        at: the time of that gap where hubs may know it already, in ms.
         """
         with self.trusted():
             if self.meta.spool_id == instead_of:
-                self._begin_anew(reason, incarnation, without, spool_id, state)
+                self._begin_anew(reason, incarnation, without, spool_id, state, at)
 
     def checkpoint(self) -> None:
         self._logged = 0
@@ -243,7 +249,7 @@ class SpoolDirectory:
         gaps, after = self.current.gaps, self.meta.acked
         for first, last in (*((f.first, f.last) for f in self.sealed), (self.meta.base + 1, 0)):
             if first > after + 1:
-                gaps = with_gap(gaps, SpoolGap(after + 1, first - 1, "corrupt"))
+                gaps = with_gap(gaps, SpoolGap(after + 1, first - 1, "corrupt", self._now_ms))
             after = max(after, last)
         missing = sum(gap.count for gap in gaps) - sum(gap.count for gap in self.current.gaps)
         if missing:
@@ -269,7 +275,7 @@ class SpoolDirectory:
                 next_path(paths[-1]),
                 Meta(secrets.token_hex(8), 0, 0, 0),
                 state=newest.state if newest else {},
-                gaps=[SpoolGap(1, 1, "corrupt")],
+                gaps=[SpoolGap(1, 1, "corrupt", self._now_ms)],
                 rows=enumerate(_salvaged(ours, acked, unreadable), 2),
             )
         for path in paths:
@@ -288,6 +294,7 @@ class SpoolDirectory:
         without: Sequence[Span] = (),
         spool_id: str = "",
         changes: Mapping[str, bytes | None] | None = None,
+        at: int = 0,
     ) -> None:
         old, state = self.current, {**self.current.state, **(changes or {})}
         self.current = SpoolFile.create(
@@ -296,7 +303,7 @@ class SpoolDirectory:
             # a sender's second try is still known; its number was another spool's
             messages=dict.fromkeys(list(old.messages)[-KEPT_MESSAGES:], 1),
             state={key: value for key, value in state.items() if value is not None},
-            gaps=[SpoolGap(1, 1, reason)],
+            gaps=[SpoolGap(1, 1, reason, at or self._now_ms)],
             rows=enumerate(self._unconfirmed(without), 2),
         )
         old.close()
@@ -321,7 +328,7 @@ class SpoolDirectory:
         first = after + 1
         while first <= self.last:
             if gap := find_gap(self.current.gaps, first):
-                return SpoolGap(first, gap.last, gap.reason)
+                return msgspec.structs.replace(gap, first=first)
             file = next((file for file in self.sealed if file.last >= first), None)
             if file is None:
                 rows, end = list(self.current.rows(after, limit)), self.last
@@ -367,9 +374,9 @@ class SpoolDirectory:
         if first <= acked and not inside:
             return SpoolGap(first, min(last, acked), "retention")
         if last > acked:
-            found = SpoolGap(max(first, acked + 1), last, "corrupt")
+            found = SpoolGap(max(first, acked + 1), last, "corrupt", self._now_ms)
             self.current.write(gaps=with_gap(self.current.gaps, found))
-        return SpoolGap(first, last, "corrupt")
+        return SpoolGap(first, last, "corrupt", self._now_ms)
 
     def _give_up(self, file: Sealed, damage: Damaged) -> None:
         """The gap first: should we be killed in between, the file is found again."""
@@ -481,7 +488,8 @@ class SpoolDirectory:
         for file in evicted:
             if file.last > acked:
                 log.warning("the spool reaches its cap: %s goes", file.path.name)
-                gaps = with_gap(gaps, SpoolGap(max(file.first, acked + 1), file.last, "cap"))
+                first = max(file.first, acked + 1)
+                gaps = with_gap(gaps, SpoolGap(first, file.last, "cap", self._now_ms))
         # With the gaps in it, before anything goes: a kill in between leaves none without a reason.
         self.current = SpoolFile.create(
             next_path(old.path),

@@ -25,7 +25,9 @@ SCHEMA = """
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE messages (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE state (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE gaps (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE gaps (
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, reason TEXT NOT NULL, at INTEGER NOT NULL DEFAULT 0
+);
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 _TABLES = frozenset({"signals", "messages", "state", "gaps", "meta"})
@@ -101,11 +103,15 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpoolGap(msgspec.Struct, frozen=True, order=True):
-    """Numbers that will never come, and why."""
+    """Numbers that will never come, and why. at: when they were lost, in ms; 0 if that is unknown.
+
+    A hub that asks again must hear the same time as all others: what began later is whole.
+    """
 
     first: int
     last: int
     reason: str
+    at: int = 0
 
     @property
     def count(self) -> int:
@@ -163,7 +169,8 @@ class SpoolFile:
             db.executemany("INSERT INTO meta VALUES (?, ?)", msgspec.structs.asdict(meta).items())
             db.executemany("INSERT INTO messages VALUES (?, ?)", (messages or {}).items())
             db.executemany("INSERT INTO state VALUES (?, ?)", (state or {}).items())
-            db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", map(msgspec.structs.astuple, gaps))
+            given = map(msgspec.structs.astuple, gaps)
+            db.executemany("INSERT INTO gaps VALUES (?, ?, ?, ?)", given)
             db.executemany("INSERT INTO signals VALUES (?, ?)", rows)
             db.execute("COMMIT")
             sync_directory(path.parent)
@@ -187,6 +194,8 @@ class SpoolFile:
                 if to_write:
                     read_meta(db)
                     _require_sound(db, commit)
+                    if len(db.execute("SELECT * FROM gaps LIMIT 0").description) == 3:  # of 0.1
+                        db.execute("ALTER TABLE gaps ADD at INTEGER NOT NULL DEFAULT 0")
                 file = cls.over(path, db, to_write=to_write, any_version=not to_write)
             except sqlite3.DatabaseError as error:
                 if is_damage(error):
@@ -222,7 +231,7 @@ class SpoolFile:
     ) -> SpoolFile:
         """On a connection that is there. Raises Damaged, DatabaseError."""
         file = cls(path, db, read_meta(db, any_version=any_version))
-        gaps = db.execute("SELECT first, last, reason FROM gaps ORDER BY first")
+        gaps = db.execute("SELECT * FROM gaps ORDER BY first")
         file.gaps = [SpoolGap(*gap) for gap in gaps]
         newest = db.execute("SELECT max(seq) FROM signals").fetchone()[0] or 0
         file.last = max(newest, file.meta.base, *(gap.last for gap in file.gaps), 0)
@@ -296,7 +305,7 @@ class SpoolFile:
             if gaps is not None:
                 self._db.execute("DELETE FROM gaps")
                 given = map(msgspec.structs.astuple, gaps)
-                self._db.executemany("INSERT INTO gaps VALUES (?, ?, ?)", given)
+                self._db.executemany("INSERT INTO gaps VALUES (?, ?, ?, ?)", given)
             self._db.execute("COMMIT")
             self.unwritten = {}
         except sqlite3.Error as error:
@@ -387,14 +396,15 @@ def with_gap(gaps: Sequence[SpoolGap], gap: SpoolGap) -> list[SpoolGap]:
         if other.last < first or other.first > gap.last:
             continue
         if other.first > first:
-            uncovered.append(SpoolGap(first, other.first - 1, gap.reason))
+            uncovered.append(msgspec.structs.replace(gap, first=first, last=other.first - 1))
         first = other.last + 1
     if first <= gap.last:
-        uncovered.append(SpoolGap(first, gap.last, gap.reason))
+        uncovered.append(msgspec.structs.replace(gap, first=first))
     joined: list[SpoolGap] = []
     for each in sorted([*gaps, *uncovered]):
-        if joined and joined[-1].reason == each.reason and joined[-1].last + 1 == each.first:
-            joined[-1] = SpoolGap(joined[-1].first, each.last, each.reason)
+        before = joined[-1] if joined else None
+        if before and before.reason == each.reason and before.last + 1 == each.first:
+            joined[-1] = SpoolGap(before.first, each.last, each.reason, max(before.at, each.at))
         else:
             joined.append(each)
     return joined

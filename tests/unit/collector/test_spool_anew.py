@@ -95,6 +95,18 @@ def test_a_kill_in_the_middle_leaves_the_one_spool_or_the_other(
     after.close()
 
 
+async def test_the_gap_that_begins_a_spool_has_one_time_however_often_it_is_read(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0), clock)
+    await spool.begin_anew("copy", 1, at=123)
+    clock.now += 60
+
+    assert await spool.read(0, 9, 999) == SpoolGap(1, 1, "copy", 123)
+    await spool.close()
+
+
 async def test_numbers_of_a_spool_that_is_gone_begin_nothing_anew(tmp_path: Path) -> None:
     spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0))
     await spool.append([b"1", b"2"])

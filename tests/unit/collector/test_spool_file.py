@@ -48,6 +48,20 @@ def test_the_first_reason_stays_and_no_number_is_told_twice(
     )
 
 
+def test_a_spool_of_the_version_before_goes_on(tmp_path: Path, clock: Clock) -> None:
+    files = SpoolDirectory(tmp_path / "spool", SMALL, clock)
+    files.begin_anew("copy", 1, instead_of=files.meta.spool_id)
+    files.close()
+    with contextlib.closing(sqlite3.connect(files.current.path)) as db:
+        db.execute("ALTER TABLE gaps DROP COLUMN at")
+        db.commit()
+
+    again = SpoolDirectory(tmp_path / "spool", SMALL, clock)
+    assert again.current.gaps == [SpoolGap(1, 1, "copy", 0)]
+    again.current.write(gaps=[SpoolGap(1, 1, "copy", 5)])
+    again.close()
+
+
 @pytest.mark.parametrize("log_bytes", [0, 100_000], ids=["as written", "rolled out"])
 @pytest.mark.parametrize("place", range(5))
 def test_a_log_that_is_damaged_loses_no_commit_without_a_word(

@@ -120,6 +120,26 @@ def test_a_gap_that_lay_in_the_stream_concerns_nobody_who_came_after_it():
     assert not fleet.told()["since"].incomplete
 
 
+def test_a_gap_that_is_sent_again_later_concerns_nobody_who_came_in_between():
+    fleet = Fleet()
+    lost_at = fleet.now - 3_600_000 + AHEAD
+    fleet.roster.apply(
+        HOST, Batch("sp", 1, 4, "n", fleet.now + AHEAD, (), Gap("cap", lost_at)), fleet.now
+    )
+    fleet.seq = 4
+    fleet.happen(fleet.prompt("since"))
+
+    assert not fleet.told()["since"].incomplete
+
+
+def test_a_gap_of_a_time_to_come_is_taken_for_one_of_now():
+    fleet = Fleet()
+    gap = Gap("cap", fleet.now + 10**9)
+    fleet.roster.apply(HOST, Batch("sp", 1, 4, "n", fleet.now + AHEAD, (), gap), fleet.now)
+
+    assert [gap.at for gap in fleet.roster.hosts[HOST].view().gaps] == [fleet.now]
+
+
 def test_numbers_given_up_are_a_gap_with_their_count():
     fleet = Fleet()
     fleet.happen(fleet.prompt())

@@ -248,12 +248,14 @@ async def test_the_rest_of_a_body_that_was_answered_is_not_read_for_ever(
     )
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(OK)
     for _ in range(200):
-        if reader.at_eof():
+        if (
+            writer.transport.is_closing()
+        ):  # by an end, or by a reset where our bytes met a closed socket
             break
         writer.write(b"x" * 100)
         await asyncio.sleep(0.01)
 
-    assert reader.at_eof()
+    assert writer.transport.is_closing()
 
 
 async def test_after_a_body_that_was_answered_early_the_connection_serves_and_then_ends(

@@ -12,6 +12,7 @@ from adsum_shared.envelope import (
     MOST_BYTES,
     Batch,
     DecodeError,
+    Gap,
     Unread,
     decode_batch,
     encode_batch,
@@ -34,12 +35,18 @@ def test_a_batch_survives_the_wire():
 
 def test_a_gap_names_its_numbers_and_its_reason():
     gap = decode_batch(
-        encode_gap(spool_id="sp", first=1, last=4, nonce="n", sent_at=9, reason="cap")
+        encode_gap(spool_id="sp", first=1, last=4, nonce="n", sent_at=9, reason="cap", lost_at=7)
     )
 
     assert (gap.first, gap.last, gap.signals) == (1, 4, ())
-    assert gap.gap is not None
-    assert gap.gap.reason == "cap"
+    assert gap.gap == Gap("cap", 7)
+
+
+def test_a_gap_of_an_older_collector_has_no_time_of_its_own():
+    fields = encode_gap(spool_id="sp", first=1, last=4, nonce="n", sent_at=9, reason="cap")
+    del fields[b"ga"]
+
+    assert decode_batch(fields).gap == Gap("cap", 0)
 
 
 def test_fewer_signals_than_numbers_are_refused_and_their_span_is_known():
