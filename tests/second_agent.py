@@ -24,6 +24,7 @@ from adsum_shared.signals import (
     MetaChanged,
     PromptSubmitted,
     RequestOpened,
+    SessionEnded,
     SessionStarted,
     TurnEnded,
 )
@@ -47,6 +48,7 @@ class _Step(msgspec.Struct):
 class Quill(Agent):
     name = "quill"
     title = "Quill"
+    resume = "quill reopen"
 
     @property
     def transcripts(self) -> Transcripts:
@@ -64,7 +66,10 @@ class Quill(Agent):
         hook = msgspec.json.decode(body, type=_Hook)
         about = {"session_id": hook.thread, "at": seen, "seen": seen}
         if hook.what == "open":
-            return [SessionStarted(**about), MetaChanged(**about, cwd=hook.folder)]
+            about_it = MetaChanged(**about, cwd=hook.folder, version="3.1")
+            return [SessionStarted(**about), about_it]
+        if hook.what == "close":
+            return [SessionEnded(**about)]
         if hook.what == "begin":
             return [PromptSubmitted(**about)]
         if hook.what == "may I":

@@ -190,6 +190,7 @@ class Collector:
             scan=self._parts.usage.progress,
             counts=self._parts.counts(self._spool, self._publisher),
             via=self._transport.via,
+            agents=tuple(each.agent.words for each in self._parts.agents),
         )
 
 

@@ -378,6 +378,7 @@ class Host:
             # Nobody knows how far a machine has got that is not heard.
             scan=self.beat.scan if self.beat and self.reachability == "live" else None,
             via=self.beat.via if self.beat else None,
+            agents=self.beat.agents if self.beat else (),
         )
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from adsum_shared.state import HostWitness, ScanProgress
+from adsum_shared.state import HostAgent, HostWitness, ScanProgress
 
 
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,7 +31,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     fingerprint tells machines apart that share a copied state directory. stopping: a clean
     shutdown, so the host may be called offline at once. witnesses: their times are host ms. scan:
     while the history is being read. counts: None from a collector that is older than they are. via:
-    what its signals go through; None: straight to Redis.
+    what its signals go through; None: straight to Redis. agents: that the collector knows.
     """
 
     host_id: str
@@ -50,6 +50,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     scan: ScanProgress | None = None
     counts: Counts | None = None
     via: Literal["hub"] | None = None
+    agents: tuple[HostAgent, ...] = ()
 
 
 _decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)

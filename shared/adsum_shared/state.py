@@ -243,6 +243,17 @@ class GapView(msgspec.Struct, frozen=True):
     numbers: int = 0
 
 
+class HostAgent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A kind of agent that a machine's collector knows. title: for people.
+
+    resume: the command that takes a session up again, whose id follows it; "": there is none.
+    """
+
+    name: str
+    title: str
+    resume: str = ""
+
+
 class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.
 
@@ -250,6 +261,7 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     backlog: signals on its disk which this hub has not applied. problem: sentences for people.
     gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
     this hub started. via: what its signals come through; None: Redis alone.
+    agents: what its collector knows.
     """
 
     id: str
@@ -269,6 +281,7 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: tuple[RateLimitView, ...] = ()
     scan: ScanProgress | None = None
     via: Literal["hub"] | None = None
+    agents: tuple[HostAgent, ...] = ()
 
 
 class HubTrouble(msgspec.Struct, frozen=True, omit_defaults=True):

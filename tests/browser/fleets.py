@@ -15,6 +15,7 @@ from adsum_shared.state import (
     AgentState,
     ChildView,
     Group,
+    HostAgent,
     HostView,
     HostWitness,
     Reachability,
@@ -102,9 +103,12 @@ def activity(now: int, count: int = 12) -> list[ActivityEntry]:
     return [ActivityEntry(now - (count - n) * MINUTE, *story[n % len(story)]) for n in range(count)]
 
 
+CLAUDE = HostAgent("claude_code", "Claude Code", "claude --resume")
+
+
 def host(name: str, now: int, reachability: Reachability = "live", **more: Any) -> HostView:
     ago = {"live": 2 * SECOND, "late": 21 * SECOND, "offline": 4 * MINUTE}[reachability]
-    known = {"witnesses": host_witnesses(now), "version": "0.3.0", **more}
+    known = {"witnesses": host_witnesses(now), "version": "0.3.0", "agents": (CLAUDE,), **more}
     return HostView(id=name, label=name, reachability=reachability, last_seen=now - ago, **known)
 
 

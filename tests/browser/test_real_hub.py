@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -51,11 +52,9 @@ class RealHub:
         self.server = uvicorn.Server(server_config(app))
         self.told = 0
 
-    def hear(self, *witnesses: HostWitness, scan: ScanProgress | None = None) -> None:
-        now = wall_ms()
-        beat = Beat(
-            "box", "box", now, "n", "spool", self.told, self.told, witnesses=witnesses, scan=scan
-        )
+    def hear(self, *witnesses: HostWitness, **more: Any) -> None:
+        now, told = wall_ms(), self.told
+        beat = Beat("box", "box", now, "n", "spool", told, told, witnesses=witnesses, **more)
         self.roster.hear("box", beat, 0, now)
         self.broadcast.flush()
 
@@ -133,7 +132,7 @@ async def test_a_session_of_another_agent_has_a_card_that_says_whose_it_is(
         said = Quill().hook(json.dumps({"thread": "t-1"} | hook).encode(), wall_ms())
         return [msgspec.structs.replace(each, agent=Quill.name) for each in said]
 
-    real.hear()
+    real.hear(agents=(Quill().words,))
     real.tell(*quill(what="open", folder="/src/poem"), *quill(what="begin"))
     real.tell(*quill(what="may I", wants="strike a verse"))
     line = json.dumps({"ms": wall_ms(), "title": "An ode"}).encode()
@@ -144,6 +143,13 @@ async def test_a_session_of_another_agent_has_a_card_that_says_whose_it_is(
 
     await expect(sheet.locator(".request")).to_contain_text("strike a verse")
     await expect(sheet.locator(".facts", has_text="agent").last).to_contain_text("quill")
+
+    real.tell(*quill(what="close"))
+    await page.goto(f"{real.url}/sessions/box:t-1")
+    taken_up = page.locator("[data-part=todo] .command code")
+    await expect(taken_up).to_have_text("cd /src/poem && quill reopen t-1")
+    await page.goto(f"{real.url}/hosts#box")
+    await expect(page.get_by_text("Quill 3.1")).to_be_visible()
 
 
 async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
 from adsum_shared.signals import AnySignal
+from adsum_shared.state import HostAgent
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
 #: Raises ValueError or msgspec.DecodeError for what the agent would never say.
@@ -88,15 +89,20 @@ class Agent(ABC):
     """One kind of agent. A witness that it does not have stays as it is here: it says nothing.
 
     name: on every signal, in REST and in the path to which its hooks post. title: for people.
-    directory: one of those that hold the agent's files. variable: the agent's own, which names these;
+    resume: the command that takes a session up again, if its id follows. directory: one of those that hold the agent's files. variable: the agent's own, which names these;
     setting: ours, for the same. usage: None if its transcripts do not tell what was used up.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    resume: ClassVar[str] = ""
     variable: ClassVar[str] = ""
     setting: ClassVar[str] = ""
     usage: ClassVar[UsageLines | None] = None
+
+    @property
+    def words(self) -> HostAgent:
+        return HostAgent(self.name, self.title, self.resume)
 
     @abstractmethod
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:

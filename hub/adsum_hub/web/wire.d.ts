@@ -134,7 +134,8 @@ export interface Chip {
  *  limits: of its user's account, as its sessions told last. scan: while it reads its history.
  *  backlog: signals on its disk which this hub has not applied. problem: sentences for people.
  *  gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
- *  this hub started. via: what its signals come through; None: Redis alone. */
+ *  this hub started. via: what its signals come through; None: Redis alone.
+ *  agents: what its collector knows. */
 export interface HostView {
   id: string;
   label: string;
@@ -153,6 +154,7 @@ export interface HostView {
   limits?: RateLimitView[];
   scan?: ScanProgress | null;
   via?: "hub" | null;
+  agents?: HostAgent[];
 }
 
 /** One witness of one machine.
@@ -195,6 +197,15 @@ export interface ScanProgress {
   bytes_done: number;
   bytes_per_s?: number;
   left_s?: number | null;
+}
+
+/** A kind of agent that a machine's collector knows. title: for people.
+ *
+ *  resume: the command that takes a session up again, whose id follows it; "": there is none. */
+export interface HostAgent {
+  name: string;
+  title: string;
+  resume?: string;
 }
 
 /** One of the last hundred things a session did. kind: the signal's. at: hub clock, ms. */

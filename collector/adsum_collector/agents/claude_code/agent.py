@@ -25,6 +25,7 @@ from adsum_shared.signals import AnySignal
 class ClaudeCode(Agent):
     name = "claude_code"
     title = "Claude Code"
+    resume = "claude --resume"
     variable = "CLAUDE_CONFIG_DIR"
     setting = "claude_dirs"
     usage = USAGE_LINES

@@ -57,7 +57,7 @@ export function witnessName(name) {
 const SOURCES = {
   hook: "Known from its hooks",
   transcript: "Known from its transcript",
-  registry: "Known from Claude Code's session registry",
+  registry: "Known from its session registry",
   process: "Known from the process table",
   fallback: "A guess: no witness says more",
 };

@@ -71,6 +71,20 @@ export function hostOf(session) {
   return hosts.value.find((host) => host.id === session.host_id);
 }
 
+const agents = computed(
+  () =>
+    new Map(
+      hosts.value.flatMap(({ id, agents: known = [] }) =>
+        known.flatMap((one) => [/** @type {const} */ ([one.name, one]), [`${id} ${one.name}`, one]]),
+      ),
+    ),
+);
+
+/** As its machine tells, or any other: this hub may not have heard that one. @param {SessionView} session */
+export function agentOf({ host_id, agent }) {
+  return agents.value.get(`${host_id} ${agent}`) ?? agents.value.get(agent);
+}
+
 /** When a session's host was last heard. @param {SessionView} session */
 export function lastSeen(session) {
   return hostOf(session)?.last_seen ?? session.updated_at;

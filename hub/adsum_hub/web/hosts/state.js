@@ -3,7 +3,7 @@
 import { computed, effect, signal } from "../vendor/signals-core.js";
 import { capital, plain } from "../core/format.js";
 import { byTrouble, isUnwell, troubleOf, witnessName, witnessNote, witnessState } from "../core/hosts.js";
-import { applyHosts, away, here, hosts } from "../core/roster.js";
+import { agentOf, applyHosts, away, here, hosts } from "../core/roster.js";
 import { GROUPS } from "../core/states.js";
 
 /** @import { Group, HostView } from "../wire.js" */
@@ -12,8 +12,6 @@ import { GROUPS } from "../core/states.js";
 const MANY = 1000;
 /** What may be offered to copy out of a sentence: our own commands and nothing else. */
 const OURS = /`(adsum [a-z -]{1,60})`|(?<=Next: )(adsum [a-z -]{1,60})/g;
-/** @type {Record<string, string>} */
-const AGENTS = { claude_code: "Claude Code" };
 
 /**
  * title: in a few words. commands: the next step, on that machine. known: its state has said so.
@@ -105,13 +103,12 @@ export function peopleByHost() {
     for (const list of [here[group], away[group]]) {
       for (const entry of list.value) {
         // Neither of these changes while it stays where it is.
-        const { host_id, agent, version } = entry.view.peek();
+        const session = entry.view.peek();
+        const { host_id, agent, version } = session;
         let one = found.get(host_id);
         if (!one) found.set(host_id, (one = { counts: { needs_you: 0, autonomous: 0, delivered: 0 }, agents: [] }));
         one.counts[group] += 1;
-        const runs = version
-          ? `${Object.hasOwn(AGENTS, agent) ? AGENTS[agent] : plain(agent)} ${plain(version)}`
-          : "";
+        const runs = version ? `${plain(agentOf(session)?.title ?? agent)} ${plain(version)}` : "";
         if (runs && !one.agents.includes(runs)) one.agents.push(runs);
       }
     }

@@ -7,7 +7,7 @@ import { askHub } from "../core/api.js";
 import { capital, costOf, costSource, duration, exact, fullness, nearlyFull, plain, tokensOf } from "../core/format.js";
 import { problemOf, whoTold, witnessName } from "../core/hosts.js";
 import { openSession } from "../core/navigation.js";
-import { hostOf, lastSeen } from "../core/roster.js";
+import { agentOf, hostOf, lastSeen } from "../core/roster.js";
 import { isNew, isOver, remedyOf } from "../core/states.js";
 import { Command, Copy, Part } from "../ui/controls.js";
 import { Age, Bar, Heard, html, Icon } from "../ui/html.js";
@@ -138,19 +138,21 @@ export function ToDo({ session }) {
 }
 
 /**
- * The command that takes a session up again; nothing where it would not be safe to paste: a path is what
- * an agent's machine says it is.
+ * The command that takes a session up again; nothing where it would not be safe to paste: path and
+ * command are what an agent's machine says they are.
  * @param {SessionView} session
  */
-export function resumeOf({ agent, session_id, cwd }) {
+export function resumeOf(session) {
+  const { session_id, cwd } = session;
+  const command = agentOf(session)?.resume ?? "";
   if (
-    agent !== "claude_code" ||
+    !/^[\w-]+( [\w-]+){0,4}$/.test(command) ||
     !/^[\w-]{1,100}$/.test(session_id) ||
     (cwd && plain(cwd) !== cwd) ||
     cwd?.includes("\n")
   )
     return undefined;
-  const resume = `claude --resume ${session_id}`;
+  const resume = `${command} ${session_id}`;
   if (!cwd) return resume;
   const [home, path] = cwd.startsWith("~/") ? ["~/", cwd.slice(2)] : ["", cwd];
   return `cd ${home}${/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'\\''`)}'`} && ${resume}`;
