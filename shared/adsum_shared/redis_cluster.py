@@ -483,7 +483,9 @@ class ClusterReader(ClusterRedis):
             self._news.set()
 
     async def _turn_away(self, address: Address) -> None:
-        connection, task = self._listening.pop(address)
+        connection, task = self._listening.pop(address, (None, None))
+        if connection is None:
+            return  # whoever closed us meanwhile has done it
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -48,7 +48,8 @@ def look_at(
     """
     told: dict[str, Stamp | None] = {}
     found: set[str] = set()
-    reals = {os.path.realpath(root): root for root in roots}
+    reals = _by_real_path(roots)
+    walked: set[str] = set()
     for asked in paths:
         try:
             stat = os.stat(asked)  # noqa: PTH116 - thousands of times; a Path costs more than this
@@ -57,6 +58,9 @@ def look_at(
             continue
         path = _led_to(asked, reals) or asked
         if modes.S_ISDIR(stat.st_mode):
+            if path in walked:
+                continue
+            walked.add(path)
             for each, stamp in _walk(path, enter, reals):
                 found.add(each)
                 if known is None or known.get(each) != stamp:
@@ -71,7 +75,7 @@ def mains_of(roots: Iterable[str], sessions: Iterable[str]) -> dict[str, Stamp |
     """Stamps of these sessions' main files alone, which takes no walk over all that there is."""
     told: dict[str, Stamp | None] = {}
     names = [f"{session}{SUFFIX}" for session in sessions if not {"/", "\0"} & set(session)]
-    for root in roots:
+    for root in _by_real_path(roots).values():
         try:
             with os.scandir(root) as entries:
                 directories = [entry.path for entry in entries]
@@ -83,6 +87,14 @@ def mains_of(roots: Iterable[str], sessions: Iterable[str]) -> dict[str, Stamp |
                 with contextlib.suppress(OSError):
                     told[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - as above
     return told
+
+
+def _by_real_path(roots: Iterable[str]) -> dict[str, str]:
+    """What two roots both lead to is the first one's, so that nothing is read twice."""
+    reals: dict[str, str] = {}
+    for root in roots:
+        reals.setdefault(os.path.realpath(root), root)
+    return reals
 
 
 def newest_first(told: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
@@ -97,7 +109,8 @@ def _led_to(path: str, reals: Mapping[str, str]) -> str | None:
     real = os.path.realpath(path)
     if path.endswith(SUFFIX) and not real.endswith(SUFFIX):
         return None
-    roots = (root + real[len(top) :] for top, root in reals.items() if real.startswith(top + "/"))
+    below = f"{real}/"
+    roots = (root + real[len(top) :] for top, root in reals.items() if below.startswith(top + "/"))
     return next(roots, None)
 
 
@@ -153,7 +166,13 @@ class TranscriptFiles:
         file_of: Callable[[str], TranscriptFile | None],
         began: int,
     ) -> None:
-        self._roots = [(root, os.path.realpath(root)) for root in roots]
+        reals = _by_real_path(roots)
+        self._roots = {
+            spelling: reals[real]
+            for root in roots
+            for real in [os.path.realpath(root)]
+            for spelling in (root, real)
+        }
         self._file_of = file_of
         self._began = began
         self._paths: defaultdict[str, set[str]] = defaultdict(set)
@@ -167,10 +186,9 @@ class TranscriptFiles:
         if "\0" in path:
             return None
         path = os.path.normpath(path)
-        for root, real in self._roots:
-            for spelling in (root, real):
-                if path.startswith(spelling + "/"):
-                    return root + path.removeprefix(spelling)
+        for spelling, root in self._roots.items():
+            if path.startswith(spelling + "/"):
+                return root + path.removeprefix(spelling)
         return None
 
     def hear(self, session_id: str, now: int) -> None:
@@ -276,7 +294,7 @@ class TranscriptFiles:
         file = self.files.get(path)
         if file is not None:
             return file.whose
-        for root, _ in self._roots:
+        for root in self._roots:
             if path.startswith(root + "/"):
                 return self._file_of(path.removeprefix(root + "/"))
         return None

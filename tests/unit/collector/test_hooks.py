@@ -330,6 +330,19 @@ def test_an_agent_that_ran_in_the_foreground_has_reported() -> None:
     assert (child.child_id, child.notified) == ("a1", True)
 
 
+def test_what_another_tool_calls_an_agents_id_is_no_child() -> None:
+    (finished,) = said(
+        "PostToolUse",
+        tool_name="mcp__office__assign",
+        tool_use_id="t1",
+        tool_input={},
+        tool_response={"status": "async_launched", "agentId": "a1"},
+    )
+
+    assert isinstance(finished, s.ToolFinished)
+    assert (finished.background, finished.child_id) == (False, None)
+
+
 def test_a_background_shell_is_a_child_and_can_be_stopped() -> None:
     _, child = said(
         "PostToolUse",

@@ -461,3 +461,20 @@ def test_known_stamps_are_not_told_again(tmp_path: Path) -> None:
 
     assert told.keys() == {str(tmp_path / "b.jsonl")}
     assert len(found) == 2
+
+
+def test_two_roots_that_are_one_directory_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "real" / "p").mkdir(parents=True)
+    (tmp_path / "real" / "p" / "s1.jsonl").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    roots = [str(tmp_path / "link"), str(tmp_path / "real")]
+    path = str(tmp_path / "link" / "p" / "s1.jsonl")
+    entered: list[str] = []
+
+    _, found = look_at(roots, entered.append, roots=roots)
+
+    assert found == {path}
+    assert entered == [roots[0], f"{roots[0]}/p"]
+    assert set(files_module.mains_of(roots, ["s1"])) == {path}
+    known = files_module.TranscriptFiles(roots, lambda _: None, 0)
+    assert {known.inside(f"{root}/p/s1.jsonl") for root in roots} == {path}

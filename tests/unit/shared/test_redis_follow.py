@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from adsum_shared import redis_cluster
-from tests.fake_nodes import Nodes
+from tests.fake_nodes import Listening, Nodes
 from tests.support import wait_until
 
 KEYS = [f"adsum:{{{letter}}}:in" for letter in "abc"]
@@ -165,3 +165,22 @@ async def test_one_stream_that_cannot_be_read_is_told_and_none_is_thought_quiet(
 
     assert await reader.xread(START, block=1)
     await reader.aclose()
+
+
+async def test_who_closes_a_reader_that_is_about_to_listen_ends_it_plainly(nodes: Nodes) -> None:
+    reader = nodes.reader
+    answers = asyncio.Event()
+
+    async def connect(_: object) -> None:
+        await answers.wait()
+        raise RedisConnectionError("closed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Listening, "connect", connect)
+        reading = asyncio.create_task(reader.xread(START, block=10_000))
+        await wait_until(lambda: reader._listening)
+        await reader.disconnect()
+        answers.set()
+
+        with pytest.raises(RedisConnectionError):
+            await reading

@@ -54,6 +54,10 @@ CHILD_KINDS: dict[str, ChildKind] = {
 }
 #: What a call launches that works on in the background, where its result gives no better word.
 LAUNCHED: Final[dict[str, ChildKind]] = {"Monitor": "monitor", "Workflow": "workflow"}
+#: Tools whose result names the subagent they ran, by whatever name `agentId` has elsewhere. A skill may
+#: run in one of its own. `UNSEEN` stands for a call from before we read: it may have been one of these.
+UNSEEN: Final = "tool"
+STARTERS: Final = frozenset({"Agent", "Task", "Skill", UNSEEN})
 STOPPERS: Final = frozenset({"TaskStop", "KillShell", "KillBash"})
 
 
@@ -335,7 +339,7 @@ def call_finished(common: Common, call: Call, tool_use_id: str, **outcome: Any) 
 def child_in(tool: str, outcome: Mapping[str, Any]) -> tuple[str | None, ChildKind | None]:
     """(the child's id, its kind if it works on in the background)."""
     agent_id = name_of(outcome.get("agentId"))
-    if agent_id is not None:
+    if agent_id is not None and tool in STARTERS:
         return agent_id, "agent" if outcome.get("status") == "async_launched" else None
     shell = name_of(outcome.get("backgroundTaskId"))
     if shell is not None:

@@ -28,6 +28,7 @@ from adsum_collector.agents.claude_code.hooks import (
     PROMPT_MAX,
     SYSTEM_PROMPTS,
     TITLE_MAX,
+    UNSEEN,
     Call,
     Common,
     about_child,
@@ -283,7 +284,7 @@ def _tool_result(
     tool_use_id = name_of(block.get("tool_use_id"))
     if tool_use_id is None:
         return []
-    call = known.calls.pop(tool_use_id, None) or Call("tool")
+    call = known.calls.pop(tool_use_id, None) or Call(UNSEEN)
     outcome = line.get("toolUseResult", dict[str, Any]) or {}
     ok = block.get("is_error") is not True
     said = None if ok else _result_text(block.get("content"))
