@@ -51,7 +51,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     first: earliest witness of any kind, which orders prompt ids. prompt: earliest witness of the
     prompt that opened it (latest under ""). reopened: latest other opener, a pruned tool start or
     a hook's feedback that sent the agent back to work. ended, failed, interrupted: latest witness
-    of each; said: when the last message was. 0 = never.
+    of each; final: of an end after the user's own hooks; said: when the last message was. 0 = never.
     """
 
     first: int
@@ -62,6 +62,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ended: int = 0
     failed: int = 0
     interrupted: int = 0
+    final: int = 0
     last_message: str | None = None
     said: int = 0
     error: str | None = None

@@ -112,10 +112,14 @@ class BackgroundTask(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TurnEnded(Signal, frozen=True, kw_only=True, tag="turn.ended"):
-    """background: what still runs; None when the witness does not say."""
+    """background: what still runs; None when the witness does not say.
+
+    final: told when the user's own hooks on it had run, so nothing sends the agent on any more.
+    """
 
     last_message: str | None = None
     background: list[BackgroundTask] | None = None
+    final: bool = False
 
 
 class TurnFailed(Signal, frozen=True, kw_only=True, tag="turn.failed"):

@@ -119,7 +119,8 @@ def prompt_submitted(facts: Facts, signal: s.PromptSubmitted) -> Changes:
 def turn_ended(facts: Facts, signal: s.TurnEnded) -> Changes:
     if signal.agent_id is not None:
         return finish_child(facts, signal.agent_id, signal, "completed")
-    changes = close_turn(facts, signal, "ended", last_message=signal.last_message)
+    ways = ("ended", "final") if signal.final else ("ended",)
+    changes = close_turn(facts, signal, *ways, last_message=signal.last_message)
     if signal.background is not None:
         if signal.at > facts.drained:
             changes["drained"] = signal.at
@@ -146,8 +147,7 @@ def turn_interrupted(facts: Facts, signal: s.TurnInterrupted) -> Changes:
 def close_turn(
     facts: Facts,
     signal: s.Signal,
-    how: str,
-    *,
+    *ways: str,
     last_message: str | None = None,
     error: str | None = None,
 ) -> Changes:
@@ -155,8 +155,7 @@ def close_turn(
     key = signal.prompt_id or ""
     turn = facts.turns.get(key) or Turn(signal.at)
     news: dict[str, Any] = {"first": min(turn.first, signal.at)}
-    if signal.at > getattr(turn, how):
-        news[how] = signal.at
+    news |= {way: signal.at for way in ways if signal.at > getattr(turn, way)}
     if signal.at >= turn.closed:
         held = turn.source if signal.at == turn.closed else signal.source
         news["source"] = min(signal.source, held)

@@ -24,7 +24,8 @@ LAUNCH = 30_000
 class Turns(msgspec.Struct, frozen=True, gc=False):
     """closed: the latest close. opener: the youngest turn's rank, its latest opener, its key.
 
-    typed: the latest prompt that a human typed in a turn with a name, typed_at in any. 0 = none.
+    typed: the latest prompt that a human typed in a turn with a name, typed_at in any. final: the
+    latest word that the user's own hooks on an end had run. 0 = none.
     """
 
     by_id: dict[str, Turn]
@@ -32,6 +33,7 @@ class Turns(msgspec.Struct, frozen=True, gc=False):
     opener: tuple[int, int, str]
     typed: int
     typed_at: int
+    final: int = 0
 
 
 class Calls(msgspec.Struct, frozen=True, gc=False):
@@ -204,11 +206,13 @@ def ground_of(  # noqa: PLR0912 - one part after the other, each with why it may
 
 def gather_turns(turns: dict[str, Turn]) -> Turns:
     opener = 0, 0, ""
-    closed = typed = typed_at = 0
+    closed = typed = typed_at = final = 0
     for key, turn in turns.items():
         end = turn.closed
         if end > closed:
             closed = end
+        if turn.final > final:
+            final = turn.final
         prompt = at = turn.prompt
         if turn.reopened > at:
             at = turn.reopened
@@ -221,7 +225,7 @@ def gather_turns(turns: dict[str, Turn]) -> Turns:
                 typed_at = prompt
             if key and prompt > typed:
                 typed = prompt
-    return Turns(turns, closed, opener, typed, typed_at)
+    return Turns(turns, closed, opener, typed, typed_at, final)
 
 
 def gather_calls(tools: dict[str, Tool], done: Calls) -> Calls:  # noqa: C901, PLR0912 - as below

@@ -46,6 +46,8 @@ class Limits(msgspec.Struct, frozen=True):
     registry_missed: int = 1_000
     #: A headless run writes its cost report up to so long before it ends (1.5 s after an API error).
     closing: int = 2_000
+    #: The user's own hooks on a turn's end may take so long, by the client's own limit.
+    stop_hooks: int = 600_000
     #: A dialog's own hook comes within this time of the registry's `waiting`.
     nameless: int = 300
 
@@ -93,6 +95,8 @@ class Reading(msgspec.Struct, gc=False):
     waiting: int = 0
     #: a turn of the main agent runs
     open: bool = False
+    #: it has ended by the agent's word, and the user's own hooks on that may send the agent on
+    stopping: bool = False
 
 
 def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
@@ -113,8 +117,9 @@ def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
             idle = closed_since(status, stand.opened, clock, limits)
         if not children:
             busy = busy_since(status, ground.last_main, clock, limits)
-    runs = bool(busy) or (is_open and not idle)
-    said = idle, busy, waiting, runs
+    stops = not children and is_stopping(ground, status, clock, limits)
+    runs = bool(busy) or (is_open and not idle) or stops
+    said = idle, busy, waiting, runs, stops
     return Reading(ground, ground.facts, clock, limits, status, stand, requests, children, *said)
 
 
@@ -183,6 +188,31 @@ def busy_since(status: Status, last_main: int, clock: Clock, limits: Limits) -> 
     if status.status != "busy" or status.at <= last_main:
         return 0
     return status.at if clock.passed(status.at + limits.registry_hold) else 0
+
+
+def is_stopping(ground: Ground, status: Status | None, clock: Clock, limits: Limits) -> bool:
+    """Whether the user's own hooks on the turn's end may still run.
+
+    Our hook and the last line of the answer come when these begin, and they may take minutes and
+    send the agent on. The registry stays `busy` for as long, and leaves it with the screen; the
+    transcript tells when they have run, and its word counts even then, since `/model` in mid-turn
+    leaves a `busy` behind for good. Without a registry nobody knows, but for a session in which they
+    took long before. (Rejected: idle at once, and back with the hook's feedback; it called people
+    to an agent that worked for up to 17 s. Rejected: to wait for `busy` to have stood half a second,
+    as elsewhere; every end would flicker. Rejected without a registry: to wait for the transcript
+    always; a run without a terminal never tells it, and every end would be shown later.)
+    """
+    stand, final = ground.stand, ground.turns.final
+    if stand.how != "ended" or final >= max(stand.closed - LATENESS, stand.opened):
+        return False
+    if status is not None:
+        if status.status != "busy" or status.at > stand.closed:
+            return False
+        # A shell that it knew of before is likely to be its next word: nothing shall flicker.
+        known = status.shell and not clock.passed(stand.closed + limits.registry_hold)
+        return not known and not clock.passed(stand.closed + limits.stop_hooks)
+    slow = any(turn.final > turn.said + LATENESS > LATENESS for turn in ground.turns.by_id.values())
+    return slow and not clock.passed(stand.closed + limits.transient)
 
 
 def nameless_since(

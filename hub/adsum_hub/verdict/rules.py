@@ -477,6 +477,10 @@ def recovers(reading: Reading) -> AgentState | None:
 
 def thinks(reading: Reading) -> AgentState:
     label = "Generating response…"
+    if reading.stopping:
+        closed, hold = reading.stand.closed, reading.limits.registry_hold
+        label = "Running Stop hooks…" if reading.clock.passed(closed + hold) else label
+        return state("thinking", label, closed, 0.7, reading.stand.source)
     if reading.busy:
         return state("thinking", label, reading.busy, 0.5, "registry")
     facts, ground = reading.facts, reading.ground

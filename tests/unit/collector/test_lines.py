@@ -324,8 +324,17 @@ def test_other_answers_do_not_end_it(stop: str | None) -> None:
     assert kinds(assistant(text("word"), stop=stop)) == ["Alive"]
 
 
-def test_a_turns_duration_ends_it() -> None:
-    assert kinds(line("system", subtype="turn_duration", durationMs=5)) == ["TurnEnded"]
+def test_a_turns_duration_ends_it_for_good() -> None:
+    (ended,) = said(line("system", subtype="turn_duration", durationMs=5))
+    assert (type(ended), ended.final) == (s.TurnEnded, True)
+    assert not said(assistant(text("Done."), stop="end_turn"))[1].final
+
+
+def test_so_does_the_summary_of_the_users_stop_hooks_unless_one_sent_the_agent_on() -> None:
+    (ended,) = said(line("system", subtype="stop_hook_summary", hookErrors=[]))
+    assert (type(ended), ended.final) == (s.TurnEnded, True)
+    assert said(line("system", subtype="stop_hook_summary", hookErrors=["look again"])) == []
+    assert said(line("system", subtype="stop_hook_summary", hookErrors=[]), file=SUB) == []
 
 
 def test_a_prompt_that_another_hook_refused_begins_no_turn() -> None:

@@ -318,7 +318,10 @@ def _result_text(content: object) -> str:
 def system(line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
     match line.text("subtype"):
         case "turn_duration" if common["agent_id"] is None:
-            return [s.TurnEnded(**common)]
+            return [s.TurnEnded(**common, final=True)]
+        case "stop_hook_summary" if common["agent_id"] is None and not line.get("hookErrors", list):
+            # Old CLIs write no length. One of these hooks may have sent the agent on with an error.
+            return [s.TurnEnded(**common, final=True)]
         case "api_error":
             retry = s.RetryScheduled(
                 **common,

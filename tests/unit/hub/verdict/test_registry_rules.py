@@ -169,10 +169,10 @@ def test_busy_alone_opens_a_turn_after_half_a_second() -> None:
     assert (story.state(5.5), story.at(5.5).confidence) == ("thinking", 0.5)
 
 
-def test_busy_older_than_the_close_opens_nothing() -> None:
-    story = working().status(0.1, "busy").stop(1)
+def test_busy_older_than_the_close_opens_nothing_once_the_stop_hooks_have_run() -> None:
+    story = working().status(0.1, "busy").stop(1, final=True)
 
-    assert story.state(60) == "idle"
+    assert story.state(1) == story.state(60) == "idle"
 
 
 def test_a_shell_with_no_turn_known_is_background_work() -> None:
@@ -204,3 +204,58 @@ def test_a_newer_prompt_beats_idle() -> None:
     story = working().status(5, "idle").prompt(9, "p2").status(9.05, "busy")
 
     assert story.state(10) == "thinking"
+
+
+# -- 5: the user's own hooks on the turn's end ---------------------------------------------------
+
+
+def test_a_turn_is_not_over_while_the_registry_is_busy_since_before_its_stop() -> None:
+    story = working().status(0.1, "busy").stop(1)
+
+    assert story.state(1) == story.state(17) == "thinking"
+    assert (story.label(1), story.label(17)) == ("Generating response…", "Running Stop hooks…")
+    assert story.status(18, "idle").state(18) == "idle"
+    assert not working().status(0.1, "busy").stop(1).unread(17)
+
+
+def test_the_transcripts_word_that_the_hooks_have_run_beats_a_busy_left_behind() -> None:
+    """`/model` in mid-turn leaves one for good."""
+    story = working().status(0.1, "busy").stop(1, source="transcript")
+
+    assert story.stop(9, source="transcript", final=True).state(9) == "idle"
+
+
+def test_such_a_word_of_the_turn_before_says_nothing_of_this_one() -> None:
+    story = working().status(0.1, "busy").stop(1, final=True).prompt(1.2, "p2").stop(2, "p2")
+
+    assert story.state(17) == "thinking"
+
+
+def test_a_hook_that_sends_the_agent_on_ends_no_turn_in_between() -> None:
+    story = working().status(0.1, "busy").stop(1)
+    story.prompt(7, source="transcript", origin="system").stop(8)
+
+    assert {story.state(at / 10) for at in range(10, 200)} == {"thinking"}
+    assert story.stop(14, final=True, source="transcript").state(14) == "idle"
+
+
+def test_stop_hooks_are_given_up_at_their_own_time_limit() -> None:
+    assert working().status(0.1, "busy").stop(1).deadline(400) == 601
+
+
+def test_an_interrupted_or_failed_turn_runs_no_stop_hooks() -> None:
+    for kind, state in ((s.TurnInterrupted, "idle"), (s.TurnFailed, "error")):
+        assert working().status(0.1, "busy").tell(kind, 1, prompt_id="p1").state(1) == state
+
+
+def test_without_a_registry_only_hooks_that_took_long_before_are_waited_for() -> None:
+    first = working().stop(1, last_message="Done.", source="transcript")
+    assert first.state(1) == "idle"
+
+    quick = first.stop(1.2, source="transcript", final=True).prompt(5, "p2").stop(6, "p2")
+    assert quick.state(6) == "idle"
+
+    slow = working().stop(1, last_message="Done.", source="transcript")
+    slow.stop(7, source="transcript", final=True).prompt(10, "p2").stop(11, "p2")
+    assert (slow.state(11), slow.deadline(12)) == ("thinking", 71)
+    assert slow.stop(17, "p2", source="transcript", final=True).state(17) == "idle"
