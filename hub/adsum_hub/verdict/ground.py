@@ -9,6 +9,7 @@ not look at it (`gc=False`): that took a third of what verdict and view cost, 39
 
 from __future__ import annotations
 
+import re
 from operator import attrgetter
 
 import msgspec
@@ -19,6 +20,8 @@ from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn,
 START_SLACK = 1_000
 #: A resume this soon after its process started is that process's own beginning.
 LAUNCH = 30_000
+#: What a server's name has an underscore for, as part of a tool's.
+UNNAMABLE = re.compile("[^A-Za-z0-9_-]")
 
 
 class Turns(msgspec.Struct, frozen=True, gc=False):
@@ -491,16 +494,48 @@ def unclosed_of(
     asked = requests.pending
     if calls.unanswered:
         asked = asked + unasked_answers(facts, calls)
-    last = requests.closed
-    found = []
-    for key, request in asked:
-        closed = closed_at(facts, told, request)
-        last = max(last, closed)
-        if not closed and request.opened >= run:
-            found.append((key, request))
+    over_at = {key: closed_at(facts, told, request) for key, request in asked}
+    if any(request.kind == "dialog" for _, request in asked):
+        over_at |= granted_by_forms(facts, told, asked, over_at)
+    found = [item for item in asked if not over_at[item[0]] and item[1].opened >= run]
     if len(found) > 1:
         found.sort(key=lambda item: (item[1].opened, item[0]))
-    return found, last
+    return found, max([requests.closed, *over_at.values()])
+
+
+def granted_by_forms(
+    facts: Facts, told: Turns, asked: list[tuple[str, Request]], over_at: dict[str, int]
+) -> dict[str, int]:
+    """Permissions that must have been granted, since their tool's server asks something: when.
+
+    A server asks only for a call that runs. So its form proves what no event tells before the call
+    has ended, and it stays proved when the form is closed. It proves nothing where another call of
+    that server may have asked; of several it is the one asked for first, since dialogs wait for each
+    other. (Rejected: the more urgent of both; that one was behind the form. Rejected: only what the
+    registry says is on the screen; between the form and the next `busy` the permission came back.)
+    """
+    granted: dict[str, int] = {}
+    for at, server in sorted((it.opened, it.tool or "") for _, it in asked if it.kind == "dialog"):
+        prefix = f"mcp__{UNNAMABLE.sub('_', server)}__"
+        behind = [
+            (request.opened, key)
+            for key, request in asked
+            if request.kind == "permission"
+            and (request.tool or "").startswith(prefix)
+            and request.opened <= at
+            and key not in granted
+            and not 0 < over_at[key] < at
+        ]
+        waiting = {key for _, key in behind}
+        if behind and not any(
+            tool.tool.startswith(prefix)
+            and tool.first <= at
+            and key not in waiting
+            and not 0 < (tool.finished or over(told, tool.prompt_id, tool.first)) < at
+            for key, tool in facts.calls.items()
+        ):
+            granted[min(behind)[1]] = at
+    return granted
 
 
 def unasked_answers(facts: Facts, calls: Calls) -> list[tuple[str, Request]]:

@@ -104,6 +104,62 @@ def test_of_two_dialogs_the_one_on_the_screen_counts(waiting_for: str, state: st
     assert two_dialogs(waiting_for).state(4) == state
 
 
+def form(story: Story, at: float, server: str = "tiny") -> Story:
+    asked = {"request_kind": "dialog", "request_id": f"elicitation:{server}", "tool": server}
+    return story.tell(s.RequestOpened, at, **asked)
+
+
+def asking_for(*names: str, tool: str = "mcp__tiny__form") -> Story:
+    """Calls of a server's tool, and each asks."""
+    story = working()
+    for at, name in enumerate(names, 1):
+        story.start(at, name, tool).ask(at + 0.1, name=name, tool=tool)
+    return story
+
+
+def test_a_form_proves_that_its_servers_call_was_permitted() -> None:
+    story = form(asking_for("t1"), 4)
+    assert (story.asked(4), story.state(4)) == (["dialog"], "awaiting_input")
+
+    story.tell(s.RequestClosed, 9, request_id="elicitation:tiny")
+    assert (story.asked(9), story.state(9)) == ([], "acting")
+
+
+def test_a_form_proves_it_for_names_that_the_agent_had_to_change() -> None:
+    story = form(asking_for("t1", tool="mcp__my_files__form"), 4, "my files")
+    assert story.asked(4) == ["dialog"]
+
+
+def test_a_form_proves_nothing_of_another_servers_call_or_of_one_that_asked_later() -> None:
+    assert form(asking_for("t1", tool="mcp__db__form"), 4).asked(4) == ["permission", "dialog"]
+    assert form(asking_for("t1"), 0.5).asked(4) == ["dialog", "permission"]
+
+
+def test_a_form_proves_nothing_while_another_call_of_its_server_may_have_asked() -> None:
+    """Nor when that one has ended, or the second permission would be granted by and by."""
+    story = working().start(0.5, "t0", "mcp__tiny__form")
+    story.start(1, "t1", "mcp__tiny__form").ask(1.1, name="t1", tool="mcp__tiny__form")
+    assert form(story, 4).asked(4) == ["permission", "dialog"]
+    story.finish(5, "t0", "mcp__tiny__form")
+    assert story.asked(6) == ["permission", "dialog"]
+
+
+def test_of_two_calls_that_ask_the_form_is_of_the_first() -> None:
+    story = form(asking_for("t1", "t2"), 4)
+    assert story.asked(4) == ["permission", "dialog"]
+    assert story.verdict(4).requests[0][0] == "t2"
+
+    story.tell(s.RequestClosed, 5, request_id="elicitation:tiny")
+    assert story.finish(6, "t1", "mcp__tiny__form").asked(6) == ["permission"]
+
+
+def test_a_permission_that_esc_took_away_is_not_the_one_granted() -> None:
+    story = asking_for("t1").tell(s.TurnInterrupted, 2, prompt_id="p1").prompt(3, "p2")
+    story.start(4, "t2", "mcp__tiny__form", prompt_id="p2")
+    story.ask(4.1, name="t2", tool="mcp__tiny__form", prompt_id="p2")
+    assert form(story, 5).asked(5) == ["dialog"]
+
+
 def test_a_dialog_over_background_work_is_open() -> None:
     story = shelled().status(5, "waiting", "dialog open")
 
