@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.agents.claude_code.lines import history, transcript_file
+from adsum_collector.agents import known_agents
+from adsum_collector.agents.claude_code.lines import transcript_file
 from adsum_collector.agents.claude_code.usage_lines import used_by
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.reading import Errand, UsageReading, shipped_limit
@@ -55,7 +56,7 @@ def main(root: str, directory: str = "", processes: str = "1", only: str = "") -
         if whose is not None:
             errands.append(Errand(os.fsencode(path), whose, past=pasts and whose.agent_id is None))
     faults = Counter[str]()
-    reading = UsageReading(ledger, history, lambda: LATEST, int(processes))
+    reading = UsageReading(ledger, known_agents()[0], lambda: LATEST, int(processes))
     for batch in reading.read(errands):
         faults.update(batch.faults)
     sums = dict.fromkeys(CLASSES, 0)

@@ -36,13 +36,14 @@ async def restart(root: str, state: str) -> dict[str, float]:
     from adsum_collector.usage.witness import UsageWitness
 
     assert Tailer
-    transcripts = known_agents()[0].transcripts
+    agent = known_agents()[0]
+    transcripts = agent.transcripts
     imported = time.process_time()
     told, _ = look_at([root], lambda _directory: None)
     walked = time.process_time()
     witness = UsageWitness(
         Deaf(),  # type: ignore[arg-type]
-        transcripts.history,
+        agent,
         directory=Path(state),
         lives=lambda _session_id: False,
         reader=lambda: "bench",
@@ -80,7 +81,8 @@ async def first_run(root: str, state: str) -> None:
     from adsum_collector.transcripts.files import look_at
     from adsum_collector.usage.witness import UsageWitness
 
-    transcripts, accepted = known_agents()[0].transcripts, 0
+    agent, accepted = known_agents()[0], 0
+    transcripts = agent.transcripts
 
     class Counting:
         async def accept(self, signals: Sequence[object], *_: object) -> int:
@@ -90,7 +92,7 @@ async def first_run(root: str, state: str) -> None:
 
     witness = UsageWitness(
         Counting(),  # type: ignore[arg-type]
-        transcripts.history,
+        agent,
         directory=Path(state),
         lives=lambda _session_id: False,
         reader=lambda: "bench",

@@ -28,7 +28,8 @@ from adsum_shared.signals import AnySignal, MetaChanged, UsageTotalled
 from tests.support import wait_until
 from tests.tailers import SpyIntake
 
-AGENT = known_agents()[0].transcripts
+CLAUDE = known_agents()[0]
+AGENT = CLAUDE.transcripts
 NOON_S = 1_763_726_400  # 2025-11-21T12:00Z
 DAY_S = 24 * 3600
 
@@ -115,7 +116,7 @@ class UsageRig:
     def _made(self) -> UsageWitness:
         return UsageWitness(
             self.intake,
-            AGENT.history,
+            CLAUDE,
             directory=self.state,
             lives=lambda session_id: session_id in self.alive,
             reader=lambda: self.reader,

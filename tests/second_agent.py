@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +16,8 @@ import msgspec
 import uvloop
 
 from adsum_collector.agents import known_agents
-from adsum_collector.agents.base import Agent, HookFile, Transcripts
-from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile
+from adsum_collector.agents.base import Agent, HookFile, Transcripts, UsageLines
+from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
 from adsum_collector.app import run_collector
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.signals import (
@@ -43,12 +44,51 @@ class _Step(msgspec.Struct):
     ms: int
     said: str | None = None
     title: str | None = None
+    ink: int = 0
+
+
+class InkMeter:
+    """Quill counts what it writes in drops of ink, a step at a time."""
+
+    def __init__(self) -> None:
+        self.faults: Counter[str] = Counter()
+        self._records: list[UsageRecord] = []
+
+    def take(self, raws: Sequence[bytes | bytearray | memoryview], /) -> None:
+        for step in (msgspec.json.decode(raw, type=_Step) for raw in raws):
+            if step.ink:
+                self._records.append(UsageRecord(step.ms, 0, step.ms, "ink-1", output=step.ink))
+
+    def records(self) -> list[UsageRecord]:
+        records, self._records = self._records, []
+        return records
+
+
+def _time(line: bytes | bytearray | memoryview) -> int:
+    return msgspec.json.decode(line, type=_Step).ms
+
+
+INK = UsageLines(
+    speaker=b'"ink": ',
+    initial=ord("0"),
+    usage=b'"ink"',
+    any_usage=b'"ink"',
+    answer=b'"ink"',
+    own=(b"{",),
+    meter=InkMeter,
+    has_usage=lambda line: bool(msgspec.json.decode(line, type=_Step).ink),
+    own_time=_time,
+    session_in=lambda _head: None,
+    begun_in=lambda head: _time(head.split(b"\n")[0]),
+    used_by=lambda _path: None,
+)
 
 
 class Quill(Agent):
     name = "quill"
     title = "Quill"
     resume = "quill reopen"
+    usage = INK
 
     @property
     def transcripts(self) -> Transcripts:

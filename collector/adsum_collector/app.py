@@ -30,7 +30,7 @@ from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.spool.status import SpoolStatus
 from adsum_collector.state_dir import Identity, hold_lock, load_identity, token_of
-from adsum_collector.witnesses import Witnesses, problem_of, usage_of, watch_of, witnesses_of
+from adsum_collector.witnesses import Witnesses, problem_of, watch_of, witnesses_of
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
 from adsum_shared.connect import check_url
@@ -117,7 +117,6 @@ class Collector:
             ),
             watch=watch,
             statusline=ticks,
-            usage=usage_of(heard[0], settings, spool, now_ms),
             agents=heard,
         )
 
@@ -147,7 +146,7 @@ class Collector:
             witnesses = [
                 tasks.create_task(self._parts.local.serve(unix), name="local socket"),
                 tasks.create_task(self._parts.watch.run(), name="watch"),
-                tasks.create_task(self._parts.usage.run(), name="usage"),
+                *(tasks.create_task(each.run(), name="usage") for each in self._parts.usages),
                 *(
                     tasks.create_task(each.tailer.run(), name=f"tailer of {each.agent.name}")
                     for each in self._parts.agents
@@ -187,7 +186,7 @@ class Collector:
             stopping=stopping,
             problem=problem_of(self._spool, self._publisher),
             witnesses=self._parts.health(now_ms()),
-            scan=self._parts.usage.progress,
+            scan=next(filter(None, (each.progress for each in self._parts.usages)), None),
             counts=self._parts.counts(self._spool, self._publisher),
             via=self._transport.via,
             agents=tuple(each.agent.words for each in self._parts.agents),

@@ -36,6 +36,7 @@ class AgentWitnesses:
     intake: Intake
     tailer: Tailer
     hooks: HookFiles
+    usage: UsageWitness | None = None
 
     @property
     def door(self) -> HookDoor:
@@ -47,6 +48,7 @@ class AgentWitnesses:
         told = [
             hook_witness(self.hooks.look(now), 0, {}, 0),
             transcript_witness(tailer.read_at, tailer.faults, tailer.too_long),
+            *([self.usage.witness()] if self.usage else []),
         ]
         title = self.agent.title
         return [msgspec.structs.replace(each, name=f"{each.name} ({title})") for each in told]
@@ -60,7 +62,6 @@ class Witnesses:
     local: LocalSocket
     watch: Watch
     statusline: Ticks
-    usage: UsageWitness
     agents: Sequence[AgentWitnesses]
 
     def health(self, now: int) -> tuple[HostWitness, ...]:
@@ -75,7 +76,7 @@ class Witnesses:
             witness("registry", now if watch.files else 0, watch.counts),
             witness("process", now),
             witness("statusline", statusline.heard_at, statusline.outcomes),
-            self.usage.witness(),
+            *([first.usage.witness()] if first.usage else []),
             *(told for each in self.agents[1:] for told in each.health(now)),
         )
 
@@ -90,6 +91,10 @@ class Witnesses:
             replays=publisher.replays,
             spool_bytes=spool.size,
         )
+
+    @property
+    def usages(self) -> list[UsageWitness]:
+        return [each.usage for each in self.agents if each.usage]
 
     @property
     def left_out(self) -> int:
@@ -174,7 +179,7 @@ def witnesses_of(
         agent: agent.transcript_dirs(directories[agent], os.environ, Path.home())
         for agent in agents
     }
-    found = []
+    found: list[AgentWitnesses] = []
     for agent in agents:
         intake = intakes[agent.name]
         tailer = Tailer(
@@ -187,27 +192,34 @@ def witnesses_of(
             others=[each for other in agents if other is not agent for each in transcripts[other]],
         )
         hooks = HookFiles(agent, directories[agent], port, now())
-        found.append(AgentWitnesses(agent, intake, tailer, hooks))
+        heard = AgentWitnesses(agent, intake, tailer, hooks)
+        if agent.usage is not None:
+            # The default agent's ledger lies where it lay when there was no other.
+            ledger = settings.state_dir / agent.name if found else settings.state_dir
+            heard.usage = usage_of(heard, ledger, settings, spool, now)
+        found.append(heard)
     return found
 
 
 def usage_of(
-    first: AgentWitnesses,
+    heard: AgentWitnesses,
+    directory: Path,
     settings: CollectorSettings,
     spool: Spool,
     now: WallClock,
 ) -> UsageWitness:
-    """Of the default agent, the one whose transcripts are known to tell what was used."""
+    """directory: for the ledger, which is one agent's."""
+    agent = heard.agent
     usage = UsageWitness(
-        first.intake,
-        first.agent.transcripts.history,
-        directory=settings.state_dir,
-        lives=first.tailer.lives,
+        heard.intake,
+        agent,
+        directory=directory,
+        lives=heard.tailer.lives,
         # before the first stream there was none that could have been lost
         reader=lambda: f"{spool.spool_id} {max(spool.incarnation, 1)}",
         now=now,
     )
-    usage.named = settings.directories_of(first.agent)
-    usage.named_by = f"{first.agent.variable} or {first.agent.setting}"
-    first.tailer.observer = usage
+    usage.named = settings.directories_of(agent)
+    usage.named_by = f"{agent.variable} or {agent.setting}"
+    heard.tailer.observer = usage
     return usage

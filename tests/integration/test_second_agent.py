@@ -101,6 +101,25 @@ async def test_its_hooks_and_lines_reach_every_list_under_its_name(
     assert "strike a verse" in run("show", THREAD, "--hub", hub.url)[1]
 
 
+async def test_what_it_used_up_is_counted_beside_the_first_agents(
+    collector: QuillCollector, hub: HubProcess, quill: Path
+) -> None:
+    def output(session_id: str) -> int:
+        usage = sessions(hub).get(session_id, {}).get("usage") or {}
+        return int(usage.get("output_tokens", 0))
+
+    now = int(time.time() * 1000)
+    log = quill / "logs" / "monday" / f"{THREAD}.jsonl"
+    steps = [{"ms": now - 2, "ink": 40}, {"ms": now - 1, "said": "hm"}, {"ms": now, "ink": 2}]
+    log.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    async with httpx.AsyncClient() as client:
+        assert await collector.post(client, thread=THREAD, what="begin") == 200
+    await wait_until(lambda: output(THREAD) == 42, 20)
+    ledger = collector.state_dir / "quill" / "usage.db"
+    assert ledger.stat().st_mode & 0o077 == 0
+    assert ledger.parent.stat().st_mode & 0o077 == 0
+
+
 async def test_its_process_is_known_by_its_name_and_missed_under_it(
     collector: QuillCollector, hub: HubProcess, tmp_path: Path
 ) -> None:

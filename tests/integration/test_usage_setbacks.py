@@ -28,7 +28,7 @@ from adsum_shared.beat import decode_beat
 from adsum_shared.signals import UsageTotalled
 from bench.corpus import History
 from tests.collectors import CollectorProcess, batches
-from tests.ledgers import AGENT, UsageRig, begin, open_usage, said
+from tests.ledgers import AGENT, CLAUDE, UsageRig, begin, open_usage, said
 from tests.spools import SmallDisk
 from tests.support import wait_until
 
@@ -237,9 +237,9 @@ def outputs(directory: Path) -> dict[str, int]:
 def test_two_writers_at_once_count_every_message_once(tmp_path: Path) -> None:
     truth = History(tmp_path, 30_000_000, seed=9).write()
     every = errands(tmp_path / "projects")
-    child = worker(Order(str(tmp_path), every))
+    child = worker(Order("claude_code", str(tmp_path), every))
     with closing(Ledger.open(tmp_path, lambda _model: None)) as ledger:
-        reading = UsageReading(ledger, AGENT.history, lambda: time.time_ns() // 1_000_000)
+        reading = UsageReading(ledger, CLAUDE, lambda: time.time_ns() // 1_000_000)
         for errand in reversed(every):
             list(reading.read([errand]))
 
@@ -253,12 +253,12 @@ def test_a_worker_that_is_killed_anywhere_leaves_a_ledger_to_go_on_from(
 ) -> None:
     truth = History(tmp_path, 40_000_000, seed=10).write()
     every = errands(tmp_path / "projects")
-    child = worker(Order(str(tmp_path), every))
+    child = worker(Order("claude_code", str(tmp_path), every))
     time.sleep(after)  # somewhere in its work: at its start, amid a transaction, near its end
     child.kill()
     finished(child)
 
-    child = worker(Order(str(tmp_path), every))
+    child = worker(Order("claude_code", str(tmp_path), every))
 
     assert json.loads(finished(child)[-1]) == {"over": True}
     assert outputs(tmp_path) == dict(truth.sessions)
@@ -267,7 +267,7 @@ def test_a_worker_that_is_killed_anywhere_leaves_a_ledger_to_go_on_from(
 def test_a_worker_ends_when_nobody_listens(tmp_path: Path) -> None:
     History(tmp_path, 40_000_000, seed=10).write()
     every = errands(tmp_path / "projects")
-    child = worker(Order(str(tmp_path), every * 200))
+    child = worker(Order("claude_code", str(tmp_path), every * 200))
     assert child.stdin is not None
     child.stdin.close()
     reports = finished(child)
@@ -279,7 +279,7 @@ def test_a_worker_ends_when_nobody_listens(tmp_path: Path) -> None:
 
 def test_a_worker_is_gentle(tmp_path: Path) -> None:
     History(tmp_path, 10_000_000, seed=10).write()
-    child = worker(Order(str(tmp_path), errands(tmp_path / "projects") * 50))
+    child = worker(Order("claude_code", str(tmp_path), errands(tmp_path / "projects") * 50))
     try:
         its = psutil.Process(child.pid)
         deadline = time.monotonic() + 5
@@ -299,7 +299,7 @@ def test_a_worker_needs_little_memory_even_for_a_huge_line(tmp_path: Path) -> No
         file.write(b'{"type":"user","content":"' + b"x" * (100 << 20) + b'"}\n')
         file.write(said("b", 5))
     # its own mark, for the kernel's also counts what this process weighs
-    child = worker(Order(str(tmp_path), errands(tmp_path / "projects")), WEIGHED)
+    child = worker(Order("claude_code", str(tmp_path), errands(tmp_path / "projects")), WEIGHED)
     told = finished(child)
 
     assert any(b'"huge line":1' in line for line in told)

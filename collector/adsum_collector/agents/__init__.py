@@ -17,6 +17,7 @@ def known_agents() -> tuple[Agent, ...]:
     return (ClaudeCode(),)
 
 
-def usage_lines() -> UsageLines:
-    """Of the first agent whose transcripts tell what was used up."""
-    return next(agent.usage for agent in known_agents() if agent.usage is not None)
+def usage_lines(agent: Agent | None = None) -> UsageLines:
+    """Of this agent, or of the first one whose transcripts tell what was used up."""
+    of = (agent,) if agent else known_agents()
+    return next(each.usage for each in of if each.usage is not None)

@@ -494,6 +494,7 @@ def sentence(error: Exception, directory: Path) -> str:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     os.close(open_private(path, os.O_CREAT | os.O_RDWR))  # SQLite itself follows links
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
     try:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from adsum_collector.agents import usage_lines
+from adsum_collector.agents.base import Agent
 from adsum_collector.agents.records import Past, TranscriptFile
 from adsum_collector.line_reader import first_lines, last_lines, open_transcript, split_lines
 from adsum_collector.transcripts.cursors import Stamp
@@ -84,12 +86,12 @@ class FileFindings(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileReader:
-    """What files hold, without a ledger. history: see `Transcripts`. now: ms of wall clock."""
+    """What an agent's files hold, without a ledger. now: ms of wall clock."""
 
-    def __init__(self, history: History, now: WallClock) -> None:
-        self._history = history
+    def __init__(self, agent: Agent, now: WallClock) -> None:
+        self._history = agent.transcripts.history
         self._now = now
-        self.scanner = Scanner()
+        self.scanner = Scanner(lines=usage_lines(agent))
 
     def read(self, number: int, errand: Errand, place: ScanPlace | None) -> Iterator[FileFindings]:
         """From `place` to the file's end, a turn at a time."""
@@ -174,15 +176,13 @@ def read_past(
 
 
 class UsageReading:
-    """history: see `Transcripts`. now: ms of wall clock. processes: two at most."""
+    """now: ms of wall clock. processes: two at most."""
 
-    def __init__(
-        self, ledger: Ledger, history: History, now: WallClock, processes: int = 1
-    ) -> None:
+    def __init__(self, ledger: Ledger, agent: Agent, now: WallClock, processes: int = 1) -> None:
         self._ledger = ledger
         self._now = now
         self._processes = processes
-        self._reader = FileReader(history, now)
+        self._reader = FileReader(agent, now)
         self._care = 0
         self._read: dict[bytes, tuple[Errand, ScanPlace]] = {}
         self._doubtful: list[Errand] = []

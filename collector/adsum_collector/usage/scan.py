@@ -77,11 +77,13 @@ class Scanner:
     once more, from where they were: that makes it from the begin.
     """
 
-    def __init__(self, draw: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, draw: Callable[[], int] | None = None, lines: UsageLines | None = None
+    ) -> None:
         self._reader = LineReader(BUFFER_BYTES)
         self._draw = draw or _drawn
         self._left_out = self._draw()
-        self.lines = usage_lines()
+        self.lines = lines or usage_lines()
         self.care = 0
 
     def scan(self, path: str, place: ScanPlace | None = None) -> Scanned:

@@ -18,6 +18,7 @@ import msgspec
 import psutil
 
 from adsum_collector.agents import usage_lines
+from adsum_collector.agents.base import Agent
 from adsum_collector.agents.records import Past, TranscriptFile
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.health import witness
@@ -39,7 +40,6 @@ from adsum_collector.usage.ledger import (
 )
 from adsum_collector.usage.reading import (
     Errand,
-    History,
     PastOf,
     UsageBatch,
     UsageReading,
@@ -227,7 +227,8 @@ class HistoryTask:
     progress: of what it has read; whoever reports what that was clears it, once it is reported.
     """
 
-    def __init__(self, directory: Path, wake: asyncio.Event) -> None:
+    def __init__(self, agent: str, directory: Path, wake: asyncio.Event) -> None:
+        self._agent = agent
         self._directory = directory
         self._wake = wake
         self._task: asyncio.Task[None] | None = None
@@ -244,7 +245,7 @@ class HistoryTask:
         self.progress = ScanProgress(len(errands), 0, size, 0)
         self._began = loop.time()
         processes = 2 if size >= MUCH_BYTES and _cores() > 1 else 1
-        order = Order(str(self._directory), errands, processes)
+        order = Order(self._agent, str(self._directory), errands, processes)
         self._task = loop.create_task(self._run(order), name="usage history")
         self._task.add_done_callback(lambda _task: self._wake.set())
 
@@ -347,7 +348,7 @@ class UsageWitness:
     def __init__(
         self,
         intake: Intake,
-        history: History,
+        agent: Agent,
         *,
         directory: Path,
         lives: Callable[[str], bool],
@@ -355,19 +356,19 @@ class UsageWitness:
         now: WallClock,
     ) -> None:
         self._intake = intake
-        self._history = history
+        self._agent = agent
         self._directory = directory
         self._lives = lives
         self._reader = reader
         self._now = now
         self.named: Sequence[Path] = ()
         self.named_by = ""
-        self._used_by = usage_lines().used_by
+        self._used_by = usage_lines(agent).used_by
         self._absent: list[Path] = []
         self._threads = ThreadPoolExecutor(1, "usage")
         self._wake = asyncio.Event()
         self._stale = Stale()
-        self._worker = HistoryTask(directory, self._wake)
+        self._worker = HistoryTask(agent.name, directory, self._wake)
         self._with_worker: list[Errand] = []
         self._pasts: list[PastOf] = []
         self._reported_to: str | None = None
@@ -434,7 +435,7 @@ class UsageWitness:
         ledger = await self._in_thread(Ledger.open, self._directory, shipped_limit)
         try:
             self._note = ledger.note or self._note
-            reading = UsageReading(ledger, self._history, self._now)
+            reading = UsageReading(ledger, self._agent, self._now)
             self._reported_to = None
             stamps = await self._in_thread(ledger.stamps)
             self._is_first = self._is_first or not stamps

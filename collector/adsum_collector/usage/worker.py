@@ -28,8 +28,12 @@ GENTLE: Final = 19
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the process reads, on stdin. directory: the ledger's. processes: two at most."""
+    """What the process reads, on stdin. directory: the ledger's. processes: two at most.
 
+    agent: the name of the one whose files these are.
+    """
+
+    agent: str
     directory: str
     errands: Sequence[Errand]
     processes: int = 1
@@ -47,8 +51,8 @@ def carry_out(order: Order) -> None:
     """Raises LedgerError, sqlite3.Error."""
     ledger = Ledger.open(Path(order.directory), shipped_limit)
     with contextlib.closing(ledger):
-        history = known_agents()[0].transcripts.history
-        for batch in UsageReading(ledger, history, _now, order.processes).read(order.errands):
+        agent = next(each for each in known_agents() if each.name == order.agent)
+        for batch in UsageReading(ledger, agent, _now, order.processes).read(order.errands):
             _write(batch)
             # Whoever started us holds the other end of stdin for as long as he lives.
             if select.select([0], [], [], 0)[0]:

@@ -202,9 +202,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def read(ledger: Ledger, errands: Sequence[Errand]) -> list[UsageBatch]:
-    return list(
-        UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(errands)
-    )
+    return list(UsageReading(ledger, known_agents()[0], lambda: NOW).read(errands))
 
 
 def corpus(directory: Path, *kinds: Any, answers: int = 20) -> list[Errand]:
@@ -292,11 +290,7 @@ def test_a_file_that_is_gone_before_it_can_be_read_again_keeps_no_other_waiting(
     def one_goes() -> None:
         Path(os.fsdecode(every[0].path)).unlink()
 
-    list(
-        UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW).read(
-            Errands(every, one_goes)
-        )
-    )
+    list(UsageReading(ledger, known_agents()[0], lambda: NOW).read(Errands(every, one_goes)))
 
     assert sums(ledger) == truth(every)
 
@@ -309,7 +303,7 @@ def test_after_a_kill_what_was_to_be_read_again_still_is(
     append(late, *LATER, odd(1000))
     first = Errand(os.fsencode(late), TranscriptFile("late"))
     every = corpus(tmp_path, spaced_out)
-    reading = UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
+    reading = UsageReading(ledger, known_agents()[0], lambda: NOW)
 
     def killed() -> None:
         raise SystemExit
@@ -341,8 +335,7 @@ def test_what_a_thread_learns_makes_all_that_a_process_has_read_be_read_again_on
         return {path for path, stamp in ledger.stamps().items() if not stamp.mtime_ns}
 
     def learn(*errands: Errand) -> None:
-        history = known_agents()[0].transcripts.history
-        reading = UsageReading(ledger, history, lambda: NOW)
+        reading = UsageReading(ledger, known_agents()[0], lambda: NOW)
         reading._reader.scanner = Scanner(never)
         list(reading.read(errands))
 
@@ -369,7 +362,7 @@ def test_what_grows_teaches_to_read_what_grew_before_with_more_care(
     for errand in (early, live):
         append(Path(os.fsdecode(errand.path)), *LATER)
     append(Path(os.fsdecode(early.path)), odd(100))
-    reading = UsageReading(ledger, known_agents()[0].transcripts.history, lambda: NOW)
+    reading = UsageReading(ledger, known_agents()[0], lambda: NOW)
     list(reading.read([early, live]))
     before = sums(ledger)
     append(Path(os.fsdecode(live.path)), spaced_out(1000))

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adsum_collector.agents import known_agents
 from adsum_collector.agents.records import (
     NO_WRITES,
     SPLIT,
@@ -270,7 +271,7 @@ def test_a_file_that_never_says_when_it_was_begun_is_one_source_however_often_it
         return said(number, timestamp=f"2026-11-21T12:{number:02}:00Z")
 
     ledger = Ledger.open(tmp_path, lambda _model: None, UTC)
-    reading = UsageReading(ledger, lambda *_: None, lambda: NOON + HOUR)
+    reading = UsageReading(ledger, known_agents()[0], lambda: NOON + HOUR)
     parent, fork = tmp_path / "z.jsonl", tmp_path / "a.jsonl"
     errands = {
         path: Errand(os.fsencode(path), TranscriptFile(path.stem)) for path in (parent, fork)

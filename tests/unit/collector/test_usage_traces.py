@@ -16,7 +16,7 @@ from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.reading import Errand, UsageReading
 from adsum_collector.usage.scan import Scanner
-from tests.ledgers import AGENT
+from tests.ledgers import CLAUDE
 from tests.unit.collector.test_usage_scan import never
 
 DATA = Path(__file__).parents[2] / "data"
@@ -79,7 +79,7 @@ def told(
         Errand(os.fsencode(path), TranscriptFile(renamed.get(session, session), agent_of(path)))
         for path, session in sessions.items()
     ]
-    for batch in UsageReading(ledger, AGENT.history, time_ms).read(
+    for batch in UsageReading(ledger, CLAUDE, time_ms).read(
         errands[::-1] if newest_first else errands
     ):
         assert not batch.faults

@@ -45,7 +45,7 @@ async def test_a_stop_at_the_very_end_of_a_process_waits_for_it(
         return child
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
-    history = HistoryTask(tmp_path, asyncio.Event())
+    history = HistoryTask("claude_code", tmp_path, asyncio.Event())
     history.begin([], 0)
     await child.asked.wait()
 
