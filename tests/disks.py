@@ -17,7 +17,7 @@ from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.delivery.transports import Inbox, StreamLook
 from adsum_collector.errors import StreamMovedError
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
-from adsum_collector.spool.spool_directory import left_of
+from adsum_collector.spool.spool_file import left_of
 from adsum_hub.inbox import Runs, admit, advance
 from adsum_shared.envelope import Batch, decode_batch
 from adsum_shared.signals import Alive, encode_signal

@@ -126,6 +126,5 @@ def snapshots(monkeypatch: pytest.MonkeyPatch, directory: Path, into: Path) -> l
 
     for name in ("replace", "unlink"):
         before(Path, name)
-    for name in ("fsync", "link"):
-        before(os, name)
+    before(os, "fsync")
     return taken

@@ -296,9 +296,9 @@ MUTANTS = (
         "one bad page costs a day of signals instead of a few",
         (
             Edit(
-                _DIRECTORY,
-                "islice(self._reader.readable(after, file.last), limit)",
-                "islice([None] * (file.last - after), limit)",
+                _FILE,
+                "return list(islice(self.readable(after), limit if limit >= 0 else None))",
+                "return []",
             ),
         ),
         (f"{_SPOOL_FILES}::test_damage_inside_a_full_file_costs_what_cannot_be_read_and_no_more",),
@@ -309,7 +309,7 @@ MUTANTS = (
         (
             Edit(
                 _DIRECTORY,
-                "rows=enumerate(_salvaged(ours, acked, unreadable), 2),",
+                "rows=enumerate(_salvaged(ours, acked), 2),",
                 "rows=(),",
             ),
         ),
@@ -491,8 +491,8 @@ MUTANTS = (
         (
             Edit(
                 _DIRECTORY,
-                "rows=enumerate(self._unconfirmed(without), 2),",
-                "rows=enumerate(self._unconfirmed(()), 2),",
+                "enumerate(self._unconfirmed(without), 2),",
+                "enumerate(self._unconfirmed(()), 2),",
             ),
         ),
         (
@@ -503,7 +503,7 @@ MUTANTS = (
     Mutant(
         "begins anew with nothing but what comes from now on",
         "what no hub has is lost with the old spool",
-        (Edit(_DIRECTORY, "rows=enumerate(self._unconfirmed(without), 2),", ""),),
+        (Edit(_DIRECTORY, "enumerate(self._unconfirmed(without), 2),", "(),"),),
         (f"{_SPOOL_FILES}::test_a_new_beginning_keeps_what_no_hub_has",),
     ),
     Mutant(

@@ -15,9 +15,8 @@ from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
 
-#: So many files are kept, the newest, and of them so many bytes; the newest one always.
+#: So many files are kept, the newest.
 MOST_KEPT = 3
-MOST_KEPT_BYTES = 200 << 20
 #: How long a host's problem names one.
 NOTICE_S = 24 * 3600.0
 
@@ -59,24 +58,26 @@ class Quarantine:
 
     def take(self, path: Path, cause: str, missing: int | None, now: float) -> None:
         """now: seconds of wall clock. Raises OSError."""
-        to = self._note(path, cause, missing, now)
+        log.error("spool file %s is damaged (%s) and goes into quarantine", path, cause)
+        ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+        names = (path.with_name(f"{path.name}{_MARK}{end}") for end in ends)
+        to = next(name for name in names if not os.path.lexists(name))
+        note = Quarantined(to.name, path.name, int(now * 1000), 0, cause, missing)
+        with contextlib.suppress(OSError):  # a full disk; first, as a file without one has no cause
+            write_private(_note_of(to), msgspec.json.encode(note), durable=False)
         path.replace(to)
         if log_of(path).exists():
             log_of(path).replace(log_of(to))
         if to.is_file():
             unlink(path)  # its index, if it has one
-        self._prune()
-
-    def copy(self, path: Path, cause: str, now: float) -> None:
-        """Keeps the file's bytes though the spool, which still reads it, will delete it one day.
-
-        Where that is not possible, as on a file system without links, reading goes on all the same.
-        """
-        with contextlib.suppress(OSError):
-            if any(path.samefile(self._directory / each.name) for each in self.files):
-                return
-            os.link(path, self._note(path, cause, None, now))
-            self._prune()
+        # what is no plain file is somebody else's: not ours to delete
+        files = quarantined_in(self._directory)
+        ours = [self._directory / f.name for f in files if (self._directory / f.name).is_file()]
+        for old in ours[MOST_KEPT:]:
+            log.warning("%s goes, as newer spool files are in quarantine", old.name)
+            unlink(old)
+            _note_of(old).unlink(missing_ok=True)
+        self.files = quarantined_in(self._directory)
 
     def notice(self, now: float) -> str | None:
         """What a host's problem says for a day; nothing of files that are gone."""
@@ -90,29 +91,6 @@ class Quarantine:
             f"The spool file {newest.was} was damaged ({newest.cause}) and quarantined as "
             f"{newest.name}; {newest.loss}. See `adsum collector spool status`.{others}"
         )
-
-    def _note(self, path: Path, cause: str, missing: int | None, now: float) -> Path:
-        """Where the file is to go. The note comes first, as a file without one has no cause."""
-        log.error("spool file %s is damaged (%s) and goes into quarantine", path, cause)
-        ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
-        names = (path.with_name(f"{path.name}{_MARK}{end}") for end in ends)
-        to = next(name for name in names if not os.path.lexists(name))
-        note = Quarantined(to.name, path.name, int(now * 1000), 0, cause, missing)
-        with contextlib.suppress(OSError):  # a full disk
-            write_private(_note_of(to), msgspec.json.encode(note), durable=False)
-        return to
-
-    def _prune(self) -> None:
-        """What is no plain file is somebody else's: not ours to delete."""
-        files = quarantined_in(self._directory)
-        total = 0
-        for rank, each in enumerate(f for f in files if (self._directory / f.name).is_file()):
-            total += each.bytes
-            if rank and (rank >= MOST_KEPT or total > MOST_KEPT_BYTES):
-                log.warning("%s goes, as newer spool files are in quarantine", each.name)
-                unlink(self._directory / each.name)
-                _note_of(self._directory / each.name).unlink(missing_ok=True)
-        self.files = quarantined_in(self._directory)
 
 
 def quarantined_in(directory: Path) -> list[Quarantined]:

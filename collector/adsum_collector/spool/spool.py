@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 import threading
 import time
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from adsum_collector.errors import SpoolUnavailable, StartError, is_full
-from adsum_collector.spool.spool_directory import Rows, Span, SpoolDirectory
-from adsum_collector.spool.spool_file import Append, SpoolGap, SpoolLimits
+from adsum_collector.spool.spool_directory import Rows, SpoolDirectory
+from adsum_collector.spool.spool_file import Append, Span, SpoolGap, SpoolLimits
 from adsum_collector.spool.status import SpoolStatus, status_of
 from adsum_shared import Timer
 
@@ -200,9 +199,6 @@ class Spool:
                 if not done.cancelled():
                     done.set_result(number)
             self.added.set()
-        if self._files.log_is_long:
-            # It costs several fsyncs, for which no sender should wait.
-            self._thread.submit(self._locked, self._checkpoint)
 
     def _commit(self, appends: Sequence[Append]) -> list[int]:
         started = time.perf_counter()
@@ -210,11 +206,6 @@ class Spool:
             return self._files.commit(appends)
         finally:
             self._commit_s += (time.perf_counter() - started - self._commit_s) / 8
-
-    def _checkpoint(self) -> None:
-        with contextlib.suppress(SpoolUnavailable):  # the next commit meets it too
-            if self._files.log_is_long:
-                self._files.checkpoint()
 
     async def _probe(self) -> None:
         """The problem is to end with its cause, also if nobody has anything to append."""

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from adsum_collector.errors import SpoolUnavailable, is_damage, is_full
+from adsum_collector.errors import SpoolUnavailable, is_full
 from adsum_collector.spool.quarantine import Quarantine
 from adsum_collector.spool.spool_file import (
     Append,
     Damaged,
     Meta,
     Row,
+    Span,
     SpoolFile,
     SpoolGap,
     SpoolLimits,
     find_gap,
+    left_of,
     shown_bytes,
     unlink,
     with_gap,
@@ -46,10 +46,6 @@ CALM_S = 600.0
 KEPT_MESSAGES = 256
 
 _NAME = re.compile(r"spool-(\d+)\.db")
-
-
-#: First and last number, both included.
-Span = tuple[int, int]
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -89,7 +85,6 @@ class SpoolDirectory:
         self.directory = directory
         self.limits = limits
         self.now = now
-        self._logged = 0
         self._space_checked_at = float("-inf")
         self._suspect = False
         self._tried_at, self._retry_s = float("-inf"), FIRST_RETRY_S
@@ -97,7 +92,6 @@ class SpoolDirectory:
         self.quarantine = Quarantine(directory)
         self.sealed: list[Sealed] = []
         self._reader: SpoolFile | None = None
-        self._damaged: set[Path] = set()
         self._open(None)
         self.current.roll_out_log(limits.log_bytes)
 
@@ -118,10 +112,6 @@ class SpoolDirectory:
         return self.current.state
 
     @property
-    def log_is_long(self) -> bool:
-        return self._logged > self.limits.log_bytes
-
-    @property
     def _now_ms(self) -> int:
         return int(self.now() * 1000)
 
@@ -132,16 +122,11 @@ class SpoolDirectory:
     def commit(self, appends: Sequence[Append]) -> list[int]:
         """The last number of each, on disk when this returns; if it raises, nothing was accepted."""
         with self.trusted():
-            before = self.current.size
             if any(append.signals for append in appends):
                 self._look_at_disk()
                 if self.current.size >= self.limits.rotate_bytes:
                     self._rotate()
-                before = self.current.size
-            numbers = self.current.insert(appends)
-        # each commit rewrites at least the page it ends in
-        self._logged += self.current.size - before + 4096
-        return numbers
+            return self.current.insert(appends)
 
     def read(self, after: int, limit: int, limit_bytes: int) -> Rows | SpoolGap | None:
         """What follows `after`; None at the end. At least one row, however big it is."""
@@ -183,11 +168,6 @@ class SpoolDirectory:
             if self.meta.spool_id == instead_of:
                 self._begin_anew(reason, incarnation, without, spool_id, state, at)
 
-    def checkpoint(self) -> None:
-        self._logged = 0
-        with self.trusted():
-            self.current.checkpoint()
-
     def probe(self) -> None:
         """Whether something could be written now."""
         with self.trusted():
@@ -204,7 +184,7 @@ class SpoolDirectory:
 
     def _open(self, known: Meta | None) -> None:
         """Damage is never fatal. known: what was true when the files were looked at last."""
-        self.sealed, self._damaged = [], set()
+        self.sealed = []
         paths = spool_paths(self.directory)
         while paths:
             try:
@@ -239,7 +219,7 @@ class SpoolDirectory:
                 self.sealed.append(Sealed.of(file))
             else:
                 unlink(path)  # a new beginning was interrupted after its file was complete
-        missing = self._record_holes() if unusable else 0
+        missing = self._record_holes()
         for path, fault in unusable:
             lost = missing if len(unusable) == 1 else None
             self.quarantine.take(path, str(fault), lost, self.now())
@@ -260,30 +240,25 @@ class SpoolDirectory:
         """The newest file is damaged: its numbers may have been sent, so none may be given again."""
         log.error("a new spool begins, as its newest file cannot be used: %s", damage)
         with contextlib.ExitStack() as opened:
-            remains = {path: SpoolFile.open_remains(path) for path in paths}
-            for file in filter(None, remains.values()):
+            remains = {path: file for path in paths if (file := SpoolFile.open_remains(path))}
+            for file in remains.values():
                 opened.callback(file.close)
-            metas = [*(file.meta for file in remains.values() if file), *([known] if known else [])]
+            metas = [*(file.meta for file in remains.values()), *([known] if known else [])]
             spool_id = next((meta.spool_id for meta in reversed(metas) if meta.spool_id), "")
             acked = max((meta.acked for meta in metas if meta.spool_id == spool_id), default=0)
             # the others are of before a new beginning, which has all that was to be kept
-            ours = {p: f for p, f in remains.items() if not f or f.meta.spool_id in ("", spool_id)}
-            unreadable: set[Path] = set()
-            newest = remains[paths[-1]]
+            ours = [file for file in remains.values() if file.meta.spool_id in ("", spool_id)]
             # incarnation 0: unknown, so the publisher takes the one after the stream's
             self.current = SpoolFile.create(
                 next_path(paths[-1]),
                 Meta(secrets.token_hex(8), 0, 0, 0),
-                state=newest.state if newest else {},
+                state=remains[paths[-1]].state if paths[-1] in remains else {},
                 gaps=[SpoolGap(1, 1, "corrupt", self._now_ms)],
-                rows=enumerate(_salvaged(ours, acked, unreadable), 2),
+                rows=enumerate(_salvaged(ours, acked), 2),
             )
         for path in paths:
-            if path == paths[-1]:
-                missing = 0 if damage.newer and path not in unreadable else None
-                self.quarantine.take(path, str(damage), missing, self.now())
-            elif path in unreadable:
-                self.quarantine.take(path, "parts of it cannot be read", None, self.now())
+            if path == paths[-1] or path not in remains:
+                self.quarantine.take(path, str(damage), None, self.now())
             else:
                 unlink(path)
 
@@ -296,20 +271,41 @@ class SpoolDirectory:
         changes: Mapping[str, bytes | None] | None = None,
         at: int = 0,
     ) -> None:
-        old, state = self.current, {**self.current.state, **(changes or {})}
-        self.current = SpoolFile.create(
-            next_path(old.path),
+        state = {**self.current.state, **(changes or {})}
+        old = self._begin_file(
             Meta(spool_id or secrets.token_hex(8), incarnation, 0, 0),
-            # a sender's second try is still known; its number was another spool's
-            messages=dict.fromkeys(list(old.messages)[-KEPT_MESSAGES:], 1),
-            state={key: value for key, value in state.items() if value is not None},
-            gaps=[SpoolGap(1, 1, reason, at or self._now_ms)],
-            rows=enumerate(self._unconfirmed(without), 2),
+            [SpoolGap(1, 1, reason, at or self._now_ms)],
+            enumerate(self._unconfirmed(without), 2),
+            {key: value for key, value in state.items() if value is not None},
         )
-        old.close()
         while self.sealed:
             self._drop_oldest()
         unlink(old.path)
+
+    def _begin_file(
+        self,
+        meta: Meta,
+        gaps: Sequence[SpoolGap],
+        rows: Iterable[Row] = (),
+        state: Mapping[str, bytes] | None = None,
+    ) -> SpoolFile:
+        """From now on the next file is the current one. The one before, which is closed."""
+        old = self.current
+        messages = dict(list(old.messages.items())[-KEPT_MESSAGES:])
+        if meta.spool_id != old.meta.spool_id:
+            # a sender's second try is still known; its number was another spool's
+            messages = dict.fromkeys(messages, 1)
+        self.current = SpoolFile.create(
+            next_path(old.path),
+            meta,
+            messages=messages,
+            state=old.state if state is None else state,
+            gaps=gaps,
+            rows=rows,
+        )
+        old.close()
+        self.current.roll_out_log(self.limits.log_bytes)
+        return old
 
     def _unconfirmed(self, without: Sequence[Span]) -> Iterator[bytes]:
         for first, last in left_of(self.meta.acked, without, self.last):
@@ -325,66 +321,33 @@ class SpoolDirectory:
     # Reading
 
     def _read(self, after: int, limit: int, limit_bytes: int) -> Rows | SpoolGap | None:
-        first = after + 1
-        while first <= self.last:
-            if gap := find_gap(self.current.gaps, first):
-                return msgspec.structs.replace(gap, first=first)
-            file = next((file for file in self.sealed if file.last >= first), None)
-            if file is None:
-                rows, end = list(self.current.rows(after, limit)), self.last
-            elif first < file.first:
-                rows, end = [], file.first - 1
-            else:
-                try:
-                    rows, end = self._sealed_rows(file, after, limit)
-                except Damaged as damage:
-                    self._give_up(file, damage)
-                    continue
-            if not rows or rows[0][0] != first:
-                last = rows[0][0] - 1 if rows else end
-                return self._hole(first, last, inside=file is not None and first >= file.first)
+        first, gaps = after + 1, self.current.gaps
+        if first > self.last:
+            return None
+        if gap := find_gap(gaps, first):
+            return msgspec.structs.replace(gap, first=first)
+        last = min([self.last, *(gap.first - 1 for gap in gaps if gap.first > first)])
+        sealed = next((file for file in self.sealed if file.last >= first), None)
+        begins = sealed.first if sealed else self.meta.base + 1
+        if first < begins:  # what no hub had is among the gaps
+            return SpoolGap(first, min(last, begins - 1), "retention")
+        rows = self._file(sealed).rows(after, limit)
+        if rows and rows[0][0] == first:
             return _without_hole(rows, limit_bytes)
-        return None
-
-    def _sealed_rows(self, file: Sealed, after: int, limit: int) -> tuple[list[Row], int]:
-        """And up to which number that is all there is. Raises Damaged if it gives nothing at all.
-
-        Nobody has checked these files since they were full: that takes 100 ms for each, during
-        which no hook could be answered. Damage shows when its page is read, and is read around.
-        """
-        if self._reader is None or self._reader.path != file.path:
-            self._close_reader()
-            self._reader = SpoolFile.open(file.path, to_write=False)
-        if file.path not in self._damaged:
-            try:
-                return list(self._reader.rows(after, limit)), file.last
-            except sqlite3.DatabaseError as error:
-                if not is_damage(error):
-                    raise
-                self.quarantine.copy(file.path, str(error), self.now())
-                self._damaged.add(file.path)
-        tried = list(islice(self._reader.readable(after, file.last), limit))
-        end = after + len(tried) if len(tried) == limit else file.last
-        return [row for row in tried if row is not None], end
-
-    def _hole(self, first: int, last: int, *, inside: bool) -> SpoolGap:
-        """inside: of a file that is there. Those of the numbers that are gone for one reason."""
-        acked = self.meta.acked
-        last = min([last, *(gap.first - 1 for gap in self.current.gaps if gap.first > first)])
-        if first <= acked and not inside:
-            return SpoolGap(first, min(last, acked), "retention")
-        if last > acked:
-            found = SpoolGap(max(first, acked + 1), last, "corrupt", self._now_ms)
-            self.current.write(gaps=with_gap(self.current.gaps, found))
+        last = min(last, rows[0][0] - 1 if rows else sealed.last if sealed else self.last)
+        if last > self.meta.acked:
+            hole = SpoolGap(max(first, self.meta.acked + 1), last, "corrupt", self._now_ms)
+            self.current.write(gaps=with_gap(gaps, hole))
         return SpoolGap(first, last, "corrupt", self._now_ms)
 
-    def _give_up(self, file: Sealed, damage: Damaged) -> None:
-        """The gap first: should we be killed in between, the file is found again."""
-        self._close_reader()
-        self.sealed.remove(file)
-        missing = self._record_holes()
-        if os.path.lexists(file.path):
-            self.quarantine.take(file.path, str(damage), missing, self.now())
+    def _file(self, sealed: Sealed | None) -> SpoolFile:
+        """To read from. Raises Damaged, after which all files are looked at anew."""
+        if sealed is None:
+            return self.current
+        if self._reader is None or self._reader.path != sealed.path:
+            self._close_reader()
+            self._reader = SpoolFile.open(sealed.path, to_write=False)
+        return self._reader
 
     # A failing disk, a full one
 
@@ -401,7 +364,7 @@ class SpoolDirectory:
                 self._recover()
                 self._suspect = False
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, Damaged) as error:
             self._suspect |= not is_full(error)
             try:
                 self.current.undo()
@@ -446,7 +409,10 @@ class SpoolDirectory:
         if 0 <= self.now() - self._space_checked_at < SPACE_CHECK_S:
             return
         if not self.current.path.exists():
-            self._write_again()
+            # Rejected: a new spool, as hubs may have some of what none has confirmed yet.
+            log.error("%s was deleted; what was in it is written again", self.current.path)
+            make_private(self.directory)
+            self._begin_file(self.meta, self.current.gaps, self.current.rows())
         free, kept = self.limits.space(self.directory)
         if free < kept:
             self._drop_acknowledged(float("inf"))  # what hubs have stays for their comfort only
@@ -457,24 +423,6 @@ class SpoolDirectory:
                 f"the last {shown_bytes(kept)} are left to others. Free some space there"
             )
         self._space_checked_at = self.now()
-
-    def _write_again(self) -> None:
-        """The newest file was deleted while we have it open.
-
-        Rejected: new numbers, as after damage; hubs may have some of what no hub has confirmed yet.
-        """
-        old = self.current
-        log.error("%s was deleted; what was in it is written again", old.path)
-        make_private(self.directory)
-        self.current = SpoolFile.create(
-            next_path(old.path),
-            old.meta,
-            messages=old.messages,
-            state=old.state,
-            gaps=old.gaps,
-            rows=old.rows(),
-        )
-        old.close()
 
     # Rotation, retention, eviction
 
@@ -491,22 +439,13 @@ class SpoolDirectory:
                 first = max(file.first, acked + 1)
                 gaps = with_gap(gaps, SpoolGap(first, file.last, "cap", self._now_ms))
         # With the gaps in it, before anything goes: a kill in between leaves none without a reason.
-        self.current = SpoolFile.create(
-            next_path(old.path),
-            msgspec.structs.replace(old.meta, base=old.last),
-            messages=dict(list(old.messages.items())[-KEPT_MESSAGES:]),
-            state=old.state,
-            gaps=gaps,
-        )
-        old.close()
+        self._begin_file(msgspec.structs.replace(old.meta, base=old.last), gaps)
         for _ in evicted:
             self._drop_oldest()
         if old.last == old.meta.base:
             unlink(old.path)
         else:
             self.sealed.append(Sealed(old.path, old.meta.base + 1, old.last, size, self.now()))
-        self.current.roll_out_log(self.limits.log_bytes)
-        self._logged = 0
 
     def _to_evict(self, growth: int) -> list[Sealed]:
         """The oldest, so that the file which becomes full and the one that begins fit the cap."""
@@ -533,22 +472,11 @@ class SpoolDirectory:
             self._reader = None
 
 
-def _salvaged(
-    files: Mapping[Path, SpoolFile | None], acked: int, unreadable: set[Path]
-) -> Iterator[bytes]:
-    """The bodies beyond `acked` that can still be read. unreadable: filled with what gave not all."""
-    for path, file in files.items():
-        if file is None:
-            unreadable.add(path)
-            continue
-        try:
-            for row in file.readable(acked, None):
-                if row is None:
-                    unreadable.add(path)
-                else:
-                    yield row[1]
-        except (sqlite3.Error, OSError):
-            unreadable.add(path)
+def _salvaged(files: Iterable[SpoolFile], acked: int) -> Iterator[bytes]:
+    """The bodies beyond `acked` that can still be read."""
+    for file in files:
+        with contextlib.suppress(sqlite3.Error, OSError):
+            yield from (body for _, body in file.readable(acked))
 
 
 def _without_hole(rows: list[Row], limit_bytes: int) -> Rows:
@@ -574,12 +502,3 @@ def spool_paths(directory: Path) -> list[Path]:
     """Oldest first."""
     found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
     return sorted(found, key=lambda path: int(path.stem.removeprefix("spool-")))
-
-
-def left_of(acked: int, without: Sequence[Span], last: int) -> Iterator[Span]:
-    """The numbers above `acked` and up to `last` that are not in the spans, which are in order."""
-    after = acked
-    for first, end in (*without, (last + 1, last + 1)):
-        if min(first - 1, last) > after:
-            yield after + 1, min(first - 1, last)
-        after = max(after, end)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sqlite3
-import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from adsum_collector.errors import is_damage, is_full
 from adsum_shared.private_files import open_private
 from adsum_shared.signals import decode_signal
+
+log = logging.getLogger(__name__)
 
 #: The user_version of every file.
 VERSION = 1
@@ -35,14 +37,15 @@ _TABLES = frozenset({"signals", "messages", "state", "gaps", "meta"})
 _HAS_LOG = 2
 #: What a burst may leave of the log.
 _LOG_LIMIT = 16 << 20
-_LOG_HEADER = struct.Struct(
-    ">8xI4x8s8x"
-)  # the size of a page, the salt of all frames since a reset
+#: The size of a page, the salt of all frames since a reset.
+_LOG_HEADER = struct.Struct(">8xI4x8s8x")
 _LOG_FRAME = struct.Struct(">4xI8s8x")  # the size of the database if a commit ends here, the salt
-#: Numbers in a row that give nothing, after which a file whose end nobody knows is given up.
+#: Numbers in a row that give nothing, after which a damaged file is taken to have ended.
 MOST_UNREADABLE = 50_000
 
 Row = tuple[int, bytes]
+#: First and last number, both included.
+Span = tuple[int, int]
 _NOTHING: Mapping[str, Any] = {}
 
 #: A full file of a large spool; a small spool has files of an eighth of its cap, so that the
@@ -54,7 +57,7 @@ MOST_LOG_BYTES = 4 << 20
 class SpoolLimits(msgspec.Struct, frozen=True):
     """retention_s: how long an acknowledged file stays.
 
-    log_bytes: the write-ahead log's size after which it is moved into the file. min_free_bytes,
+    log_bytes: the write-ahead log's size after which SQLite moves it into the file. min_free_bytes,
     min_free_share: refuse while less than the smaller of both is free. Two per cent alone would
     have a disk of a terabyte refuse at 20 GB, and 64 MB alone a small one for ever.
     """
@@ -79,16 +82,11 @@ class SpoolLimits(msgspec.Struct, frozen=True):
 
 
 class Damaged(Exception):  # noqa: N818 - what the file is
-    """The file cannot be used.
+    """The file cannot be used. unfinished: it was never completed, so nothing was in it."""
 
-    unfinished: it was never completed, so nothing was in it. newer: another version has written it,
-    and all of it may be readable.
-    """
-
-    def __init__(self, cause: str, *, unfinished: bool = False, newer: bool = False) -> None:
+    def __init__(self, cause: str, *, unfinished: bool = False) -> None:
         super().__init__(cause)
         self.unfinished = unfinished
-        self.newer = newer
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -182,8 +180,8 @@ class SpoolFile:
     def open(cls, path: Path, *, to_write: bool) -> SpoolFile:
         """Raises Damaged.
 
-        A file to write is checked whole. A sealed one is opened quickly, no page is looked at in
-        advance; and it may be of a newer version, as its signals are all that matters.
+        A file to write is checked whole. Of a sealed one no page is looked at in advance: that
+        takes 100 ms for each, during which no hook could be answered.
         """
         with contextlib.ExitStack() as undo:
             try:
@@ -192,11 +190,11 @@ class SpoolFile:
                 db = connect(path)
                 undo.callback(db.close)
                 if to_write:
-                    read_meta(db)
                     _require_sound(db, commit)
-                    if len(db.execute("SELECT * FROM gaps LIMIT 0").description) == 3:  # of 0.1
-                        db.execute("ALTER TABLE gaps ADD at INTEGER NOT NULL DEFAULT 0")
-                file = cls.over(path, db, to_write=to_write, any_version=not to_write)
+                file = cls.over(path, db, to_write=to_write)
+                columns = db.execute("SELECT * FROM gaps LIMIT 0").description
+                if to_write and len(columns) == 3:  # of 0.1
+                    db.execute("ALTER TABLE gaps ADD at INTEGER NOT NULL DEFAULT 0")
             except sqlite3.DatabaseError as error:
                 if is_damage(error):
                     raise Damaged(str(error)) from error
@@ -214,23 +212,22 @@ class SpoolFile:
             return None
         file = cls(path, db, Meta("", 0, 0, 0))
         with contextlib.suppress(sqlite3.Error, Damaged):
-            file.meta = read_meta(db, any_version=True)
+            file.meta = _read_meta(db)
         with contextlib.suppress(sqlite3.Error):
             rows = db.execute("SELECT key, value FROM state").fetchall()
             file.state = {key: value for key, value in rows if isinstance(value, bytes)}
         return file
 
     @classmethod
-    def over(
-        cls,
-        path: Path,
-        db: sqlite3.Connection,
-        *,
-        to_write: bool = False,
-        any_version: bool = False,
-    ) -> SpoolFile:
+    def over(cls, path: Path, db: sqlite3.Connection, *, to_write: bool = False) -> SpoolFile:
         """On a connection that is there. Raises Damaged, DatabaseError."""
-        file = cls(path, db, read_meta(db, any_version=any_version))
+        file = cls(path, db, _read_meta(db))
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise Damaged(
+                "a newer version of Adsum has written it: its schema is "
+                f"{version}, and this version reads {VERSION}"
+            )
         gaps = db.execute("SELECT * FROM gaps ORDER BY first")
         file.gaps = [SpoolGap(*gap) for gap in gaps]
         newest = db.execute("SELECT max(seq) FROM signals").fetchone()[0] or 0
@@ -325,60 +322,54 @@ class SpoolFile:
         self._db.execute("UPDATE meta SET value = value")
         self._db.execute("COMMIT")
 
-    def rows(self, after: int = 0, limit: int = -1) -> Iterator[Row]:
+    def rows(self, after: int = 0, limit: int = -1) -> list[Row]:
+        """The first `limit` rows after `after`, around whatever damage lies among them."""
         query = "SELECT seq, body FROM signals WHERE seq > ? ORDER BY seq LIMIT ?"
-        return self._db.execute(query, (after, limit))
+        try:
+            return self._db.execute(query, (after, limit)).fetchall()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            log.warning("%s is damaged (%s); it is read around that", self.path, error)
+            return list(islice(self.readable(after), limit if limit >= 0 else None))
 
-    def readable(self, after: int, last: int | None) -> Iterator[Row | None]:
-        """The rows after `after` in order, around the damage; None for a number that gave nothing.
+    def readable(self, after: int) -> Iterator[Row]:
+        """Row by row: nobody can tell how far damage goes, and a cursor that meets it stops.
 
-        last: the file's own last number, if known. Damage may change a body without breaking a
-        page, and one body that is no signal would spoil a whole batch for the hub. Raises
-        DatabaseError for what is no damage.
+        Damage may change a body without breaking a page, and one body that is no signal would spoil
+        a whole batch for the hub. Raises DatabaseError for what is no damage.
         """
-        query = "SELECT seq, body FROM signals WHERE seq >= ? ORDER BY seq LIMIT ?"
-        most = -1
         unread = 0
-        while unread <= MOST_UNREADABLE and (last is None or after < last):
-            before = after
+        for seq in count(after + 1):
             try:
-                for seq, body in self._db.execute(query, (after + 1, most)):
-                    if seq <= after or (last is not None and seq > last):
-                        return
-                    after, unread = seq, 0
-                    yield (seq, body) if _is_signal(body) else None
+                row = self._db.execute("SELECT body FROM signals WHERE seq = ?", (seq,)).fetchone()
             except sqlite3.DatabaseError as error:
                 if not is_damage(error):
                     raise
-                if most == 1:
-                    after, unread = after + 1, unread + 1
-                    yield None
-                # From now on one by one: nobody can tell how far the damage goes, and a cursor that
-                # meets it takes the row before it along.
-                most = 1
-            else:
-                if most != 1 or after == before:
-                    return
+                row = None
+            if row and _is_signal(row[0]):
+                unread = 0
+                yield seq, row[0]
+            elif (unread := unread + 1) > MOST_UNREADABLE:
+                return
 
     def checkpoint(self) -> None:
         """Moves the log's pages into the file, so that the log is written from its start again."""
         self._db.execute("PRAGMA wal_checkpoint(RESTART)")
 
     def roll_out_log(self, size: int) -> None:
-        """Grows the log file to `size` bytes before anybody waits for it.
+        """Grows the log file to `size` bytes before anybody waits for it, and has it moved at that.
 
         To overwrite allocated blocks takes half the time of appending: no file size, no block map
-        to be synced with the data. A change too big for the cache spills into the log and is then
-        taken back. No space for that is no matter.
+        to be synced with the data. SQLite takes the log to end where the zeros begin. No space for
+        that is no matter.
         """
-        if not size:
-            return
-        with contextlib.suppress(sqlite3.OperationalError):
-            self._db.execute("PRAGMA cache_size = 20")
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT INTO signals VALUES (?, zeroblob(?))", (1 << 62, size))
-        self.undo()
-        self._db.execute("PRAGMA cache_size = -2000")
+        if size:
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {size // 4096}")
+            with contextlib.suppress(OSError), log_of(self.path).open("ab") as file:
+                file.write(bytes(max(0, size - file.tell())))
+                file.flush()
+                os.fsync(file.fileno())
 
     def undo(self) -> None:
         if self._db.in_transaction:
@@ -390,24 +381,26 @@ class SpoolFile:
 
 def with_gap(gaps: Sequence[SpoolGap], gap: SpoolGap) -> list[SpoolGap]:
     """What has a reason already keeps it; neighbours with one reason become one."""
-    uncovered: list[SpoolGap] = []
-    first = gap.first
-    for other in sorted(gaps):
-        if other.last < first or other.first > gap.last:
-            continue
-        if other.first > first:
-            uncovered.append(msgspec.structs.replace(gap, first=first, last=other.first - 1))
-        first = other.last + 1
-    if first <= gap.last:
-        uncovered.append(msgspec.structs.replace(gap, first=first))
+    covered = [(each.first, each.last) for each in sorted(gaps)]
+    spans = left_of(gap.first - 1, covered, gap.last)
+    added = (SpoolGap(*span, gap.reason, gap.at) for span in spans)
     joined: list[SpoolGap] = []
-    for each in sorted([*gaps, *uncovered]):
+    for each in sorted([*gaps, *added]):
         before = joined[-1] if joined else None
         if before and before.reason == each.reason and before.last + 1 == each.first:
             joined[-1] = SpoolGap(before.first, each.last, each.reason, max(before.at, each.at))
         else:
             joined.append(each)
     return joined
+
+
+def left_of(acked: int, without: Sequence[Span], last: int) -> Iterator[Span]:
+    """The numbers above `acked` and up to `last` that are not in the spans, which are in order."""
+    after = acked
+    for first, end in (*without, (last + 1, last + 1)):
+        if min(first - 1, last) > after:
+            yield after + 1, min(first - 1, last)
+        after = max(after, end)
 
 
 def find_gap(gaps: Iterable[SpoolGap], seq: int) -> SpoolGap | None:
@@ -442,46 +435,28 @@ def require_log(db: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("the disk takes no write-ahead log")
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """For a file that nobody writes to and whose log is empty: leaves no trace on the disk."""
-    uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-
-
 def require_ours(path: Path) -> None:
     """Raises Damaged for what is no spool file, before it is opened to be written.
 
     SQLite would wait for a pipe, and turn another program's database into one with a log.
     """
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError as error:
-        raise Damaged("it is gone, or a link to nothing") from error
-    if not stat.S_ISREG(mode):
-        raise Damaged("it is a directory" if stat.S_ISDIR(mode) else "it is no plain file")
+    if not path.is_file():
+        raise Damaged("it is no plain file" if os.path.lexists(path) else "it is gone")
     with path.open("rb") as file:
         head = file.read(100)
     if head and (len(head) < 100 or not head.startswith(b"SQLite format 3\0")):
         raise Damaged("it is no database")
     if head and head[18] != _HAS_LOG:
-        with contextlib.closing(connect_to_read(path)) as db:
-            read_meta(db)
+        raise Damaged("it is another program's database")
 
 
-def read_meta(db: sqlite3.Connection, *, any_version: bool = False) -> Meta:
+def _read_meta(db: sqlite3.Connection) -> Meta:
     """Raises Damaged, DatabaseError."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if not tables and not version:
+    if not tables:
         raise Damaged("it was never finished", unfinished=True)
     if not tables >= _TABLES:
         raise Damaged("it is another program's database")
-    if version > VERSION and not any_version:
-        raise Damaged(
-            f"a newer version of Adsum has written it: its schema is {version}, and this version "
-            f"reads {VERSION}",
-            newer=True,
-        )
     try:
         return msgspec.convert(dict(db.execute("SELECT key, value FROM meta")), Meta)
     except msgspec.ValidationError as error:

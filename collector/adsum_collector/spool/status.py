@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,7 +20,6 @@ from adsum_collector.spool.spool_file import (
     SpoolGap,
     SpoolLimits,
     connect,
-    connect_to_read,
     log_of,
     require_ours,
 )
@@ -90,7 +90,7 @@ def offline_status(directory: Path, limits: SpoolLimits, now: float) -> SpoolSta
     with contextlib.ExitStack() as opened:
         for path in reversed(spool_paths(directory)):
             try:
-                file = opened.enter_context(_readable(path, any_version=current is not None))
+                file = opened.enter_context(_readable(path))
             except (Damaged, sqlite3.DatabaseError) as damage:
                 if not (isinstance(damage, Damaged) and damage.unfinished):
                     faults.append(f"{path.name} cannot be used: {damage}.")
@@ -108,7 +108,7 @@ def offline_status(directory: Path, limits: SpoolLimits, now: float) -> SpoolSta
 
 
 @contextlib.contextmanager
-def _readable(path: Path, *, any_version: bool) -> Iterator[SpoolFile]:
+def _readable(path: Path) -> Iterator[SpoolFile]:
     """Raises Damaged, sqlite3.Error, OSError.
 
     What a killed collector has left in the log can only be seen by who may write: so in a copy.
@@ -121,9 +121,10 @@ def _readable(path: Path, *, any_version: bool) -> Iterator[SpoolFile]:
             shutil.copyfile(log, folder / log.name)
             db = connect(Path(shutil.copyfile(path, folder / path.name)))
         else:
-            db = connect_to_read(path)
+            uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+            db = sqlite3.connect(uri, uri=True, isolation_level=None)
         opened.callback(db.close)
-        yield SpoolFile.over(path, db, any_version=any_version)
+        yield SpoolFile.over(path, db)
 
 
 def _status(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.spool.quarantine as quarantine_module
 from adsum_collector.spool.quarantine import NOTICE_S, Quarantine
 from tests.spools import Clock, names
 
@@ -34,19 +33,6 @@ def test_only_the_newest_three_are_kept(tmp_path: Path, clock: Clock) -> None:
     assert names(tmp_path) == sorted([*kept, *(f"{name}.json" for name in kept)])
     assert [each.was for each in quarantine.files] == [f"spool-00000{n}.db" for n in (6, 5, 4)]
     assert "others" in str(quarantine.notice(clock.now))
-
-
-def test_of_large_ones_fewer_are_kept_but_always_the_newest(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quarantine_module, "MOST_KEPT_BYTES", 100)
-    quarantine = Quarantine(tmp_path)
-    quarantine_one(quarantine, tmp_path, 1, clock, 60)
-    quarantine_one(quarantine, tmp_path, 2, clock, 60)
-    assert [each.was for each in quarantine.files] == ["spool-000002.db"]
-
-    quarantine_one(quarantine, tmp_path, 3, clock, 600)
-    assert [each.was for each in quarantine.files] == ["spool-000003.db"]
 
 
 def test_what_was_quarantined_is_told_of_for_a_day_and_while_it_is_there(

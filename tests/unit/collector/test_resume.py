@@ -18,7 +18,7 @@ from adsum_collector.delivery.resume import (
     where_to_resume,
     written,
 )
-from adsum_collector.spool.spool_directory import Span, left_of
+from adsum_collector.spool.spool_file import Span, left_of
 
 OURS = "sp"
 

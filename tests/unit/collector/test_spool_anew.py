@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.spool.spool import Spool, SpoolGap
-from adsum_collector.spool.spool_directory import Span, SpoolDirectory
-from adsum_collector.spool.spool_file import Append, SpoolLimits
+from adsum_collector.spool.spool_directory import SpoolDirectory
+from adsum_collector.spool.spool_file import Append, Span, SpoolLimits
 from tests.spools import SMALL, Clock, fill, prompt, put, read_all
 
 

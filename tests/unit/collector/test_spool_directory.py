@@ -400,37 +400,11 @@ def test_damage_inside_a_full_file_costs_what_cannot_be_read_and_no_more(
     assert sorted([*rows, *numbers_of(gaps)]) == list(range(1, 27))
     assert len(rows) >= 20
     assert all(rows[seq] == prompt(seq - 1) for seq in rows)
-    assert (tmp_path / "spool-000001.db.corrupt").exists()
-    assert "quarantined as spool-000001.db.corrupt; signals may be missing" in str(again.notice)
     assert numbers_of(again.current.gaps) == numbers_of(gaps)
     again.close()
     reopened = SpoolDirectory(tmp_path, SMALL, clock)
     assert read_all(reopened) == (rows, gaps)
-    assert len(reopened.quarantine.files) == 1
     reopened.close()
-
-
-def test_a_damaged_full_file_is_read_where_the_disk_keeps_no_copy_of_it(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = SpoolDirectory(tmp_path, SMALL, clock)
-    fill(files, 25)
-    full = tmp_path / "spool-000001.db"
-    raw = bytearray(full.read_bytes())
-    page = raw.index(b"000005....") // 4096 * 4096
-    raw[page : page + 4096] = b"\xff" * 4096
-    full.write_bytes(raw)
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("os.link", refuse)
-
-    rows, gaps = read_all(files)
-
-    assert sorted([*rows, *numbers_of(gaps)]) == list(range(1, 26))
-    assert len(rows) >= 20
-    files.close()
 
 
 def test_why_a_spool_began_anew_is_told_as_long_as_its_first_file_is_there(

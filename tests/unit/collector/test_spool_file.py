@@ -16,7 +16,7 @@ from msgspec import structs
 from adsum_collector.errors import is_damage
 from adsum_collector.spool.spool import SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
-from adsum_collector.spool.spool_file import connect_to_read, find_gap, require_log, with_gap
+from adsum_collector.spool.spool_file import find_gap, require_log, with_gap
 from tests.spools import SMALL, Clock, fill, read_all
 
 
@@ -98,7 +98,7 @@ def test_a_sound_log_is_not_taken_for_damaged(
     files = SpoolDirectory(tmp_path / "live", limits, clock)
     for _ in range(checkpoints):
         fill(files, 3)
-        files.checkpoint()
+        files.current.checkpoint()
     fill(files, 2)
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     with (tmp_path / "killed" / "spool-000001.db-wal").open("r+b") as log:
@@ -111,6 +111,10 @@ def test_a_sound_log_is_not_taken_for_damaged(
     assert again.meta.spool_id == files.meta.spool_id
     assert again.last == last
     again.close()
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
 
 
 def error_of(db: sqlite3.Connection, *statements: str) -> sqlite3.DatabaseError:

@@ -73,8 +73,8 @@ class SpoolModel(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        with contextlib.suppress(SpoolUnavailable):
-            self.files.checkpoint()
+        with contextlib.suppress(SpoolUnavailable), self.files.trusted():
+            self.files.current.checkpoint()
 
     @rule(count=st.integers(1, 30), most=st.sampled_from([0, 4096, 20_000, 60_000]))
     def fail(self, count: int, most: int) -> None:
