@@ -144,8 +144,8 @@ def test_gaps_are_told_with_numbers_and_reasons(
     found = told()
 
     assert found["gaps"] == [
-        {"first": 1, "last": 200, "reason": "cap"},
-        {"first": 301, "last": 400, "reason": "corrupt"},
+        {"first": 1, "last": 200, "reason": "cap", "at": 1_000_000_000},
+        {"first": 301, "last": 400, "reason": "corrupt", "at": 1_000_000_000},
     ]
     lines = run().stdout
     assert "gaps       300 signals will never come:\n           1-200: the cap was" in lines
