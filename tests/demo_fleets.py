@@ -11,12 +11,11 @@ from pathlib import Path
 import uvicorn
 
 from adsum.demo.story import MACHINES, MINUTE, SCRIPT, Fleet, Machine, history
-from adsum_hub.app import build_app
+from adsum_hub.app import build_app, listen, server_config
 from adsum_hub.domains.show import open_domains
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
-from adsum_hub.serving import listen, server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
 from adsum_hub.usage.accounts import Accounts, local_day

@@ -132,7 +132,7 @@ ONE_IMPORTER = {
         *("adsum.doctor.agent", "adsum.doctor.ways"),
     },
     "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
-        *("adsum.service.launchd", "adsum.service.systemd", "adsum_shared.redis_cluster"),
+        *("adsum.service.inits", "adsum_shared.redis_cluster"),
         *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),
         "adsum_collector.agents.claude_code.status",
         "adsum_collector.agents.claude_code.usage_lines",

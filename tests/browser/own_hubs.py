@@ -11,10 +11,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adsum_hub import app as hub_app
+from adsum_hub.app import listen, server_config
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
-from adsum_hub.serving import listen, server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
 from adsum_shared import signals as s

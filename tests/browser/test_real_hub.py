@@ -15,11 +15,10 @@ import uvicorn
 from playwright.async_api import BrowserContext, Page, expect
 
 from adsum_collector.agents.records import TranscriptFile
-from adsum_hub.app import build_app
+from adsum_hub.app import build_app, listen, server_config
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
-from adsum_hub.serving import listen, server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
 from adsum_hub.usage.accounts import local_day

@@ -14,14 +14,13 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from adsum_hub.app import build_app
+from adsum_hub.app import PortTakenError, build_app, listen, server_config
 from adsum_hub.consumer.consumer import Link
 from adsum_hub.live import broadcast as broadcast_module
 from adsum_hub.live import live as live_module
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.roster import Roster
-from adsum_hub.serving import PortTakenError, listen, server_config
 from adsum_hub.snapshots import Snapshot
 from adsum_shared import bounded_http
 from adsum_shared.envelope import Batch

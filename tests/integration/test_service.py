@@ -14,9 +14,9 @@ from adsum.app import app
 from adsum.join.leave import stop_collector
 from adsum.machine import Membership, keep
 from adsum.outcome import CommandError
+from adsum.service.inits import why_none
 from adsum.service.job import NoServiceManagerError, env_values
 from adsum.service.service import install_service, remove_service
-from adsum.service.systemd import why_none
 from adsum_collector.state_dir import hold_lock
 from tests import service_managers
 from tests.service_managers import SYSTEMCTL, Fake

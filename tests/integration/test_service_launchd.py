@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adsum.outcome import CommandError
-from adsum.service.launchd import Launchd
+from adsum.service.inits import Launchd
 from adsum.service.service import install_service, remove_service
 from tests import service_managers
 from tests.service_managers import LAUNCHCTL, Fake
@@ -72,7 +72,7 @@ def test_remove_leaves_nothing(fake: Fake) -> None:
 
 
 def test_what_launchd_refuses_is_undone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adsum.service.launchd.GOING_S", 0.0)
+    monkeypatch.setattr("adsum.service.inits.GOING_S", 0.0)
     fake.refuse("bootstrap", "Bootstrap failed: 125: Domain does not support specified action\n")
 
     with pytest.raises(CommandError, match="125: Domain does not support"):

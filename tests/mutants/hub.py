@@ -8,7 +8,7 @@ _AUTH = "tests/unit/hub/auth/test_authenticator.py"
 _CONSUMER = "hub/adsum_hub/consumer/consumer.py"
 _GATE = "hub/adsum_hub/auth/gate.py"
 _LIMIT = "hub/adsum_hub/auth/credentials.py"
-_SERVING = "hub/adsum_hub/serving.py"
+_SERVING = "hub/adsum_hub/app.py"
 _ENVELOPE = "shared/adsum_shared/envelope.py"
 _HEARTBEATS = "hub/adsum_hub/consumer/heartbeats.py"
 _INBOX = "hub/adsum_hub/inbox.py"
@@ -496,7 +496,7 @@ MUTANTS = (
                 "if True else None",
             ),
         ),
-        ("tests/unit/hub/test_serving.py::test_a_proxy_is_believed_where_one_is_configured",),
+        ("tests/unit/hub/test_app.py::test_a_proxy_is_believed_where_one_is_configured",),
     ),
     Mutant(
         "forgets the instants that rules have asked for",

@@ -19,6 +19,7 @@ from adsum.config import read_settings
 from adsum.doctor.checks import check_collector
 from adsum.machine import membership
 from adsum.outcome import CommandError, Exit
+from adsum.service.inits import Launchd, Systemd
 from adsum.service.job import (
     BOTH,
     MARK,
@@ -62,13 +63,7 @@ class Installed:
 
 
 def find_init(*, system: bool) -> Init:
-    if sys.platform == "darwin":
-        from adsum.service.launchd import Launchd
-
-        return Launchd(system)
-    from adsum.service.systemd import Systemd
-
-    return Systemd(system)
+    return (Launchd if sys.platform == "darwin" else Systemd)(system)
 
 
 def run_install(

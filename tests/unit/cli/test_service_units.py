@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from adsum.service.inits import plist, service_unit, socket_unit
 from adsum.service.job import MARK, Job, env_text, env_values
-from adsum.service.launchd import plist
-from adsum.service.systemd import service_unit, socket_unit
 
 GOLDEN = Path(__file__).parent / "test_service_golden"
 HOME = Path("/home/ada")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_hub.serving import server_config, trusted_proxies
+from adsum_hub.app import server_config, trusted_proxies
 
 LOOPBACK = "127.0.0.1,::1"
 PUBLIC = "https://hub.example.net"
