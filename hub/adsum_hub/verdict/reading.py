@@ -260,7 +260,7 @@ def alive(
         talks = child.kind == "agent" and not (word == "busy" and said <= last)
         if not talks or not clock.passed(last + limits.child_silence):
             found[key] = child
-    if not children.finished or clock.passed(children.finished + limits.wake):
+    if not children.finished or clock.passed(children.finished + limits.child_silence):
         return found  # of many that have ended long ago nothing is asked
     found |= {
         key: child
@@ -269,7 +269,7 @@ def alive(
         and child.last >= run
         and child.last >= facts.drained
         and not is_killed(facts, child)
-        and _wakes_parent(facts, child, clock, limits)
+        and _wakes_parent(facts, child, status, clock, limits)
         and not (word == "idle" and clock.passed(max(said, child.last) + limits.registry_hold))
     }
     return found
@@ -281,12 +281,21 @@ def is_killed(facts: Facts, child: Child) -> bool:
     return killed > child.restarted and killed > child.active and child.kind == "agent"
 
 
-def _wakes_parent(facts: Facts, child: Child, clock: Clock, limits: Limits) -> bool:
-    """In the gap between its end and the notification that starts the parent's next turn."""
+def _wakes_parent(
+    facts: Facts, child: Child, status: Status | None, clock: Clock, limits: Limits
+) -> bool:
+    """In the gap between its end and the notification that starts the parent's next turn.
+
+    The user's own hooks on a subagent's end run in it, for minutes, and may send it on: its hook and
+    its last line come before. The registry stays `busy` for as long. (Rejected: to wait as long
+    without it; a report that is lost would hide a session that waits for its human.)
+    """
     finished = child.finished
+    busy = status is not None and status.status == "busy" and status.at <= finished
+    gap = limits.child_silence if busy and child.kind == "agent" else limits.wake
     # A report that joins a running turn is stamped a little before the end it reports.
     told = max(child.notified + LATENESS if child.notified else 0, facts.drained)
-    if told >= finished or clock.passed(finished + limits.wake):
+    if told >= finished or clock.passed(finished + gap):
         return False
     return not any(turn.prompt >= finished for turn in facts.turns.values())
 

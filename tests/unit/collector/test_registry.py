@@ -57,6 +57,11 @@ def test_the_entry_of_an_old_cli_has_no_status() -> None:
     assert (found.status, found.at) == (None, 1_795_303_642_627)
 
 
+def test_a_process_that_the_agents_daemon_keeps_in_reserve_is_no_session() -> None:
+    assert signals_from_registry(raw(kind="bg", spare=True), SEEN) == []
+    assert signals_from_registry(raw(kind="bg", spare=False), SEEN)
+
+
 def test_a_stamp_from_the_future_counts_as_now() -> None:
     assert status(raw(statusUpdatedAt=SEEN + 60_000)).at == SEEN
 

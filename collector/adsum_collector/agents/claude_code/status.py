@@ -29,6 +29,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1_000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=4_102_444_800)]
 LIMIT: Final = re.compile(r"[a-z0-9_]{1,32}")
 LIMITS_MAX: Final = 8
+NO: Final = msgspec.Raw(b"false")
 Pid = Annotated[float, msgspec.Meta(gt=0, lt=1 << 31)]
 Stamp = Annotated[float, msgspec.Meta(gt=0, le=NUMBER_MAX)]
 
@@ -50,6 +51,8 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
     session_id = _text(entry, "sessionId")
     if session_id is None or len(session_id) > NAME_MAX:
         raise RegistryError(f"`sessionId` is no string of 1 to {NAME_MAX} characters")
+    if lenient(entry.get("spare", NO), bool):
+        return []  # the agents' daemon keeps a process in reserve: no session yet, nobody's turn
     pid = int(_number(entry, "pid", Pid) or 0) or None
     changed, updated, started = (
         int(_number(entry, name, Stamp) or 0)

@@ -144,10 +144,19 @@ def test_a_session_start_alone_lists_no_session() -> None:
 
 
 def test_a_phantom_that_the_registry_named_for_a_moment_is_listed_no_more() -> None:
-    story = Story().status(0, None)
+    story = Story().status(0, "idle")
     assert story.told().materialised
 
     assert not story.tell(s.SessionEnded, 0.1, source="registry").told().materialised
+
+
+def test_what_the_registry_names_is_not_listed_before_it_has_shown_its_prompt_box() -> None:
+    """The chooser of `--resume` bears an id that never lives; a directory may not be trusted yet."""
+    story = Story().tell(s.ProcessSeen, 0, pid=7, source="registry").status(0, None)
+    assert not story.told().materialised
+
+    assert Story().status(0, None).tell(s.SessionStarted, 1).told().materialised
+    assert story.status(5, "idle").told().materialised
 
 
 def test_a_session_known_only_from_its_registry_stays_listed_when_it_ends() -> None:

@@ -35,6 +35,22 @@ def test_a_subagent_goes_on_after_an_escape() -> None:
     assert story.state(9) == "waiting_for_agent"
 
 
+def test_a_subagents_parent_waits_while_the_users_hooks_on_its_end_run() -> None:
+    """The registry stays `busy`; the report comes when they have run."""
+    story = delegated().stop(2.1, final=True).tell(s.ChildFinished, 5, child_id="a1")
+
+    assert (story.state(30), story.deadline(30)) == ("waiting_for_agent", 305)
+    assert story.status(31, "idle").state(31.5) == "idle"
+
+
+def test_it_waits_no_longer_for_one_that_was_killed_or_without_the_registry() -> None:
+    killed = delegated().tell(s.ChildFinished, 5, child_id=s.ALL_CHILDREN, status="killed")
+    assert killed.stop(2.1, final=True).state(6) == "idle"
+
+    alone = working().tell(s.ChildStarted, 1, child_id="a1").stop(2)
+    assert alone.tell(s.ChildFinished, 5, child_id="a1").deadline(6) == 10
+
+
 def test_a_shell_goes_on_after_an_escape() -> None:
     story = escape(shelled().prompt(5, "p2").status(5, "busy"), 8).status(8, "shell")
 
