@@ -86,6 +86,7 @@ class StandIn:
         self.usage_csv = b""
         self.csv_kind = "text/csv; charset=utf-8"
         self.over: list[SessionView] = []
+        self.notes: list[str] = []
         self.asked: list[str] = []
         self.refusal: int | None = None
         self.problem: str | None = None
@@ -157,7 +158,7 @@ class StandIn:
         found = [one for one in self.over if wanted in f"{one.title}\n{one.session_id}"]
         start = int(query["offset"])
         page = found[start : start + min(self.page_most, int(query["limit"]))]
-        return History(1, NOW, len(found), page)
+        return History(1, NOW, len(found), page, notes=self.notes)
 
     def _readiness(self) -> dict[str, Any]:
         return {"ready": self.problem is None, "lag_ms": 5, "problem": self.problem}

@@ -10,13 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from adsum.listing import listing_app
-from adsum.logs import logs_app
 from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.parts_app import collector_app, hub_app, service_app
-from adsum.reach import reach_app
-from adsum.text.saying import put, say
+from adsum.sessions_app import reach_app, sessions_app
 from adsum_shared.errors import AdsumError
 
 app = typer.Typer(
@@ -30,8 +27,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Settings, and where they come from.", no_args_is_help=True)
 hooks_app = typer.Typer(help="Claude Code's hooks, which report to Adsum.", no_args_is_help=True)
-for commands in (listing_app, reach_app, logs_app):
-    app.add_typer(commands)
+app.add_typer(sessions_app)
+app.add_typer(reach_app)
 app.add_typer(hooks_app, name="hooks")
 app.add_typer(config_app, name="config")
 app.add_typer(collector_app, name="collector")
@@ -67,6 +64,8 @@ def run() -> int:
     try:
         app(prog_name="adsum")
     except AdsumError as error:
+        from adsum.text.saying import say
+
         sys.stdout.flush()
         say(f"adsum: {error}")
         return int(error.code if isinstance(error, CommandError) else Exit.ERROR)
@@ -81,11 +80,14 @@ def _print_fault(*fault: Any) -> None:
     """What it quotes may come from an agent."""
     import traceback
 
+    from adsum.text.saying import say
+
     say("".join(traceback.format_exception(*fault)).rstrip())
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from adsum.text.saying import put
         from adsum_shared import __version__
 
         put(f"adsum {__version__}")

@@ -1,9 +1,7 @@
-"""The commands that show what the hub knows: agents, show, top, usage, history, hosts.
+"""What the commands that show what the hub knows do: agents, show, top, usage, history, hosts.
 
 What draws is imported when there is something to draw: an answer as JSON needs none of it.
 """
-
-# ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
 from __future__ import annotations
 
@@ -14,14 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
 import typer
 
 from adsum.client import fetch, fetch_csv, hub_url, send
-from adsum.options import AsJson, HostName, HubUrl, OnlyHost, OnlyProject, SessionId, StateDir
 from adsum.outcome import CommandError, Exit, require
 from adsum.sessions import (
     ACTIVITY_SHOWN,
@@ -37,6 +33,7 @@ from adsum.sessions import (
     path_of,
     session_named,
     typed,
+    unknown_names,
 )
 from adsum.text.saying import put, put_json, say, say_trouble
 from adsum.text.words import advice, age, as_of, trouble_in
@@ -51,10 +48,6 @@ from adsum_shared.state import (
     UsageReport,
 )
 
-listing_app = typer.Typer()
-hosts_app = typer.Typer(invoke_without_command=True)
-listing_app.add_typer(hosts_app, name="hosts")
-
 #: Lines around the rows of a list: the heads, the counts, and the next prompt.
 HEAD_AND_FOOT = 3
 SHOW_SCHEMA = 1
@@ -62,7 +55,6 @@ ACTIVITY_MOST = 100
 HOSTS = "/api/v1/hosts"
 LEAST_OF_ID = 4
 LENGTH_OF_ID = len("00000000-0000-0000-0000-000000000000")
-HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
 
 
 class Freshness(msgspec.Struct, frozen=True):
@@ -115,41 +107,7 @@ def _day(at: int) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(at / 1000))
 
 
-@listing_app.command()
-def agents(
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it current.")] = False,
-    only_needs_you: Annotated[
-        bool, typer.Option("--needs-you", help="Only who waits for you.")
-    ] = False,
-    host: OnlyHost = None,
-    state: Annotated[str | None, typer.Option(help="Only this state, such as idle.")] = None,
-    project: OnlyProject = None,
-    group: Annotated[str | None, typer.Option(help="Only needs_you, working or delivered.")] = None,
-    as_json: AsJson = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object per session.")] = False,
-    exit_status: Annotated[
-        bool, typer.Option("--exit-status", help="Exit with 10 when someone needs you.")
-    ] = False,
-) -> None:
-    """Every session, those who need you first.
-
-    With its cost, tokens and context from 130 columns on: ≈ is from list prices, ≥ at least.
-
-    Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
-    10 someone needs you (with --exit-status).
-    """
-    chosen = Filter(group, state, host, project, only_needs_you)
-    require(not (as_json and jsonl), "--json and --jsonl exclude each other.")
-    require(not (watch and as_json), "To watch as JSON, use --jsonl.")
-    require(not (watch and exit_status), "--exit-status answers once; leave out --watch.")
-    url = hub_url(hub, state_dir)
-    if watch:
-        from adsum.watch import watch_agents
-
-        watch_agents(url, chosen, jsonl=jsonl)
-        return
+def list_agents(url: str, chosen: Filter, *, as_json: bool, jsonl: bool, exit_status: bool) -> Exit:
     answer = fetch_sessions(url, chosen.query)
     views, trouble = typed(url, answer["sessions"], list[SessionView]), trouble_in(answer)
     if as_json:
@@ -157,38 +115,29 @@ def agents(
     elif jsonl:
         for session in answer["sessions"]:
             put_json(session, None)
-    else:
-        hosts = fetch_freshness(url).hosts
-        if views:
-            _print_agents(order(views), hosts, as_of(answer["now"], trouble))
-        elif trouble is None:
-            say(advice(filtered=bool(chosen.query), hosts=hosts))
+    elif views:
+        _print_agents(url, order(views), as_of(answer["now"], trouble))
+    elif trouble is None:
+        hosts = () if chosen.query else fetch_freshness(url).hosts
+        say(unknown_names(url, chosen) or advice(filtered=bool(chosen.query), hosts=hosts))
     if trouble is not None:
         say_trouble(trouble, answer["now"])
-    raise typer.Exit(exit_code(views, exit_status=exit_status, stale=trouble is not None))
+    return exit_code(views, exit_status=exit_status, stale=trouble is not None)
 
 
-def _print_agents(views: list[SessionView], hosts: Sequence[HostView], now: int) -> None:
+def _print_agents(url: str, views: list[SessionView], now: int) -> None:
     from adsum.text import console, tables
 
     screen, first = console.open_console(), views[0]
     table = tables.session_table(views, now, screen)
-    console.show(screen, table, tables.counts_line(views, hosts, now))
+    console.show(screen, table, tables.counts_line(views, fetch_freshness(url).hosts, now))
     if screen.is_terminal and len(views) + HEAD_AND_FOOT > screen.height and needs_you(first):
         console.show(screen, tables.first_line(first, now))
 
 
-@listing_app.command()
-def show(
-    session: SessionId,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    activity: Annotated[
-        int | None, typer.Option(min=0, max=100, help="How many of its last doings.")
-    ] = None,
-    as_json: AsJson = False,
+def show_session(
+    session: str, hub: str | None, state_dir: Path | None, activity: int | None, *, as_json: bool
 ) -> None:
-    """One session in full, and why its state is believed."""
     url = hub_url(hub, state_dir)
     chosen = session_named(url, session)
     found, done = fetch(url, path_of(chosen)), fetch(url, activity_path(chosen))
@@ -209,18 +158,19 @@ def show(
         say_trouble(fresh.trouble, done["now"])
 
 
-@listing_app.command()
 def top(
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    host: OnlyHost = None,
-    project: OnlyProject = None,
+    hub: str | None = None,
+    state_dir: Path | None = None,
+    host: str | None = None,
+    project: str | None = None,
 ) -> None:
-    """The list on a full screen: move, look closer, filter. Needs textual."""
     if find_spec("textual") is None:
+        pip = Path(sys.executable).parent / "pip"
+        # uv makes environments without pip.
+        uv = f"uv pip install --python {sys.executable}"
         raise CommandError(
             "adsum top needs Textual, which is not installed. Where Adsum is installed: "
-            f"`{Path(sys.executable).parent / 'pip'} install textual`; by pipx: "
+            f"`{f'{pip} install' if pip.exists() else uv} textual`; by pipx: "
             "`pipx inject adsum textual`. Without it: adsum agents --watch"
         )
     from adsum.top import run_top
@@ -292,58 +242,30 @@ def _date(option: str, text: str | None) -> date | None:
     return found
 
 
-@listing_app.command()
-def usage(
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-22.")] = None,
-    days: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST_DAYS, help=f"So many days, at most {MOST_DAYS}, the last included. [7]"
-        ),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Last day; today if left out.")] = None,
-    by: Annotated[str, typer.Option(help="day, host, project, model or session.")] = "day",
-    host: OnlyHost = None,
-    project: OnlyProject = None,
-    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Of sessions, how many rows of the table, the dearest first. [20]"
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
-) -> None:
-    """Tokens and what they cost, by day, project, model and more.
-
-    Exit codes: as those of `agents`.
-    """
-    asked = UsageQuery(since, until, days, by, host, project, model, limit)
-    require(not (as_json and as_csv), "--json and --csv exclude each other.")
+def show_usage(
+    asked: UsageQuery, hub: str | None, state_dir: Path | None, *, as_json: bool, as_csv: bool
+) -> Exit:
     url, path = hub_url(hub, state_dir), "/api/v1/usage"
     if as_csv:
         put(fetch_csv(url, path, {**asked.query, "format": "csv"}).decode(errors="replace"), "")
-        raise typer.Exit(fetch_freshness(url, host).warn(until))
+        return fetch_freshness(url, asked.host).warn(asked.until)
     answer = fetch(url, path, asked.query)
-    report, fresh = typed(url, answer, UsageReport), fetch_freshness(url, host)
+    report, fresh = typed(url, answer, UsageReport), fetch_freshness(url, asked.host)
     if as_json:
         put_json(answer)
-        raise typer.Exit(fresh.warn(report.until))
+        return fresh.warn(report.until)
     if report.rows:
         from adsum.text import console, tables
 
         screen = console.open_console()
-        most = (limit or USAGE_LIMIT) if by == "session" else len(report.rows)
+        most = (asked.limit or USAGE_LIMIT) if asked.by == "session" else len(report.rows)
         footer = tables.usage_footer(report, screen, most)
         console.show(screen, tables.usage_table(report, screen, most), footer)
     else:
         say(no_usage(report, asked, fresh))
     for note in report.notes:
         say(f"adsum: {clean(note)}")
-    raise typer.Exit(fresh.warn(report.until, report.notes))
+    return fresh.warn(report.until, report.notes)
 
 
 def no_usage(report: UsageReport, asked: UsageQuery, fresh: Freshness) -> str:
@@ -366,17 +288,16 @@ def no_usage(report: UsageReport, asked: UsageQuery, fresh: Freshness) -> str:
     return f"Nothing was used {days}. {step}"
 
 
-@listing_app.command()
 def history(
-    text: Annotated[list[str] | None, typer.Argument(help="Words to look for.")] = None,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    host: OnlyHost = None,
-    project: OnlyProject = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 20,
-    as_json: AsJson = False,
+    text: list[str] | None = None,
+    hub: str | None = None,
+    state_dir: Path | None = None,
+    host: str | None = None,
+    project: str | None = None,
+    limit: int = 20,
+    *,
+    as_json: bool = False,
 ) -> None:
-    """Sessions that are over, the latest first. `show ID` has one in full."""
     url = hub_url(hub, state_dir)
     query = given(q=" ".join(text or ()).strip() or None, host=host, project=project)
     answer = fetch_pages(url, HISTORY, query, limit)
@@ -404,17 +325,7 @@ def no_history(fresh: Freshness, notes: Sequence[str] = (), *, filtered: bool) -
     return "No session is over yet. Those that live: adsum agents"
 
 
-@hosts_app.callback()
-def hosts(
-    context: typer.Context,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """List machines and how fresh their news is; rename, forget."""
-    if context.invoked_subcommand is not None:
-        context.obj = hub, state_dir  # for a command that names none itself
-        return
+def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> Exit:
     url = hub_url(hub, state_dir)
     answer = fetch(url, HOSTS)
     fresh = typed(url, answer, Freshness)
@@ -429,67 +340,29 @@ def hosts(
         say(advice(filtered=False, hosts=[]))
     if fresh.trouble is not None:
         say_trouble(fresh.trouble, fresh.now)
-    raise typer.Exit(fresh.exit_code())
+    return fresh.exit_code()
 
 
-@hosts_app.command("rename")
-def rename(
-    context: typer.Context,
-    named: HostName,
-    label: Annotated[str, typer.Argument(help="Its name from now on; '' is what it calls itself.")],
-    hub: HubUrl = None,
-    state_dir: HomeDir = None,
-) -> None:
-    """Call it otherwise, everywhere."""
-    name = _change(context, hub, state_dir, "rename", named, {"label": label})
-    say(f"{name} is called {clean(label or 'what it calls itself')} from now on.")
-
-
-#: Of each other change: its help, and what it comes to.
-_CHANGES = {
-    "forget": (
-        "Take it out of all lists, with its sessions and its access. It comes back by joining.",
-        "{} is forgotten, with its sessions. It comes back only by joining.",
-    ),
-    "revoke": (
-        "Make its credential worthless, at once. What it sent stays.",
-        "{} is shut out: its credential is worthless. What it sent stays listed.\n"
-        "To let it join again: adsum hosts reset. To have it gone: adsum hosts forget.",
-    ),
-    "reset": (
-        "Have it join anew.\n\nAfter a revocation, a lost credential, or when there are two of it.",
-        "{} may join anew; its credential is worthless. On the machine itself: "
-        "adsum join … --again.\nOn a copy of it: adsum join … --new-identity.",
-    ),
+#: Of each change of a host, what it comes to.
+_CHANGED = {
+    "rename": "{} is called {} from now on.",
+    "forget": "{} is forgotten, with its sessions. It comes back only by joining.",
+    "revoke": "{} is shut out: its credential is worthless. What it sent stays listed.\n"
+    "To let it join again: adsum hosts reset. To have it gone: adsum hosts forget.",
+    "reset": "{} may join anew; its credential is worthless. On the machine itself: "
+    "adsum join … --again.\nOn a copy of it: adsum join … --new-identity.",
 }
 
 
-def _add_change(verb: str, words: str, done: str) -> None:
-    @hosts_app.command(verb, help=words)
-    def change(
-        context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
-    ) -> None:
-        say(done.format(_change(context, hub, state_dir, verb, named, {})))
-
-
-for _verb, _words in _CHANGES.items():
-    _add_change(_verb, *_words)
-
-
-def _change(
-    context: typer.Context,
-    hub: str | None,
-    state_dir: Path | None,
-    verb: str,
-    named: str,
-    body: dict[str, str],
-) -> str:
-    """The host's name. Raises CommandError."""
-    above_hub, above_dir = context.obj
-    url = hub_url(hub or above_hub, state_dir or above_dir)
+def change_host(
+    hub: str | None, state_dir: Path | None, verb: str, named: str, label: str | None
+) -> None:
+    """label: its new name, of a change of that. Raises CommandError."""
+    url = hub_url(hub, state_dir)
     host_id, name = _host_named(fetch_freshness(url).hosts, named)
+    body = {} if label is None else {"label": label}
     send(url, "POST", f"{HOSTS}/{quote(host_id, safe='')}/{verb}", body)
-    return name
+    say(_CHANGED[verb].format(name, clean(label or "what it calls itself")))
 
 
 def _host_named(hosts: list[HostView], named: str) -> tuple[str, str]:

@@ -1,7 +1,5 @@
 """`adsum logs` shows what the parts on this machine have written, and follows what they write."""
 
-# ruff: noqa: FBT002 - typer reads the options from the signatures
-
 from __future__ import annotations
 
 import contextlib
@@ -11,17 +9,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from adsum.client import home_of
-from adsum.options import StateDir
 from adsum.outcome import CommandError, require
 from adsum.text.saying import put
 from adsum_shared.redact import clean
-
-logs_app = typer.Typer()
 
 PARTS = ("hub", "collector", "broker")
 POLL_S = 0.25
@@ -61,17 +53,9 @@ class Tail:
         return [clean(line.decode("utf-8", "replace").expandtabs()) for line in whole]
 
 
-@logs_app.command("logs")
 def show_logs(
-    part: Annotated[
-        str | None,
-        typer.Argument(help="hub, collector or broker; all of them if left out."),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="So many at first.")] = 50,
-    state_dir: StateDir = None,
+    part: str | None, *, lines: int, state_dir: Path | None, follow: bool = False
 ) -> None:
-    """What the parts on this machine have written."""
     require(part in (None, *PARTS), f"{part!r} writes no log. Give one of {', '.join(PARTS)}.")
     folder = home_of(state_dir) / "logs"
     tails = [Tail(each, folder / f"{each}.log") for each in ((part,) if part else PARTS)]

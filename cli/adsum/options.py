@@ -12,9 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from adsum_shared.private_files import write_private
-from adsum_shared.redact import clean
-
 #: Whoever pressed Tab waits for no longer than this.
 PATIENCE_S = 0.15
 SESSIONS_MOST = 200
@@ -84,6 +81,8 @@ def _asked(kind: str, url: str) -> list[list[tuple[str, str]]]:
 
 
 def _offer(kind: str, view: Any) -> tuple[str, str]:
+    from adsum_shared.redact import clean
+
     if kind == "hosts":
         return clean(view["label"]), ""
     title = f"{clean(view['state']['label'])}: {clean(view.get('title'))}"
@@ -101,6 +100,8 @@ def _kept(cache: Path, url: str) -> dict[str, Any]:
 
 def _keep(cache: Path, words: dict[str, Any]) -> None:
     """Titles are nobody else's business on this machine."""
+    from adsum_shared.private_files import write_private
+
     with contextlib.suppress(OSError):
         cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(cache, json.dumps(words).encode(), durable=False)

@@ -1,7 +1,5 @@
 """`adsum open` and `adsum attach` lead to a session: to its page, or to its terminal, by tmux."""
 
-# ruff: noqa: FBT002 - typer reads the options from the signatures
-
 from __future__ import annotations
 
 import os
@@ -13,20 +11,15 @@ import sys
 import webbrowser
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
 from urllib.parse import quote
 
-import typer
-
 from adsum.client import fetch, home_of, hub_url
-from adsum.options import HubUrl, SessionId, StateDir, sessions
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import session_named
 from adsum.text.saying import put, say
 from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
-
-reach_app = typer.Typer()
 
 #: Of each pane: its terminal, its first process, and what tmux calls it.
 PANES = ("list-panes", "-a", "-F", "#{pane_tty} #{pane_pid} #{pane_id}")
@@ -35,16 +28,9 @@ SSH_NAME = re.compile(r"[A-Za-z0-9_][\w.@:%-]{0,252}")
 TMUX_WAIT_S = 5
 
 
-@reach_app.command("open")
 def open_dashboard(
-    session: Annotated[
-        str | None, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
-    ] = None,
-    only_print: Annotated[bool, typer.Option("--print", help="Print the address only.")] = False,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
+    session: str | None, *, only_print: bool, hub: str | None, state_dir: Path | None
 ) -> None:
-    """The dashboard in your browser, or one session's page of it."""
     url = hub_url(hub, state_dir)
     asks = asks_to_sign_in(url)
     page = "" if session is None else page_of(session_named(url, session))
@@ -97,22 +83,9 @@ class Pane:
     name: str
 
 
-@reach_app.command()
 def attach(
-    session: SessionId,
-    ssh: Annotated[
-        str | None, typer.Option(help="What ssh calls its machine, if not by its label.")
-    ] = None,
-    only_print: Annotated[
-        bool, typer.Option("--print", help="Print the command, do not run it.")
-    ] = False,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
+    session: str, ssh: str | None, *, only_print: bool, hub: str | None, state_dir: Path | None
 ) -> None:
-    """Go to the terminal a session runs in.
-
-    To its tmux pane; by ssh, if it is on another machine.
-    """
     from adsum.machine import host_id_of
 
     view = session_named(hub_url(hub, state_dir), session)

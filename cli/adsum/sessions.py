@@ -14,7 +14,7 @@ import msgspec
 from adsum.client import fetch, no_hub
 from adsum.outcome import CommandError, Exit, require
 from adsum_shared.redact import clean
-from adsum_shared.state import Group, SessionView
+from adsum_shared.state import GROUP_OF, Group, History, SessionView
 
 SESSIONS, HISTORY = "/api/v1/sessions", "/api/v1/history"
 PAGE = 1000
@@ -39,7 +39,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Of sessions that live. Raises CommandError for an unknown group."""
+    """Of sessions that live. Raises CommandError for an unknown group or state."""
 
     group: str | None = None
     state: str | None = None
@@ -52,6 +52,10 @@ class Filter:
             group, known = GROUPS.get(self.group.casefold()), ", ".join(GROUPS_SHOWN)
             require(group, f"{self.group!r} is no group. --group is one of {known}.")
             object.__setattr__(self, "group", group)
+        known_state = self.state is None or self.state in GROUP_OF
+        require(
+            known_state, f"{self.state!r} is no state. --state is one of {', '.join(GROUP_OF)}."
+        )
 
     @property
     def query(self) -> dict[str, str]:
@@ -132,6 +136,16 @@ def typed(url: str, answer: Any, kind: type[_Answer]) -> _Answer:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
         raise no_hub(url) from error
+
+
+def unknown_names(url: str, chosen: Filter) -> str:
+    """The hub's sentences on a host or a project that nothing bears; "" if there is no such.
+
+    Its history tells them, for whoever finds nothing there either.
+    """
+    query = given(host=chosen.host, project=chosen.project)
+    notes = typed(url, fetch_pages(url, HISTORY, query, 1), History).notes if query else []
+    return clean(" ".join(notes))
 
 
 class UnknownSessionError(CommandError):

@@ -92,9 +92,20 @@ def test_nothing_to_show_says_what_to_do_next(hub: StandIn, run: Run) -> None:
     code, out, err = run("agents", "--hub", hub.url)
     assert (code, out) == (0, "")
     assert "Start `claude`" in err
-    assert "No session matches" in run("agents", "--hub", hub.url, "--state", "x")[2]
+    assert "No session matches" in run("agents", "--hub", hub.url, "--state", "idle")[2]
     hub.hosts = []
     assert "adsum up" in run("agents", "--hub", hub.url)[2]
+
+
+def test_a_name_that_nothing_bears_is_said_with_those_there_are(hub: StandIn, run: Run) -> None:
+    code, _, err = run("agents", "--hub", hub.url, "--state", "nonsense")
+    assert code == 2
+    assert "'nonsense' is no state. --state is one of needs_permission, awaiting_input, " in err
+
+    hub.notes = ["There is no host `nowhere`; there are: laptop."]
+    code, _, err = run("agents", "--hub", hub.url, "--host", "nowhere")
+    assert (code, err.strip()) == (0, f"{hub.notes[0]}")
+    assert "/api/v1/history?host=nowhere&limit=1&offset=0" in hub.asked
 
 
 def test_no_hub_is_exit_3_with_the_next_step(run: Run) -> None:

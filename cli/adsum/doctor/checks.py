@@ -14,7 +14,7 @@ import msgspec
 from adsum.client import SilentError, fetch, readiness, running_here
 from adsum.collector import ask_spool
 from adsum.outcome import CommandError
-from adsum.text.words import age, cause_sentence, gap_sentence
+from adsum.text.words import age, cause_sentence, gap_sentence, span
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.spool.quarantine import NOTICE_S, Quarantined
 from adsum_collector.spool.spool_file import shown_bytes
@@ -224,7 +224,7 @@ def check_clock(host: HostView | None) -> Finding:
         what = f"This machine's clock and the hub's differ by {abs(off)} ms."
         return Finding("clock", "ok", what)
     way = "ahead of" if off > 0 else "behind"
-    what = f"This machine's clock is {age(abs(off))} {way} the hub's."
+    what = f"This machine's clock is {span(abs(off))} {way} the hub's."
     fix = "Ages are corrected for it, yet let both keep network time: timedatectl set-ntp true"
     return Finding("clock", "warn", what, fix)
 

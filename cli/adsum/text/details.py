@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from adsum.text.tables import ICONS, PLAIN_ICONS
+from adsum.text.tables import icon_of
 from adsum.text.words import PRICES, age, cost, missing_of, moment, percent, short, witness_word
 from adsum_shared.redact import clean
 from adsum_shared.state import (
@@ -55,7 +56,7 @@ def session_details(
     if view.children:
         parts += [Text(), family_tree(view, now)]
     if entries:
-        parts += [Text("\nactivity", "dim"), activity_table(view, entries, now)]
+        parts += [Text("\nactivity", "dim"), activity_lines(view, entries, now)]
     return Stack(*parts)
 
 
@@ -77,8 +78,7 @@ def _facts(
 ) -> Iterator[tuple[str, str]]:
     state = view.state
     host = clean(view.host) + ("" if view.reachability == "live" else f" ({view.reachability})")
-    icon = (PLAIN_ICONS if plain else ICONS)[state.group]
-    label = f"{icon} {clean(state.label)} ({clean(state.state)})"
+    label = f"{icon_of(view, plain=plain)} {clean(state.label)} ({clean(state.state)})"
     yield "state", f"{label}, for {age(now - state.since)}"
     if view.display is not None:
         said = [view.display.label, *(chip.text for chip in view.display.chips)]
@@ -99,7 +99,7 @@ def _facts(
     yield "process", str(view.pid or "")
     yield "started", ago(view.started_at, now)
     yield "ended", ago(view.ended_at, now)
-    yield "last news", f"{age(now - view.updated_at)} ago"
+    yield "changed", f"{age(now - view.updated_at)} ago"
     yield from _used_up(view, plain=plain)
     heard = [each for each in view.witnesses if each.heard_at]
     ages = [f"{witness_word(each.name)} {age(now - each.heard_at)}" for each in heard]
@@ -193,17 +193,18 @@ def child_name(child: ChildView) -> str:
     return clean(child.description) or clean(child.type) or clean(child.id)[:8]
 
 
-def activity_table(view: SessionView, entries: Sequence[ActivityEntry], now: int) -> Table:
-    """Newest last, one line each: cut where it does not fit."""
+def activity_lines(view: SessionView, entries: Sequence[ActivityEntry], now: int) -> Stack:
+    """Newest last, one line each: its end is cut where it does not fit."""
     names = {child.id: child_name(child) for child in view.children}
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(justify="right", style="dim", no_wrap=True)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for entry in entries:
+    ages = [age(now - entry.at) for entry in entries]
+    wide, kinds = max(map(len, ages)), max(cell_len(clean(entry.kind)) for entry in entries)
+    lines = []
+    for entry, at in zip(entries, ages, strict=True):
         text = Text(clean(entry.text))
         if entry.agent_id and not entry.kind.startswith("child."):
             who = names.get(entry.agent_id, clean(entry.agent_id)[:8])
             text = Text.assemble((f"[{who}] ", "dim"), text)
-        table.add_row(age(now - entry.at), Text(clean(entry.kind)), text)
-    return table
+        kind = set_cell_size(clean(entry.kind), kinds)
+        before = (f"{at:>{wide}}  {kind}  ", "dim")
+        lines.append(Text.assemble(before, text, no_wrap=True, overflow="ellipsis"))
+    return Stack(*lines)

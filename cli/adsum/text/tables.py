@@ -376,7 +376,7 @@ def host_notes(host: HostView, now: int, *, plain: bool = False) -> Iterator[tup
         yield "via hub: its signals come through one, and not by Redis", ""
     if abs(host.clock_offset_ms) > CLOCK_MOST_MS:
         ahead = "ahead" if host.clock_offset_ms > 0 else "behind"
-        yield f"its clock is {age(abs(host.clock_offset_ms))} {ahead}", "yellow"
+        yield f"its clock is {span(abs(host.clock_offset_ms))} {ahead}", "yellow"
     yield from _usage_notes(host, now, plain=plain)
     for note in _witness_notes(host):
         yield note, ""

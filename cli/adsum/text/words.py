@@ -81,16 +81,11 @@ def age(ms: int) -> str:
 
 
 def span(ms: float) -> str:
-    """A duration in two units: 42s, 5m, 2h 10m, 3d 4h."""
-    minutes, seconds = divmod(int(max(0, ms)) // 1000, 60)
-    if not minutes:
-        return f"{seconds}s"
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = [(days, "d"), (hours, "h"), (minutes, "m")]
-    while not parts[0][0]:
-        parts.pop(0)
-    return " ".join(f"{count}{unit}" for count, unit in parts[:2] if count)
+    """A duration in up to two units, as the page has it: 42s, 5m, 2h 04m, 3d 4h."""
+    if ms < 3_600_000:
+        return age(int(ms))
+    hours, minutes = divmod(int(ms) // 60_000, 60)
+    return f"{hours}h {minutes:02}m" if hours < 24 else f"{hours // 24}d {hours % 24}h"
 
 
 def moment(at: int, now: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adsum.text.details import FINISHED_MOST, TEXT_MOST, activity_table, facts_table, family_tree
+from adsum.text.details import FINISHED_MOST, TEXT_MOST, activity_lines, facts_table, family_tree
 from adsum_shared.state import (
     ActivityEntry,
     ChildView,
@@ -170,7 +170,7 @@ def test_activity_is_a_line_each_with_its_age_and_whose_it_was() -> None:
         ActivityEntry(NOW - 3_000, "tool.started", "Bash: make", "a1"),
         ActivityEntry(NOW - 2_000, "tool.started", "Bash: ls", "unlisted-child"),
     ]
-    lines = text_of(activity_table(session("a", children=(EXPLORER,)), done, NOW))
+    lines = text_of(activity_lines(session("a", children=(EXPLORER,)), done, NOW))
     assert lines == [
         "1m  prompt.submitted  go on",
         "9s  child.started     Find the tests",
@@ -183,8 +183,14 @@ def test_long_and_hostile_texts_stay_within_their_line() -> None:
     evil = ActivityEntry(NOW, "tool.started", "Bash: \x1b[2J" + "x" * 200)
     child = ChildView("a1", "agent", "running", NOW, None, None, "\x1b]0;owned\x07" + "y " * 100)
     view = session("a", Group.AUTONOMOUS, children=(child,), title="t " * 200)
-    for shown in (activity_table(view, [evil], NOW), family_tree(view, NOW)):
+    for shown in (activity_lines(view, [evil], NOW), family_tree(view, NOW)):
         lines = text_of(shown)
         assert all(len(line) <= 80 for line in lines)
         assert not any("\x1b" in line for line in lines)
-    assert len(text_of(activity_table(view, [evil], NOW))) == 1
+    (line,) = text_of(activity_lines(view, [evil], NOW))
+    assert line.startswith("0s  tool.started  Bash: ")
+
+
+def test_a_closed_session_has_the_mark_of_the_list() -> None:
+    view = session("a", Group.DELIVERED, state="session_ended")
+    assert text_of(facts_table(view, NOW))[0].startswith("state       ○ ")

@@ -10,7 +10,7 @@ import pytest
 #: Each takes longer to import than a command may take to say what it is for.
 HEAVY = {
     *("adsum_collector", "adsum_hub", "fastapi", "httpx", "psutil", "pydantic_settings", "redis"),
-    *("rich", "textual", "uvicorn", "websockets"),
+    *("msgspec", "rich", "ssl", "textual", "uvicorn", "websockets"),
 }
 
 

@@ -85,10 +85,10 @@ def test_a_terminal_without_unicode_gets_another_mark() -> None:
     [
         (-1, "0s"),
         (42_000, "42s"),
-        (HOUR, "1h"),
-        (130 * 60_000, "2h 10m"),
+        (HOUR, "1h 00m"),
+        (124 * 60_000, "2h 04m"),
         (76 * HOUR + 5, "3d 4h"),
-        (24 * HOUR + 60_000, "1d"),
+        (24 * HOUR + 60_000, "1d 0h"),
     ],
 )
 def test_a_span_is_two_units_at_most(ms: float, words: str) -> None:
@@ -128,7 +128,7 @@ def test_a_rate_limit_says_how_much_and_until_when() -> None:
         RateLimitView("thirty_day", 3),
     )
     assert list(limit_words(limits, NOW)) == [
-        "5h 42%, resets in 2h",
+        "5h 42%, resets in 2h 00m",
         "7d was 91%, reset since",
         "thirty day 3%",
     ]

@@ -1,0 +1,272 @@
+"""Declares the commands that show what the hub knows, and lead to a session's page or terminal.
+
+What a command needs is imported when it runs.
+"""
+
+# ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adsum.options import (
+    AsJson,
+    HostName,
+    HubUrl,
+    OnlyHost,
+    OnlyProject,
+    SessionId,
+    StateDir,
+    sessions,
+)
+from adsum_shared import MOST_DAYS
+
+sessions_app = typer.Typer()
+hosts_app = typer.Typer(invoke_without_command=True)
+sessions_app.add_typer(hosts_app, name="hosts")
+#: Help lists them after `hosts`.
+reach_app = typer.Typer()
+
+HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
+
+
+@sessions_app.command()
+def agents(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it current.")] = False,
+    only_needs_you: Annotated[
+        bool, typer.Option("--needs-you", help="Only who waits for you.")
+    ] = False,
+    host: OnlyHost = None,
+    state: Annotated[str | None, typer.Option(help="Only this state, such as idle.")] = None,
+    project: OnlyProject = None,
+    group: Annotated[str | None, typer.Option(help="Only needs_you, working or delivered.")] = None,
+    as_json: AsJson = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object per session.")] = False,
+    exit_status: Annotated[
+        bool, typer.Option("--exit-status", help="Exit with 10 when someone needs you.")
+    ] = False,
+) -> None:
+    """Every session, those who need you first.
+
+    With its cost, tokens and context from 130 columns on: ≈ is from list prices, ≥ at least.
+
+    Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
+    10 someone needs you (with --exit-status).
+    """
+    from adsum.client import hub_url
+    from adsum.listing import list_agents
+    from adsum.outcome import require
+    from adsum.sessions import Filter
+
+    chosen = Filter(group, state, host, project, only_needs_you)
+    require(not (as_json and jsonl), "--json and --jsonl exclude each other.")
+    require(not (watch and as_json), "To watch as JSON, use --jsonl.")
+    require(not (watch and exit_status), "--exit-status answers once; leave out --watch.")
+    url = hub_url(hub, state_dir)
+    if watch:
+        from adsum.watch import watch_agents
+
+        watch_agents(url, chosen, jsonl=jsonl)
+        return
+    code = list_agents(url, chosen, as_json=as_json, jsonl=jsonl, exit_status=exit_status)
+    raise typer.Exit(code)
+
+
+@sessions_app.command()
+def show(
+    session: SessionId,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    activity: Annotated[
+        int | None, typer.Option(min=0, max=100, help="How many of its last doings.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """One session in full, and why its state is believed."""
+    from adsum.listing import show_session
+
+    show_session(session, hub, state_dir, activity, as_json=as_json)
+
+
+@sessions_app.command()
+def top(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+) -> None:
+    """The list on a full screen: move, look closer, filter. Needs textual."""
+    from adsum.listing import top
+
+    top(hub, state_dir, host, project)
+
+
+@sessions_app.command()
+def usage(
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-22.")] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_DAYS, help=f"So many days, at most {MOST_DAYS}, the last included. [7]"
+        ),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Last day; today if left out.")] = None,
+    by: Annotated[str, typer.Option(help="day, host, project, model or session.")] = "day",
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of sessions, how many rows of the table, the dearest first. [20]"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
+) -> None:
+    """Tokens and what they cost, by day, project, model and more.
+
+    Exit codes: as those of `agents`.
+    """
+    from adsum.listing import UsageQuery, show_usage
+    from adsum.outcome import require
+
+    asked = UsageQuery(since, until, days, by, host, project, model, limit)
+    require(not (as_json and as_csv), "--json and --csv exclude each other.")
+    raise typer.Exit(show_usage(asked, hub, state_dir, as_json=as_json, as_csv=as_csv))
+
+
+@sessions_app.command()
+def history(
+    text: Annotated[list[str] | None, typer.Argument(help="Words to look for.")] = None,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    host: OnlyHost = None,
+    project: OnlyProject = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Sessions that are over, the latest first. `show ID` has one in full."""
+    from adsum.listing import history
+
+    history(text, hub, state_dir, host, project, limit, as_json=as_json)
+
+
+@hosts_app.callback()
+def hosts(
+    context: typer.Context,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List machines and how fresh their news is; rename, forget."""
+    if context.invoked_subcommand is not None:
+        context.obj = hub, state_dir  # for a command that names none itself
+        return
+    from adsum.listing import list_hosts
+
+    raise typer.Exit(list_hosts(hub, state_dir, as_json=as_json))
+
+
+def _change(
+    context: typer.Context,
+    verb: str,
+    named: str,
+    hub: str | None,
+    state_dir: Path | None,
+    label: str | None = None,
+) -> None:
+    from adsum.listing import change_host
+
+    above_hub, above_dir = context.obj
+    change_host(hub or above_hub, state_dir or above_dir, verb, named, label)
+
+
+@hosts_app.command("rename")
+def rename(
+    context: typer.Context,
+    named: HostName,
+    label: Annotated[str, typer.Argument(help="Its name from now on; '' is what it calls itself.")],
+    hub: HubUrl = None,
+    state_dir: HomeDir = None,
+) -> None:
+    """Call it otherwise, everywhere."""
+    _change(context, "rename", named, hub, state_dir, label)
+
+
+def _add_change(verb: str, words: str) -> None:
+    @hosts_app.command(verb, help=words)
+    def change(
+        context: typer.Context, named: HostName, hub: HubUrl = None, state_dir: HomeDir = None
+    ) -> None:
+        _change(context, verb, named, hub, state_dir)
+
+
+_add_change(
+    "forget",
+    "Take it out of all lists, with its sessions and its access. It comes back by joining.",
+)
+_add_change("revoke", "Make its credential worthless, at once. What it sent stays.")
+_add_change(
+    "reset",
+    "Have it join anew.\n\nAfter a revocation, a lost credential, or when there are two of it.",
+)
+
+
+@reach_app.command("open")
+def open_page(
+    session: Annotated[
+        str | None, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
+    ] = None,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the address only.")] = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    """The dashboard in your browser, or one session's page of it."""
+    from adsum.reach import open_dashboard
+
+    open_dashboard(session, only_print=only_print, hub=hub, state_dir=state_dir)
+
+
+@reach_app.command()
+def attach(
+    session: SessionId,
+    ssh: Annotated[
+        str | None, typer.Option(help="What ssh calls its machine, if not by its label.")
+    ] = None,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the command, do not run it.")
+    ] = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Go to the terminal a session runs in.
+
+    To its tmux pane; by ssh, if it is on another machine.
+    """
+    from adsum.reach import attach
+
+    attach(session, ssh, only_print=only_print, hub=hub, state_dir=state_dir)
+
+
+@reach_app.command("logs")
+def logs(
+    part: Annotated[
+        str | None,
+        typer.Argument(help="hub, collector or broker; all of them if left out."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="So many at first.")] = 50,
+    state_dir: StateDir = None,
+) -> None:
+    """What the parts on this machine have written."""
+    from adsum.logs import show_logs
+
+    show_logs(part, follow=follow, lines=lines, state_dir=state_dir)
