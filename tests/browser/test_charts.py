@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import Page, expect
 
-from adsum_shared.state import UsagePoint, UsageSeries, UsageView
+from adsum_shared.state import BudgetUse, BudgetView, UsagePoint, UsageSeries, UsageView
 from tests.browser import fleets, spending
 from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms
@@ -256,3 +256,18 @@ async def test_the_chart_fits_any_width(open_page: OpenPage, hub: StandIn, width
     await page.set_viewport_size({**PHONE, "width": 360})
     await page.evaluate(ASKED)
     assert await overflow(page) == 0
+
+
+async def test_a_budget_of_one_session_names_it_as_people_do(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    spending.spent(hub)
+    known, bare = f"{'0' * 7}1-0000-0000-0000-{'0' * 12}", f"{'0' * 7}2-0000-0000-0000-{'0' * 12}"
+    use = BudgetUse(f"alpha:{known}", "Fix the refund test", 1.0)
+    hub.budgets = [
+        BudgetView("session", 5.0, "session", known, "", [use], 0),
+        BudgetView("session", 5.0, "session", bare, "", [], 0),
+    ]
+    page = await open_page(path="/usage", ready=".budget")
+    found = [await words(each) for each in await page.locator(".budget-head").all()]
+    assert found == ["Session Fix the refund test $5.00", "Session 00000002 $5.00"]

@@ -237,7 +237,20 @@ async def test_the_state_says_why_it_is_believed(open_page: OpenPage) -> None:
     said = await page.inner_text(".sheet-state")
     assert "Why: Known from its transcript, likely (70 %), since" in said
     assert "Heard since, in agreement: hooks, session registry" in said
+    assert "before that" not in said
     assert "429: slow down" in said
+
+
+async def test_who_was_heard_before_the_state_is_told_from_who_never_was(
+    open_page: OpenPage,
+) -> None:
+    now = wall_ms()
+    view = fleets.session("a", "thinking", "…", now=now, age=10_000)
+    told = fleets.witnesses(now, process="missing")
+    page = await opened(open_page, msgspec.structs.replace(view, witnesses=told))
+
+    said = await page.inner_text(".sheet-state")
+    assert "Last heard before that: session registry, status line." in said
 
 
 async def test_every_open_request_is_shown_in_full(open_page: OpenPage) -> None:

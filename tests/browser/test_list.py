@@ -80,6 +80,14 @@ async def test_a_row_says_what_a_card_says(open_page: OpenPage) -> None:
         assert said in words
 
 
+@pytest.mark.parametrize("path", ["/list", "/by/host"])
+@pytest.mark.parametrize("size", [DESK, PHONE])
+async def test_a_usual_state_is_not_cut(open_page: OpenPage, path: str, size: Any) -> None:
+    one = fleets.session("s", "idle", "Waiting for your next prompt", now=wall_ms())
+    page = await open_page(([one], []), path=path, ready=".badge bdi", viewport=size)
+    assert await page.eval_on_selector(".badge bdi", "it => it.scrollWidth <= it.clientWidth")
+
+
 async def test_a_press_on_a_head_sorts_turns_round_and_goes_back(open_page: OpenPage) -> None:
     page = await opened(open_page, dear(wall_ms(), 3.0, None, 20.0, 0.5))
     head = page.locator("th[data-col=cost] button")

@@ -65,7 +65,7 @@ async def test_each_problem_says_what_to_do(open_page: OpenPage) -> None:
     assert "Offline. It is switched off" in await told(page, "gamma")
     assert "Late. Its heartbeat is overdue" in await told(page, "delta")
     assert "Trouble. Its disk is full" in await told(page, "epsilon")
-    assert "Its clock is 42 s behind. Times are corrected" in await told(page, "zeta")
+    assert "Its clock is 42s behind. Times are corrected" in await told(page, "zeta")
     assert "its days of usage, limits, logs" in await told(page, "zeta")
     assert await page.locator("[data-machine=zeta] .command code").all_inner_texts() == [
         "sudo timedatectl set-ntp true"

@@ -10,7 +10,13 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import Locator, Page, expect
 
-from adsum_shared.state import ContextView, RateLimitView, ScanProgress, Summary, UsageView
+from adsum_shared.state import (
+    ContextView,
+    RateLimitView,
+    ScanProgress,
+    Summary,
+    UsageView,
+)
 from tests.browser import fleets, spending
 from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms

@@ -1,6 +1,6 @@
 // @ts-check
 /** Hosts and witnesses in words: what is wrong with each, which comes first, what of its signals is missing. Pure. */
-import { capital, moment, plain } from "./format.js";
+import { capital, duration, moment, plain } from "./format.js";
 
 /** @import { GapView, HostView, HostWitness, Reachability, SessionView, WitnessView } from "../wire.js" */
 
@@ -13,17 +13,7 @@ export function troubleOf(host) {
   if (host.problem) return host.problem;
   const off = host.clock_offset_ms ?? 0;
   if (Math.abs(off) <= CLOCK_OFF_MS) return "";
-  return `its clock is ${farWords(off)} ${off > 0 ? "ahead" : "behind"}`;
-}
-
-/** @param {number} off ms, either way @returns {string} such as 42 s, 43 min, 5 h, 3 days */
-export function farWords(off) {
-  const seconds = Math.round(Math.abs(off) / 1000);
-  if (seconds < 120) return `${seconds} s`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
-  return seconds < 172_800
-    ? `${Math.round(seconds / 3600)} h`
-    : `${Math.round(seconds / 86_400).toLocaleString()} days`;
+  return `its clock is ${duration(Math.abs(off))} ${off > 0 ? "ahead" : "behind"}`;
 }
 
 /** @param {HostView} host @returns {Reachability | "trouble"} */

@@ -8,7 +8,6 @@ import {
   CLOCK_OFF_MS,
   conditionOf,
   countsOf,
-  farWords,
   gapWords,
   isUnwell,
   shareOf,
@@ -298,7 +297,7 @@ function Machine({ host, own = NOBODY, brief, open }) {
           </button>
         </h4>
         <${Groups} host=${host} own=${own} />
-        <${Cell} name="Lag" value=${host.lag_ms == null ? "–" : `${host.lag_ms.toLocaleString()} ms`} />
+        <${Cell} name="Lag" value=${host.lag_ms == null ? "–" : lagWords(host.lag_ms)} />
         <${Cell} name="Waiting" value=${(host.backlog ?? 0).toLocaleString()} />
         <${Cell}
           name="Clock"
@@ -348,10 +347,15 @@ function Cell({ name, value, off = false }) {
   `;
 }
 
+/** @param {number} ms */
+function lagWords(ms) {
+  return ms < 10_000 ? `${ms.toLocaleString()} ms` : duration(ms);
+}
+
 /** @param {number} offset in ms @returns {string} with a sign, so that it is read without colours */
 function clockWords(offset) {
   if (Math.abs(offset) < 1000) return "in step";
-  return `${offset > 0 ? "+" : "−"}${farWords(offset)}`;
+  return `${offset > 0 ? "+" : "−"}${duration(Math.abs(offset))}`;
 }
 
 /** Each way leads to the list of those. @param {{host: HostView, own: Staff}} props */
@@ -412,7 +416,7 @@ function Details({ host, own }) {
         <h5>Delivery</h5>
         <p class="host-collector">
           ${counted(host.backlog ?? 0, "signal")} waiting
-          ${host.lag_ms != null && `, newest took ${host.lag_ms.toLocaleString()} ms`}. Last heartbeat${" "}
+          ${host.lag_ms != null && `, newest took ${lagWords(host.lag_ms)}`}. Last heartbeat${" "}
           <${Age} at=${host.last_seen} /> ago.
         </p>
         <${Losses} host=${host} />

@@ -54,12 +54,14 @@ export function Why({ session }) {
 function OtherWitnesses({ session: { witnesses = [], state } }) {
   const others = witnesses.filter(({ name }) => name !== state.source);
   const agree = others.filter(({ heard_at }) => heard_at >= state.since).map(({ name }) => witnessName(name));
-  const quiet = others.filter(({ heard_at }) => heard_at < state.since).map(({ name }) => witnessName(name));
-  if (others.length === 0) return null;
+  const quiet = others
+    .filter(({ heard_at }) => heard_at > 0 && heard_at < state.since)
+    .map(({ name }) => witnessName(name));
+  if (agree.length + quiet.length === 0) return null;
   return html`
     <p class="because">
       ${agree.length > 0 && `Heard since, in agreement: ${agree.join(", ")}.`}${" "}
-      ${quiet.length > 0 && `Not heard since: ${quiet.join(", ")}.`}
+      ${quiet.length > 0 && `Last heard before that: ${quiet.join(", ")}.`}
     </p>
   `;
 }
@@ -315,7 +317,7 @@ export function About({ session }) {
     ["started", time(from)],
     ["ended", time(to)],
     ["duration", from && to && to > from ? duration(to - from) : undefined],
-    ["last change", exact(session.updated_at)],
+    ["changed", exact(session.updated_at)],
   ];
   return html`
     <dl class="facts">

@@ -184,17 +184,19 @@ function Days({ stack, measure, at, onDay }) {
   const last = stack.days.length - 1;
   const day = at.value ?? last;
   return html`
-    <input
-      class="chart-day"
-      type="range"
-      min="0"
-      max=${last}
-      value=${day}
-      aria-label="Day"
-      aria-valuetext=${dayWords(stack, measure, day)}
-      onInput=${(/** @type {InputEvent} */ e) => onDay(Number(/** @type {HTMLInputElement} */ (e.target).value))}
-      onFocus=${() => onDay(day)}
-    />
+    <label class="chart-days">
+      <span>Day</span>
+      <input
+        class="chart-day"
+        type="range"
+        min="0"
+        max=${last}
+        value=${day}
+        aria-valuetext=${dayWords(stack, measure, day)}
+        onInput=${(/** @type {InputEvent} */ e) => onDay(Number(/** @type {HTMLInputElement} */ (e.target).value))}
+        onFocus=${() => onDay(day)}
+      />
+    </label>
   `;
 }
 

@@ -508,11 +508,19 @@ function BudgetList() {
 
 const SCOPES = { session: "Each session", project: "Each project", host: "Each host", team: "The team" };
 
+/** A session without a title goes by the start of its id. @param {string} name */
+function shortened(name) {
+  return plain(name.replace(/^([0-9a-f]{8})-[0-9a-f-]{27}$/, "$1"));
+}
+
 /** @param {{budget: BudgetView}} props */
 function OneBudget({ budget }) {
   const { scope, usd, name, when, uses, more } = budget;
+  const single = name && scope === "session" && !/[*?[]/.test(name) && uses.length + more < 2;
   const who =
-    name && scope !== "team" ? html`
+    single ? html`
+      Session <bdi>${shortened(uses[0]?.label ?? name)}</bdi>
+    ` : name && scope !== "team" ? html`
       ${{ session: "Sessions", project: "Projects", host: "Hosts" }[scope]} <bdi>${plain(name)}</bdi>
     ` : (
       SCOPES[scope]
@@ -523,7 +531,7 @@ function OneBudget({ budget }) {
       <p class="budget-head">
         <b>${who}</b>
         <span>
-          ${dollars(usd)} ${when || "each"}
+          ${dollars(usd)} ${when || (single ? "" : "each")}
         </span>
         ${over > 0 && html`
           <a class="budget-over" href=${`${pathTo("list")}?state=budget_exceeded`}>
@@ -557,7 +565,7 @@ function OneUse({ use: { key, label, spent_usd, since }, budget: { scope, per, u
     <li data-near=${near} data-over=${over}>
       ${way ? html`
         <a class="row-open" href=${way}>
-          <bdi>${plain(label)}</bdi>
+          <bdi>${shortened(label)}</bdi>
         </a>
       ` : html`
         <span>${scope === "team" ? "Everybody" : html`<bdi>${plain(label)}</bdi>`}</span>
