@@ -16,6 +16,8 @@ Source = Literal["hook", "transcript", "registry", "process", "statusline", "hub
 MESSAGE = "message"
 #: `Alive.event` of the record of a command that the terminal itself carried out, as /compact.
 COMMAND = "command"
+#: The reason of an end by which another session goes on with this one's work.
+LEFT = "left"
 #: `ChildFinished.child_id` that means all of them.
 ALL_CHILDREN = "*"
 #: Of signals that name none.

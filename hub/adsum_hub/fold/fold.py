@@ -166,8 +166,14 @@ def session_started(facts: Facts, signal: s.SessionStarted) -> Changes:
 
 
 def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
-    """The words of registry and transcript are kept apart: they can be taken back, a hook's not."""
+    """The words of registry and transcript are kept apart: they can be taken back, a hook's not.
+
+    Nor can the line that another session goes on with it: no hook tells of that, and the registry
+    names the old one as busy for as long as the terminal shows the agents' list.
+    """
     field = {"registry": "left", "transcript": "closing"}.get(signal.source, "ended")
+    if field == "closing" and signal.reason == s.LEFT:
+        field = "ended"
     held: Ended | None = getattr(facts, field)
     if held is not None and (held.at, held.reason) >= (signal.at, signal.reason):
         return {}

@@ -368,8 +368,8 @@ def test_closed_books_are_a_sessions_end(entrypoint: str, reason: str) -> None:
     assert (found[-1].reason, found[-1].at) == (reason, AT)
 
 
-def test_a_cleared_session_goes_on_under_another_name() -> None:
-    assert said(line("continued-in", continuedInSessionId="T"))[0].reason == "clear"
+def test_a_session_moved_to_the_background_goes_on_under_another_name() -> None:
+    assert said(line("continued-in", continuedInSessionId="T"))[0].reason == s.LEFT
 
 
 # -- bad input -----------------------------------------------------------------------------------

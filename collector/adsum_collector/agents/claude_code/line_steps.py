@@ -482,8 +482,8 @@ STEPS: Final[dict[str, Step]] = {
     "attachment": attachment,
     "queue-operation": queue_operation,
     "progress": lambda _line, _known, common: [s.Alive(**common, event="progress")],
-    # Written by /clear: the process goes on under another session's name.
-    "continued-in": lambda _line, _known, common: [s.SessionEnded(**common, reason="clear")],
+    # It goes on in the agents' daemon, under another id and with a copy of this file.
+    "continued-in": lambda _line, _known, common: [s.SessionEnded(**common, reason=s.LEFT)],
     "cost-state": cost_state,
 }
 

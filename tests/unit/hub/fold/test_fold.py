@@ -150,6 +150,18 @@ def test_a_phantom_that_the_registry_named_for_a_moment_is_listed_no_more() -> N
     assert not story.tell(s.SessionEnded, 0.1, source="registry").told().materialised
 
 
+def test_a_session_that_another_goes_on_with_is_over_though_the_registry_calls_it_busy() -> None:
+    story = working().status(0.1, "busy").start(1)
+    story.tell(s.SessionEnded, 5, source="transcript", reason=s.LEFT).status(5.1, "busy")
+    assert story.label(6) == "Session closed (another session took over)"
+
+    # the cost report comes after it, and says less
+    assert story.tell(s.SessionEnded, 5.2, source="transcript", reason="closed").state(6) == (
+        "session_ended"
+    )
+    assert story.prompt(9, "p2").state(9) == "thinking"
+
+
 def test_what_the_registry_names_is_not_listed_before_it_has_shown_its_prompt_box() -> None:
     """The chooser of `--resume` bears an id that never lives; a directory may not be trusted yet."""
     story = Story().tell(s.ProcessSeen, 0, pid=7, source="registry").status(0, None)
