@@ -11,7 +11,7 @@ from typing import Any
 from adsum_hub.facts import LATENESS, Budget, Ended, Facts, Request, Status, Task, Tool, Turn
 from adsum_hub.verdict.ground import Standing, failed_tool, opener_source
 from adsum_hub.verdict.reading import Reading, state
-from adsum_shared.state import URGENCY, AgentState
+from adsum_shared.state import AgentState
 
 #: The registry's word that a session left may be later than the SessionEnd it belongs to, or
 #: earlier: a closed terminal's SessionEnd came 1.3 s after its registry file had gone.
@@ -140,15 +140,21 @@ def _revived(facts: Facts, at: int, opened: int) -> bool:
 
 
 def asks_a_human(reading: Reading) -> AgentState | None:
-    """Rule 2. The most urgent open request, or the budget, or a dialog only the registry sees.
+    """Rule 2. The open request that is on the screen, or the budget, or a dialog only the registry sees.
 
-    Of several the one that is on the screen comes first, where the registry tells what it is:
-    dialogs wait for each other, and that one is what the human will answer next.
+    Of several that is what the human will answer next. Dialogs wait for each other, a subagent's
+    too, so it is the one asked for first, unless the registry says otherwise; a server's form alone
+    stands back behind what asks later. (Rejected: the most urgent; it named a permission that stood
+    behind the question on the screen.)
     """
     if reading.requests:
-        states = [request_state(request) for _, request in reading.requests]
         shown = SHOWN.get(reading.status.waiting_for or "") if reading.status else None
-        return min(states, key=lambda it: (it.state != shown, URGENCY[it.state], it.since))
+        return request_state(
+            min(
+                (request for _, request in reading.requests),
+                key=lambda it: (_state_of(it) != shown, it.kind == "dialog", it.opened),
+            )
+        )
     if reading.waiting:
         nameless = nameless_request(reading)
         if nameless is not None:
@@ -189,8 +195,11 @@ def request_state(request: Request) -> AgentState:
         "dialog": "A dialog is open",
         "plan": "Plan ready for review",
     }.get(request.kind, f"Needs permission: {request.tool or 'a tool'}")
-    name = STATE_OF.get(request.kind, "needs_permission")
-    return state(name, label, request.opened, 1.0, request.source, _about(request))
+    return state(_state_of(request), label, request.opened, 1.0, request.source, _about(request))
+
+
+def _state_of(request: Request) -> str:
+    return STATE_OF.get(request.kind, "needs_permission")
 
 
 def nameless_request(reading: Reading) -> AgentState | None:

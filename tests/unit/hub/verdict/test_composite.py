@@ -113,7 +113,7 @@ def two_dialogs(waiting_for: str) -> Story:
     [
         ("input needed", "awaiting_input"),
         ("permission prompt", "needs_permission"),
-        ("dialog open", "needs_permission"),  # the most urgent, where nobody says which it is
+        ("dialog open", "awaiting_input"),  # asked for first, where nobody says which it is
     ],
 )
 def test_of_two_dialogs_the_one_on_the_screen_counts(waiting_for: str, state: str) -> None:

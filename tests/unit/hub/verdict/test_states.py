@@ -259,12 +259,20 @@ def test_a_request_is_over_with_its_own_end(kind: type, data: dict[str, object])
     assert story.state(6) not in ("needs_permission", "session_ended")
 
 
-def test_the_most_urgent_of_several_requests_is_shown() -> None:
+def test_of_several_requests_the_one_asked_for_first_is_shown() -> None:
+    """The others stand behind it, however urgent."""
     story = working().start(1, tool="ExitPlanMode").ask(1.1, "plan", tool="ExitPlanMode")
     story.start(2, "t2", agent_id="a1").ask(2.1, name="t2", agent_id="a1")
 
-    assert story.state(3) == "needs_permission"
+    assert story.state(3) == "awaiting_approval"
     assert story.asked(3) == ["plan", "permission"]
+    assert story.finish(4, tool="ExitPlanMode").state(4) == "needs_permission"
+
+
+def test_a_servers_form_stands_back_behind_a_permission_asked_for_later() -> None:
+    story = working().tell(s.RequestOpened, 1, request_kind="dialog", request_id="elicitation:db")
+
+    assert story.start(2).ask(2.1).state(3) == "needs_permission"
 
 
 def test_a_background_report_joining_the_turn_closes_no_request() -> None:
