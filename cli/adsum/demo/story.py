@@ -278,8 +278,9 @@ class Player:
 
     def _say(self, step: dict[str, Any]) -> None:
         """By a hook, and now, where the step says nothing else. Through JSON, as over the wire."""
+        source = "transcript" if self.machine.hooks_missing else "hook"
         about: dict[str, Any] = {"session_id": self.session_id, "at": self.now, "seen": self.now}
-        about |= {"source": "hook", "prompt_id": self.own["turn"], **self._filled(step)}
+        about |= {"source": source, "prompt_id": self.own["turn"], **self._filled(step)}
         about |= about.pop("*", {})
         if "tool" in about:
             about["role"] = role_of(about["tool"])
