@@ -103,18 +103,8 @@ class Collector:
         doors = {each.agent.name: each.door for each in heard}
         ticks = Ticks(agents[0].statusline)
         self._parts = Witnesses(
-            receiver=Receiver(
-                doors,
-                port=port,
-                token=token_of(settings.state_dir),
-                status=self,
-            ),
-            local=LocalSocket(
-                doors,
-                ticks,
-                table=table,
-                now=now_ms,
-            ),
+            receiver=Receiver(doors, port=port, token=token_of(settings.state_dir), status=self),
+            local=LocalSocket(doors, ticks, table=table, now=now_ms),
             watch=watch,
             statusline=ticks,
             agents=heard,

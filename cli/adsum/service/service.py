@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -134,9 +134,16 @@ def install_service(
         files |= {path: (unit, 0o644) for path, unit in units}
     if dry_run:
         return Installed(files, (), ())
-    before = {path: _held(path) for path in files}
     _require_alone(init, home)
     _make_home(home, owner)
+    changed = _write_and_start(init, parts, files)
+    passing = [_UVX] if any(_PASSING in text for text, _ in files.values()) else []
+    return Installed(files, changed, (*passing, *init.notes(owner.pw_name)))
+
+
+def _write_and_start(init: Init, parts: Sequence[PartName], files: Files) -> tuple[Path, ...]:
+    """The files that were not so before. Raises CommandError; then everything is as it was."""
+    before = {path: _held(path) for path in files}
     changed = [path for path, file in files.items() if before[path] != file]
     try:
         for path in changed:
@@ -152,8 +159,7 @@ def install_service(
                 f"{error.filename} cannot be written: {error.strerror}. Nothing has changed."
             ) from error
         raise
-    passing = [_UVX] if any(_PASSING in text for text, _ in files.values()) else []
-    return Installed(files, tuple(changed), (*passing, *init.notes(owner.pw_name)))
+    return tuple(changed)
 
 
 def remove_service(

@@ -147,23 +147,14 @@ def endpoint(
 
     def mark(work: Work) -> Work:
         def add(router: APIRouter, to: object) -> None:
-            signature = inspect.signature(partial(work, to), eval_str=True)
+            call = partial(work, to)
+            signature = inspect.signature(call, eval_str=True)
             parameters, returned = signature.parameters.values(), signature.return_annotation
             bodies = [each.annotation for each in parameters if _is_struct(each.annotation)]
             (answer,) = filter(_is_struct, (returned, *get_args(returned)))
             _components.update(components([*bodies, answer, Problem])[1])
 
-            async def served(**named: Any) -> Response:
-                try:
-                    found = await work(to, **named)
-                except UNAVAILABLE as error:
-                    return unavailable(error)
-                except BadRequestError as error:
-                    if logged:
-                        log_refusal(named["request"].scope, str(error))
-                    raise
-                return found if isinstance(found, Response) else as_json(found, 200, headers)
-
+            served = _answering(call, headers, logged=logged)
             served.__name__ = work.__name__
             # FastAPI reads this: it would take a struct for a model of pydantic's.
             shown = inspect.Signature([*map(_from_body, parameters)])
@@ -186,6 +177,25 @@ def endpoint(
         return work
 
     return mark
+
+
+def _answering(
+    call: Callable[..., Awaitable[Any]], headers: Mapping[str, str] | None, *, logged: bool
+) -> Callable[..., Awaitable[Response]]:
+    """What FastAPI is to call: its answer is always a response."""
+
+    async def served(**named: Any) -> Response:
+        try:
+            found = await call(**named)
+        except UNAVAILABLE as error:
+            return unavailable(error)
+        except BadRequestError as error:
+            if logged:
+                log_refusal(named["request"].scope, str(error))
+            raise
+        return found if isinstance(found, Response) else as_json(found, 200, headers)
+
+    return served
 
 
 def add_endpoints(router: APIRouter, to: object, of: type | None = None) -> APIRouter:
