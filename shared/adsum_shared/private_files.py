@@ -57,7 +57,7 @@ def write_private(
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
     if durable:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _give_name(draft: Path, path: Path) -> None:
@@ -78,7 +78,7 @@ def require_own_folder(folder: Path) -> None:
         raise PermissionError(f"it belongs to user {folder.stat().st_uid}, run this as that user")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -258,7 +258,8 @@ class SpoolDirectory:
             )
         for path in paths:
             if path == paths[-1] or path not in remains:
-                self.quarantine.take(path, str(damage), None, self.now())
+                cause = str(damage) if path == paths[-1] else "it cannot be opened"
+                self.quarantine.take(path, cause, None, self.now())
             else:
                 unlink(path)
 

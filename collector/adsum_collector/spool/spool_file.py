@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from adsum_collector.errors import is_damage, is_full
-from adsum_shared.private_files import open_private
+from adsum_shared.private_files import open_private, sync_folder
 from adsum_shared.signals import decode_signal
 
 log = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class SpoolFile:
             db.executemany("INSERT INTO gaps VALUES (?, ?, ?, ?)", given)
             db.executemany("INSERT INTO signals VALUES (?, ?)", rows)
             db.execute("COMMIT")
-            sync_directory(path.parent)
+            sync_folder(path.parent)
             file = cls.over(path, db, to_write=True)
             undo.pop_all()
         return file
@@ -521,14 +521,6 @@ def log_of(path: Path) -> Path:
 def unlink(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def shown_bytes(count: float) -> str:
