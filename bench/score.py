@@ -13,12 +13,20 @@ the share of scored time inside them; what came out right nevertheless, because 
 later in the span, counts as within reach. `known_to` names hooks and transcript only; registry,
 process table and status line count as knowing everything, so with any of them the ceiling is 100 %.
 It is an upper bound: that a witness said something does not mean that it said enough.
+
+*Interval*: Wilson's for 95 %, over spans. A bootstrap would call a perfect score certain, which no
+number of spans makes it. A share of time stands on as many spans as Kish's effective sample size says:
+few, where one span lasts as long as all others. Spans of one trace resemble each other, so the true
+doubt is somewhat greater.
+
+*By cause*: seconds of false and missed needs_you by what was shown and what the label says stood there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from math import sqrt
 
 import msgspec
 
@@ -57,12 +65,15 @@ class Score(msgspec.Struct):
     ended_segments: int = 0
     right_ms: int = 0
     scored_ms: int = 0
+    squared_ms: int = 0
     reachable_ms: int = 0
     false_ms: int = 0
     missed_ms: int = 0
     flickers: int = 0
     delays: list[int] = []
     misses: list[Miss] = []
+    false_by: dict[str, int] = {}
+    missed_by: dict[str, int] = {}
 
     @property
     def settled_share(self) -> float:
@@ -77,12 +88,32 @@ class Score(msgspec.Struct):
         return share(self.right_ms, self.scored_ms)
 
     @property
+    def settled_interval(self) -> tuple[float, float]:
+        return interval(self.settled_share, self.segments)
+
+    @property
+    def weighted_interval(self) -> tuple[float, float]:
+        effective = self.scored_ms**2 / self.squared_ms if self.squared_ms else 0
+        return interval(self.weighted_share, effective)
+
+    @property
     def weighted_ceiling(self) -> float:
         return share(self.reachable_ms, self.scored_ms)
 
 
 def share(part: int, whole: int) -> float:
     return part / whole if whole else 1.0
+
+
+def interval(part: float, count: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share among so many spans; see above."""
+    if not count:
+        return 0.0, 1.0
+    z = 1.96
+    middle = part + z * z / (2 * count)
+    reach = z * sqrt(part * (1 - part) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
 
 
 def percentile(values: list[int], part: float) -> int:
@@ -186,6 +217,7 @@ def _weigh(labels: list[Label], reach: list[bool], line: list[Change], total: Sc
     for label, known in zip(labels, reach, strict=True):
         if label.group is None:
             continue
+        before = total.scored_ms
         for start, stop in _inner(label, labels, line):
             shown = state_at(line, (start + stop) / 2)
             took = stop - start
@@ -193,8 +225,19 @@ def _weigh(labels: list[Label], reach: list[bool], line: list[Change], total: Sc
             total.reachable_ms += took * (known or right(label, shown))
             total.right_ms += took * right(label, shown)
             needs = shown is not None and shown.group == "needs_you"
-            total.false_ms += took * (needs and label.group != "needs_you")
-            total.missed_ms += took * (not needs and label.group == "needs_you")
+            state, why = shown.state if shown else "nothing", label.why or label.group
+            if needs and label.group != "needs_you":
+                total.false_ms += took
+                _add(total.false_by, f"{state}, while {why}", took)
+            elif not needs and label.group == "needs_you":
+                total.missed_ms += took
+                wanted = " or ".join(label.states or []) or "needs_you"
+                _add(total.missed_by, f"{wanted} ({why}), shown as {state}", took)
+        total.squared_ms += (total.scored_ms - before) ** 2
+
+
+def _add(to: dict[str, int], cause: str, took: int) -> None:
+    to[cause] = to.get(cause, 0) + took
 
 
 def _inner(label: Label, labels: list[Label], line: list[Change]) -> Iterator[tuple[int, int]]:

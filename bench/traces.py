@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from adsum_shared.signals import DEFAULT_AGENT
+
 T = TypeVar("T")
 Version = tuple[int, ...]
 
@@ -29,7 +31,10 @@ class Event(msgspec.Struct):
 
 
 class Label(msgspec.Struct):
-    """What was true for a span of time. known_to: which of `hook` and `line` said anything near."""
+    """What was true for a span of time. known_to: which of `hook` and `line` said anything near.
+
+    source: whose word it is: `registry`, `screen`, or `hand`.
+    """
 
     session_id: str
     from_ms: int
@@ -38,10 +43,14 @@ class Label(msgspec.Struct):
     states: list[str] | None = None
     why: str = ""
     known_to: list[str] = []
+    source: str = "registry"
 
 
 class Trace(msgspec.Struct):
-    """faults: what could not be read or understood, each named; it was left out."""
+    """faults: what could not be read or understood, each named; it was left out.
+
+    agent: whose session it is, by the name its adapter bears.
+    """
 
     name: str
     t0: int
@@ -49,6 +58,7 @@ class Trace(msgspec.Struct):
     events: list[Event]
     labels: list[Label]
     faults: list[str]
+    agent: str = DEFAULT_AGENT
 
     @property
     def end(self) -> int:
@@ -59,6 +69,7 @@ class Trace(msgspec.Struct):
 class _Meta(msgspec.Struct):
     t0_wall_ms: int
     cli_version: str = ""
+    agent: str = DEFAULT_AGENT
 
 
 class NoTracesError(Exception):
@@ -96,7 +107,7 @@ def load(folder: Path) -> Trace:
     # By arrival, as the format says; a stable sort costs nothing and a hand-edited file may not be.
     events.sort(key=lambda event: event.t_ms)
     labels.sort(key=lambda label: (label.from_ms, label.to_ms))
-    return Trace(name, meta.t0_wall_ms, version, events, labels, faults)
+    return Trace(name, meta.t0_wall_ms, version, events, labels, faults, meta.agent)
 
 
 def _lines(path: Path, kind: type[T], faults: list[str]) -> list[T]:

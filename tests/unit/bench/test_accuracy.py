@@ -125,6 +125,44 @@ def test_one_trace_without_labels_leaves_the_others_score_alone(bench, folder: P
     assert "1 scenarios without labels" in ran.err
 
 
+def test_several_folders_stand_in_one_table_with_whose_word_their_labels_are(
+    bench, folder: Path, tmp_path: Path
+) -> None:
+    screen, codex = tmp_path / "screen", tmp_path / "codex"
+    shutil.copytree(folder, screen)
+    for labels in screen.glob("*/labels.jsonl"):
+        rows = [json.loads(line) for line in labels.read_text().splitlines()]
+        labels.write_text("".join(json.dumps({**row, "source": "screen"}) + "\n" for row in rows))
+    shutil.copytree(folder / "i_kill9", codex / "i_kill9")
+    meta = codex / "i_kill9" / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "agent": "codex"}))
+    ran = bench(folder, screen, codex)
+    table, causes = ran.out.split("\n\n")
+
+    assert table.splitlines()[0].split()[:3] == ["set", "labels", "witnesses"]
+    assert [line.split()[:2] for line in table.splitlines()[1:]] == [
+        *[["traces", "registry"]] * len(accuracy.WAYS),
+        *[["screen", "screen"]] * len(accuracy.WAYS),
+    ]
+    assert "codex: not scored: 1 of codex, for which bench.replay has no adapter" in ran.out
+    assert "needs_permission (registry waiting (permission prompt)), shown as acting" in causes
+
+
+def test_several_folders_as_json_name_each_ones_labels(bench, folder: Path) -> None:
+    one = json.loads(bench(folder, "--json").out)
+    both = json.loads(bench(folder, folder / "i_kill9", "--json").out)
+
+    assert both[str(folder)] == {"labels": "registry", "not_scored": [], "witnesses": one}
+    low, high = one["all"]["settled_interval_percent"]
+    assert low < one["all"]["settled_percent"] == high == 100
+
+
+def test_a_floor_is_of_one_folder(bench, folder: Path, tmp_path: Path) -> None:
+    failure = bench(folder, folder, "--floor", tmp_path / "score.json").failure
+
+    assert "one folder" in failure
+
+
 def test_an_empty_folder_says_what_belongs_there(bench, tmp_path: Path) -> None:
     ran = bench(tmp_path)
 

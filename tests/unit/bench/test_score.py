@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.misses import explained
 from bench.replay import Change
-from bench.score import Score, score, within_reach
+from bench.score import Score, interval, score, within_reach
 from bench.traces import Label, Trace
 
 S = "S"
@@ -197,3 +197,30 @@ def test_a_miss_of_what_was_told_is_called_a_true_one() -> None:
     assert "TRUE MISS: known to hook and line" in missed(dialog, acting, "hooks")
     assert "TRUE MISS" in missed(IDLE, acting, "hooks", "transcript")
     assert "TRUE MISS" in missed(label(0, 900, "needs_you", known=""), acting, "registry")
+
+
+# -- doubt and causes ------------------------------------------------------------------------------
+
+
+def test_an_interval_is_wilsons_and_never_certain() -> None:
+    assert [round(each, 4) for each in interval(1.0, 100)] == [0.963, 1.0]
+    assert [round(each, 4) for each in interval(0.9, 100)] == [0.8256, 0.9448]
+    assert interval(1.0, 0) == (0.0, 1.0)
+
+
+def test_one_span_that_lasts_as_long_as_all_others_makes_the_time_doubtful() -> None:
+    even = [label(at, at + 10_000, "autonomous") for at in range(0, 100_000, 10_000)]
+    uneven = [*even[:-1], label(90_000, 900_000, "autonomous")]
+    thinking = shown(0, "autonomous", "thinking")
+
+    assert scored(even, thinking).weighted_interval[0] > 0.7
+    assert scored(uneven, thinking).weighted_interval[0] < 0.3
+
+
+def test_seconds_of_false_and_missed_needs_you_have_their_cause() -> None:
+    found = scored(
+        [WORK, IDLE], shown(0, "needs_you", "stuck"), shown(4_000, "autonomous", "acting")
+    )
+
+    assert found.false_by == {"stuck, while autonomous": 3_000}
+    assert found.missed_by == {"idle (needs_you), shown as acting": 4_000}
