@@ -122,7 +122,7 @@ class Child(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     started: earliest start, restarted: latest (a finished agent can be sent on its way again).
     active: latest tool start of its own. finished: latest finish; notified: when its parent was
-    told. last: latest witness of any kind. 0 = never.
+    told. last: latest witness of any kind. until: when it wakes its parent, if that was told. 0 = never.
     """
 
     kind: str
@@ -132,6 +132,7 @@ class Child(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     finished: int = 0
     notified: int = 0
     last: int = 0
+    until: int = 0
     status: str = "running"
     type: str | None = None
     description: str | None = None

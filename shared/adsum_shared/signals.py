@@ -182,10 +182,13 @@ class RequestClosed(Signal, frozen=True, kw_only=True, tag="request.closed"):
 
 
 class ChildStarted(Signal, frozen=True, kw_only=True, tag="child.started"):
+    """until: when it wakes its parent, where that is known from its beginning on."""
+
     child_id: str
     child_kind: ChildKind = "agent"
     type: str | None = None
     description: str | None = None
+    until: int | None = None
 
 
 class ChildChanged(Signal, frozen=True, kw_only=True, tag="child.changed"):

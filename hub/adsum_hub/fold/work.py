@@ -377,6 +377,7 @@ def child_started(facts: Facts, signal: s.ChildStarted) -> Changes:
         started=earliest(held.started, signal.at),
         restarted=max(held.restarted, signal.at),
         last=max(held.last, signal.at),
+        until=max(held.until, signal.until or 0),
         type=held.type or signal.type,
         description=held.description or signal.description,
     )

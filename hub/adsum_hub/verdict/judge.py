@@ -114,7 +114,7 @@ def running(reading: Reading, state: AgentState) -> frozenset[str]:
     return frozenset(
         key
         for key, child in ground.children.running.items()
-        if facts.drained <= child.last
+        if (facts.drained <= child.last or key in reading.children)
         and child.last >= ground.run
         and not is_killed(facts, child)
         and (key in reading.children or key in asking or (awaited and child.kind == "agent"))
@@ -261,6 +261,8 @@ def end_of(facts: Facts, child: Child) -> tuple[str, int]:
     it is when it was last heard.
     """
     killed = is_killed(facts, child)
+    if child.until and child.running:
+        return "completed", child.last
     if child.running and facts.drained <= child.last and not killed:
         return "orphaned", child.last
     if child.finished:

@@ -251,6 +251,10 @@ def alive(
     said = status.at if status is not None else 0
     for key, child in children.running.items():
         last = child.last
+        if child.until:
+            if last >= run and is_due(facts, child) and not clock.passed(child.until + limits.wake):
+                found[key] = child
+            continue
         if last < run or last < facts.drained or is_killed(facts, child):
             continue
         if word == "idle" and clock.passed(max(said, last) + limits.registry_hold):
@@ -273,6 +277,16 @@ def alive(
         and not (word == "idle" and clock.passed(max(said, child.last) + limits.registry_hold))
     }
     return found
+
+
+def is_due(facts: Facts, child: Child) -> bool:
+    """Whether something scheduled is still to wake its parent.
+
+    The registry is `idle` all the while, and a Stop lists it under another id, so neither ends it. A
+    prompt typed since does: it may be what was scheduled, and else a human is there, to whom the
+    end of that turn is to be told. (What Esc at rest takes back, nobody tells.)
+    """
+    return facts.typed_at <= child.restarted
 
 
 def is_killed(facts: Facts, child: Child) -> bool:

@@ -460,3 +460,14 @@ def test_an_mcp_server_asks_and_is_answered() -> None:
 
 def test_the_end_says_why() -> None:
     assert one("SessionEnd", reason="prompt_input_exit").reason == "prompt_input_exit"
+
+
+@pytest.mark.parametrize(
+    ("due", "until"), [(1_795_484_040_000, 1_795_484_040_000), (0, None), ("x", None)]
+)
+def test_a_scheduled_wake_up_names_its_time(due: object, until: int | None) -> None:
+    call = {"tool_name": "ScheduleWakeup", "tool_use_id": "t1", "tool_input": {"reason": "look"}}
+    found = said("PostToolUse", **call, tool_response={"scheduledFor": due})
+    assert [each.until for each in found if isinstance(each, s.ChildStarted)] == [until] * bool(
+        until
+    )

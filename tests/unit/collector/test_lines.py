@@ -236,6 +236,19 @@ def test_an_agent_launched_in_the_background_starts_a_child() -> None:
     assert (child.type, child.description) == ("Explore", "Look")
 
 
+def test_a_scheduled_wake_up_is_a_child_until_its_time() -> None:
+    call = assistant(use("ScheduleWakeup", delaySeconds=60, reason="to look again"))
+    child = said(call, user(result(), toolUseResult={"scheduledFor": 1_795_484_040_000}))[-1]
+    assert (child.child_id, child.child_kind) == ("wake-up", "cron")
+    assert (child.until, child.description) == (1_795_484_040_000, "to look again")
+
+    over = {"scheduledFor": 0, "stopped": True, "cancelledWakeups": 1}
+    assert isinstance(said(call, user(result(), toolUseResult=over))[-1], s.ChildFinished)
+    assert isinstance(
+        said(call, user(result(), toolUseResult={"scheduledFor": 0}))[-1], s.ToolFinished
+    )
+
+
 def test_an_agent_in_the_foreground_is_over_with_its_call() -> None:
     told = {"status": "completed", "agentId": "a1"}
     finished, child = said(user(result(), toolUseResult=told))

@@ -58,6 +58,9 @@ LAUNCHED: Final[dict[str, ChildKind]] = {"Monitor": "monitor", "Workflow": "work
 #: run in one of its own. `UNSEEN` stands for a call from before we read: it may have been one of these.
 UNSEEN: Final = "tool"
 STARTERS: Final = frozenset({"Agent", "Task", "Skill", UNSEEN})
+#: The call that has the agent woken later, and the id of that. It stops all that are due at once.
+WAKER: Final = "ScheduleWakeup"
+WAKE_UP: Final = "wake-up"
 STOPPERS: Final = frozenset({"TaskStop", "KillShell", "KillBash"})
 
 
@@ -366,6 +369,19 @@ def children_of(
     return []
 
 
+def wake_up(common: Common, call: Call, outcome: Mapping[str, Any]) -> list[KnownSignal]:
+    """When the agent comes back by itself; nothing else tells, the screen shows an input box."""
+    if call.tool != WAKER:
+        return []
+    about, due = about_child(common), outcome.get("scheduledFor")
+    if outcome.get("stopped") is True:
+        return [s.ChildFinished(**about, child_id=WAKE_UP, child_kind="cron", status="stopped")]
+    if not isinstance(due, int) or not 0 < due <= tools.NUMBER_MAX:
+        return []
+    begun = s.ChildStarted(**about, child_id=WAKE_UP, child_kind="cron", type=WAKE_UP, until=due)
+    return [msgspec.structs.replace(begun, description=call.summary)]
+
+
 def task_created(common: Common, task: object) -> list[KnownSignal]:
     """A second witness of TaskCreated, and of TaskCompleted below: one lost would make a false end."""
     if not isinstance(task, dict) or (task_id := id_of(task.get("id"))) is None:
@@ -409,7 +425,7 @@ def _post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
         child_id=child_id,
         background=kind is not None,
     )
-    found = [finished, *children_of(common, call, child_id, kind)]
+    found = [finished, *children_of(common, call, child_id, kind), *wake_up(common, call, outcome)]
     if call.tool == "TaskCreate":
         found += task_created(common, outcome.get("task"))
     if call.tool == "TaskUpdate" and value.get("status") == "completed":

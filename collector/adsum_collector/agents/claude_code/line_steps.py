@@ -42,6 +42,7 @@ from adsum_collector.agents.claude_code.hooks import (
     request_opened,
     task_completed,
     task_created,
+    wake_up,
 )
 from adsum_collector.agents.claude_code.tools import one_line, project_of, shorten
 from adsum_collector.agents.records import Private
@@ -304,7 +305,8 @@ def _tool_result(
     change, tasks = outcome.get("statusChange"), task_created(common, outcome.get("task"))
     if not tasks and isinstance(change, dict) and change.get("to") == "completed":
         tasks = task_completed(common, outcome.get("taskId"))
-    return [finished, *children_of(common, call, child_id, kind), *tasks]
+    children = [*children_of(common, call, child_id, kind), *wake_up(common, call, outcome)]
+    return [finished, *children, *tasks]
 
 
 def _result_text(content: object) -> str:

@@ -62,6 +62,7 @@ TELLING = {
     "WebSearch": ("query",),
     "TaskCreate": ("subject",),
     "Skill": ("skill", "command"),
+    "ScheduleWakeup": ("reason",),
 }
 FALLBACK = (
     "description",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adsum_shared import signals as s
-from tests.story import Story, working
+from tests.story import T0, Story, working
 
 
 def shelled() -> Story:
@@ -96,6 +96,43 @@ def test_a_shell_only_the_registry_knows_does_not_flicker_at_the_turns_end() -> 
 
     assert story.state(8.02) == "waiting_for_agent"
     assert story.status(8.1, "idle").state(8.2) == "idle"
+
+
+# -- a wake-up at a set time -----------------------------------------------------------------------
+
+
+def scheduled(until: float) -> Story:
+    """The registry says `idle`, and a Stop lists it under another id."""
+    due = T0 + round(until * 1000)
+    story = (
+        working()
+        .status(0, "busy")
+        .tell(
+            s.ChildStarted, 1, child_id="wake-up", child_kind="cron", description="look", until=due
+        )
+    )
+    listed = [s.BackgroundTask("c1", kind="cron")]
+    return story.stop(2, background=listed, final=True).status(2.1, "idle")
+
+
+def test_an_agent_that_is_to_be_woken_works_until_then() -> None:
+    story = scheduled(600)
+
+    assert (story.state(300), story.label(300)) == ("waiting_for_agent", "Background work: look")
+    assert story.children(300)["wake-up"] == "running"
+    assert (story.deadline(300), story.state(605)) == (605, "idle")
+    assert story.children(605)["wake-up"] == "completed"
+
+
+def test_a_wake_up_is_over_with_the_prompt_that_is_due_or_a_humans_own() -> None:
+    story = scheduled(600).prompt(599, "p2").status(599, "busy")
+    assert story.stop(601, "p2", final=True).status(601, "idle").state(602) == "idle"
+
+
+def test_a_wake_up_that_the_agent_took_back_wakes_nobody() -> None:
+    story = scheduled(600).prompt(10, "p2", origin="system").status(10, "busy")
+    story.tell(s.ChildFinished, 11, child_id="wake-up", child_kind="cron", status="stopped")
+    assert story.stop(12, "p2", final=True).status(12, "idle").state(18) == "idle"
 
 
 # -- several dialogs at once ---------------------------------------------------------------------
