@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +18,13 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.file_events import file_events
 from adsum_collector.intake import Intake
 from adsum_collector.line_reader import open_plain
-from adsum_collector.processes import SAME_START_MS, AgentProcess, ProcessTable, cpu_ms
+from adsum_collector.processes import (
+    SAME_START_MS,
+    AgentProcess,
+    ProcessTable,
+    cpu_ms,
+    received_ago,
+)
 from adsum_shared import WallClock
 from adsum_shared.signals import (
     Alive,
@@ -26,6 +32,7 @@ from adsum_shared.signals import (
     MetaChanged,
     ProcessGone,
     ProcessSeen,
+    ProcessStill,
     SessionEnded,
     Signal,
     Source,
@@ -197,10 +204,21 @@ class Watch:
         watched = self._watched()
         gone = {process for process in set(watched.values()) if not self._table.lives(process)}
         news = news_of_processes(watched, gone, self._now())
-        at_work, work = news_of_work(self._work, watched, cpu_ms, self._now())
+        at_work, work = news_of_work(
+            self._work, watched, cpu_ms, self._now(), received_ago, self._resting()
+        )
         if news or at_work:
             await self._intake.accept([*news, *at_work])
         self._work = work
+
+    def _resting(self) -> set[int]:
+        """The process ids of which the registry says that no turn runs, or that one waits for a human."""
+        return {
+            known.entry.process.pid
+            for known in self._known.values()
+            for signal in known.entry.signals
+            if isinstance(signal, StatusReported) and signal.status in RESTING
+        }
 
     def _await_exits(self) -> None:
         """Linux tells of a process's end at once; elsewhere the next look finds out."""
@@ -244,9 +262,14 @@ def _is_entry(name: str) -> bool:
 VANISHED_MS = 200
 #: Between two measurements of a process's work, and so the pace of the signs of life it gives.
 CPU_INTERVAL_MS = 30_000
-#: The share of one core above which a process works. A model's long answer is read, parsed and
-#: drawn at several per cent, while no hook and no status tells of it; one that hangs uses none.
+#: The share of one core above which a process works, where nobody tells what it receives.
 CPU_SHARE = 0.01
+#: The same where that is told. The real CLI takes 0.8 to 1.9 % at rest, 2.8 to 7 % to draw its
+#: spinner in a silent turn, and 10 % while it writes an answer, of which its connection tells
+#: better. A tool or a server below it that computes takes most of a core.
+CPU_SHARE_BESIDE_WIRE = 0.15
+#: Of the registry: of these nobody asks what they receive.
+RESTING = frozenset({"idle", "shell", "waiting"})
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -276,31 +299,46 @@ def news_of_work(
     watched: Mapping[str, AgentProcess],
     cpu: Callable[[int], int | None],
     now: int,
+    received: Callable[[Iterable[int]], Mapping[int, int | None]] = lambda _pids: {},
+    resting: Set[int] = frozenset(),
 ) -> tuple[list[AnySignal], dict[AgentProcess, Work]]:
-    """A sign of life for each session whose process works; and what to know at the next look.
+    """Whether each session's process works or stands still; and what to know at the next look.
 
-    cpu: see `processes.cpu_ms`. A process is measured only once its last measurement is old enough.
+    cpu, received: see `processes.cpu_ms` and `received_ago`. resting: process ids of which nobody
+    needs to ask what they receive. A process is measured only once its last measurement is old
+    enough. Of one that stands still that is said each time: the hub knows since when it was silent.
     """
-    news: list[AnySignal] = []
-    work: dict[AgentProcess, Work] = {}
-    for process in set(watched.values()):
-        before = known.get(process)
+    due = {
+        process
+        for process in set(watched.values())
         # a clock that was set back starts anew
-        if before is not None and 0 <= now - before.at < CPU_INTERVAL_MS:
-            work[process] = before
+        if (before := known.get(process)) is None or not 0 <= now - before.at < CPU_INTERVAL_MS
+    }
+    measured = {
+        process: Work(now, used) for process in due if (used := cpu(process.pid)) is not None
+    }
+    work = {each: known[each] for each in watched.values() if each in known and each not in due}
+    shares = {
+        process: (found.used - known[process].used) / (now - known[process].at)
+        for process, found in measured.items()
+        if process in known and now > known[process].at
+    }
+    silent = [process.pid for process, share in shares.items() if share < CPU_SHARE_BESIDE_WIRE]
+    wires = received([pid for pid in silent if pid not in resting])
+    news: list[AnySignal] = []
+    for session_id, process in watched.items():
+        if process not in shares:
             continue
-        used = cpu(process.pid)
-        if used is None:
-            continue
-        work[process] = Work(now, used)
-        elapsed = now - before.at if before else 0
-        if before and elapsed > 0 and used - before.used >= CPU_SHARE * elapsed:
-            news += (
-                _said(Alive, each, "process", now, agent=process.agent, event="cpu")
-                for each, its in watched.items()
-                if its == process
-            )
-    return news, work
+        told, ago = process.pid in wires, wires.get(process.pid)
+        fields: dict[str, Any] = {"agent": process.agent}
+        if ago is not None and ago < now - known[process].at:
+            news.append(_said(Alive, session_id, "process", now, event="wire", **fields))
+        elif shares[process] >= (CPU_SHARE_BESIDE_WIRE if told else CPU_SHARE):
+            news.append(_said(Alive, session_id, "process", now, event="cpu", **fields))
+        elif told:
+            fields["connected"] = ago is not None
+            news.append(_said(ProcessStill, session_id, "process", now, **fields))
+    return news, work | measured
 
 
 def read_entry(signals: list[AnySignal], started: int | None) -> Entry | None:

@@ -312,6 +312,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     moved: int = 0  # latest signal that means more than "alive"
     witnessed: bool = False  # by a signal that no reading of history gives
     doubled: int = 0  # latest time that one call's hook was delivered twice
+    still: tuple[int, bool] = (0, False)  # latest look that found its process still; connected
 
     dismissed: int = 0
     suspended: int = 0

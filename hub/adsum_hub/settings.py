@@ -84,7 +84,8 @@ class HubSettings(AdsumSettings):
         default=LIMITS.stuck_after / 1000,
         ge=10,
         le=86_400,
-        description="Seconds without a sign of life after which an agent at work counts as stuck.",
+        description="Seconds without a sign of life after which an agent at work counts as stuck. "
+        "Not set: 300 where nobody sees whether its connections are silent too.",
     )
     domains: list[Any] = Field(
         default_factory=list,
@@ -116,10 +117,13 @@ class HubSettings(AdsumSettings):
 
     @property
     def limits(self) -> Limits:
+        # Whoever has chosen how long to wait waits no longer, whatever a machine can see.
+        chosen, stuck_after = "stuck_after" in self.model_fields_set, round(self.stuck_after * 1000)
         return Limits(
             most_sessions=self.machine_sessions,
             error_grace=round(self.error_grace * 1000),
-            stuck_after=round(self.stuck_after * 1000),
+            stuck_after=stuck_after,
+            model_silence=stuck_after if chosen else LIMITS.model_silence,
         )
 
     @field_validator("public_url")

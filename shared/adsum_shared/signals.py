@@ -93,6 +93,15 @@ class ProcessGone(Signal, frozen=True, kw_only=True, tag="process.gone"):
     started: int = 0
 
 
+class ProcessStill(Signal, frozen=True, kw_only=True, tag="process.still"):
+    """Since the look before it received nothing and computed next to nothing: no sign of life.
+
+    connected: a TCP connection of its own is open.
+    """
+
+    connected: bool = False
+
+
 class PromptSubmitted(Signal, frozen=True, kw_only=True, tag="prompt.submitted"):
     """origin `system`: not a human turn, e.g. a background task reporting back."""
 

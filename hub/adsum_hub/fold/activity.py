@@ -22,6 +22,7 @@ SILENT: frozenset[type] = frozenset(
         s.CostReported,
         s.GaugesReported,
         s.ProcessSeen,
+        s.ProcessStill,
         s.StatusReported,
         s.ChildChanged,
         s.PromptDequeued,

@@ -56,6 +56,7 @@ STILL: frozenset[type] = frozenset(
         s.CostReported,
         s.GaugesReported,
         s.ProcessSeen,
+        s.ProcessStill,
         s.StatusReported,
     }
 )
@@ -111,7 +112,8 @@ def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> Non
         changes["moved"] = at
     if not facts.witnessed or not facts.known or at < facts.born or signal.seen < facts.known:
         _first(facts, signal, changes)
-    field = EVIDENCE.get(signal.source)
+    # That a process stands still says nothing of life, for all that its witness was heard.
+    field = EVIDENCE.get(signal.source) if type(signal) is not s.ProcessStill else None
     if field is not None and at > getattr(facts, field):
         changes[field] = at
     prompt_id = signal.prompt_id
@@ -200,6 +202,11 @@ def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes
     else:
         told = replace(held, before=max(held.before, gone), first_of_all=False)
     return {} if told == held else {"process": told}
+
+
+def found_still(facts: Facts, signal: s.ProcessStill) -> Changes:
+    still = (signal.at, signal.connected)
+    return {"still": still} if still > facts.still else {}
 
 
 def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
@@ -395,6 +402,7 @@ STEPS: dict[type, Step] = {
     s.SessionEnded: session_ended,
     s.ProcessSeen: seen_or_gone,
     s.ProcessGone: seen_or_gone,
+    s.ProcessStill: found_still,
     s.StatusReported: status_reported,
     s.UsageTotalled: usage_totalled,
     s.CostReported: cost_reported,

@@ -502,26 +502,43 @@ def thinks(reading: Reading) -> AgentState:
     return state("thinking", label, since, 0.4, source)
 
 
-def stuck_from(reading: Reading) -> int:
+def stuck_from(reading: Reading, silence: int) -> int:
     """When silence becomes suspicious: no witness, and no open call inside its own time-out."""
-    since = reading.ground.heard + reading.limits.stuck_after
+    since = reading.ground.heard + silence
     for tool in reading.ground.calls.timed:
         if tool.first >= reading.ground.run:
             since = max(since, tool_deadline(reading, tool))
+    retry = reading.facts.retry
+    if retry is not None and retry.in_ms and retry.at >= reading.ground.last_main:
+        since = max(since, retry.at + retry.in_ms)  # it has said for how long it waits
     return since
 
 
 def silent(reading: Reading) -> AgentState | None:
-    """Rule 6. Any sign of life ends it; a process that burns CPU gives one (`alive`)."""
-    since = stuck_from(reading)
+    """Rule 6. Any sign of life ends it; a process that computes or receives gives one (`alive`).
+
+    That nothing was heard is no proof: hooks and transcript tell nothing while a model thinks.
+    Found still, the process is stuck; as long as nobody has looked, it is given more time. A look
+    that is older than the silence is long proves nothing of it.
+    """
+    since = stuck_from(reading, reading.limits.stuck_after)
     if not reading.clock.passed(since):
         return None
+    looked, connected = reading.facts.still
+    if looked < since:
+        since = stuck_from(reading, reading.limits.model_silence)
+        if not reading.clock.passed(since):
+            return None
     heard, age = reading.ground.heard, AGES[0]
     for each in AGES:
         if not reading.clock.passed(heard + each * 60_000):
             break
         age = each
-    return state("stuck", f"No sign of life for {_age(age)}", since, 0.6, "none")
+    label = f"No sign of life for {_age(age)}"
+    if looked >= since and not reading.ground.tools:
+        connection = "connection open" if connected else "no connection"
+        label = f"Nothing from the model for {_age(age)}, {connection}"
+    return state("stuck", label, since, 0.6, "none")
 
 
 def _age(minutes: int) -> str:

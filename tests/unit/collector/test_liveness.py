@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 
@@ -24,6 +26,7 @@ from adsum_shared.signals import (
     MetaChanged,
     ProcessGone,
     ProcessSeen,
+    ProcessStill,
     SessionEnded,
     StatusReported,
 )
@@ -197,6 +200,41 @@ def test_a_process_that_hangs_gives_none() -> None:
     assert news_of_work(known, {"s1": AGENT}, lambda _pid: 9000, START - 1)[0] == []
     assert news_of_work(known, {"s1": AGENT}, lambda _pid: None, START * 2) == ([], {})
     assert news_of_work(known, {}, lambda _pid: 9000, START * 2) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("used", "ago", "said"),
+    [
+        (1400, 29_000, Alive),  # a ping of the model's API
+        (1400, 31_000, ProcessStill),  # it draws its spinner, and receives nothing
+        (1400, None, ProcessStill),
+        (9000, 31_000, Alive),  # a server below it computes
+    ],
+)
+def test_where_the_system_tells_what_comes_in_that_counts_and_a_spinner_does_not(
+    used: int, ago: int | None, said: type[Alive | ProcessStill]
+) -> None:
+    known, now = {AGENT: Work(START, 0)}, START + CPU_INTERVAL_MS
+
+    (news,), work = news_of_work(
+        known, {"s1": AGENT}, lambda _pid: used, now, lambda pids: dict.fromkeys(pids, ago)
+    )
+
+    assert (type(news), work) == (said, {AGENT: Work(now, used)})
+    assert not isinstance(news, ProcessStill) or news.connected == (ago is not None)
+
+
+def test_nobody_asks_what_comes_in_for_a_process_at_rest_or_at_its_first_look() -> None:
+    def received(pids: Iterable[int]) -> dict[int, int | None]:
+        assert not list(pids)
+        return {}
+
+    now, watching = START + CPU_INTERVAL_MS, {"s1": AGENT}
+    rests = {AGENT.pid}
+
+    known = {AGENT: Work(START, 0)}
+    assert not news_of_work(known, watching, lambda _pid: 1, now, received, rests)[0]
+    assert not news_of_work({}, watching, lambda _pid: 1, now, received)[0]
 
 
 def test_work_is_measured_no_more_often_than_it_is_told() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from adsum_collector.processes import cpu_ms
+from adsum_collector.processes import cpu_ms, read_ages, received_ago
 from tests.support import wait_until
 
 BUSY = f'{sys.executable} -c "while True: pass"'
@@ -50,3 +53,95 @@ def test_of_a_process_that_is_gone_nothing_is_known() -> None:
         agent.wait()
 
         assert cpu_ms(agent.pid) is None
+
+
+def message(kind: int, inode: int = 0, *attributes: bytes) -> bytes:
+    """As the kernel's, with what nobody reads left empty."""
+    body = struct.pack("=68xI", inode) + b"".join(attributes)
+    return struct.pack("=IHHII", 16 + len(body), kind, 0, 1, 0) + body
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+def info(age: int) -> bytes:
+    """A tcp_info that tells nothing but how long ago something came."""
+    return attribute(2, bytes(52) + struct.pack("=I", age) + bytes(80))
+
+
+def test_of_all_sockets_the_ages_of_those_asked_for_are_read() -> None:
+    ages: dict[int, int] = {}
+    some = message(20, 7, attribute(8, b"\1"), info(1_500)) + message(20, 8, info(9))
+
+    assert read_ages(some, {7, 9}, ages)
+    assert not read_ages(message(20, 9, info(2)) + message(3), {7, 9}, ages)
+    assert ages == {7: 1_500, 9: 2}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"",
+        message(20, 7)[:40],
+        message(20, 7),
+        message(20, 7, info(5)[:30]),
+        message(20, 7, struct.pack("=HH", 0, 9) * 3),
+        message(20, 7, attribute(2, b"short")),
+    ],
+)
+def test_a_message_that_is_cut_off_or_odd_tells_nothing(odd: bytes) -> None:
+    ages: dict[int, int] = {}
+
+    assert read_ages(odd, {7}, ages)
+    assert ages == {}
+
+
+@pytest.mark.parametrize("raw", [message(2), struct.pack("=IHHII", 0, 20, 0, 1, 0)])
+def test_a_kernel_without_diagnostics_is_an_error_and_no_endless_loop(raw: bytes) -> None:
+    with pytest.raises(OSError, match="diagnostics"):
+        read_ages(raw, {7}, {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells")
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+async def test_what_comes_in_on_a_connection_is_seen_and_what_goes_out_is_not(
+    family: socket.AddressFamily,
+) -> None:
+    """Of another process, which holds its end of a real connection."""
+    try:
+        server = socket.create_server(("localhost", 0), family=family)
+    except OSError:
+        pytest.skip("no such network here")
+    address = server.getsockname()[:2]
+    script = f"import socket; s = socket.create_connection({address!r}); s.send(b'x'); input()"
+    with server, subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as agent:
+        try:
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(1) == b"x"
+                opened = await wait_until(lambda: _older_than(agent.pid, 300))
+                connection.send(b"pong")
+                heard = await wait_until(lambda: _younger_than(agent.pid, 300))
+                assert heard < opened
+            agent.communicate(b"\n")
+        finally:
+            agent.kill()
+    assert received_ago([agent.pid]) == {}
+
+
+def _older_than(pid: int, ms: int) -> int | None:
+    ago = received_ago([pid])[pid]
+    return ago if ago is not None and ago > ms else None
+
+
+def _younger_than(pid: int, ms: int) -> int | None:
+    ago = received_ago([pid])[pid]
+    return ago + 1 if ago is not None and ago < ms else None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells")
+def test_a_process_without_a_connection_is_told_of_and_strangers_are_not() -> None:
+    """A socket that only listens is none."""
+    with socket.create_server(("127.0.0.1", 0)):
+        assert set(received_ago([os.getpid(), 1 << 30])) == {os.getpid()}

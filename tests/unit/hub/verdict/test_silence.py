@@ -27,9 +27,65 @@ def test_a_tool_may_be_silent_for_as_long_as_its_own_time_out() -> None:
 
 
 def test_a_background_tool_excuses_no_silence() -> None:
-    story = working().start(1, timeout_ms=0)
+    story = still(working().start(1, timeout_ms=0), 121)
 
     assert story.state(122) == "stuck"
+
+
+def still(story: Story, at: float, *, connected: bool = True) -> Story:
+    return story.tell(s.ProcessStill, at, source="process", connected=connected)
+
+
+def test_a_silence_at_which_nobody_has_looked_lasts_as_long_as_the_cli_bears_it() -> None:
+    story = still(working(), 119)
+
+    assert [story.state(at) for at in (120, 299, 300)] == ["thinking", "thinking", "stuck"]
+    assert story.label(300) == "No sign of life for 5 min"
+    assert story.deadline(299) == 300
+
+
+def test_a_process_found_still_is_stuck_and_the_cause_is_said() -> None:
+    found = still(working(), 120)
+    gone = still(working(), 150, connected=False)
+
+    assert found.at(120).since == gone.at(150).since
+    assert found.label(180) == "Nothing from the model for 3 min, connection open"
+    assert gone.label(180) == "Nothing from the model for 3 min, no connection"
+
+
+def test_a_process_found_still_before_its_clock_says_so_is_not_stuck_yet() -> None:
+    assert still(working(), 130).state(119) == "thinking"
+
+
+def test_a_model_that_thinks_for_ten_minutes_and_is_heard_of_is_not_stuck() -> None:
+    story = working()
+    for at in range(30, 600, 60):  # one ping in a minute, and nothing in the half minute after it
+        still(story.tell(s.Alive, at, source="process", event="wire"), at + 30)
+
+    assert {story.state(at) for at in range(30, 600, 5)} == {"thinking"}
+
+
+def test_a_look_at_a_process_is_no_sign_of_life_and_may_come_late() -> None:
+    story = still(still(working(), 150), 121)
+
+    assert story.told().updated_at == working().told().updated_at
+    assert story.told().still == still(working(), 150).told().still
+    assert story.tell(s.Alive, 151, source="process", event="wire").state(152) == "thinking"
+
+
+def test_a_call_that_may_take_its_time_is_not_stuck_however_still_its_process() -> None:
+    story = still(working().start(1, timeout_ms=600_000), 500)
+
+    assert story.state(600) == "acting"
+    assert still(story, 601).label(601) == "No sign of life for 10 min"
+
+
+def test_a_retry_may_wait_for_as_long_as_it_has_said() -> None:
+    story = working().tell(s.RetryScheduled, 1, source="transcript", attempt=1, in_ms=400_000)
+
+    assert still(story, 400).state(400) == "retrying"
+    assert still(story, 410).state(410) == "stuck"
+    assert still(story.start(411).finish(412), 540).state(540) == "stuck"
 
 
 def test_a_subagents_tool_excuses_its_parents_silence() -> None:

@@ -55,11 +55,14 @@ def test_budget_exceeded_until_a_human_answers() -> None:
 
 
 def test_stuck_after_two_minutes_of_silence() -> None:
-    story = working()
+    """Of witnesses, and of the process: nobody has looked at the other's."""
+    story, unseen = working().tell(s.ProcessStill, 120, source="process"), working()
 
     assert story.state(119) == "thinking"
-    assert (story.state(120), story.label(120)) == ("stuck", "No sign of life for 2 min")
-    assert story.label(3_700) == "No sign of life for 60 min"
+    said = "Nothing from the model for 2 min, no connection"
+    assert (story.state(120), story.label(120)) == ("stuck", said)
+    assert (unseen.state(299), unseen.label(300)) == ("thinking", "No sign of life for 5 min")
+    assert unseen.label(3_700) == "No sign of life for 60 min"
 
 
 def test_idle_after_a_turn_and_ready_before_the_first() -> None:

@@ -23,8 +23,8 @@ def test_until_a_human_looks_or_types() -> None:
 
 def test_ready_and_stuck_are_not() -> None:
     assert not Story().tell(s.SessionStarted, 0).status(0.1, "idle").unread(5)
-    assert working().state(200) == "stuck"
-    assert not working().unread(200)
+    assert working().state(301) == "stuck"
+    assert not working().unread(301)
 
 
 def test_a_second_question_after_a_look_is() -> None:
