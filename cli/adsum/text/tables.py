@@ -70,6 +70,8 @@ FORMS = (
 #: Cells that a column takes at most while others still want some. A title shorter than twelve says
 #: nothing: the state gives way to it.
 LIMITS = {"TITLE": 12, "STATE": 24, "PROJECT": 11, "HOST": 10, "ID": 6}
+#: From here on the usual states stay whole as well.
+ROOMY, ROOMY_LIMITS = 100, LIMITS | {"STATE": 30}
 WIDE_LIMITS = {"TITLE": 12, "STATE": 30, "PROJECT": 18, "HOST": 16, "ID": 8}
 HISTORY_LIMITS = LIMITS | {"PROJECT": 14}
 WIDE_HISTORY_LIMITS = WIDE_LIMITS | {"PROJECT": 24, "HOST": 20}
@@ -87,10 +89,11 @@ def session_lines(
     names = next(names for least, names in FORMS if width >= least)
     rows = [_session_row(view, now, plain=plain) for view in views]
     columns = {name: [row[name] for row in rows] for name in names}
+    limits = WIDE_LIMITS if width >= WIDE else ROOMY_LIMITS if width >= ROOMY else LIMITS
     widths = column_widths(
         columns,
         width,
-        WIDE_LIMITS if width >= WIDE else LIMITS,
+        limits,
         grow=("TITLE", "STATE", "PROJECT", "HOST"),
         shrink={"STATE": 12, "TITLE": 1},
     )

@@ -237,6 +237,11 @@ def test_in_eighty_columns_a_title_can_be_read() -> None:
     assert PLAIN_TITLE in table_text(row)
 
 
+def test_in_a_hundred_columns_the_usual_states_are_whole() -> None:
+    row = view(title="word " * 30, label="Waiting for your next prompt", host="a-long-host-name")
+    assert "Waiting for your next prompt " in table_text(row, width=100)
+
+
 def test_a_session_without_a_title_is_called_by_the_end_of_its_directory() -> None:
     row = msgspec.structs.replace(view(title=""), cwd="/home/dev/work/a/long/way/to/parcels")
     assert " parcels " in table_text(row)
