@@ -142,6 +142,7 @@ class SpoolFile:
         self.size = 0
         #: state that a full disk had no room for
         self.unwritten: dict[str, bytes | None] = {}
+        self._is_written = False
 
     @classmethod
     def create(
@@ -233,6 +234,7 @@ class SpoolFile:
         newest = db.execute("SELECT max(seq) FROM signals").fetchone()[0] or 0
         file.last = max(newest, file.meta.base, *(gap.last for gap in file.gaps), 0)
         if to_write:
+            file._is_written = True
             file.messages = dict(db.execute("SELECT id, seq FROM messages ORDER BY seq"))
             file.state = dict(db.execute("SELECT key, value FROM state"))
             total = "SELECT coalesce(sum(length(body) + 24), 0) FROM signals"
@@ -323,12 +325,15 @@ class SpoolFile:
         self._db.execute("COMMIT")
 
     def rows(self, after: int = 0, limit: int = -1) -> list[Row]:
-        """The first `limit` rows after `after`, around whatever damage lies among them."""
+        """The first `limit` rows after `after`; of a sealed file around whatever damage there is.
+
+        Of one that is written nothing can be believed then, and DatabaseError says so.
+        """
         query = "SELECT seq, body FROM signals WHERE seq > ? ORDER BY seq LIMIT ?"
         try:
             return self._db.execute(query, (after, limit)).fetchall()
         except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+            if self._is_written or not is_damage(error):
                 raise
             log.warning("%s is damaged (%s); it is read around that", self.path, error)
             return list(islice(self.readable(after), limit if limit >= 0 else None))

@@ -188,6 +188,26 @@ def test_what_lies_behind_the_damage_is_kept_too(tmp_path: Path, clock: Clock) -
     assert kept[-1] == prompt(8)
 
 
+def test_damage_under_our_hands_in_the_newest_file_begins_a_new_spool(
+    tmp_path: Path, clock: Clock
+) -> None:
+    files = SpoolDirectory(tmp_path, SMALL, clock)
+    fill(files, 9)
+    files.current.checkpoint()
+    old = files.meta.spool_id
+    break_page(newest(tmp_path), 4)
+    files.current._db.execute("PRAGMA shrink_memory")
+
+    with pytest.raises(SpoolUnavailable, match="malformed"):
+        read_all(files)
+    rows, gaps = read_all(files)
+
+    assert files.meta.spool_id != old
+    assert gaps == [SpoolGap(1, 1, "corrupt")]
+    assert {prompt(0), prompt(8)} <= set(rows.values())
+    files.close()
+
+
 def test_a_body_that_is_no_signal_any_more_spoils_no_batch(directory: Path, clock: Clock) -> None:
     path = newest(directory)
     alter(path, "UPDATE signals SET body = x'7b22ff' WHERE seq = 23", "PRAGMA user_version = 7")
