@@ -167,8 +167,8 @@ class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The registry's newest word, by its own stamp.
 
-    waiting: since when it has been `waiting`; released: when it last ceased to be. shell: its last
-    word at rest, `shell` and not `idle`.
+    waiting: since when it has been `waiting`; released: when it last ceased to be. busy: when it last
+    began to be. shell: its last word at rest, `shell` and not `idle`.
     """
 
     at: int
@@ -179,6 +179,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     started: int = 0
     waiting: int = 0
     released: int = 0
+    busy: int = 0
     shell: bool = False
 
 

@@ -233,6 +233,7 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         started=signal.started,
         waiting=signal.at if waits and not waited else held.waiting,
         released=signal.at if waited and not waits else held.released,
+        busy=signal.at if signal.status == "busy" != held.status else held.busy,
         shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
     )
     return changes

@@ -180,11 +180,14 @@ def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
     """Since when the registry says that the turn opened at `opened` is over; 0 if it does not.
 
     `shell` is an end too: only a background shell is left. A prompt is hooked a moment before or
-    after its `busy` is written, so an older `idle` must still stand half a second later.
+    after its `busy` is written, so an older `idle` must still stand half a second later. One that
+    follows a `busy` as young as the prompt is not older: a hook of the user's own refuses a prompt
+    that fast.
     """
     if status.status not in ("idle", "shell"):
         return 0
-    if status.at >= opened + limits.registry_ahead:
+    own_busy = opened - limits.registry_ahead <= status.busy < status.at
+    if status.at >= opened + limits.registry_ahead or (own_busy and status.at >= opened):
         return status.at
     held = max(status.at, opened) + limits.registry_hold
     return held if clock.passed(held) else 0

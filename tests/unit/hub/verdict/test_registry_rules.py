@@ -126,6 +126,19 @@ def test_idle_that_still_stands_half_a_second_after_the_prompt_ends_it() -> None
     assert story.state(10.5) == "idle"
 
 
+def test_idle_after_the_prompts_own_busy_ends_it_at_once() -> None:
+    """The user's own hook has refused the prompt."""
+    story = Story().status(0, "idle").status(9.98, "busy").prompt(10).status(10.06, "idle")
+
+    assert story.state(10.06) == "idle"
+
+
+def test_idle_after_an_older_turns_busy_does_not() -> None:
+    story = Story().status(0, "busy").prompt(10, "p2").status(10.06, "idle")
+
+    assert story.state(10.4) == "thinking"
+
+
 def test_idle_closes_the_main_agents_request_too() -> None:
     story = asking().status(9, "idle")
 
