@@ -3,6 +3,7 @@
 import { useEffect } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import {
+  capital,
   costOf,
   costSource,
   counted,
@@ -516,12 +517,10 @@ function shortened(name) {
 /** @param {{budget: BudgetView}} props */
 function OneBudget({ budget }) {
   const { scope, usd, name, when, uses, more } = budget;
-  const single = name && scope === "session" && !/[*?[]/.test(name) && uses.length + more < 2;
+  const single = name && !/[*?[]/.test(name) && uses.length + more < 2;
   const who =
-    single ? html`
-      Session <bdi>${shortened(uses[0]?.label ?? name)}</bdi>
-    ` : name && scope !== "team" ? html`
-      ${{ session: "Sessions", project: "Projects", host: "Hosts" }[scope]} <bdi>${plain(name)}</bdi>
+    name && scope !== "team" ? html`
+      ${capital(scope)}${single ? "" : "s"} <bdi>${shortened((single && uses[0]?.label) || name)}</bdi>
     ` : (
       SCOPES[scope]
     );
