@@ -33,7 +33,8 @@ from typing import Any, NamedTuple
 import httpx
 
 import adsum_collector
-from adsum_collector.agents.claude_code.settings_text import Target, entry_for, events_for
+from adsum_collector.agents.claude_code.settings_text import entry_for, events_for
+from adsum_collector.agents.installer import Target
 from bench.hook_post import serve_empty, start
 from tests.brokers import running_broker
 from tests.real_cli.census import census

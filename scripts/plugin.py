@@ -13,12 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import adsum_collector
-from adsum_collector.agents.claude_code.settings_text import (
-    SHIM_NAME,
-    Target,
-    entry_for,
-    events_for,
-)
+from adsum_collector.agents.claude_code.settings_text import entry_for, events_for
+from adsum_collector.agents.installer import SHIM_NAME, Target
 from adsum_shared import __version__
 
 ROOT = Path(__file__).resolve().parent.parent

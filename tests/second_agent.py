@@ -7,9 +7,12 @@ its processes are called `quill`. It has no registry and no status line.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
+import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,10 +20,22 @@ import uvloop
 
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent, HookFile, Transcripts, UsageLines
+from adsum_collector.agents.installer import (
+    SHIM_NAME,
+    Change,
+    Installer,
+    Mode,
+    Report,
+    SettingsFiles,
+    Target,
+    Version,
+)
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
+from adsum_collector.agents.settings_file import edit_settings, read_settings
 from adsum_collector.app import run_collector
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.signals import (
+    Alive,
     AnySignal,
     MetaChanged,
     PromptSubmitted,
@@ -84,8 +99,102 @@ INK = UsageLines(
 )
 
 
+EVENTS = ("open", "begin", "may I", "rest", "close")
+
+
+class QuillReport(Report):
+    def wanted(self, version: Version) -> list[str]:
+        taken = {
+            event
+            for event, words in _entries(read_settings(self.path)).items()
+            if not _is_ours(words)
+        }
+        return [event for event in EVENTS if event not in taken]
+
+
+class QuillInstaller(Installer):
+    """Its hooks stand in `hooks.json`: event -> the command's words. The file is its owner's else."""
+
+    probe = b'{"thread": "probe", "what": "probe"}'
+
+    def files(self, home: Path, cwd: Path) -> SettingsFiles:
+        path = Quill().directories(os.environ, home)[0] / "hooks.json"
+        return SettingsFiles(path, (path,))
+
+    def program(
+        self, chosen: Path | None, env: Mapping[str, str], home: Path
+    ) -> tuple[Version | None, Path | None]:
+        found = chosen or shutil.which("quill", path=env.get("PATH", ""))
+        return ((3, 1), Path(found)) if found else (None, None)
+
+    def inspect(self, path: Path) -> Report:
+        raw = read_settings(path)
+        ours = {event: words for event, words in _entries(raw).items() if _is_ours(words)}
+        words = next(iter(ours.values()), None)
+        return QuillReport(
+            path,
+            raw is not None,
+            dict.fromkeys(ours, 1),
+            sockets=frozenset(words[4] for words in ours.values()),
+            command=tuple(words) if words else None,
+        )
+
+    def install(
+        self,
+        path: Path,
+        state_dir: Path,
+        target: Target,
+        version: Version,
+        *,
+        statusline: Mode,
+        dry_run: bool,
+    ) -> Change:
+        words = [target.python, "-I", "-S", str(target.shim), str(target.socket)]
+        ours = {key: [*words, Quill.name, "-", PROCESS] for key in EVENTS}
+
+        def edited(base: str | None) -> str:
+            return json.dumps(ours | _entries((base or "").encode()))
+
+        return self._edit(path, state_dir, edited, dry_run=dry_run)
+
+    def remove(self, path: Path, state_dir: Path, *, dry_run: bool) -> Change:
+        return self._edit(path, state_dir, lambda base: base, dry_run=dry_run)
+
+    def _edit(
+        self,
+        path: Path,
+        state_dir: Path,
+        edited: Callable[[str | None], str | None],
+        *,
+        dry_run: bool,
+    ) -> Change:
+        return edit_settings(
+            path, state_dir, edited, stripped=_stripped, tokens=_no_tokens, dry_run=dry_run
+        )
+
+
+def _entries(raw: bytes | None) -> dict[str, list[str]]:
+    return dict(json.loads(raw)) if raw else {}
+
+
+def _is_ours(words: list[str]) -> bool:
+    return any(SHIM_NAME in word for word in words)
+
+
+def _stripped(text: str) -> str:
+    entries = _entries(text.encode())
+    left = {event: words for event, words in entries.items() if not _is_ours(words)}
+    return text if left == entries else json.dumps(left)
+
+
+def _no_tokens(text: str) -> frozenset[str]:
+    _entries(text.encode())
+    return frozenset()
+
+
 class Quill(Agent):
     name = "quill"
+    installer = QuillInstaller()
     title = "Quill"
     resume = "quill reopen"
     usage = INK
@@ -112,6 +221,8 @@ class Quill(Agent):
             return [SessionEnded(**about)]
         if hook.what == "begin":
             return [PromptSubmitted(**about)]
+        if hook.what == "probe":
+            return [Alive(**about)]
         if hook.what == "may I":
             asked = RequestOpened(**about, request_kind="permission", tool="pen", request_id="1")
             return [msgspec.structs.replace(asked, summary=hook.wants)]

@@ -134,6 +134,7 @@ ONE_IMPORTER = {
     "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
         *("adsum.service.inits", "adsum_shared.redis_cluster"),
         *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),
+        "adsum_collector.agents.claude_code.install",
         "adsum_collector.agents.claude_code.status",
         "adsum_collector.agents.claude_code.usage_lines",
     },
@@ -143,6 +144,7 @@ ONE_IMPORTER = {
         *("adsum.demo.story", "adsum_hub.fold.work"),
         "adsum_hub.verdict.rules",
         "adsum_collector.agents.claude_code.line_steps",
+        "adsum_collector.agents.claude_code.settings_text",
     },
 }
 

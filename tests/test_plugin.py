@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adsum_collector.agents.claude_code.settings_text import Target, entry_for, events_for, is_ours
+from adsum_collector.agents.claude_code.settings_text import entry_for, events_for, is_ours
+from adsum_collector.agents.installer import Target
 
 ROOT = Path(__file__).parent.parent
 HOOKS: dict[str, Any] = json.loads((ROOT / "plugin" / "hooks" / "hooks.json").read_text())["hooks"]

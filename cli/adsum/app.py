@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 config_app = typer.Typer(help="Settings, and where they come from.", no_args_is_help=True)
-hooks_app = typer.Typer(help="Claude Code's hooks, which report to Adsum.", no_args_is_help=True)
+hooks_app = typer.Typer(help="The hooks of agents, which report to Adsum.", no_args_is_help=True)
 app.add_typer(sessions_app)
 app.add_typer(reach_app)
 app.add_typer(hooks_app, name="hooks")
@@ -55,6 +55,9 @@ Statusline = Annotated[
 ]
 Claude = Annotated[
     Path | None, typer.Option("--claude", help="The claude program, if it is not on PATH.")
+]
+AgentName = Annotated[
+    str | None, typer.Option("--agent", help="Of this agent alone, such as claude_code.")
 ]
 
 
@@ -122,10 +125,11 @@ def up(
 
         run_demo(state_dir)
         return
-    from adsum.hooks import setup_for
+    from adsum.hooks import setups_for
     from adsum.up import Offer, run_up
 
-    run_up(state_dir, redis_url, Offer(setup_for("user", state_dir), not no_hooks, yes))
+    setups = setups_for("user", state_dir)
+    run_up(state_dir, redis_url, *(Offer(setup, not no_hooks, yes) for setup in setups))
 
 
 @app.command()
@@ -230,6 +234,7 @@ def hooks_install(
     dry_run: DryRun = False,
     statusline: Statusline = None,
     transport: HookTransport = None,
+    agent: AgentName = None,
 ) -> None:
     """Put Adsum's hooks beside yours; `remove` restores the file.
 
@@ -237,18 +242,22 @@ def hooks_install(
     """
     from adsum import hooks, hooks_commands
 
-    setup = hooks.setup_for(scope, state_dir, claude, statusline, transport)
-    hooks_commands.run_install(setup, dry_run=dry_run)
+    for setup in hooks.setups_for(scope, state_dir, claude, statusline, transport, agent):
+        hooks_commands.run_install(setup, dry_run=dry_run)
 
 
 @hooks_app.command("remove")
 def hooks_remove(
-    scope: Scope = "user", state_dir: StateDir = None, dry_run: DryRun = False
+    scope: Scope = "user",
+    state_dir: StateDir = None,
+    dry_run: DryRun = False,
+    agent: AgentName = None,
 ) -> None:
     """Take Adsum's hooks out; everything else stays as it is."""
     from adsum import hooks, hooks_commands
 
-    hooks_commands.run_remove(hooks.setup_for(scope, state_dir), dry_run=dry_run)
+    for setup in hooks.setups_for(scope, state_dir, agent=agent):
+        hooks_commands.run_remove(setup, dry_run=dry_run)
 
 
 @hooks_app.command("status")
@@ -256,12 +265,16 @@ def hooks_status(
     scope: Scope = "user",
     claude: Claude = None,
     state_dir: StateDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The same, as JSON, of one agent.")
+    ] = False,
+    agent: AgentName = None,
 ) -> None:
     """Which hooks stand in which file, and what is wrong with them."""
     from adsum import hooks, hooks_commands
 
-    hooks_commands.run_status(hooks.setup_for(scope, state_dir, claude), as_json=as_json)
+    setups = hooks.setups_for(scope, state_dir, claude, agent=agent)
+    hooks_commands.run_status(*setups[: 1 if as_json else None], as_json=as_json)
 
 
 @hooks_app.command("verify")
@@ -271,6 +284,7 @@ def hooks_verify(
     state_dir: StateDir = None,
     hub: HubUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="The times, as JSON.")] = False,
+    agent: AgentName = None,
 ) -> None:
     """Send a probe by every way a hook goes, and time it.
 
@@ -279,7 +293,7 @@ def hooks_verify(
     from adsum.hooks import setup_for
     from adsum.verify import verify_hooks
 
-    verify_hooks(setup_for(scope, state_dir, claude), hub, as_json=as_json)
+    verify_hooks(setup_for(scope, state_dir, claude, agent=agent), hub, as_json=as_json)
 
 
 @config_app.command("show")

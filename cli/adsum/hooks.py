@@ -1,58 +1,40 @@
-"""Knows how hooks of ours stand in Claude Code's settings, and how they should: `Setup`."""
+"""Knows how hooks of ours stand in an agent's settings, and how they should: `Setup`."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import adsum_collector
 from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
-from adsum_collector.agents.claude_code import install
-from adsum_collector.agents.claude_code.install import (
-    Change,
-    Report,
-    SettingsError,
-    decode_settings,
-    inspect_hooks,
-    install_hooks,
-    remove_hooks,
-    settings_path,
-)
-from adsum_collector.agents.claude_code.json_text import JsonTextError
-from adsum_collector.agents.claude_code.program import installed_version
-from adsum_collector.agents.claude_code.settings_text import (
-    ASSUMED,
-    FIRST_WITH_STATUS,
+from adsum_collector.agents import known_agents
+from adsum_collector.agents.base import Agent
+from adsum_collector.agents.installer import (
+    HOOK_PATH,
     SHIM_NAME,
+    Change,
+    Installer,
     Mode,
-    ShapeError,
+    Report,
     StatusLine,
     Target,
     Transport,
     Version,
-    command_words,
-    hooks_in,
-    is_ours,
-    is_posted,
-    parse_settings,
 )
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import others_here, stranger_on
 from adsum_collector.state_dir import held_token, renew_token, running_port, token_of
 from adsum_shared.private_files import write_private
+from adsum_shared.signals import DEFAULT_AGENT
 
 Wanted = Literal["auto", "http", "shim"]
-LINUX_POLICY = Path("/etc/claude-code")
-MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
-PLUGIN = "adsum"
 
 
 @dataclass(frozen=True)
@@ -60,24 +42,45 @@ class Setup:
     """One settings file, and the collector its hooks should report to.
 
     slot: what an install does with the status line; None: as it finds it.
-    wanted: how hooks are to be sent; None: as was wanted last.
+    wanted: how hooks are to be sent; None: as was wanted last. agent: one that has an installer.
     """
 
     path: Path
     state_dir: Path
     port: int
-    claude: Path | None = None
+    program: Path | None = None
     slot: Mode | None = None
     wanted: Wanted | None = None
+    agent: Agent = field(default_factory=lambda: known_agents()[0])
+
+    @property
+    def installer(self) -> Installer:
+        assert self.agent.installer is not None  # noqa: S101 - no Setup is made without
+        return self.agent.installer
+
+    @property
+    def is_default(self) -> bool:
+        return self.agent.name == DEFAULT_AGENT
+
+    @property
+    def command(self) -> str:
+        """How to put its hooks in."""
+        return "adsum hooks install" + ("" if self.is_default else f" --agent {self.agent.name}")
+
+    @property
+    def url(self) -> str:
+        """Where its hooks are posted. Unlike `target` it mints no token."""
+        path = HOOK_PATH if self.is_default else f"{HOOK_PATH}/{self.agent.name}"
+        return f"http://127.0.0.1:{self.port}{path}"
 
     @cached_property
     def found(self) -> tuple[Version | None, Path | None]:
-        """(version, program) of Claude Code. Raises ClaudeNotFoundError for a wrong --claude."""
-        return installed_version(self.claude, os.environ, Path.home())
+        """(version, program) of the agent. Raises ProgramNotFoundError for a wrong one."""
+        return self.installer.program(self.program, os.environ, Path.home())
 
     @property
     def version(self) -> Version:
-        return self.found[0] or ASSUMED
+        return self.found[0] or self.installer.assumed
 
     @property
     def target(self) -> Target:
@@ -98,6 +101,8 @@ class Setup:
     @cached_property
     def way(self) -> tuple[Transport, str]:
         """How hooks are to be sent, and why so."""
+        if not self.installer.posts:
+            return "shim", f"{self.agent.title} posts none"
         if stranger := self.stranger:
             return "shim", f"the user {stranger} listens on port {self.port}"
         chosen = self._kept_wish if self.wanted is None else self.wanted
@@ -135,17 +140,21 @@ class Setup:
 
         It holds the mode in which the status line goes back with them.
         """
-        return self.state_dir / "hooks" / "parked"
+        return (
+            self.state_dir
+            / "hooks"
+            / ("parked" if self.is_default else f"parked-{self.agent.name}")
+        )
 
     def install(self, *, dry_run: bool) -> Change:
         if self.stranger and not dry_run:
             renew_token(self.state_dir)
-        change = install_hooks(
+        change = self.installer.install(
             self.path,
             self.state_dir,
             self.target,
             self.version,
-            statusline=self.slot or usual_mode(self.path, self.parked),
+            statusline=self.slot or self.usual_mode(),
             dry_run=dry_run,
         )
         if not dry_run and self.wanted == "auto":
@@ -155,10 +164,17 @@ class Setup:
         return change
 
     def remove(self, *, dry_run: bool) -> Change:
-        return remove_hooks(self.path, self.state_dir, dry_run=dry_run)
+        return self.installer.remove(self.path, self.state_dir, dry_run=dry_run)
 
-    def faults(self, report: Report) -> list[str]:
-        """What keeps the hooks from reporting, as sentences for people."""
+    def inspect(self) -> Report:
+        """Raises SettingsError."""
+        return self.installer.inspect(self.path)
+
+    def faults(self, report: Report, *, all_files: bool = True) -> list[str]:
+        """What keeps the hooks from reporting, as sentences for people.
+
+        all_files: also what is checked apart, by `Installer.hindrance`, of every settings file.
+        """
         found = []
         if not report.counts:
             return ["no hooks of Adsum are in it"]
@@ -174,10 +190,8 @@ class Setup:
             found.append(f"missing: {', '.join(report.missing(self.version))}")
         if report.unwanted(self.version):
             found.append(f"no longer wanted: {', '.join(report.unwanted(self.version))}")
-        if report.disabled:
-            found.append('the file says "disableAllHooks": true, so Claude Code runs none')
-        if report.blocked:
-            found.append('"allowedHttpHookUrls" does not permit their address')
+        if all_files:
+            found += report.faults()
         return found + faults_of(report.statusline, self.socket)
 
     def _sent_astray(self, report: Report) -> list[str]:
@@ -188,7 +202,7 @@ class Setup:
                 f"the user {self.stranger} listens on port {self.port} and is handed their token "
                 "and what they tell"
             )
-        elif astray := sorted(e for e in report.posted if not is_posted(e, self.transport)):
+        elif astray := report.astray(self.transport):
             found.append(
                 f"whoever listens on port {self.port} while no collector does could answer "
                 f"{', '.join(astray)} ({self.way[1]})"
@@ -200,7 +214,7 @@ class Setup:
 
     def reports_here(self) -> bool:
         """Whether any of our hooks goes to this collector, in whatever shape they are."""
-        report = inspect_hooks(self.path)
+        report = self.inspect()
         return self.port in report.ports or str(self.socket) in report.sockets
 
     def sends(self, report: Report) -> str:
@@ -210,18 +224,53 @@ class Setup:
         return f"the shim hands them on to {self.socket} ({self.way[1]})"
 
     def is_complete(self) -> bool:
-        report = inspect_hooks(self.path)
+        report = self.inspect()
         return bool(report.counts) and not self.faults(report)
+
+    def mode_as_it_is(self) -> Mode:
+        """What makes an install leave the slot as it is now. Raises SettingsError."""
+        kind = self.inspect().statusline.kind
+        return "fill" if kind == "filled" else "leave" if kind == "own" else "wrap"
+
+    def usual_mode(self) -> Mode:
+        """What an install does unless told: what was noted at parking, or wrap what the user has.
+
+        Where hooks of ours stand beside a status line of the user's own, it was left on purpose.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            noted = self.parked.read_text()
+            return "fill" if noted == "fill" else "leave" if noted == "leave" else "wrap"
+        mode = self.mode_as_it_is()
+        return "wrap" if mode == "leave" and not self.inspect().counts else mode
 
 
 def setup_for(
     scope: str,
     state_dir: Path | None,
-    claude: Path | None = None,
+    program: Path | None = None,
     statusline: bool | None = None,  # noqa: FBT001 - as the command line gives it
     transport: str | None = None,
+    agent: str | None = None,
 ) -> Setup:
-    """statusline: True for one even where the user has none, False for none of ours."""
+    """statusline: True for one even where the user has none, False for none of ours.
+
+    agent: the default one, unless one is named.
+    """
+    return setups_for(scope, state_dir, program, statusline, transport, agent or DEFAULT_AGENT)[0]
+
+
+def setups_for(
+    scope: str,
+    state_dir: Path | None,
+    program: Path | None = None,
+    statusline: bool | None = None,  # noqa: FBT001 - as the command line gives it
+    transport: str | None = None,
+    agent: str | None = None,
+) -> list[Setup]:
+    """As `setup_for`, of all agents that are on this machine unless one is named.
+
+    The default agent comes first, whether it is there or not; a program or a status line is its.
+    """
     if scope not in ("user", "project"):
         raise CommandError(f"--scope is user or project, not {scope!r}.", Exit.USAGE)
     wanted: dict[str | None, Wanted | None] = {None: None, "auto": "auto"}
@@ -233,129 +282,34 @@ def setup_for(
         raise CommandError("--statusline goes with --scope user only.", Exit.USAGE)
     slot: Mode | None = {True: "fill", False: "leave", None: None}[statusline]
     settings = read_settings(CollectorSettings, state_dir=state_dir)
-    path = settings_path(scope, os.environ, Path.home(), Path.cwd())
     # A collector that runs knows its port better than this command's environment does.
     port = running_port(settings.state_dir) or settings.collector_port
     slot = "leave" if scope == "project" else slot
-    return Setup(path, settings.state_dir, port, claude, slot, wanted[transport])
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsFiles:
-    """The settings that apply in one directory. project: the user's own ones, then the shared."""
-
-    user: Path
-    project: tuple[Path, ...]
-    managed: tuple[Path, ...]
-
-    @property
-    def deciding(self) -> tuple[Path, ...]:
-        """All of them, those first whose word counts for more."""
-        return (*self.managed, *self.project, self.user)
-
-    @property
-    def hooked(self) -> list[Path]:
-        """Where hooks of ours may stand, each file once: a home can be a project as well."""
-        found: dict[str, Path] = {}
-        for path in (self.user, *self.project):
-            found.setdefault(os.path.realpath(path), path)
-        return list(found.values())
-
-
-def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> SettingsFiles:
-    """policy: the folder of the administrator's settings."""
-    local = settings_path("project", os.environ, home, cwd)
-    folder = policy or (MAC_POLICY if sys.platform == "darwin" else LINUX_POLICY)
-    managed = [folder / "managed-settings.json", *folder.glob("managed-settings.d/*.json")]
-    return SettingsFiles(
-        user=settings_path("user", os.environ, home, cwd),
-        project=(local, local.with_name("settings.json")),
-        managed=tuple(sorted(managed)),
-    )
-
-
-def settings_in(path: Path) -> dict[str, object]:
-    """Empty if there is no such file. Raises SettingsError for what Claude Code would not read."""
-    _, text = decode_settings(install.read_settings(path), path)
-    try:
-        return parse_settings(text)
-    except JsonTextError as error:
-        raise SettingsError(f"{path}, {error}. Correct the file.") from error
-    except ShapeError as error:
-        raise SettingsError(
-            f"{path} is not a settings file of Claude Code: {error}. Correct the file."
-        ) from error
-
-
-def installed_command(path: Path) -> list[str] | None:
-    """Its words, None if none is installed there. Raises SettingsError."""
-    for _, hook in hooks_in(settings_in(path)):
-        if not is_ours(hook) or hook.get("type") != "command":
+    able = {each.name: each for each in known_agents() if each.installer is not None}
+    if agent is not None and agent not in able:
+        raise CommandError(f"--agent is one of {', '.join(able)}, not {agent!r}.", Exit.USAGE)
+    found = []
+    for name, each in able.items():
+        here = name == DEFAULT_AGENT or any(path.is_dir() for path in settings.directories_of(each))
+        if each.installer is None or (name != agent if agent else not here):
             continue
-        return command_words(hook)
-    return None
+        files = each.installer.files(Path.home(), Path.cwd())
+        paths = (files.user,) if scope == "user" else files.project[:1]
+        own = program if agent or name == DEFAULT_AGENT else None
+        for path in paths:
+            setup = Setup(path, settings.state_dir, port, own, slot, wanted[transport], each)
+            found.append(setup)
+    if not found:
+        raise CommandError(
+            f"--scope project is not for {able[agent or DEFAULT_AGENT].title}.", Exit.USAGE
+        )
+    return found
 
 
-def absent(command: list[str]) -> list[str]:
+def absent(command: Sequence[str]) -> list[str]:
     """The files it names that are not there: its interpreter, and the shim itself."""
     files = [command[0], *(word for word in command if word.endswith("shim.py"))]
     return [file for file in files if not os.access(file, os.R_OK)]
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """id: such as `adsum@adsum`. hooks: as Claude Code keeps them, None where they are not found."""
-
-    id: str
-    hooks: Report | None
-
-    @property
-    def removal(self) -> str:
-        return f"claude plugin uninstall {self.id}"
-
-    def fault(self, setup: Setup) -> tuple[str, str] | None:
-        """(what keeps it from reporting all, the next step)."""
-        if setup.version < FIRST_WITH_STATUS:
-            first = ".".join(map(str, FIRST_WITH_STATUS))
-            what = f"The plugin {self.id} is for Claude Code {first} and newer."
-            return what, f"Update Claude Code, or: {self.removal} && adsum hooks install"
-        if self.hooks is None:
-            what = f"The plugin {self.id} is switched on, but Claude Code holds no hooks of it."
-            return what, f"claude plugin install {self.id}"
-        if self.hooks.posted:
-            what = f"The plugin {self.id} is an older one; its hooks go to a port that others can take."
-            return what, f"claude plugin update {self.id}"
-        if missing := self.hooks.missing(setup.version):
-            what = f"The plugin {self.id} is an older one; it lacks: {', '.join(missing)}."
-            return what, f"claude plugin update {self.id}"
-        return None
-
-
-def active_plugin(paths: Iterable[Path], user: Path) -> Plugin | None:
-    """paths: settings files, those that decide first. user: that of the user.
-
-    Raises SettingsError. A plugin that `--plugin-dir` gives a single run is written nowhere.
-    """
-    decided: dict[str, bool] = {}
-    for path in paths:
-        enabled = settings_in(path).get("enabledPlugins")
-        for plugin, on in (enabled if isinstance(enabled, dict) else {}).items():
-            decided.setdefault(str(plugin), on is True)
-    for plugin, on in decided.items():
-        if on and plugin.split("@")[0] == PLUGIN:
-            return Plugin(plugin, _plugin_hooks(plugin, user.parent / "plugins"))
-    return None
-
-
-def _plugin_hooks(plugin: str, folder: Path) -> Report | None:
-    """Of the copy that was installed last. The format is Claude Code's own, so nothing is relied on."""
-    try:
-        told: Any = json.loads((folder / "installed_plugins.json").read_bytes())
-        copy = Path(told["plugins"][plugin][-1]["installPath"])
-        report = inspect_hooks(copy / "hooks" / "hooks.json")
-    except (OSError, ValueError, LookupError, TypeError, SettingsError):
-        return None
-    return report if report.exists else None
 
 
 def faults_of(line: StatusLine, socket: Path) -> list[str]:
@@ -370,21 +324,3 @@ def faults_of(line: StatusLine, socket: Path) -> list[str]:
     if line.socket != str(socket):
         found.append(f"the status line reports to {line.socket}, but the collector's is {socket}")
     return found
-
-
-def mode_as_it_is(path: Path) -> Mode:
-    """What makes an install leave the slot as it is now. Raises SettingsError."""
-    kind = inspect_hooks(path).statusline.kind
-    return "fill" if kind == "filled" else "leave" if kind == "own" else "wrap"
-
-
-def usual_mode(path: Path, parked: Path) -> Mode:
-    """What an install does unless told: what was noted at parking, or wrap what the user has.
-
-    Where hooks of ours stand beside a status line of the user's own, it was left on purpose.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        noted = parked.read_text()
-        return "fill" if noted == "fill" else "leave" if noted == "leave" else "wrap"
-    mode = mode_as_it_is(path)
-    return "wrap" if mode == "leave" and not inspect_hooks(path).counts else mode

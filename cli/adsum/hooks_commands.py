@@ -1,30 +1,29 @@
-"""Puts hooks into Claude Code's settings, takes them out, and shows how they and the status line fare."""
+"""Puts hooks into agents' settings, takes them out, and shows how they and the status line fare."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from adsum.client import SilentError, hub_url, readiness
-from adsum.hooks import Plugin, Setup, active_plugin, settings_files
+from adsum.hooks import Setup
 from adsum.machine import host_id_of
 from adsum.outcome import CommandError
 from adsum.sessions import fetch_sessions
 from adsum.text.saying import put, put_json, say
 from adsum.text.words import age, cause_sentence
-from adsum_collector.agents.claude_code.install import Change, Report, inspect_hooks
-from adsum_collector.agents.claude_code.settings_text import ASSUMED, StatusLine
+from adsum_collector.agents.installer import Change, Plugin, Report, StatusLine
 from adsum_collector.state_dir import running_port
 from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
 
 SCHEMA = 1
-RED = ", and Claude Code prints a red line for every hook that is posted and not answered"
+RED = ", and {} prints a red line for every hook that is posted and not answered"
 _OVER = ("session_ended", "suspended", "archived")
 _STANDING = {
     "none": "none, and Adsum leaves it so: even an empty one would take a row of the screen",
@@ -42,28 +41,36 @@ def standing(line: StatusLine) -> str:
     return f"Status line: {_STANDING[line.kind]}."
 
 
+def _tell_standing(setup: Setup, report: Report) -> None:
+    if setup.installer.shows:
+        _out(standing(report.statusline))
+
+
 def run_install(setup: Setup, *, dry_run: bool) -> None:
     change = setup.install(dry_run=dry_run)
     say_version(setup)
     if dry_run:
-        _print_diff(change)
+        report = setup.inspect()
+        _print_diff(
+            change, report, report.wanted(setup.version), "would be put in, one for each of"
+        )
         return
-    report = inspect_hooks(setup.path)
+    report = setup.inspect()
     events = list(report.counts)
     if not change.needed:
         _out(f"Hooks are in {change.path} already: {len(events)} events.")
         _out(f"Sent: {setup.sends(report)}.")
-        _out(standing(report.statusline))
+        _tell_standing(setup, report)
         return
     _out(f"Hooks for {len(events)} events are in {change.path}.")
     _out(f"Sent: {setup.sends(report)}.")
     note_closed(change)
-    _out(standing(report.statusline))
+    _tell_standing(setup, report)
     if change.backup:
         _out(f"The file as it was: {change.backup}")
     if running_port(setup.state_dir) is None:
         say(
-            f"No collector runs here yet{RED if report.posted else ''}: start it with `adsum up`, "
+            f"No collector runs here yet{RED.format(setup.agent.title) if report.posted else ''}: start it with `adsum up`, "
             "or take them out with `adsum hooks remove`."
         )
         return
@@ -73,11 +80,12 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
 def run_remove(setup: Setup, *, dry_run: bool) -> None:
     change = setup.remove(dry_run=dry_run)
     if dry_run:
-        _print_diff(change)
+        report = setup.inspect()
+        _print_diff(change, report, list(report.counts), "would be taken out:")
         return
     parked = setup.parked.exists()
     setup.parked.unlink(missing_ok=True)
-    line = inspect_hooks(setup.path).statusline
+    line = setup.inspect().statusline
     if line.kind == "altered":
         say(standing(line))
     if not change.needed:
@@ -108,33 +116,50 @@ def note_closed(change: Change) -> None:
 
 def say_version(setup: Setup, reporting: str | None = None) -> None:
     """reporting: the version that sessions here are known to have, whatever is found."""
-    version, program = setup.found
+    (version, program), title = setup.found, setup.agent.title
     if version is not None:
-        say(f"Claude Code {'.'.join(map(str, version))} ({program})")
+        say(f"{title} {'.'.join(map(str, version))} ({program})")
         return
     if reporting is not None:
-        say(f"Sessions of Claude Code {reporting} report here; its program is in no usual place.")
+        say(f"Sessions of {title} {reporting} report here; its program is in no usual place.")
         return
-    assumed = ".".join(map(str, ASSUMED))
-    why = f"{program} does not answer" if program else "Claude Code was not found"
+    assumed = ".".join(map(str, setup.installer.assumed))
+    why = f"{program} does not answer" if program else f"{title} was not found"
     say(
         f"{why}, so only events that {assumed} knows are considered. "
         "For all of them, name the program: --claude PATH"
     )
 
 
-def _print_diff(change: Change) -> None:
+def _print_diff(change: Change, report: Report, events: Sequence[str], done: str) -> None:
+    """What it comes to goes before the diff, which is long."""
     if diff := change.diff():
+        now = f" {sum(report.counts.values())} of Adsum stand there now." if report.counts else ""
+        entries = f"{len(events)} entries" if len(events) != 1 else "1 entry"
+        _out(f"{change.path}: {entries} {done} {', '.join(events)}.{now} All else stays.\n")
         put(diff)
     else:
         _out(f"{change.path}: nothing to change.")
 
 
-def run_status(setup: Setup, *, as_json: bool = False) -> None:
-    """Exits with ERROR when something keeps the hooks from reporting."""
+def run_status(*setups: Setup, as_json: bool = False) -> None:
+    """Exits with ERROR when something keeps the hooks from reporting. as_json: of the first alone."""
+    astray = []
+    for setup in setups:
+        try:
+            _status(setup, as_json=as_json)
+        except CommandError as error:
+            astray.append(error)
+    for each in astray[:-1]:
+        say(str(each))
+    if astray:
+        raise astray[-1]
+
+
+def _status(setup: Setup, *, as_json: bool) -> None:
     _ = setup.found  # a wrong --claude is said before anything else
-    files = settings_files(Path.home(), Path.cwd())
-    report, plugin = inspect_hooks(setup.path), active_plugin(files.deciding, files.user)
+    files = setup.installer.files(Path.home(), Path.cwd())
+    report, plugin = setup.inspect(), setup.installer.plugin(files)
     if as_json:
         data = as_data(setup, report, plugin)
         put_json(data)
@@ -145,7 +170,7 @@ def run_status(setup: Setup, *, as_json: bool = False) -> None:
     _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
     for event, count in report.counts.items():
         _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
-    _out(standing(report.statusline))
+    _tell_standing(setup, report)
     note_shared(report)
     if plugin and not report.counts:
         _by_plugin(setup, report, plugin)
@@ -174,10 +199,11 @@ def as_data(setup: Setup, report: Report, plugin: Plugin | None) -> dict[str, An
     parked = setup.parked.exists() and not report.counts
     faults = [] if parked else setup.faults(report)
     if plugin and not report.counts:
-        fault = plugin.fault(setup)
+        fault = plugin.fault(setup.version)
         faults = [fault[0]] if fault else []
     return {
         "schema": SCHEMA,
+        "agent": setup.agent.name,
         "file": str(report.path),
         "exists": report.exists,
         "hooks": dict(report.counts),
@@ -193,14 +219,14 @@ def as_data(setup: Setup, report: Report, plugin: Plugin | None) -> dict[str, An
 
 
 def _astray(setup: Setup, report: Report, plugin: Plugin | None) -> CommandError:
-    if plugin and not report.counts and (fault := plugin.fault(setup)):
+    if plugin and not report.counts and (fault := plugin.fault(setup.version)):
         return CommandError(f"{fault[0]} Next: {fault[1]}")
-    remedy = "set it right in the file" if report.disabled else "adsum hooks install"
+    remedy = "set it right in the file" if report.disabled else setup.command
     return CommandError(f"Hooks are not as they should be. Next: {remedy}")
 
 
 def _by_plugin(setup: Setup, report: Report, plugin: Plugin) -> None:
-    if plugin.fault(setup):
+    if plugin.fault(setup.version):
         raise _astray(setup, report, plugin)
     _out(f"The plugin {plugin.id} reports instead, by its shim.")
     if silence := unanswered(setup.port, len(plugin.hooks.counts) if plugin.hooks else 0, 0):
@@ -209,7 +235,7 @@ def _by_plugin(setup: Setup, report: Report, plugin: Plugin) -> None:
 
 def show_statusline(setup: Setup, *, as_json: bool = False) -> None:
     """heard_at: ms, 0 for never; None: no collector that knows of status lines answers."""
-    line, url = inspect_hooks(setup.path).statusline, f"http://127.0.0.1:{setup.port}"
+    line, url = setup.inspect().statusline, f"http://127.0.0.1:{setup.port}"
     try:
         witness, silence = _witness(readiness(url)), None
     except SilentError as error:

@@ -10,22 +10,26 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.broker import BrokerPart, find_engine, prepare
 from adsum.config import UpSettings, read_settings, require_url
-from adsum.hooks import Plugin, Setup, active_plugin, mode_as_it_is, settings_files
+from adsum.hooks import Setup
 from adsum.hooks_commands import note_closed
 from adsum.outcome import CommandError, Exit
 from adsum.supervise import Part, ServerPart, supervise
 from adsum.text import saying
 from adsum.text.saying import agrees, put
-from adsum_collector.agents.claude_code import install
-from adsum_collector.agents.claude_code.install import SettingsError
-from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
-from adsum_collector.agents.claude_code.settings_text import HOOK_PATH, SHIM_NAME
+from adsum_collector.agents.installer import (
+    HOOK_PATH,
+    SHIM_NAME,
+    Plugin,
+    ProgramNotFoundError,
+    SettingsError,
+)
+from adsum_collector.agents.settings_file import read_settings as read_agents_settings
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import renew_token
 from adsum_hub.settings import HubSettings
@@ -34,9 +38,11 @@ from adsum_shared.private_files import open_private, write_private
 LOOPBACK = "127.0.0.1"
 #: Within this time running sessions have read settings that changed (measured: 0.5 to 2 s).
 NOTICED_S = 1.5
+STATUS_LINE = ", so does your status line, through which it reports too."
 
 
-def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
+def run_up(state_dir: Path | None, redis_url: str | None, *offers: Offer) -> None:
+    """offers: at least one, the default agent's first."""
     settings = read_settings(UpSettings, state_dir=state_dir, redis_url=redis_url)
     hub = read_settings(HubSettings, state_dir=state_dir, redis_url=redis_url)
     port = read_settings(CollectorSettings, state_dir=state_dir).collector_port
@@ -46,14 +52,16 @@ def run_up(state_dir: Path | None, redis_url: str | None, offer: Offer) -> None:
     url = f"http://[{host}]:{hub.hub_port}" if ":" in host else f"http://{host}:{hub.hub_port}"
     with held(settings.state_dir, url):
         _require_free(hub.hub_host, hub.hub_port, "hub", "ADSUM_HUB_PORT")
-        if offer.setup.stranger:
-            say(offer.leave_port())
+        if offers[0].setup.stranger:
+            for offer in offers:
+                say(offer.leave_port())
         _require_free(LOOPBACK, port, "collector", "ADSUM_COLLECTOR_PORT")
         if settings.redis_url:
             require_url(settings.redis_url)  # before anybody is asked anything
-        offer.ask()
+        for offer in offers:
+            offer.ask()
         servers = {"hub": (host, hub.hub_port), "collector": (LOOPBACK, port)}
-        asyncio.run(_run(settings, servers, url, offer, sign_in=hub.sign_in))
+        asyncio.run(_run(settings, servers, url, offers, sign_in=hub.sign_in))
     say("Adsum has stopped. What it knows is kept; `adsum up` goes on from there.")
 
 
@@ -67,7 +75,7 @@ async def _run(
     settings: UpSettings,
     servers: dict[str, tuple[str, int]],
     url: str,
-    offer: Offer,
+    offers: Sequence[Offer],
     *,
     sign_in: bool,
 ) -> None:
@@ -86,7 +94,7 @@ async def _run(
     stages.append([ServerPart(name, address, logs, env) for name, address in servers.items()])
 
     async def started() -> None:
-        hooks = await asyncio.to_thread(offer.settle)
+        hooks = [await asyncio.to_thread(offer.settle) for offer in offers]
         way_in, drawn = "nobody has to (ADSUM_SIGN_IN=off)", ""
         if sign_in:
             way_in, drawn = await asyncio.to_thread(_way_in, url, settings.state_dir)
@@ -94,7 +102,7 @@ async def _run(
             "Adsum is up.",
             f"  Dashboard  {url}",
             f"  Sign in    {way_in}",
-            f"  Hooks      {hooks}",
+            *(f"  Hooks      {each}" for each in hooks),
             f"  Broker     {broker}",
             f"  Logs       {logs}",
             "  Ctrl-C stops it.",
@@ -104,9 +112,10 @@ async def _run(
             put(drawn)
 
     async def ending() -> None:
-        taken_out = await asyncio.to_thread(offer.park)
-        if taken_out:
-            say(taken_out)
+        taken_out = [await asyncio.to_thread(offer.park) for offer in offers]
+        for said in filter(None, taken_out):
+            say(said)
+        if any(taken_out):
             await asyncio.sleep(NOTICED_S)
 
     await supervise(stages, say, started, ending)
@@ -235,8 +244,8 @@ class Offer:
         if self.agreed or not sys.stdin.isatty():
             return
         say(
-            f"Claude Code reports to Adsum through hooks in {self.setup.path}.\n"
-            "Your own hooks stay, so does your status line, through which it reports too.\n"
+            f"{self.setup.agent.title} reports to Adsum through hooks in {self.setup.path}.\n"
+            f"Your own hooks stay{STATUS_LINE if self.setup.installer.shows else '.'}\n"
             "A backup is kept, `adsum hooks remove` restores the file."
         )
         self.agreed = agrees("Install them now? [Y/n] ")
@@ -244,17 +253,17 @@ class Offer:
     def settle(self) -> str:
         """Installs when agreed, once the collector listens; the line to print about hooks."""
         if not self.enabled:
-            return f"left alone; `{command()}` adds them"
+            return f"left alone; `{command(self.setup)}` adds them"
         if self._installed():
             return f"installed in {self.setup.path}"
         if not self.agreed and (plugin := self._by_plugin()):
             return f"the plugin {plugin.id} reports"
         if not self.agreed:
-            return f"not installed, or not up to date: run `{command()}`"
+            return f"not installed, or not up to date: run `{command(self.setup)}`"
         try:
             change = self.setup.install(dry_run=False)
             self.setup.parked.unlink(missing_ok=True)
-        except (SettingsError, ClaudeNotFoundError, OSError) as error:
+        except (SettingsError, ProgramNotFoundError, OSError) as error:
             return f"not installed. {error}"
         note_closed(change)
         soon = "\n             sessions that run report within two seconds"
@@ -267,7 +276,7 @@ class Offer:
                 return ""
             # First: hooks that are out without this note would stay out.
             self.setup.parked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(self.setup.parked, mode_as_it_is(self.setup.path).encode())
+            write_private(self.setup.parked, self.setup.mode_as_it_is().encode())
             self.setup.remove(dry_run=False)
         except (SettingsError, OSError) as error:
             with contextlib.suppress(OSError):
@@ -276,7 +285,7 @@ class Offer:
                 return ""
             return (
                 f"The hooks could not be taken out of {self.setup.path}: {error}\n"
-                "Claude Code will say that nobody answers; `adsum hooks remove` tries again."
+                f"{self.setup.agent.title} will say that nobody answers; `adsum hooks remove` tries again."
             )
         return f"Hooks taken out of {self.setup.path}; the next `adsum up` puts them back."
 
@@ -289,7 +298,7 @@ class Offer:
     def _may_hold_ours(self) -> bool:
         """Of settings that cannot be understood: unless it can be seen that no hook of ours is there."""
         try:
-            raw = install.read_settings(self.setup.path) or b""
+            raw = read_agents_settings(self.setup.path) or b""
         except SettingsError:
             return True
         return any(ours.encode() in raw for ours in (HOOK_PATH, SHIM_NAME))
@@ -297,21 +306,21 @@ class Offer:
     def _by_plugin(self) -> Plugin | None:
         """The plugin that reports well enough without hooks in the settings."""
         try:
-            files = settings_files(Path.home(), Path.cwd())
-            plugin = active_plugin(files.deciding, files.user)
-            return plugin if plugin and not plugin.fault(self.setup) else None
-        except (SettingsError, ClaudeNotFoundError):
+            installer = self.setup.installer
+            plugin = installer.plugin(installer.files(Path.home(), Path.cwd()))
+            return plugin if plugin and not plugin.fault(self.setup.version) else None
+        except (SettingsError, ProgramNotFoundError):
             return None
 
     def _installed(self) -> bool:
         try:
             return self.setup.is_complete()
-        except (SettingsError, ClaudeNotFoundError):
+        except (SettingsError, ProgramNotFoundError):
             return False
 
 
-def command() -> str:
+def command(setup: Setup) -> str:
     """How hooks are installed by hand, as it can be typed here."""
     found = shutil.which("adsum")
     program = "adsum" if found else str(Path(sys.executable).with_name("adsum"))
-    return f"{program} hooks install"
+    return setup.command.replace("adsum", program, 1)

@@ -5,31 +5,27 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import dropwhile
 
 import msgspec
 
 from adsum.client import HttpResponse, SilentError, fetch, hub_url, readiness, reason_of, request
 from adsum.doctor.checks import Listing, find_host
-from adsum.hooks import Setup, installed_command
+from adsum.hooks import Setup
 from adsum.machine import host_id_of
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json
-from adsum_collector.agents.claude_code.install import inspect_hooks
+from adsum_collector.agents.installer import SHIM_NAME
+from adsum_collector.shim import message
 from adsum_collector.sockets import unix_peer_uid
 from adsum_shared.state import HostView
 
 SCHEMA = 1
-#: An event no agent sends: it becomes evidence of life, which makes no session out of nothing.
-#: Always the same session, so that probes do not add up in a hub's memory.
-PROBE = json.dumps(
-    {"hook_event_name": "AdsumProbe", "session_id": "adsum-probe", "cwd": "/"}
-).encode()
 TIMEOUT_S = 2.0
 APPLIED_WITHIN_S = 5.0
 #: Between looks at the hub: short at first, as the time is told in milliseconds.
@@ -52,16 +48,17 @@ class Taken:
 
 def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> None:
     """Raises CommandError at the first step that fails, with what to do."""
-    faults, command = _installed(setup)
+    report = setup.inspect()
+    faults, command = setup.faults(report), report.command
 
     def say(line: str) -> None:
         if not as_json:
             put(line)
 
     if setup.transport == "shim":
-        taken = hand_probe(setup.socket)
+        taken = hand_probe(setup)
     else:
-        taken = send_probe(setup.target.url, setup.target.token)
+        taken = send_probe(setup.url, setup.target.token, setup.installer.probe)
     say(f"collector  took the probe as number {taken.seq}: {taken.took_ms:.1f} ms")
     url = hub_url(hub, setup.state_dir)
     host, applied_ms = _applied(setup, url, taken)
@@ -81,16 +78,11 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
         put_json({"schema": SCHEMA, "seq": taken.seq, **rounded})
 
 
-def _installed(setup: Setup) -> tuple[list[str], list[str] | None]:
-    """(what is wrong with the hooks in the file, the command for SessionStart)."""
-    return setup.faults(inspect_hooks(setup.path)), installed_command(setup.path)
-
-
-def send_probe(url: str, token: str) -> Taken:
-    """Sent as Claude Code sends a hook."""
+def send_probe(url: str, token: str, probe: bytes) -> Taken:
+    """Sent as an agent posts a hook."""
     headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = request(url, body=PROBE, headers=headers, timeout_s=TIMEOUT_S)
+        answer = request(url, body=probe, headers=headers, timeout_s=TIMEOUT_S)
     except SilentError as error:
         raise CommandError(
             f"No collector answers at {url} ({error}). Start it with `adsum up`; if it runs on "
@@ -103,10 +95,9 @@ def send_probe(url: str, token: str) -> Taken:
     return Taken(int(seq), time.perf_counter() - answer.took_ms / 1000, answer.took_ms)
 
 
-def hand_probe(path: Path) -> Taken:
+def hand_probe(setup: Setup) -> Taken:
     """As the shim hands it over."""
-    at, uid = time.time_ns() // 1_000_000, os.getuid()
-    line = b'{"v":1,"id":"%s","at":%d,"pid":%d,"body":%s}\n'
+    path, uid = setup.socket, os.getuid()
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as connection:
         connection.settimeout(TIMEOUT_S)
         try:
@@ -114,8 +105,7 @@ def hand_probe(path: Path) -> Taken:
             if unix_peer_uid(connection) not in (uid, 0, None):
                 raise CommandError(f"Another user listens on {path}. Make its folder your own.")
             sent = time.perf_counter()
-            probe = line % (secrets.token_hex(12).encode(), at, NOBODY, PROBE)
-            connection.sendall(probe)
+            connection.sendall(message(setup.installer.probe, setup.agent.name, NOBODY))
             with connection.makefile("rb") as answer:
                 said = json.loads(answer.readline())
             took_ms = (time.perf_counter() - sent) * 1000
@@ -172,13 +162,13 @@ def _host(setup: Setup, url: str, host_id: str | None) -> HostView:
     return host
 
 
-def _by_shim(setup: Setup, command: list[str]) -> float:
+def _by_shim(setup: Setup, command: Sequence[str]) -> float:
     """The ms that the installed command took, its Python's start included.
 
     It prints nothing and always ends well, so the collector is asked what it has taken by it.
     """
     before, began = _taken_by_shim(setup), time.perf_counter()
-    wrong = _run_shim(command, PROBE)
+    wrong = _run_shim(command, setup.installer.probe)
     took_ms = (time.perf_counter() - began) * 1000
     if wrong:
         raise CommandError(f"The hooks' command {command[0]} fails: {wrong}. {NEXT}")
@@ -200,8 +190,10 @@ def _taken_by_shim(setup: Setup) -> int:
         ) from error
 
 
-def _run_shim(command: list[str], body: bytes) -> str | None:
+def _run_shim(command: Sequence[str], body: bytes) -> str | None:
     """None once it has ended well, else what went wrong, in words."""
+    # After socket and agent comes the variable in which the agent says its process's id.
+    after = [*dropwhile(lambda word: not word.endswith(SHIM_NAME), command)][3:4]
     try:
         done = subprocess.run(  # noqa: S603 - our own shim, as it is installed
             command,
@@ -209,7 +201,7 @@ def _run_shim(command: list[str], body: bytes) -> str | None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             timeout=SHIM_WITHIN_S,
-            env={**os.environ, "CLAUDE_PID": str(NOBODY)},
+            env={**os.environ, **dict.fromkeys(after, str(NOBODY))},
             check=False,
         )
     except subprocess.TimeoutExpired:

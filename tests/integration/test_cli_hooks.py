@@ -59,7 +59,10 @@ def test_a_program_that_is_not_claude_is_refused(home: Path, run: Run) -> None:
 def test_a_dry_run_prints_a_diff_and_no_secret(home: Path, run: Run) -> None:
     code, out, _ = run("hooks", "install", "--dry-run")
     assert code == 0
-    assert out.startswith(f"--- {settings_of(home)}")
+    summary, _, diff = out.partition("\n\n")
+    assert summary.startswith(f"{settings_of(home)}: 1")
+    assert "entries would be put in, one for each of UserPromptSubmit, " in summary
+    assert diff.startswith(f"--- {settings_of(home)}")
     assert token_of(home / "state") not in out
     assert not settings_of(home).parent.exists()
 

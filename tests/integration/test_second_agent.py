@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import subprocess
@@ -16,11 +17,16 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
+from adsum.hooks import setups_for
+from adsum.join.join import check_settings, put_hooks
+from adsum.join.leave import Undo
+from adsum.up import Offer
 from adsum_collector import shim
+from adsum_collector.agents import known_agents
 from tests.collectors import CollectorProcess
 from tests.hub_processes import NOTHING, HubProcess
 from tests.integration.conftest import Run
-from tests.second_agent import PROCESS
+from tests.second_agent import PROCESS, Quill
 from tests.support import wait_until
 
 pytestmark = pytest.mark.redis
@@ -157,3 +163,85 @@ async def test_what_its_hooks_lack_is_said_of_the_machine(
 async def test_an_agent_that_nobody_knows_is_refused(collector: QuillCollector) -> None:
     async with httpx.AsyncClient() as client:
         assert await collector.post(client, "/nobody", thread=THREAD, what="open") == 404
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch, quill: Path) -> Path:
+    """As the one line in `known_agents` would have it. The file that its hooks belong into."""
+    monkeypatch.setenv("QUILL_HOME", str(quill))
+    every = (*known_agents(), Quill())
+    for module in ("adsum.hooks", "adsum.doctor.agent"):
+        monkeypatch.setattr(f"{module}.known_agents", lambda: every)
+    return quill / "hooks.json"
+
+
+def test_its_hooks_are_installed_shown_and_taken_out_by_its_name(
+    run: Run, registered: Path, home: Path
+) -> None:
+    mine = '{"begin": ["my-own"],   "sing": ["la"]}'
+    registered.write_text(mine)
+
+    code, out, _ = run("hooks", "install", "--agent", "quill", "--dry-run")
+    assert (code, registered.read_text()) == (0, mine)
+    assert "4 entries" in out.splitlines()[0]
+    assert "shim.py" in out
+
+    assert run("hooks", "install", "--agent", "quill")[0] == 0
+    assert not (home / ".claude").exists()
+    assert json.loads(registered.read_text())["begin"] == ["my-own"]
+    code, out, err = run("hooks", "status", "--agent", "quill")
+    assert (code, "All 4 hooks stand; the shim hands them on" in out) == (0, True), (out, err)
+    assert "Quill was not found" in err
+    assert "tatus line" not in out + err
+    told = json.loads(run("hooks", "status", "--agent", "quill", "--json")[1])
+    assert (told["agent"], told["faults"]) == ("quill", [])
+
+    assert run("hooks", "remove", "--agent", "quill")[0] == 0
+    assert registered.read_text() == mine
+    assert run("hooks", "install", "--agent", "nobody")[0] == 2
+    assert run("hooks", "install", "--agent", "quill", "--scope", "project")[0] == 2
+
+
+def test_without_a_name_hooks_of_all_agents_here_are_meant(
+    run: Run, registered: Path, home: Path
+) -> None:
+    assert run("hooks", "install")[0] == 0
+    assert "shim.py" in registered.read_text()
+    assert (home / ".claude/settings.json").exists()
+    out = run("hooks", "status")[1]
+    assert f"{registered}\n" in out
+    assert "settings.json\n" in out
+    checks = json.loads(run("doctor", "--json")[1])["checks"]
+    results = {each["id"]: each["result"] for each in checks if each["id"].startswith("hooks")}
+    wanted = {"hooks": "warn", "hooks-doubled": "ok", "hooks-enabled": "ok"}  # no collector runs
+    assert results == wanted | {f"{check} (Quill)": each for check, each in wanted.items()}
+    assert run("hooks", "remove")[0] == 0
+    assert not registered.exists()
+
+
+async def test_a_probe_goes_the_way_of_its_hooks(
+    collector: QuillCollector, hub: HubProcess, run: Run, registered: Path
+) -> None:
+    state = ("--state-dir", str(collector.state_dir))
+    assert run("hooks", "install", "--agent", "quill", *state)[0] == 0
+    verified = functools.partial(run, "hooks", "verify", "--agent", "quill", "--hub", hub.url)
+    code, out, err = await asyncio.to_thread(verified, *state)
+    assert (code, f"hooks      stand in {registered}" in out) == (0, True), (out, err)
+    assert "shim       handed one on" in out
+    assert sessions(hub) == {}
+
+
+def test_up_and_join_offer_its_hooks(registered: Path, home: Path) -> None:
+    setups = setups_for("user", home / "state")
+    claude, own = (Offer(setup, agreed=True) for setup in setups)
+    assert claude.setup.is_default
+    assert own.settle().startswith(f"installed in {registered}")
+    assert str(registered) in own.park()
+    assert not registered.exists()
+    assert not claude.setup.parked.exists()
+    assert own.setup.parked.exists()
+    assert own.settle().startswith(f"installed in {registered}")
+
+    undo = Undo()
+    check_settings(setups[1], wanted=True)
+    assert put_hooks(setups[1], undo) == f"in {registered} already"

@@ -95,7 +95,7 @@ MUTANTS = (
         "others on the machine read it, and report sessions",
         (
             Edit(
-                "collector/adsum_collector/agents/claude_code/install.py",
+                "collector/adsum_collector/agents/settings_file.py",
                 "        return now & ~OTHERS, now\n",
                 "        return None, now\n",
             ),

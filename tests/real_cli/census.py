@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import adsum_collector
 from adsum_collector.agents.claude_code.install import install_hooks
-from adsum_collector.agents.claude_code.settings_text import Target, Transport
+from adsum_collector.agents.installer import Target, Transport
 from tests.real_cli.cli_rig import VERSION, Home
 
 #: Which transcript, line type, and subtype or attachment type.

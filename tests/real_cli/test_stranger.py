@@ -9,7 +9,8 @@ import json
 
 import pytest
 
-from adsum_collector.agents.claude_code.settings_text import BY_SHIM, Transport
+from adsum_collector.agents.claude_code.settings_text import BY_SHIM
+from adsum_collector.agents.installer import Transport
 from tests.real_cli.census import subscribe
 from tests.real_cli.cli_rig import Home, Terminal
 from tests.real_cli.conftest import NewHome

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from adsum_collector.agents.claude_code.settings_text import Transport
+from adsum_collector.agents.installer import Transport
 from tests.real_cli.census import census, subscribe
 from tests.real_cli.cli_rig import Terminal
 from tests.real_cli.conftest import NewHome

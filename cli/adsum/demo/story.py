@@ -15,7 +15,6 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from adsum_collector.agents.claude_code.tools import role_of
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
 from adsum_shared.signals import AnySignal, decode_signal
@@ -283,7 +282,7 @@ class Player:
         about |= {"source": source, "prompt_id": self.own["turn"], **self._filled(step)}
         about |= about.pop("*", {})
         if "tool" in about:
-            about["role"] = role_of(about["tool"])
+            about["role"] = SCRIPT["roles"].get(about["tool"], "mcp")
         self.said.append(decode_signal(json.dumps(about).encode()))
 
     def _filled(self, value: Any, words: dict[str, Any] | None = None) -> Any:

@@ -11,6 +11,7 @@ import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,15 +48,14 @@ from adsum.doctor.checks import (
     nothing_runs,
 )
 from adsum.doctor.ways import check_membership, check_redis, check_way, one_remedy
-from adsum.hooks import settings_files, setup_for
+from adsum.hooks import Setup, setups_for
 from adsum.hooks_commands import reporting_of
 from adsum.logs import PARTS, Tail
 from adsum.machine import host_id_of, membership
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
 from adsum.text.saying import put_json, say
-from adsum_collector.agents import known_agents
-from adsum_collector.agents.claude_code.program import ClaudeNotFoundError
+from adsum_collector.agents.installer import ProgramNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port
 from adsum_shared import __version__
@@ -103,18 +103,18 @@ def run_doctor(
 def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> list[Finding]:
     """Raises CommandError only for what the user has mistyped."""
     settings = read_settings(CollectorSettings, state_dir=state_dir)
-    setup = setup_for("user", state_dir, claude)
+    setup, *others = setups_for("user", state_dir, claude)
     try:
         _ = setup.found
-    except ClaudeNotFoundError as error:
+    except ProgramNotFoundError as error:
         raise CommandError(str(error), Exit.USAGE) from error
-    url, files = hub_url(hub, state_dir), settings_files(Path.home(), Path.cwd())
+    url = hub_url(hub, state_dir)
     hub_found, listing = check_hub(url)
     machine = membership(settings.state_dir)
     # A hub that was named or joined should be there, whatever runs on this machine.
     named = hub is not None or machine is not None
     if not named and listing is None and running_port(settings.state_dir) is None:
-        return _idle(settings, url, check_hooks(setup, files, idle=True))
+        return _idle(settings, url, _hooks([setup, *others], idle=True))
     host_id = host_id_of(settings.state_dir)
     host = find_host(listing, host_id)
     host_found = check_host(listing, host_id, settings.state_dir)
@@ -133,12 +133,29 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         hub_found,
         host_found,
         check_clock(host),
-        *check_hooks(setup, files, alone=alone, reporting=reporting),
+        *_hooks([setup, *others], alone=alone, reporting=reporting),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
-        check_agents(setup, settings.directories_of(known_agents()[0]), url, host, reporting),
+        check_agents(setup, settings.directories_of(setup.agent), url, host, reporting),
+        *(_named(check_agents(o, settings.directories_of(o.agent), url, host), o) for o in others),
     ]
     return findings if machine is None else one_remedy(findings, machine)
+
+
+def _hooks(setups: list[Setup], *, reporting: str | None = None, **more: bool) -> list[Finding]:
+    """reporting: the first agent's version. more: as in check_hooks."""
+    found = []
+    for setup in setups:
+        files = setup.installer.files(Path.home(), Path.cwd())
+        first = reporting if setup is setups[0] else None
+        checks = check_hooks(setup, files, reporting=first, **more)
+        found += checks if setup is setups[0] else [_named(each, setup) for each in checks]
+    return found
+
+
+def _named(finding: Finding, setup: Setup) -> Finding:
+    """Of an agent beside the first."""
+    return replace(finding, id=f"{finding.id} ({setup.agent.title})")
 
 
 def _idle(settings: CollectorSettings, url: str, hooks: list[Finding]) -> list[Finding]:

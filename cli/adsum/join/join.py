@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from adsum.config import read_settings
-from adsum.hooks import Setup, setup_for
+from adsum.hooks import Setup, setups_for
 from adsum.hooks_commands import note_closed
 from adsum.join.leave import (
     STOP_S,
@@ -41,14 +41,8 @@ from adsum.service.service import install_service
 from adsum.supervise import SUPERVISED
 from adsum.text.saying import agrees, say
 from adsum.verify import send_probe
-from adsum_collector.agents.claude_code.install import (
-    SettingsError,
-    drop_receipt,
-    inspect_hooks,
-    load_receipt,
-    require_writable,
-)
-from adsum_collector.agents.claude_code.settings_text import HOOK_PATH
+from adsum_collector.agents.installer import HOOK_PATH, SettingsError
+from adsum_collector.agents.settings_file import drop_receipt, load_receipt, require_writable
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import (
     LOCK_FILE,
@@ -102,17 +96,18 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
         return
     token = given_token(wish.token)
     _require_free(settings, again=before is not None)
-    setup = setup_for("user", settings.state_dir)
-    check_settings(setup, wanted=wish.hooks)
+    setups = setups_for("user", settings.state_dir)
+    for setup in setups:
+        check_settings(setup, wanted=wish.hooks)
     if hub.in_clear:
         say(f"warning    {hub.in_clear}")
     say(check_hub(hub, token))
-    hooks = wish.hooks and agree(setup, yes=wish.yes)
+    agreed = [setup for setup in setups if wish.hooks and agree(setup, yes=wish.yes)]
     undo = Undo()
     with interruptible():
         try:
-            work = _Joining(hub, settings, setup, wish, undo)
-            work.run(token, before, hooks=hooks)
+            work = _Joining(hub, settings, setups[0], wish, undo)
+            work.run(token, before, agreed)
         except BaseException as error:
             _undone(error, undo)
             raise
@@ -128,7 +123,8 @@ class _Joining:
         self._wish, self._undo = wish, undo
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def run(self, token: str, before: Membership | None, *, hooks: bool) -> None:
+    def run(self, token: str, before: Membership | None, agreed: Sequence[Setup]) -> None:
+        """agreed: where hooks are to be installed."""
         if before is not None and stop_collector(self._home):
             self._undo.add("start the collector: adsum collector", self._launch)
         folder = Folder(self._home)
@@ -137,7 +133,10 @@ class _Joining:
         say(f"collector  {self._start(folder)}")
         setup = replace(self._setup, port=until_listening(self._setup, self._has_ended))
         left_out = "left out; to add them: adsum hooks install"
-        say(f"hooks      {put_hooks(setup, self._undo) if hooks else left_out}")
+        for each in agreed:
+            say(f"hooks      {put_hooks(replace(each, port=setup.port), self._undo)}")
+        if not agreed:
+            say(f"hooks      {left_out}")
         say(f"signal     {first_signal(self._hub, setup)}")
 
     def _enter(self, token: str, before: Membership | None) -> None:
@@ -274,7 +273,7 @@ def check_settings(setup: Setup, *, wanted: bool) -> None:
     if not wanted:
         return
     try:
-        inspect_hooks(setup.path)
+        setup.inspect()
         require_writable(setup.path)
         _require_folder(setup.path)
         _ = setup.version
@@ -326,7 +325,7 @@ def agree(setup: Setup, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         return False
     say(
-        f"Claude Code reports to Adsum through hooks in {setup.path}.\n"
+        f"{setup.agent.title} reports to Adsum through hooks in {setup.path}.\n"
         "Your own hooks stay; `adsum leave` restores the file."
     )
     return agrees("Install them? [Y/n] ")
@@ -338,13 +337,14 @@ def until_listening(setup: Setup, has_ended: Callable[[], bool]) -> int:
     # Made here if the collector has not yet: its port opens before it has read one, and a probe
     # without one would be counted as refused, and be told of this machine from its first minute.
     token = token_of(setup.state_dir)
+    probe = setup.installer.probe
     while True:
         if has_ended():
             words = _last_words(setup.state_dir)
             raise CommandError(f"The collector has ended. Its log ends: {words}")
         if port := _said_port(setup.state_dir):
             try:
-                send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", token)
+                send_probe(f"http://127.0.0.1:{port}{HOOK_PATH}", token, probe)
             except CommandError as error:
                 wrong = f" {error}"
             else:
@@ -421,7 +421,7 @@ def put_hooks(setup: Setup, undo: Undo) -> str:
 
 def first_signal(hub: Hub, setup: Setup) -> str:
     """A probe goes the way of every hook; how long until the hub had it. Raises CommandError."""
-    taken = send_probe(setup.target.url, token_of(setup.state_dir))
+    taken = send_probe(setup.url, token_of(setup.state_dir), setup.installer.probe)
     while True:
         seen = hub.ask("/api/v1/machine")
         took_s = time.perf_counter() - taken.sent

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from adsum.config import read_settings
-from adsum.hooks import Setup, setup_for
+from adsum.hooks import Setup, setups_for
 from adsum.machine import FILE as JOINED
 from adsum.machine import Hub, LostError, Membership, RefusedError, membership
 from adsum.outcome import CommandError, Exit
@@ -160,7 +160,8 @@ def leave(state_dir: Path | None) -> int:
         say("This machine has not joined a hub: there is nothing to leave.")
         return Exit.OK
     left: list[str] = []
-    _take_out_hooks(setup_for("user", home), left)
+    for setup in setups_for("user", home):
+        _take_out_hooks(setup, left)
     try:
         if stop_collector(home):
             say("collector  stopped, and starts no more")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
+from adsum_collector.agents.installer import Installer
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
 from adsum_shared.signals import AnySignal
 from adsum_shared.state import HostAgent
@@ -91,6 +92,7 @@ class Agent(ABC):
     name: on every signal, in REST and in the path to which its hooks post. title: for people.
     resume: the command that takes a session up again, if its id follows. directory: one of those that hold the agent's files. variable: the agent's own, which names these;
     setting: ours, for the same. usage: None if its transcripts do not tell what was used up.
+    installer: None if hooks are not put into its settings for it.
     """
 
     name: ClassVar[str]
@@ -99,6 +101,7 @@ class Agent(ABC):
     variable: ClassVar[str] = ""
     setting: ClassVar[str] = ""
     usage: ClassVar[UsageLines | None] = None
+    installer: ClassVar[Installer | None] = None
 
     @property
     def words(self) -> HostAgent:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.agents.claude_code.settings_text import Target, entry_for
+from adsum_collector.agents.claude_code.settings_text import entry_for
+from adsum_collector.agents.installer import Target
 from bench.hook_transports import IN_TURN, WAYS, Run, hooks_of, rounds, rows
 
 TARGET = Target(47892, "secret", "python", Path("shim.py"), Path("collector.sock"))

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.agent import AgentsError, Theirs, agrees, ask, compare, decode
+from adsum.doctor.agent import agrees, compare
+from adsum_collector.agents.claude_code.program import ask, decode
+from adsum_collector.agents.installer import AgentsError, Theirs
 from adsum_shared.state import GROUP_OF, AgentState, RequestView, SessionView
 
 NOW = 1_764_000_000_000
@@ -38,7 +40,9 @@ def theirs(status: str | None, waiting_for: str | None = None, **given: Any) -> 
 
 
 def differ(their: list[Theirs], our: list[SessionView], *dead: int) -> list[str]:
-    return [each.line for each in compare(their, our, lambda pid: pid not in dead, NOW)]
+    return [
+        each.line for each in compare(their, our, lambda pid: pid not in dead, NOW, "Claude Code")
+    ]
 
 
 def listed(**entry: Any) -> bytes:
@@ -150,8 +154,8 @@ def test_a_session_without_an_id_is_found_by_its_process() -> None:
 
 
 def test_a_session_only_we_have_is_grave_only_if_its_process_is_gone() -> None:
-    (alive,) = compare([], [ours("idle")], lambda _: True, NOW)
-    (dead,) = compare([], [ours("idle")], lambda _: False, NOW)
+    (alive,) = compare([], [ours("idle")], lambda _: True, NOW, "Claude Code")
+    (dead,) = compare([], [ours("idle")], lambda _: False, NOW, "Claude Code")
     assert "Claude Code does not list it." in alive.line
     assert "its process 7 is gone." in dead.line
     assert (alive.grave, dead.grave) == (False, True)

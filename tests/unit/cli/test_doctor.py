@@ -197,11 +197,14 @@ def test_what_agrees_is_not_looked_at_again() -> None:
 
 
 def test_a_difference_fails_and_what_they_may_not_see_only_warns() -> None:
-    assert told(0, []).what.startswith("Neither")
-    assert told(1, []).what == "Claude Code says the same of 1 session on this machine."
-    failed = told(2, [difference("a"), difference("b", grave=False)])
+    assert told(0, [], title="Claude Code").what.startswith("Neither")
+    assert (
+        told(1, [], title="Claude Code").what
+        == "Claude Code says the same of 1 session on this machine."
+    )
+    failed = told(2, [difference("a"), difference("b", grave=False)], title="Claude Code")
     assert (failed.result, failed.details) == ("fail", ("a is idle", "b is idle"))
-    assert told(2, [difference("b", grave=False)]).result == "warn"
+    assert told(2, [difference("b", grave=False)], title="Claude Code").result == "warn"
 
 
 def test_what_is_left_out_while_nothing_runs_is_one_line() -> None:

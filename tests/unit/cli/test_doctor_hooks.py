@@ -11,7 +11,9 @@ import pytest
 
 from adsum.doctor.agent import check_hooks
 from adsum.doctor.checks import Finding
-from adsum.hooks import SettingsFiles, Setup, Wanted, settings_files
+from adsum.hooks import Setup, Wanted
+from adsum_collector.agents.claude_code.install import settings_files
+from adsum_collector.agents.installer import SettingsFiles
 from tests.brokers import free_port
 
 PORT = 47_000

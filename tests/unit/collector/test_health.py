@@ -14,7 +14,7 @@ import pytest
 from adsum_collector.agents.base import HookFile
 from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.agents.claude_code.install import install_hooks, remove_hooks
-from adsum_collector.agents.claude_code.settings_text import Target
+from adsum_collector.agents.installer import Target
 from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFiles, hook_witness, witness
 from adsum_collector.witnesses import AgentWitnesses, Witnesses
 from adsum_shared.beat import Beat, encode_beat
@@ -250,13 +250,13 @@ def parts(path: Path, **more: Any) -> Witnesses:
         "intake": SimpleNamespace(),
         "tailer": SimpleNamespace(read_at=0, faults=Counter(), too_long={}),
         "hooks": HookFiles(ClaudeCode(), [path.parent], PORT, START),
+        "usage": SimpleNamespace(witness=lambda: HostWitness("usage")),
     }
     parts: dict[str, Any] = {
         "receiver": SimpleNamespace(accepted=0, heard_at=0, refused=Counter()),
         "local": SimpleNamespace(heard_at=0, refused=Counter()),
         "watch": SimpleNamespace(files=0, counts=Counter()),
         "statusline": SimpleNamespace(heard_at=0, outcomes=Counter()),
-        "usage": SimpleNamespace(witness=lambda: HostWitness("usage")),
         "agents": [AgentWitnesses(**(first | {k: more.pop(k) for k in [*more] if k in first}))],
     }
     return Witnesses(**(parts | more))

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adsum_collector.agents.claude_code.install import (
-    SettingsError,
     inspect_hooks,
     install_hooks,
     remove_hooks,
@@ -24,13 +23,12 @@ from adsum_collector.agents.claude_code.install import (
 )
 from adsum_collector.agents.claude_code.settings_text import (
     ASSUMED,
-    Target,
-    Version,
     added,
     events_for,
     is_ours,
     stripped,
 )
+from adsum_collector.agents.installer import SettingsError, Target, Version
 
 NEW: Version = (2, 1, 330)
 OLD: Version = (2, 1, 112)

@@ -9,19 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.agents.claude_code.program import (
-    ClaudeNotFoundError,
-    find_claude,
-    installed_version,
-    version_of,
-)
+from adsum_collector.agents.claude_code.program import find_claude, installed_version, version_of
 from adsum_collector.agents.claude_code.settings_text import (
     SHIM_WORDS,
-    Target,
     entry_for,
     events_for,
     is_ours,
 )
+from adsum_collector.agents.installer import ProgramNotFoundError, Target
 from adsum_collector.state_dir import token_of
 
 NEVER = {
@@ -163,7 +158,7 @@ def test_claude_is_found_on_path_then_in_the_usual_places(tmp_path: Path) -> Non
 
 def test_a_program_chosen_by_hand_is_never_guessed_at(tmp_path: Path) -> None:
     wrong = fake_claude(tmp_path / "claude", "echo I am somebody else")
-    with pytest.raises(ClaudeNotFoundError, match="Give --claude the path"):
+    with pytest.raises(ProgramNotFoundError, match="Give --claude the path"):
         installed_version(wrong, {}, tmp_path)
 
 

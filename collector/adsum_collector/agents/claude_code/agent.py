@@ -8,7 +8,7 @@ from pathlib import Path
 from adsum_collector.agents.base import Agent, HookFile, Transcripts
 from adsum_collector.agents.claude_code.bodies import decode_hook
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
-from adsum_collector.agents.claude_code.install import Report, SettingsError, inspect_hooks
+from adsum_collector.agents.claude_code.install import ClaudeInstaller, ClaudeReport, inspect_hooks
 from adsum_collector.agents.claude_code.lines import (
     history,
     signals_from_lines,
@@ -18,6 +18,7 @@ from adsum_collector.agents.claude_code.lines import (
 from adsum_collector.agents.claude_code.program import config_dirs
 from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
 from adsum_collector.agents.claude_code.usage_lines import USAGE_LINES
+from adsum_collector.agents.installer import SettingsError
 from adsum_collector.errors import shown
 from adsum_shared.signals import AnySignal
 
@@ -29,6 +30,7 @@ class ClaudeCode(Agent):
     variable = "CLAUDE_CONFIG_DIR"
     setting = "claude_dirs"
     usage = USAGE_LINES
+    installer = ClaudeInstaller()
     transcripts = Transcripts(transcript_file, signals_from_lines, history, written)
 
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
@@ -67,7 +69,7 @@ class ClaudeCode(Agent):
             return HookFile("trouble", str(error).encode(errors="replace").decode())
 
 
-def _judged(report: Report, name: str, port: int) -> tuple[str, str | None]:
+def _judged(report: ClaudeReport, name: str, port: int) -> tuple[str, str | None]:
     again = "Next: adsum hooks install"
     if report.disabled:
         return "trouble", f'{name} says "disableAllHooks": true, so no hook runs. Take that out.'

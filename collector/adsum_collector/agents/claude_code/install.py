@@ -1,41 +1,36 @@
-"""Puts our hooks into Claude Code's settings file, takes them out, and looks at them.
-
-The file is read strictly, replaced in one step, backed up and undone.
-"""
+"""Puts our hooks into Claude Code's settings file, takes them out, and looks at them."""
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import hashlib
 import json
 import os
-import re
-import stat
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-from filelock import FileLock, Timeout
-
 from adsum_collector.agents.claude_code.json_text import JsonTextError
-from adsum_collector.agents.claude_code.program import config_dirs
+from adsum_collector.agents.claude_code.program import (
+    FIRST_WITH_JSON,
+    ask,
+    config_dirs,
+    installed_version,
+)
 from adsum_collector.agents.claude_code.settings_text import (
     ALLOWED_URLS,
+    ASSUMED,
     FIRST_WITH_HTTP,
-    Mode,
+    FIRST_WITH_STATUS,
     ShapeError,
-    StatusLine,
-    Target,
-    Version,
     added,
+    command_words,
     events_for,
     hooks_in,
     is_ours,
+    is_posted,
     parse_settings,
     permits,
     sockets_in,
@@ -46,220 +41,52 @@ from adsum_collector.agents.claude_code.settings_text import (
     users_own,
     wrapped,
 )
-from adsum_collector.line_reader import open_plain
-from adsum_shared.errors import AdsumError
-from adsum_shared.private_files import write_private
+from adsum_collector.agents.installer import (
+    Change,
+    Installer,
+    Mode,
+    Plugin,
+    Report,
+    SettingsError,
+    SettingsFiles,
+    Target,
+    Theirs,
+    Transport,
+    Version,
+)
+from adsum_collector.agents.settings_file import (
+    decode_settings,
+    edit_settings,
+    mode_of,
+    read_settings,
+)
 
-BACKUPS_KEPT = 3
-#: What a mode lets anybody but the owner do.
-OTHERS = 0o077
-#: Above this a file is nobody's settings.
-MOST_BYTES = 4 << 20
-_BEARER = re.compile(r"Bearer [^\"]+")
-_BOM = "\ufeff"
-
-
-class SettingsError(AdsumError):
-    """The settings file cannot be read or written as it is. The text says what to do next."""
-
-
-class Receipt(msgspec.Struct, frozen=True):
-    """What stood in a settings file before our hooks did, and a digest of what we left there.
-
-    Brackets that were empty, or a file that was not there, cannot be told from the edited text
-    alone: with the receipt, removing restores every byte. mode: as it was before a token closed it.
-    path: for people.
-    """
-
-    before: bytes | None
-    after: str
-    made_folder: bool = False
-    mode: int | None = None
-    path: str = ""
+LINUX_POLICY = Path("/etc/claude-code")
+MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
+PLUGIN = "adsum"
+LEFT = "The file is left as it is: correct it, then try again."
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What an install or a removal did, or would do. None: no file.
+class ClaudeReport(Report):
+    """blocked: the file does not permit the address of our hooks. users_own: events hooked by others."""
 
-    closes: others can read the file until then, and not the token that it will hold.
-    """
+    blocked: bool = False
+    users_own: frozenset[str] = frozenset()
 
-    path: Path
-    before: bytes | None
-    after: bytes | None
-    backup: Path | None = None
-    closes: bool = False
+    def wanted(self, version: Version) -> list[str]:
+        return events_for(version, self.users_own)
 
-    @property
-    def needed(self) -> bool:
-        return self.before != self.after or self.closes
+    def astray(self, transport: Transport) -> list[str]:
+        return sorted(event for event in self.posted if not is_posted(event, transport))
 
-    def diff(self) -> str:
-        """A unified diff with the token masked: it may end up in a terminal's scrollback."""
-        before, after = (
-            _BEARER.sub("Bearer …", (raw or b"").decode("utf-8", "replace")).splitlines()
-            for raw in (self.before, self.after)
-        )
-        name = str(self.path)
-        return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
-
-
-def read_settings(path: Path) -> bytes | None:
-    """The file's bytes; None when there is no file."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if len(raw) > MOST_BYTES:
-        raise SettingsError(f"{path} is larger than {MOST_BYTES >> 20} MB. It is left as it is.")
-    return raw
-
-
-def decode_settings(raw: bytes | None, path: Path) -> tuple[str, str]:
-    """(byte order mark or nothing, text). Line endings stay as they are."""
-    try:
-        text = (raw or b"").decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = (raw or b"")[: error.start].count(b"\n") + 1
-        raise SettingsError(
-            f"{path}, line {line}: not UTF-8. It is left as it is: save it as UTF-8, then try again."
-        ) from error
-    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
-
-
-@contextlib.contextmanager
-def locked(path: Path, state_dir: Path, timeout_s: float = 10.0) -> Iterator[None]:
-    """One installer at a time per settings file. The lock lies in our own folder, not beside it."""
-    folder = _own_folder(state_dir)
-    try:
-        with FileLock(folder / f"{_name(path)}.lock", timeout=timeout_s, mode=0o600):
-            yield
-    except Timeout as error:
-        raise SettingsError(f"Another adsum is changing {path}. Try again in a moment.") from error
-
-
-def load_receipt(path: Path, state_dir: Path) -> Receipt | None:
-    """None when there is none, or when it cannot be understood: then the text alone decides."""
-    try:
-        return msgspec.json.decode(_receipt_file(path, state_dir).read_bytes(), type=Receipt)
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def drop_receipt(path: Path, state_dir: Path) -> None:
-    _receipt_file(path, state_dir).unlink(missing_ok=True)
-
-
-def _receipt_file(path: Path, state_dir: Path) -> Path:
-    return _own_folder(state_dir) / f"{_name(path)}.json"
-
-
-def mode_of(path: Path) -> int | None:
-    """Through links; None where there is no file."""
-    try:
-        return stat.S_IMODE(path.stat().st_mode)
-    except OSError:
-        return None
-
-
-def require_writable(path: Path) -> None:
-    """Read-only is a statement of the owner (or of a tool that owns the file): it is respected."""
-    real = Path(os.path.realpath(path))
-    if real.exists() and not real.stat().st_mode & 0o222:
-        raise SettingsError(
-            f"{path} is read-only. Allow writing with `chmod u+w {real}`, or see what would be "
-            "written with `adsum hooks install --dry-run` and add it where the file is made."
-        )
-
-
-def write_settings(path: Path, raw: bytes, mode: int | None = None) -> None:
-    """Replaces the file behind `path` (through links) in one step. mode: None for the one it has."""
-    real = Path(os.path.realpath(path))
-    try:
-        if mode is None:
-            mode = mode_of(real) or 0o600
-        write_private(real, raw, mode=mode)
-    except OSError as error:
-        raise SettingsError(
-            f"{path} cannot be written: {error.strerror}. Nothing was changed."
-        ) from error
-
-
-def back_up(path: Path, raw: bytes, now: float) -> Path:
-    """Keeps `raw` beside the file, for its owner alone.
-
-    The first stays for ever: it is the file as it was before any of ours touched it. With it go
-    the newest, BACKUPS_KEPT in all.
-    """
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-    backup = path.with_name(f"{path.name}.adsum-backup-{stamp}-{int(now * 1e6) % 1_000_000:06d}")
-    try:
-        write_private(backup, raw)
-    except OSError as error:
-        raise SettingsError(
-            f"No backup can be written beside {path}: {error.strerror}. Nothing was changed."
-        ) from error
-    for old in sorted(path.parent.glob(f"{path.name}.adsum-backup-*"))[1 : 1 - BACKUPS_KEPT]:
-        old.unlink(missing_ok=True)
-    return backup
-
-
-def _own_folder(state_dir: Path) -> Path:
-    folder = state_dir / "hooks"
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(
-            f"The state folder {state_dir} cannot be used: {error.strerror}. "
-            "Choose another with ADSUM_STATE_DIR."
-        ) from error
-    return folder
-
-
-def _name(path: Path) -> str:
-    return _digest(os.path.realpath(path).encode())[:16]
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a settings file holds of ours. counts: event -> how many of our hooks.
-
-    posted: the events that go to a port. sockets: where those go that the shim hands on.
-    shared: others on this machine may read the file, and so the token in it.
-    """
-
-    path: Path
-    exists: bool
-    counts: dict[str, int]
-    ports: frozenset[int]
-    posted: frozenset[str]
-    sockets: frozenset[str]
-    tokens: frozenset[str]
-    disabled: bool
-    blocked: bool
-    users_own: frozenset[str]
-    shared: bool
-    statusline: StatusLine
-
-    @property
-    def doubled(self) -> list[str]:
-        return [event for event, count in self.counts.items() if count > 1]
-
-    def missing(self, version: Version) -> list[str]:
-        return [e for e in events_for(version, self.users_own) if e not in self.counts]
-
-    def unwanted(self, version: Version) -> list[str]:
-        wanted = events_for(version, self.users_own)
-        return [event for event in self.counts if event not in wanted]
+    def faults(self) -> list[str]:
+        found = []
+        if self.disabled:
+            found.append('the file says "disableAllHooks": true, so Claude Code runs none')
+        if self.blocked:
+            found.append('"allowedHttpHookUrls" does not permit their address')
+        return found
 
 
 def settings_path(scope: str, env: Mapping[str, str], home: Path, cwd: Path) -> Path:
@@ -283,7 +110,7 @@ def install_hooks(
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Change:
-    """Idempotent: hooks of an earlier install are replaced. Raises SettingsError, file untouched."""
+    """Raises SettingsError, file untouched."""
     if version < FIRST_WITH_HTTP:
         raise SettingsError(
             f"Claude Code {_dotted(version)} cannot post hooks; "
@@ -293,7 +120,7 @@ def install_hooks(
     def edited(base: str | None) -> str:
         return wrapped(added(base, target, version), target, statusline)
 
-    return _apply(path, state_dir, edited, dry_run=dry_run, clock=clock)
+    return _edit(path, state_dir, edited, dry_run=dry_run, clock=clock)
 
 
 def remove_hooks(
@@ -303,10 +130,29 @@ def remove_hooks(
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Change:
-    return _apply(path, state_dir, lambda base: base, dry_run=dry_run, clock=clock)
+    return _edit(path, state_dir, lambda base: base, dry_run=dry_run, clock=clock)
 
 
-def inspect_hooks(path: Path) -> Report:
+def _edit(
+    path: Path,
+    state_dir: Path,
+    edited: Callable[[str | None], str | None],
+    *,
+    dry_run: bool,
+    clock: Callable[[], float],
+) -> Change:
+    return edit_settings(
+        path,
+        state_dir,
+        edited,
+        stripped=lambda text: stripped(unwrapped(text)),
+        tokens=lambda text: tokens_in(_parsed(text, path)),
+        dry_run=dry_run,
+        clock=clock,
+    )
+
+
+def inspect_hooks(path: Path) -> ClaudeReport:
     raw = read_settings(path)
     _, text = decode_settings(raw, path)
     settings = _parsed(text, path)
@@ -316,8 +162,9 @@ def inspect_hooks(path: Path) -> Report:
         counts[event] = counts.get(event, 0) + 1
     posted = [(event, hook) for event, hook in ours if hook.get("type") == "http"]
     urls = {hook["url"] for _, hook in posted}
+    commands = [command_words(hook) for _, hook in ours if hook.get("type") == "command"]
     allowed = settings.get(ALLOWED_URLS)
-    return Report(
+    return ClaudeReport(
         path=path,
         exists=raw is not None,
         counts=counts,
@@ -330,88 +177,174 @@ def inspect_hooks(path: Path) -> Report:
         users_own=users_own(settings),
         shared=bool((mode_of(path) or 0) & 0o044),
         statusline=statusline_in(settings),
+        command=tuple(commands[0]) if commands else None,
     )
 
 
-def _apply(
-    path: Path,
-    state_dir: Path,
-    edited: Callable[[str | None], str | None],
-    *,
-    dry_run: bool,
-    clock: Callable[[], float],
-) -> Change:
-    with locked(path, state_dir):
-        raw = read_settings(path)
-        mark, text = decode_settings(raw, path)
-        settings = _parsed(text, path)
-        receipt = load_receipt(path, state_dir)
-        if receipt is not None and raw is not None and receipt.after == _digest(raw):
-            base, made_folder = receipt.before, receipt.made_folder
-        else:
-            without = (mark + stripped(unwrapped(text))).encode()
-            base, made_folder = None if raw is None else without, not path.parent.exists()
-        result = edited(None if base is None else base.decode().removeprefix(mark))
-        after = None if result is None else (mark + result).encode()
-        has_token = after is not None and bool(tokens_in(_parsed(result or "", path)) - {""})
-        mode, was = _mode_for(path, receipt.mode if receipt else None, has_token=has_token)
-        change = Change(path, raw, after, closes=mode is not None and has_token)
-        if dry_run or not change.needed:
-            return change
-        require_writable(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A file that goes was wholly ours: there is nothing of the user's to keep.
-        backup = None
-        if raw is not None and after is not None:
-            backup = back_up(path, _without_tokens(raw, settings), clock())
-        if read_settings(path) != raw:
-            raise SettingsError(f"{path} was changed by another program just now. Try again.")
-        if after is not None and after != base:
-            kept = Receipt(base, _digest(after), made_folder, was, str(path))
-            write_private(_receipt_file(path, state_dir), msgspec.json.encode(kept))
-        if after is not None:
-            write_settings(path, after, mode)
-        else:
-            Path(os.path.realpath(path)).unlink()
-            if made_folder and not any(path.parent.iterdir()):
-                path.parent.rmdir()
-        if after == base:
-            drop_receipt(path, state_dir)
-        return replace(change, backup=backup)
-
-
-def _without_tokens(raw: bytes, settings: dict[str, Any]) -> bytes:
-    """A backup outlives the hooks, and is copied about: it keeps no token of ours."""
-    for token in filter(None, tokens_in(settings)):
-        raw = raw.replace(json.dumps(token).encode(), b'"Bearer (left out)"')
-    return raw
-
-
-def _mode_for(path: Path, was: int | None, *, has_token: bool) -> tuple[int | None, int | None]:
-    """(the mode to give the file, None for its own; the mode to give it back with the token out)."""
-    now = mode_of(path)
-    if has_token and now is not None and now & OTHERS:
-        return now & ~OTHERS, now
-    if has_token or was is None:
-        return None, was
-    # Whoever has changed it since meant what they did.
-    return (was if now == was & ~OTHERS else None), None
-
-
-def _parsed(text: str, path: Path) -> dict[str, Any]:
+def _parsed(text: str, path: Path, then: str = LEFT) -> dict[str, Any]:
     """Raises SettingsError naming file, line and column."""
     try:
         return parse_settings(text)
     except JsonTextError as error:
-        raise SettingsError(
-            f"{path}, {error}. The file is left as it is: correct it, then try again."
-        ) from error
+        raise SettingsError(f"{path}, {error}. {then}") from error
     except ShapeError as error:
         raise SettingsError(
-            f"{path} is not a settings file of Claude Code: {error}. "
-            "The file is left as it is: correct it, then try again."
+            f"{path} is not a settings file of Claude Code: {error}. {then}"
         ) from error
+
+
+def settings_in(path: Path) -> dict[str, Any]:
+    """Empty if there is no such file. Raises SettingsError for what Claude Code would not read."""
+    _, text = decode_settings(read_settings(path), path)
+    return _parsed(text, path, "Correct the file.")
 
 
 def _dotted(version: Version) -> str:
     return ".".join(map(str, version))
+
+
+def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> SettingsFiles:
+    """policy: the folder of the administrator's settings."""
+    local = settings_path("project", os.environ, home, cwd)
+    folder = policy or (MAC_POLICY if sys.platform == "darwin" else LINUX_POLICY)
+    managed = [folder / "managed-settings.json", *folder.glob("managed-settings.d/*.json")]
+    user, shared = settings_path("user", os.environ, home, cwd), local.with_name("settings.json")
+    hooked: dict[str, Path] = {}
+    for path in (user, local, shared):
+        hooked.setdefault(os.path.realpath(path), path)
+    return SettingsFiles(
+        user=user,
+        hooked=tuple(hooked.values()),
+        project=(local, shared),
+        managed=tuple(sorted(managed)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudePlugin:
+    """id: such as `adsum@adsum`. hooks: as Claude Code keeps them, None where they are not found."""
+
+    id: str
+    hooks: Report | None
+
+    @property
+    def removal(self) -> str:
+        return f"claude plugin uninstall {self.id}"
+
+    def fault(self, version: Version) -> tuple[str, str] | None:
+        if version < FIRST_WITH_STATUS:
+            first = ".".join(map(str, FIRST_WITH_STATUS))
+            what = f"The plugin {self.id} is for Claude Code {first} and newer."
+            return what, f"Update Claude Code, or: {self.removal} && adsum hooks install"
+        if self.hooks is None:
+            what = f"The plugin {self.id} is switched on, but Claude Code holds no hooks of it."
+            return what, f"claude plugin install {self.id}"
+        if self.hooks.posted:
+            what = f"The plugin {self.id} is an older one; its hooks go to a port that others can take."
+            return what, f"claude plugin update {self.id}"
+        if missing := self.hooks.missing(version):
+            what = f"The plugin {self.id} is an older one; it lacks: {', '.join(missing)}."
+            return what, f"claude plugin update {self.id}"
+        return None
+
+
+def active_plugin(paths: Iterable[Path], user: Path) -> ClaudePlugin | None:
+    """paths: settings files, those that decide first. user: that of the user.
+
+    Raises SettingsError. A plugin that `--plugin-dir` gives a single run is written nowhere.
+    """
+    decided: dict[str, bool] = {}
+    for path in paths:
+        enabled = settings_in(path).get("enabledPlugins")
+        for plugin, on in (enabled if isinstance(enabled, dict) else {}).items():
+            decided.setdefault(str(plugin), on is True)
+    for plugin, on in decided.items():
+        if on and plugin.split("@")[0] == PLUGIN:
+            return ClaudePlugin(plugin, _plugin_hooks(plugin, user.parent / "plugins"))
+    return None
+
+
+def _plugin_hooks(plugin: str, folder: Path) -> Report | None:
+    """Of the copy that was installed last. The format is Claude Code's own, so nothing is relied on."""
+    try:
+        told: Any = json.loads((folder / "installed_plugins.json").read_bytes())
+        copy = Path(told["plugins"][plugin][-1]["installPath"])
+        report = inspect_hooks(copy / "hooks" / "hooks.json")
+    except (OSError, ValueError, LookupError, TypeError, SettingsError):
+        return None
+    return report if report.exists else None
+
+
+class ClaudeInstaller(Installer):
+    posts = True
+    shows = True
+    assumed = ASSUMED
+    lists = ("agents --json", FIRST_WITH_JSON)
+    #: An event no agent sends: it becomes evidence of life, which makes no session out of nothing.
+    #: Always the same session, so that probes do not add up in a hub's memory.
+    probe = b'{"hook_event_name": "AdsumProbe", "session_id": "adsum-probe", "cwd": "/"}'
+
+    def files(self, home: Path, cwd: Path) -> SettingsFiles:
+        return settings_files(home, cwd)
+
+    def program(
+        self, chosen: Path | None, env: Mapping[str, str], home: Path
+    ) -> tuple[Version | None, Path | None]:
+        return installed_version(chosen, env, home)
+
+    def inspect(self, path: Path) -> Report:
+        return inspect_hooks(path)
+
+    def install(
+        self,
+        path: Path,
+        state_dir: Path,
+        target: Target,
+        version: Version,
+        *,
+        statusline: Mode,
+        dry_run: bool,
+    ) -> Change:
+        return install_hooks(
+            path, state_dir, target, version, statusline=statusline, dry_run=dry_run
+        )
+
+    def remove(self, path: Path, state_dir: Path, *, dry_run: bool) -> Change:
+        return remove_hooks(path, state_dir, dry_run=dry_run)
+
+    def plugin(self, files: SettingsFiles) -> Plugin | None:
+        return active_plugin(files.deciding, files.user)
+
+    def hindrance(self, files: SettingsFiles, url: str) -> tuple[str, str] | None:
+        settings = {path: settings_in(path) for path in (*files.hooked, *files.managed)}
+        for path, held in settings.items():
+            if held.get("disableAllHooks") is True:
+                what = f'{path} says "disableAllHooks": true, so Claude Code runs none.'
+                return what, f"Take it out of {path}."
+        for path in files.managed:
+            if settings[path].get("allowManagedHooksOnly") is True:
+                what = f"{path} allows the administrator's hooks only."
+                fix = (
+                    "Ask whoever keeps that file. Until then the transcript and the registry tell."
+                )
+                return what, fix
+        lists = {
+            path: held[ALLOWED_URLS] for path, held in settings.items() if ALLOWED_URLS in held
+        }
+        allowed = [url for urls in lists.values() if isinstance(urls, list) for url in urls]
+        if lists and not permits(allowed, url):
+            what = f'"{ALLOWED_URLS}" in {", ".join(map(str, lists))} does not permit {url}.'
+            return what, "Add that address to the list."
+        return None
+
+    def switched_off(self, home: Path, cwd: Path) -> Path | None:
+        for path in settings_files(home, cwd).hooked:
+            try:
+                if settings_in(path).get("disableAllHooks") is True:
+                    return path
+            except SettingsError:
+                continue  # the check of hooks tells of a file that nobody can read
+        return None
+
+    def sessions(self, program: Path, folders: Sequence[Path], home: Path) -> list[Theirs]:
+        return ask(program, folders, home)

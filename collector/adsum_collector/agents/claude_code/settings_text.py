@@ -6,20 +6,21 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from adsum_collector.agents.claude_code import json_text
+from adsum_collector.agents.installer import (
+    HOOK_PATH,
+    SHIM_NAME,
+    Mode,
+    StatusLine,
+    Target,
+    Transport,
+    Version,
+)
 
-Version = tuple[int, ...]
-#: http: posted to the collector's port, but for BY_SHIM. shim: all go by the shim.
-Transport = Literal["http", "shim"]
-
-HOOK_PATH: Final = "/api/live/hook"
-SHIM_NAME: Final = "adsum_collector/shim.py"
 #: Whose hook it is, and how its process is known.
 SHIM_WORDS: Final = ("claude_code", "CLAUDE_PID", "claude", "node", "bun")
 STATUSLINE_NAME: Final = "adsum_collector/agents/claude_code/statusline_wrapper.py"
@@ -89,27 +90,6 @@ BY_SHIM: Final = frozenset(
 #: none). So it is waited for there. When that ended is not known, hence the first version that gets
 #: a SessionStart.
 FIRST_WITH_QUIET_ASYNC: Final = FIRST_WITH_STATUS
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where hooks and the status line report to, and by which programs of this installation."""
-
-    port: int
-    token: str
-    python: str
-    shim: Path
-    socket: Path
-    transport: Transport = "shim"
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}{HOOK_PATH}"
-
-    @property
-    def statusline(self) -> Path:
-        """The status line's wrapper, of the same installation as the shim."""
-        return self.shim.parent.parent / STATUSLINE_NAME
 
 
 def events_for(version: Version, users_own: frozenset[str] = frozenset()) -> list[str]:
@@ -317,39 +297,10 @@ def permits(patterns: list[Any], url: str) -> bool:
 
 KEY: Final = "statusLine"
 
-#: leave: not ours to touch. wrap: the user's own, if there is one. fill: the empty slot as well.
-#: The last only on demand: a status line that prints nothing still takes a row of the screen, and
-#: the hint "? for shortcuts" gives way to it (measured on 2.1.330).
-Mode = Literal["leave", "wrap", "fill"]
-
 # A quote stands in single quotes the way `shlex.quote` has it; how JSON spells it is kept.
 _QUOTES = re.compile(r"\\u0027|\\.|'")
 _QUOTED = {"'": "'\\\"'\\\"'", "\\u0027": "'\\\"\\u0027\\\"'"}
 _UNQUOTES = re.compile(r"'\\\"('|\\u0027)\\\"'")
-
-
-@dataclass(frozen=True, slots=True)
-class StatusLine:
-    """What the one slot for a status line holds.
-
-    kind: none; other, which is not for us; own, the user's; wrapped, the user's in our wrapper;
-    filled, our wrapper alone; altered, our wrapper in a shape we never wrote. command: the user's.
-    words: how our wrapper is run.
-    """
-
-    kind: Literal["none", "other", "own", "wrapped", "filled", "altered"]
-    command: str | None = None
-    words: tuple[str, ...] = ()
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """The Python and the file of our wrapper, which must be there or the line goes dark."""
-        return (self.words[1], self.words[4]) if self.words else ()
-
-    @property
-    def socket(self) -> str | None:
-        """Where it reports to; None: it is not ours."""
-        return self.words[5] if self.words else None
 
 
 def statusline_in(settings: dict[str, Any]) -> StatusLine:
@@ -368,7 +319,8 @@ def statusline_in(settings: dict[str, Any]) -> StatusLine:
 def wrapped(text: str, target: Target, mode: Mode) -> str:
     """The text with our wrapper around the user's status line. Only its command is written."""
     line = statusline_in(json_text.parse(text))
-    words = ["exec", target.python, "-I", "-S", str(target.statusline), str(target.socket)]
+    wrapper = target.shim.parent.parent / STATUSLINE_NAME  # of the same installation as the shim
+    words = ["exec", target.python, "-I", "-S", str(wrapper), str(target.socket)]
     if line.kind == "none" and mode == "fill":
         entry = {"type": "command", "command": shlex.join(words)}
         return json_text.append(text, json_text.root(text), entry, KEY)

@@ -1,0 +1,261 @@
+"""The contract of an agent's installer: all that the command line asks about hooks in its settings."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, Literal, Protocol
+
+from adsum_shared.errors import AdsumError
+
+Version = tuple[int, ...]
+#: http: posted to the collector's port, but for what only a command may tell. shim: all go by the shim.
+Transport = Literal["http", "shim"]
+#: leave: not ours to touch. wrap: the user's own, if there is one. fill: the empty slot as well.
+#: The last only on demand: a status line that prints nothing still takes a row of the screen, and
+#: the hint "? for shortcuts" gives way to it (measured on 2.1.330).
+Mode = Literal["leave", "wrap", "fill"]
+
+HOOK_PATH: Final = "/api/live/hook"
+SHIM_NAME: Final = "adsum_collector/shim.py"
+_BEARER = re.compile(r"Bearer [^\"]+")
+
+
+class SettingsError(AdsumError):
+    """The settings file cannot be read or written as it is. The text says what to do next."""
+
+
+class ProgramNotFoundError(AdsumError):
+    """The program named by the user does not say that it is the agent's."""
+
+
+class AgentsError(Exception):
+    """The program gives no list of its sessions. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where hooks and the status line report to, and by which programs of this installation."""
+
+    port: int
+    token: str
+    python: str
+    shim: Path
+    socket: Path
+    transport: Transport = "shim"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{HOOK_PATH}"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusLine:
+    """What the one slot for a status line holds.
+
+    kind: none; other, which is not for us; own, the user's; wrapped, the user's in our wrapper;
+    filled, our wrapper alone; altered, our wrapper in a shape we never wrote. command: the user's.
+    words: how our wrapper is run.
+    """
+
+    kind: Literal["none", "other", "own", "wrapped", "filled", "altered"]
+    command: str | None = None
+    words: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The Python and the file of our wrapper, which must be there or the line goes dark."""
+        return (self.words[1], self.words[4]) if self.words else ()
+
+    @property
+    def socket(self) -> str | None:
+        """Where it reports to; None: it is not ours."""
+        return self.words[5] if self.words else None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a settings file holds of ours. counts: event -> how many of our hooks.
+
+    posted: the events that go to a port. sockets: where those go that the shim hands on.
+    shared: others on this machine may read the file, and so the token in it. disabled: it lets no
+    hook run. command: the words of the first of ours that runs the shim.
+    """
+
+    path: Path
+    exists: bool
+    counts: dict[str, int]
+    ports: frozenset[int] = frozenset()
+    posted: frozenset[str] = frozenset()
+    sockets: frozenset[str] = frozenset()
+    tokens: frozenset[str] = frozenset()
+    shared: bool = False
+    disabled: bool = False
+    statusline: StatusLine = StatusLine("none")
+    command: tuple[str, ...] | None = None
+
+    @property
+    def doubled(self) -> list[str]:
+        return [event for event, count in self.counts.items() if count > 1]
+
+    def wanted(self, version: Version) -> Sequence[str]:  # noqa: ARG002 - for those whose versions differ
+        """The events that should be hooked."""
+        return list(self.counts)
+
+    def faults(self) -> list[str]:
+        """What else in this file keeps the hooks from running, as sentences for people."""
+        return []
+
+    def astray(self, transport: Transport) -> list[str]:
+        """The events that are posted and should not be."""
+        return sorted(self.posted) if transport == "shim" else []
+
+    def missing(self, version: Version) -> list[str]:
+        return [event for event in self.wanted(version) if event not in self.counts]
+
+    def unwanted(self, version: Version) -> list[str]:
+        wanted = self.wanted(version)
+        return [event for event in self.counts if event not in wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an install or a removal did, or would do. None: no file.
+
+    closes: others can read the file until then, and not the token that it will hold.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    backup: Path | None = None
+    closes: bool = False
+
+    @property
+    def needed(self) -> bool:
+        return self.before != self.after or self.closes
+
+    def diff(self) -> str:
+        """A unified diff with the token masked: it may end up in a terminal's scrollback."""
+        before, after = (
+            _BEARER.sub("Bearer …", (raw or b"").decode("utf-8", "replace")).splitlines()
+            for raw in (self.before, self.after)
+        )
+        name = str(self.path)
+        return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFiles:
+    """The settings that apply in one directory. project: the user's own ones, then the shared.
+
+    hooked: where hooks of ours may stand, each file once: a home can be a project as well.
+    """
+
+    user: Path
+    hooked: tuple[Path, ...]
+    project: tuple[Path, ...] = ()
+    managed: tuple[Path, ...] = ()
+
+    @property
+    def deciding(self) -> tuple[Path, ...]:
+        """All of them, those first whose word counts for more."""
+        return (*self.managed, *self.project, self.user)
+
+
+class Plugin(Protocol):
+    """Brings the same hooks by another way. hooks: as the agent keeps them, None if not found."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def hooks(self) -> Report | None: ...
+    @property
+    def removal(self) -> str:
+        """The command that takes it out."""
+
+    def fault(self, version: Version) -> tuple[str, str] | None:
+        """(what keeps it from reporting all, the next step)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theirs:
+    """A living session as the agent itself lists it. status: idle, busy, waiting, or its own word."""
+
+    session_id: str | None
+    pid: int | None
+    status: str | None
+    waiting_for: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(word for word in (self.status or "running", self.waiting_for) if word)
+
+
+class Installer(ABC):
+    """Knows one agent's settings and program. What reads or writes settings raises SettingsError.
+
+    posts: its hooks can be sent to a port. shows: it has a slot for a status line. assumed: the version considered where none is found.
+    lists: the program's words that list its sessions, and the first version that knows them. probe: a hook's body that says
+    nothing of any session.
+    """
+
+    posts: ClassVar[bool] = False
+    shows: ClassVar[bool] = False
+    assumed: ClassVar[Version] = (0,)
+    lists: ClassVar[tuple[str, Version] | None] = None
+    probe: ClassVar[bytes]
+
+    @abstractmethod
+    def files(self, home: Path, cwd: Path) -> SettingsFiles:
+        """user: where hooks are installed. project: the first is where they are for one alone."""
+
+    @abstractmethod
+    def program(
+        self, chosen: Path | None, env: Mapping[str, str], home: Path
+    ) -> tuple[Version | None, Path | None]:
+        """(version, program); (None, program or None) when it is not known.
+
+        Raises ProgramNotFoundError when the program was `chosen`: a wrong one is never guessed at.
+        """
+
+    @abstractmethod
+    def inspect(self, path: Path) -> Report: ...
+
+    @abstractmethod
+    def install(
+        self,
+        path: Path,
+        state_dir: Path,
+        target: Target,
+        version: Version,
+        *,
+        statusline: Mode,
+        dry_run: bool,
+    ) -> Change:
+        """Idempotent: hooks of an earlier install are replaced."""
+
+    @abstractmethod
+    def remove(self, path: Path, state_dir: Path, *, dry_run: bool) -> Change: ...
+
+    # Of what an agent does not have, these are the answers.
+
+    def plugin(self, files: SettingsFiles) -> Plugin | None:  # noqa: ARG002 - for those who have plugins
+        """The one of ours that is switched on."""
+        return None
+
+    def hindrance(self, files: SettingsFiles, url: str) -> tuple[str, str] | None:  # noqa: ARG002 - for those who have any
+        """(what in any settings keeps hooks from running or from `url`, the next step)."""
+        return None
+
+    def switched_off(self, home: Path, cwd: Path) -> Path | None:  # noqa: ARG002 - for those who can
+        """The settings that switch hooks off for a session there, as far as they can be read."""
+        return None
+
+    def sessions(self, program: Path, folders: Sequence[Path], home: Path) -> list[Theirs]:  # noqa: ARG002 - for those who list them
+        """The living ones of each of its directories. Raises AgentsError."""
+        return []
