@@ -43,6 +43,7 @@ STEPS = (
     "subagent's own end",
     "mode",
     "tick",
+    "looked at",
     "crash",
     "cost report",
 )
@@ -341,6 +342,16 @@ def tick(scene: Scene) -> None:
     scene.tell(s.MetaChanged, "statusline", model="m", cwd=f"/tmp/{scene.calls}")
 
 
+def looked_at(scene: Scene) -> None:
+    """Whoever looks at its process finds it still, hears of it, and finds it still again."""
+    for told in (False, True, False):
+        scene.wait(30_000)
+        if told:
+            scene.tell(s.Alive, "process", event="wire")
+        else:
+            scene.tell(s.ProcessStill, "process", connected=True)
+
+
 def crash(scene: Scene) -> None:
     """kill -9; a new process takes the session up again."""
     scene.begin()
@@ -391,6 +402,7 @@ PLAY = dict(
             own_end,
             mode,
             tick,
+            looked_at,
             crash,
             closed_books,
         ),

@@ -556,6 +556,30 @@ MUTANTS = (
         (f"{_JOININGS}::test_a_known_machine_waits_behind_no_stranger",),
     ),
     Mutant(
+        "takes a look at a still process for a sign of life",
+        "a hang is never called stuck on a machine that looks for it",
+        (
+            Edit(
+                "hub/adsum_hub/fold/fold.py",
+                " if type(signal) is not s.ProcessStill else None",
+                "",
+            ),
+        ),
+        (
+            "tests/unit/hub/verdict/test_silence.py"
+            "::test_a_look_at_a_process_is_no_sign_of_life_and_may_come_late",
+        ),
+    ),
+    Mutant(
+        "believes an old look at a process",
+        "a model that has just begun to think is called stuck",
+        (Edit(_RULES, "    if looked < since:\n", "    if not looked:\n"),),
+        (
+            "tests/unit/hub/verdict/test_silence.py"
+            "::test_a_silence_at_which_nobody_has_looked_lasts_as_long_as_the_cli_bears_it",
+        ),
+    ),
+    Mutant(
         "drops an alarm that was moved to later",
         "a session that fell silent after a signal is never called stuck",
         (

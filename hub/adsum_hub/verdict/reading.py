@@ -34,10 +34,10 @@ class Limits(msgspec.Struct, frozen=True):
     #: stands still: a look every half minute finds a hang within three. While a model thinks, its
     #: API sends a ping about every 30 s (litellm#36024), so four are missing.
     stuck_after: int = 120_000
-    #: The same where nobody looks at the process's connections. The CLI itself gives a silent stream
-    #: up after this long (2.1.330, measured: an API error and a retry) and then says so:
-    #: until then the model is inside its own time-out, as a tool is. (Rejected: `stuck_after`. A
-    #: model may well think for three minutes, and neither hooks nor transcript tell.)
+    #: The same where nobody looks at the process's connections. The CLI itself bears a silent model
+    #: this long at least (2.1.330: 300 s between bytes by its source; 361 s measured before the
+    #: first), and then says so: until then the model is inside its own time-out, as a tool is.
+    #: (Rejected: `stuck_after`. A model may think for three minutes, and no hook or line tells.)
     model_silence: int = 300_000
     compaction: int = 600_000
     #: A child that finished wakes its parent within this time, unless the parent was told.
