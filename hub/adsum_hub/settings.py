@@ -168,6 +168,6 @@ class HubSettings(AdsumSettings):
     @field_validator("budgets")
     @classmethod
     def _require_budgets(cls, given: Any) -> Any:
-        """Raises BudgetsError as it is, early: also where the hub is only about to be started."""
+        """Raises EntryError as it is, early: also where the hub is only about to be started."""
         read_budgets(given, variable="ADSUM_BUDGETS" in os.environ)
         return given

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
+import msgspec
 from platformdirs import user_config_path, user_state_path
 from pydantic import Field, model_validator
 from pydantic_settings import (
@@ -33,6 +36,56 @@ class ConfigError(AdsumError):
     No ValueError: raised by a validator, that would be wrapped in words that name a variable which
     nobody has set.
     """
+
+
+T = TypeVar("T")
+
+
+class EntryError(ConfigError):
+    """An entry of a setting cannot be used; none of its values is shown, as it may be a secret."""
+
+    def __init__(self, where: str, cause: str, step: str) -> None:
+        super().__init__(f"{where}: {cause}. {step}")
+
+
+def entries_of(setting: str, given: Any, *, variable: bool = False) -> list[tuple[str, Any]]:
+    """Each with where it stands, as TOML has them or from JSON text. Raises EntryError.
+
+    variable: they come from the environment.
+    """
+    name = f"ADSUM_{setting.upper()}"
+    where = name if variable else f"[[{setting}]]"
+    if isinstance(given, str) and given:
+        try:
+            given = json.loads(given)
+        except ValueError:
+            step = f"Write {name} as a JSON list, or the entries into config.toml."
+            raise EntryError(where, "it is no JSON", step) from None
+    entries = given or ()
+    if not isinstance(entries, list | tuple):
+        step = f"Begin every entry with a line [[{setting}]]; a variable takes a JSON list."
+        raise EntryError(where, "it is not a list of entries", step)
+    where += ", entry" * variable
+    return [(f"{where} {number}", entry) for number, entry in enumerate(entries, 1)]
+
+
+def read_entry(where: str, entry: Any, of: type[T]) -> T:
+    """of: a struct. Raises EntryError."""
+    try:
+        return msgspec.convert(entry, of)
+    except (msgspec.ValidationError, OverflowError) as error:
+        # The library quotes what it found where it expects a choice.
+        cause = re.sub(r"Invalid enum value '.*'", "no value that is known", str(error))
+        cause = cause.replace("Object contains", "there is an").replace(" - at `$`", "")
+        cause = cause.replace("Object missing required field", "there is no").replace("`$.", "`")
+        fields = get_type_hints(of)
+        step = f"Correct it; an entry has {', '.join(f'`{name}`' for name in fields)}."
+        for name, hint in fields.items():
+            if f"`{name}`" in cause and (
+                choices := [c for c in get_args(hint) if isinstance(c, str)]
+            ):
+                step = f"Write one of {', '.join(choices)}."
+        raise EntryError(where, cause, step) from None
 
 
 def require_known(file: Path, names: Iterable[str]) -> None:

@@ -137,8 +137,8 @@ async def test_one_that_fails_and_one_that_sleeps_leave_the_list_as_it_is(
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ('[{"project": "a", "use": ["nobody"]}]', "entry 1: no domain is called 'nobody'"),
-        ('[{"project": "a"}]', "entry 1: use of 'a' is no list of names"),
+        ('[{"project": "a", "use": ["nobody"]}]', "[[domains]] 1: no domain is called 'nobody'"),
+        ('[{"project": "a"}]', "[[domains]] 1: there is no `use`"),
     ],
 )
 def test_a_choice_that_cannot_be_used_is_told_and_nothing_else_is_printed(

@@ -175,7 +175,10 @@ def test_a_bad_budget_is_refused_at_the_start(tmp_path: Path, redis_url: str):
     said = hub.log.read_text()
     assert code == 2
     assert "Traceback" not in said
-    for words in ("ADSUM_BUDGETS, entry 1: `per` is missing; it can be", "An entry looks like"):
+    for words in (
+        "ADSUM_BUDGETS, entry 1: there is no `per`",
+        "Write one of session",
+    ):
         assert words in said
 
 

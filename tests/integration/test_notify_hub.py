@@ -206,7 +206,7 @@ async def test_a_bad_entry_ends_the_hub_with_a_sentence_and_without_the_secret(
     assert hub.process.wait(20) != 0
 
     said = hub.log.read_text()
-    assert "[[channel]] 1 (team): Object contains unknown field `colour`" in said
+    assert "[[channel]] 1 (team): there is an unknown field `colour`" in said
     assert "Traceback" not in said
     assert "S3cretWord" not in said
 

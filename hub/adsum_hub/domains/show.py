@@ -10,8 +10,9 @@ from copy import deepcopy
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import pluggy
 from msgspec.structs import replace
 
@@ -29,7 +30,7 @@ from adsum_hub.facts import Facts
 from adsum_hub.verdict.ground import ground_of
 from adsum_hub.views import with_display
 from adsum_shared import Timer
-from adsum_shared.errors import AdsumError
+from adsum_shared.settings import EntryError, entries_of, read_entry
 from adsum_shared.state import DisplayView, SessionView
 
 log = logging.getLogger(__name__)
@@ -313,11 +314,13 @@ def _checked(name: str, plugin: Any) -> Interpret:
 
 #: Where no entry matches.
 DEFAULT = ("sdlc",)
-_KEYS = {"project", "use"}
 
 
-class DomainsError(AdsumError):
-    """The setting `domains` cannot be used; says which entry, why, and what to do."""
+class _DomainEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """project: a glob. use: names of domains."""
+
+    project: Annotated[str, msgspec.Meta(min_length=1)]
+    use: list[str]
 
 
 class DomainChoice:
@@ -338,37 +341,21 @@ class DomainChoice:
 
 
 def read_choice(entries: Sequence[Any], known: Collection[str]) -> DomainChoice:
-    """entries: tables with `project`, a glob, and `use`, names of domains. Raises DomainsError."""
-    return DomainChoice(
-        [_read_entry(number, entry, known) for number, entry in enumerate(entries, start=1)]
-    )
-
-
-def _read_entry(number: int, entry: Any, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    if not isinstance(entry, dict):
-        raise _wrong(number, "it is no table", 'Write [[domains]], project = "blog-*", use = [].')
-    if other := sorted(map(str, entry.keys() - _KEYS)):
-        raise _wrong(number, f"it has {', '.join(other)}", "Only project and use are known.")
-    glob, use = entry.get("project"), entry.get("use")
-    if not isinstance(glob, str) or not glob:
-        raise _wrong(number, "project is no glob", 'Name projects, such as project = "blog-*".')
-    if not isinstance(use, list) or not all(isinstance(name, str) for name in use):
-        cause = f"use of {glob!r} is no list of names"
-        raise _wrong(number, cause, 'List domains, such as use = ["sdlc"]; [] for none.')
-    for name in use:
-        if name not in known:
-            cause = f"no domain is called {name!r}"
-            there = ", ".join(sorted(known))
-            raise _wrong(number, cause, f"There are {there}. Install the package that brings it.")
-    return glob, tuple(dict.fromkeys(use))
-
-
-def _wrong(number: int, cause: str, advice: str) -> DomainsError:
-    return DomainsError(f"Setting domains, entry {number}: {cause}. {advice}")
+    """entries: tables with `project`, a glob, and `use`, names of domains. Raises EntryError."""
+    choices: list[tuple[str, tuple[str, ...]]] = []
+    for where, raw in entries_of("domains", entries):
+        entry = read_entry(where, raw, _DomainEntry)
+        for name in entry.use:
+            if name not in known:
+                there = ", ".join(sorted(known))
+                step = f"There are {there}. Install the package that brings it."
+                raise EntryError(where, f"no domain is called {name!r}", step)
+        choices.append((entry.project, tuple(dict.fromkeys(entry.use))))
+    return DomainChoice(choices)
 
 
 def open_domains(entries: Sequence[Any], timer: Timer) -> Domains:
-    """All there are, chosen by the setting `domains`. Raises DomainsError if that cannot be used."""
+    """All there are, chosen by the setting `domains`. Raises EntryError if that cannot be used."""
     found = find()
     domains = Domains(
         found.domains, read_choice(entries, found.domains.keys() | found.broken), timer

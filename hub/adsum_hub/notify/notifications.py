@@ -390,7 +390,7 @@ class NotifyTestAsked(msgspec.Struct):
 class Notifications:
     """A hub's channels, its browsers that asked for pushes, and its notifier.
 
-    Raises NotifyConfigError or PushKeyError for settings that cannot be used.
+    Raises EntryError or PushKeyError for settings that cannot be used.
 
     broadcast: says whether the hub's list is true. Nothing is imported and no key made before it is
     needed.
@@ -549,7 +549,7 @@ def _rule(rule: Rule) -> NotifyRule:
 async def open_notifications(
     settings: HubSettings, redis_url: str, roster: Roster, broadcast: Broadcast, clock: Clock
 ) -> AsyncIterator[Notifications]:
-    """Opens notifications with a connection to Redis of their own. Raises NotifyConfigError, PushKeyError."""
+    """Opens notifications with a connection to Redis of their own. Raises EntryError, PushKeyError."""
     redis = open_redis(redis_url)  # what the list is kept by waits for no notification
     try:
         notifications = Notifications(settings, roster, redis, clock, broadcast)

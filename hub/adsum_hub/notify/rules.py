@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from adsum_shared.errors import AdsumError
+from adsum_shared.settings import EntryError, entries_of, read_entry
 from adsum_shared.state import GROUP_OF, LEAST_URGENT, UNKNOWN_URGENCY, Group, HostView, SessionView
 
 On = Literal["needs_you", "delivered", "host_offline"]
@@ -211,18 +210,7 @@ STATES: dict[On, tuple[str, ...]] = {"delivered": ("task_complete",)}
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,39}")
 #: What a pattern may look like if an error is to show it.
 _PATTERN = re.compile(r"[\w*?!\[\]-]{1,40}", re.ASCII)
-#: Fields of which few values are known.
-_CHOICES = {"on": get_args(On), "content": get_args(Content)}
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
-
-
-class NotifyConfigError(AdsumError):
-    """An entry cannot be used. The text holds nothing of a URL: any part of it may be a secret."""
-
-    def __init__(self, kind: str, number: int, name: str, cause: str, step: str) -> None:
-        called = f" ({name})" if name else ""
-        where = f"[[{kind}]] {number}{called}" if number else f"[[{kind}]]"
-        super().__init__(f"{where}: {cause}. {step}")
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -253,58 +241,38 @@ class _ChannelEntry(_Entry):
 
 
 def read_config(notify: Any, channel: Any) -> Config:
-    """Both as TOML has them, or as JSON text. Without any rule: all channels, after a minute."""
-    channels = [_channel(number, raw) for number, raw in enumerate(_entries("channel", channel), 1)]
-    names = [each.name for each in channels]
-    for number, name in enumerate(names, 1):
-        if name in names[: number - 1]:
+    """Both as TOML has them, or as JSON text. Without any rule: all channels, after a minute.
+
+    Raises EntryError, which holds nothing of a URL: any part of it may be a secret.
+    """
+    channels: list[Channel] = []
+    for where, raw in _entries("channel", channel):
+        each = _channel(where, raw)
+        if any(each.name == other.name for other in channels):
             step = "Give each channel a name of its own."
-            raise NotifyConfigError("channel", number, name, "the name is taken", step)
-    if PUSH not in names:
+            raise EntryError(f"{where} ({each.name})", "the name is taken", step)
+        channels.append(each)
+    if all(each.name != PUSH for each in channels):
         channels.insert(0, Channel(PUSH))
     known = tuple(each.name for each in channels)
-    rules = [_rule(n, raw, known) for n, raw in enumerate(_entries("notify", notify), 1)]
+    rules = [_rule(where, raw, known) for where, raw in _entries("notify", notify)]
     default = Rule("needs_you", known, AFTER_S["needs_you"] * 1000)
     return Config(tuple(rules or [default]), tuple(channels))
 
 
-def _entries(kind: str, given: Any) -> list[Any]:
-    if isinstance(given, str) and given:
-        try:
-            given = json.loads(given)
-        except ValueError:
-            step = f"Write ADSUM_{kind.upper()} as a JSON list, or the entries into config.toml."
-            raise NotifyConfigError(kind, 0, "", "it is no JSON", step) from None
-    entries = given or []
-    if not isinstance(entries, list | tuple):
-        step = f"Begin every entry with a line [[{kind}]]."
-        raise NotifyConfigError(kind, 0, "", "it is not a list of entries", step)
+def _entries(setting: str, given: Any) -> list[tuple[str, Any]]:
+    entries = entries_of(setting, given)
     if len(entries) > MOST:
-        raise NotifyConfigError(
-            kind, MOST + 1, "", f"there are more than {MOST}", "Join some of them by patterns."
-        )
-    return list(entries)
+        where, step = entries[MOST][0], "Join some of them by patterns."
+        raise EntryError(where, f"there are more than {MOST}", step)
+    return entries
 
 
-def _read(kind: str, number: int, name: str, raw: Any, of: type[Any]) -> Any:
-    try:
-        return msgspec.convert(raw, of)
-    except msgspec.ValidationError as error:
-        # The library quotes what it found where it expects a choice: a URL may stand there by mistake.
-        cause = re.sub(r"Invalid enum value '.*'", "no value that is known", str(error))
-        cause = cause.replace("`$.", "`").replace(" - at `$`", "")
-        fields = ", ".join(f"`{field}`" for field in of.__struct_fields__)
-        step = f"Correct it; an entry has {fields}."
-        for field, choices in _CHOICES.items():
-            if cause.endswith(f"at `{field}`"):
-                step = f"Write one of {', '.join(choices)}."
-        raise NotifyConfigError(kind, number, name, cause, step) from None
-
-
-def _channel(number: int, raw: Any) -> Channel:
+def _channel(where: str, raw: Any) -> Channel:
     name = _plain(raw.get("name")) if isinstance(raw, dict) else ""
-    entry = _read("channel", number, name, raw, _ChannelEntry)
-    wrong = partial(NotifyConfigError, "channel", number, name)
+    where += f" ({name})" if name else ""
+    entry = read_entry(where, raw, _ChannelEntry)
+    wrong = partial(EntryError, where)
     if not _NAME.fullmatch(entry.name):
         raise wrong("`name` is no plain word", "Use up to 40 letters, digits and . _ -")
     if entry.name == PUSH:
@@ -317,9 +285,9 @@ def _channel(number: int, raw: Any) -> Channel:
     return Channel(entry.name, entry.content, entry.url)
 
 
-def _rule(number: int, raw: Any, known: tuple[str, ...]) -> Rule:
-    entry = _read("notify", number, "", raw, _NotifyEntry)
-    wrong = partial(NotifyConfigError, "notify", number, "")
+def _rule(where: str, raw: Any, known: tuple[str, ...]) -> Rule:
+    entry = read_entry(where, raw, _NotifyEntry)
+    wrong = partial(EntryError, where)
     strange = [name for name in entry.channels if name not in known]
     if strange or not entry.channels:
         cause = f"there is no channel {_plain(strange[0])!r}" if strange else "`channels` is empty"
@@ -348,7 +316,7 @@ def _rule(number: int, raw: Any, known: tuple[str, ...]) -> Rule:
         hosts=_patterns(entry.host),
         projects=_patterns(entry.project),
         digest_ms=entry.digest * 1000,
-        quiet=_quiet(number, entry.quiet),
+        quiet=_quiet(where, entry.quiet),
     )
 
 
@@ -361,10 +329,10 @@ def _patterns(given: str | list[str]) -> tuple[str, ...]:
     return tuple([given] if isinstance(given, str) else given)
 
 
-def _quiet(number: int, entry: _QuietEntry | None) -> Quiet | None:
+def _quiet(where: str, entry: _QuietEntry | None) -> Quiet | None:
     if entry is None:
         return None
-    wrong = partial(NotifyConfigError, "notify", number, "quiet")
+    wrong = partial(EntryError, f"{where} (quiet)")
     for text in (entry.from_, entry.to):
         if not _TIME.fullmatch(text):
             raise wrong(f"{text[:20]!r} is no time of day", 'Write it as "22:00".')

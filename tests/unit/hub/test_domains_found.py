@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum_hub.domains.show import BUILT_IN, DomainChoice, DomainsError, find, read_choice
+from adsum_hub.domains.show import BUILT_IN, DomainChoice, find, read_choice
+from adsum_shared.settings import EntryError
 from tests.domains import running
 
 EXAMPLE = Path(__file__).parents[2] / "data" / "example_plugin"
@@ -200,22 +201,22 @@ def test_one_that_matches_all_matches_a_session_without_a_project():
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ("sdlc", "it is no table"),
-        ({"use": ["sdlc"]}, "project is no glob"),
-        ({"project": "", "use": ["sdlc"]}, "project is no glob"),
-        ({"project": 7, "use": ["sdlc"]}, "project is no glob"),
-        ({"project": "a"}, "use of 'a' is no list of names"),
-        ({"project": "a", "use": "sdlc"}, "use of 'a' is no list of names"),
-        ({"project": "a", "use": [1]}, "use of 'a' is no list of names"),
+        ("sdlc", "Expected `object`, got `str`"),
+        ({"use": ["sdlc"]}, "there is no `project`"),
+        ({"project": "", "use": ["sdlc"]}, "of length >= 1 - at `project`"),
+        ({"project": 7, "use": ["sdlc"]}, "got `int` - at `project`"),
+        ({"project": "a"}, "there is no `use`"),
+        ({"project": "a", "use": "sdlc"}, "got `str` - at `use`"),
+        ({"project": "a", "use": [1]}, "got `int` - at `use[0]`"),
         ({"project": "a", "use": ["sdlk"]}, "no domain is called 'sdlk'"),
-        ({"project": "a", "use": [], "icon": 1}, "it has icon"),
+        ({"project": "a", "use": [], "icon": 1}, "unknown field `icon`"),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_named_with_cause_and_next_step(entry, told):
-    with pytest.raises(DomainsError) as error:
+    with pytest.raises(EntryError) as error:
         choose({"project": "fine", "use": ["sdlc"]}, entry)
 
     said = str(error.value)
-    assert said.startswith("Setting domains, entry 2: ")
+    assert said.startswith("[[domains]] 2: ")
     assert told in said
     assert said.count(".") >= 2  # and what to do

@@ -13,7 +13,6 @@ from adsum_hub.notify.rules import (
     PUSH,
     STALE_MS,
     Case,
-    NotifyConfigError,
     Quiet,
     Rule,
     Sent,
@@ -22,6 +21,7 @@ from adsum_hub.notify.rules import (
     decide,
     read_config,
 )
+from adsum_shared.settings import EntryError
 from adsum_shared.state import Group
 from tests.hubs import NOW, host, session
 
@@ -98,7 +98,7 @@ def test_entries_may_come_as_json_from_the_environment():
 def test_an_entry_that_cannot_be_used_is_named_with_the_next_step(
     notify: Any, channel: Any, named: str
 ):
-    with pytest.raises(NotifyConfigError) as error:
+    with pytest.raises(EntryError) as error:
         read_config(notify, channel)
 
     assert named in str(error.value)
@@ -118,7 +118,7 @@ def test_an_entry_that_cannot_be_used_is_named_with_the_next_step(
 def test_a_rule_that_no_state_would_ever_meet_is_refused_with_the_states_there_are(
     entry: dict[str, Any], named: str
 ):
-    with pytest.raises(NotifyConfigError) as error:
+    with pytest.raises(EntryError) as error:
         rule(**entry)
 
     assert named in str(error.value)
@@ -151,7 +151,7 @@ def test_a_rule_that_a_state_may_meet_is_taken(entry: dict[str, Any]):
     ],
 )
 def test_quiet_hours_that_cannot_be_are_refused(quiet: dict[str, str]):
-    with pytest.raises(NotifyConfigError, match=r"\[\[notify\]\] 1"):
+    with pytest.raises(EntryError, match=r"\[\[notify\]\] 1"):
         rule(quiet=quiet)
 
 
@@ -174,7 +174,7 @@ SECRET = "slack://TokenA/TokenB/S3cretWord"
     ],
 )
 def test_no_error_holds_anything_of_a_url_wherever_it_stands(notify: Any, channel: Any):
-    with pytest.raises(NotifyConfigError) as error:
+    with pytest.raises(EntryError) as error:
         read_config(notify, channel)
 
     assert "S3cret" not in str(error.value)
