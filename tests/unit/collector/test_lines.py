@@ -153,6 +153,23 @@ def test_whatever_takes_prompts_out_of_the_queue_empties_it(operation: str) -> N
     assert kinds(line("queue-operation", operation=operation)) == ["PromptDequeued"]
 
 
+def test_a_compaction_typed_in_a_turn_begins_when_it_is_taken_out_of_the_queue() -> None:
+    def queued(operation: str, **more: str) -> bytes:
+        return line("queue-operation", operation=operation, **more)
+
+    typed = [queued("enqueue", content=each) for each in ("/compact now", "and then")]
+    absorbed, dequeued = queued("remove", content="and then"), queued("dequeue")
+    assert kinds(*typed, absorbed, dequeued)[2:] == [
+        "PromptDequeued",
+        "PromptDequeued",
+        "CompactionStarted",
+    ]
+    assert "CompactionStarted" not in kinds(
+        *typed, queued("remove", content="/compact now"), dequeued
+    )
+    assert "CompactionStarted" not in kinds(*typed, queued("popAll"), dequeued)
+
+
 def test_a_report_in_the_queue_ends_its_child_but_has_not_told_the_parent() -> None:
     (child,) = said(line("queue-operation", operation="enqueue", content=report("completed")))
     assert (child.child_id, child.notified) == ("b7", False)

@@ -57,6 +57,8 @@ SENT_BACK: Final = "Stop hook feedback:"
 #: What is left of a prompt that another hook refused: its own hook fired, its turn never begins. The
 #: line bears no prompt id.
 BLOCKED: Final = "UserPromptSubmit operation blocked by hook"
+#: A prompt that is none: it has the terminal summarise the session, in its turn of the queue.
+COMPACT: Final = "/compact"
 #: How a child ended that wakes nobody.
 STOPPED: Final = frozenset({"stopped", "killed"})
 #: How an answer ends a turn. `tool_use` and `pause_turn` do not; after `max_tokens` the CLI itself
@@ -83,7 +85,7 @@ class Context(msgspec.Struct, omit_defaults=True):
 
     at: the latest timestamp, ms. told: digests of what was reported last of the session itself.
     used: tokens of the last prompt. begun: of a subagent's file, that it has begun. ahead: the last
-    timestamp is of a day that has not come.
+    timestamp is of a day that has not come. queue: of each that waits for its turn, whether it compacts.
     """
 
     at: int = 0
@@ -94,6 +96,7 @@ class Context(msgspec.Struct, omit_defaults=True):
     headless: bool = False
     begun: bool = False
     ahead: bool = False
+    queue: list[bool] = []
 
     @classmethod
     def of(cls, text: str) -> Context:
@@ -360,10 +363,21 @@ def attachment(line: TranscriptLine, _known: Context, common: Common) -> list[Kn
     return [*ended, s.PromptDequeued(**common)]
 
 
-def queue_operation(line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
-    if line.text("operation") != "enqueue":
-        return [s.PromptDequeued(**common)]
-    content = line.get("content", str) or ""
+def queue_operation(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
+    content, operation = line.get("content", str) or "", line.text("operation")
+    compacts = content.split(maxsplit=1)[:1] == [COMPACT]
+    if operation != "enqueue":
+        if operation == "dequeue" and known.queue:
+            compacts = known.queue.pop(0)
+        elif operation == "remove" and compacts in known.queue:
+            known.queue.remove(compacts)
+            compacts = False
+        else:
+            known.queue, compacts = [], False
+        # Its own hook would print into the terminal, so here alone it is told that it begins.
+        begun = [s.CompactionStarted(**common, trigger="manual")] if compacts else []
+        return [s.PromptDequeued(**common), *begun]
+    known.queue = [*known.queue[1 - CALLS_MAX :], compacts]
     if not content.lstrip().startswith("<task-notification>"):
         return [s.PromptSubmitted(**common, origin="queued")]
     # The report still waits in the queue, so its parent does not know. A child that somebody
