@@ -54,7 +54,8 @@ Statusline = Annotated[
     ),
 ]
 Claude = Annotated[
-    Path | None, typer.Option("--claude", help="The claude program, if it is not on PATH.")
+    Path | None,
+    typer.Option("--claude", "--program", help="The agent's program, if it is not on PATH."),
 ]
 AgentName = Annotated[
     str | None, typer.Option("--agent", help="Of this agent alone, such as claude_code.")

@@ -245,18 +245,10 @@ class Setup:
 
 
 def setup_for(
-    scope: str,
-    state_dir: Path | None,
-    program: Path | None = None,
-    statusline: bool | None = None,  # noqa: FBT001 - as the command line gives it
-    transport: str | None = None,
-    agent: str | None = None,
+    scope: str, state_dir: Path | None, program: Path | None = None, agent: str | None = None
 ) -> Setup:
-    """statusline: True for one even where the user has none, False for none of ours.
-
-    agent: the default one, unless one is named.
-    """
-    return setups_for(scope, state_dir, program, statusline, transport, agent or DEFAULT_AGENT)[0]
+    """Of the default agent, unless one is named."""
+    return setups_for(scope, state_dir, program, agent=agent or DEFAULT_AGENT)[0]
 
 
 def setups_for(
@@ -267,9 +259,10 @@ def setups_for(
     transport: str | None = None,
     agent: str | None = None,
 ) -> list[Setup]:
-    """As `setup_for`, of all agents that are on this machine unless one is named.
+    """Of all agents that are on this machine, unless one is named: first the default, there or not.
 
-    The default agent comes first, whether it is there or not; a program or a status line is its.
+    program: the named one's, or the default's. statusline: True for one even where the user has
+    none, False for none of ours.
     """
     if scope not in ("user", "project"):
         raise CommandError(f"--scope is user or project, not {scope!r}.", Exit.USAGE)

@@ -33,7 +33,6 @@ MARK = "# Written by `adsum service install`; `adsum service remove` takes it ou
 SOCKET_PATH_MOST = 107
 SHARED_TMP = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - looked for, not written to
 PATIENCE_S = 60.0
-_CARRIED = ("CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME")
 
 
 class NoServiceManagerError(CommandError):
@@ -221,12 +220,19 @@ def env_values(text: str) -> dict[str, str]:
     return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}
 
 
+def carried_names() -> list[str]:
+    """Variables that say where agents' files are."""
+    return [*(agent.variable for agent in known_agents() if agent.variable), "XDG_CONFIG_HOME"]
+
+
 def environment(
     settings: CollectorSettings, given: Mapping[str, str], kept: Mapping[str, str]
 ) -> str:
     """What this terminal says and a service manager would not know. Raises CommandError."""
     names = {f"ADSUM_{name.upper()}" for name in KNOWN}
-    carried = {name: os.environ[name] for name in names.union(_CARRIED) if os.environ.get(name)}
+    carried = {
+        name: os.environ[name] for name in names.union(carried_names()) if os.environ.get(name)
+    }
     told = {"ADSUM_STATE_DIR": str(settings.state_dir), **given}
     try:
         return env_text({**kept, **carried, **told})

@@ -27,6 +27,7 @@ from adsum.service.job import (
     Init,
     PartName,
     View,
+    carried_names,
     environment,
     job_of,
     kept_values,
@@ -50,7 +51,7 @@ _UVX = (
 #: A part that starts is up long before.
 UP_WITHIN_S = 15.0
 #: Settings that are no secrets: what is printed lands in tickets.
-_SHOWN = "ADSUM_STATE_DIR|ADSUM_COLLECTOR_PORT|ADSUM_HUB_PORT|CLAUDE_CONFIG_DIR|XDG_CONFIG_HOME"
+_SHOWN = ("ADSUM_STATE_DIR", "ADSUM_COLLECTOR_PORT", "ADSUM_HUB_PORT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,9 @@ def run_install(
     """Raises CommandError."""
     done = install_service(state_dir, redis_url, system=system, hub=hub, dry_run=dry_run)
     if dry_run:
+        shown = "|".join((*_SHOWN, *carried_names()))
         for path, (text, mode) in done.files.items():
-            hidden = re.sub(rf"^(?!{_SHOWN})(\w+)=.*$", r'\1="..."', text, flags=re.MULTILINE)
+            hidden = re.sub(rf"^(?!{shown})(\w+)=.*$", r'\1="..."', text, flags=re.MULTILINE)
             put(f"# {path} ({mode:o})\n{hidden if mode == 0o600 else text}")
         return
     for path in done.changed:

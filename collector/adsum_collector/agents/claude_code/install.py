@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,6 @@ from adsum_collector.agents.installer import (
     SettingsError,
     SettingsFiles,
     Target,
-    Theirs,
     Transport,
     Version,
 )
@@ -284,33 +283,12 @@ class ClaudeInstaller(Installer):
     #: Always the same session, so that probes do not add up in a hub's memory.
     probe = b'{"hook_event_name": "AdsumProbe", "session_id": "adsum-probe", "cwd": "/"}'
 
-    def files(self, home: Path, cwd: Path) -> SettingsFiles:
-        return settings_files(home, cwd)
-
-    def program(
-        self, chosen: Path | None, env: Mapping[str, str], home: Path
-    ) -> tuple[Version | None, Path | None]:
-        return installed_version(chosen, env, home)
-
-    def inspect(self, path: Path) -> Report:
-        return inspect_hooks(path)
-
-    def install(
-        self,
-        path: Path,
-        state_dir: Path,
-        target: Target,
-        version: Version,
-        *,
-        statusline: Mode,
-        dry_run: bool,
-    ) -> Change:
-        return install_hooks(
-            path, state_dir, target, version, statusline=statusline, dry_run=dry_run
-        )
-
-    def remove(self, path: Path, state_dir: Path, *, dry_run: bool) -> Change:
-        return remove_hooks(path, state_dir, dry_run=dry_run)
+    files = staticmethod(settings_files)
+    program = staticmethod(installed_version)
+    inspect = staticmethod(inspect_hooks)
+    install = staticmethod(install_hooks)
+    remove = staticmethod(remove_hooks)
+    sessions = staticmethod(ask)
 
     def plugin(self, files: SettingsFiles) -> Plugin | None:
         return active_plugin(files.deciding, files.user)
@@ -345,6 +323,3 @@ class ClaudeInstaller(Installer):
             except SettingsError:
                 continue  # the check of hooks tells of a file that nobody can read
         return None
-
-    def sessions(self, program: Path, folders: Sequence[Path], home: Path) -> list[Theirs]:
-        return ask(program, folders, home)
