@@ -26,7 +26,14 @@ from adsum_collector.watch import (
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import Verdict, judge
-from adsum_shared.signals import AnySignal, ProcessGone, ProcessSeen, SessionEnded, StatusReported
+from adsum_shared.signals import (
+    AnySignal,
+    ProcessGone,
+    ProcessSeen,
+    SessionEnded,
+    StatusReported,
+    decode_signal,
+)
 from bench.traces import Event, Trace
 
 WITNESSES = ("hooks", "transcript", "registry", "process", "statusline")
@@ -69,6 +76,7 @@ def arrivals(trace: Trace) -> list[Arrival]:
         *registry_arrivals(trace),
         *process_arrivals(trace),
         *statusline_arrivals(trace),
+        *signal_arrivals(trace),
     ]
     return sorted(found, key=lambda arrival: arrival.t)
 
@@ -123,6 +131,20 @@ def transcript_arrivals(trace: Trace) -> Iterator[Arrival]:
         trace.faults.extend(f"{trace.name} {t} ms, {name}: {fault}" for fault in read.faults)
         for signal in read.signals:
             yield Arrival(t, signal, "transcript")
+
+
+#: Whose a signal is, by its source.
+_BY_SOURCE = {"hook": "hooks", "hub": THE_END}
+
+
+def signal_arrivals(trace: Trace) -> Iterator[Arrival]:
+    """Of a bundle of `adsum report-wrong-state`, which holds what a collector made of its witnesses."""
+    for event in _of_kind(trace, "signal"):
+        body = json.dumps(event.body).encode()
+        for signal in _adapted(trace, event, lambda raw, _: [decode_signal(raw)], body, 0):
+            source = getattr(signal, "source", "hub")
+            gone = isinstance(signal, ProcessGone)
+            yield Arrival(event.t_ms, signal, THE_END if gone else _BY_SOURCE.get(source, source))
 
 
 def _whose(name: str) -> TranscriptFile | None:

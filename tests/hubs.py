@@ -82,6 +82,7 @@ class StandIn:
         self.sessions: list[SessionView] = []
         self.hosts: list[HostView] = [host()]
         self.activity: list[ActivityEntry] = []
+        self.signals: dict[str, Any] = {"since": NOW - 600_000, "held_since": 1, "signals": []}
         self.usage = report()
         self.usage_csv = b""
         self.csv_kind = "text/csv; charset=utf-8"
@@ -201,6 +202,8 @@ class StandIn:
         for one in (*self.sessions, *self.over):
             if one.id == name:
                 return _json(200, one)
+            if f"{one.id}/signals" == name:
+                return _json(200, {**head, **self.signals})
             if f"{one.id}/activity" == name:
                 return _json(200, {**head, "entries": self.activity})
         return _json(404, {"error": "There is no such session.", "next": "List them."})

@@ -120,7 +120,7 @@ def up(
         bool, typer.Option("--demo", help="Play a made-up fleet, apart from yours; then delete it.")
     ] = False,
 ) -> None:
-    """Broker, hub and collector in one command, until Ctrl-C."""
+    """Broker, hub, collector in one command, until Ctrl-C."""
     if demo:
         from adsum.demo.run import run_demo
 
@@ -207,7 +207,7 @@ def doctor(
         Path | None, typer.Option(help="Write a .tar.gz for whoever is to help: no secrets in it.")
     ] = None,
 ) -> None:
-    """Check this machine, and its list against Claude Code's own.
+    """Check this machine, its list against Claude Code's.
 
     Exit codes: 0 nothing failed, 1 something did.
     """
@@ -221,7 +221,7 @@ def statusline(
     state_dir: StateDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
 ) -> None:
-    """Whether your status line reports to Adsum, and how it fares."""
+    """Whether your status line reports, and how it fares."""
     from adsum import hooks, hooks_commands
 
     hooks_commands.show_statusline(hooks.setup_for("user", state_dir), as_json=as_json)

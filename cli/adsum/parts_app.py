@@ -36,7 +36,7 @@ HubOnly = Annotated[bool, typer.Option("--hub", help="Only the hub.")]
 
 @hub_app.callback()
 def hub(context: typer.Context, state_dir: StateDir = None, redis_url: RedisUrl = None) -> None:
-    """Run one hub in the foreground, or say who may enter it."""
+    """Run a hub in the foreground, or say who may enter it."""
     if context.invoked_subcommand is not None:
         context.obj = state_dir  # for a command that names none itself
         return

@@ -131,7 +131,7 @@ def usage(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
 ) -> None:
-    """Tokens and what they cost, by day, project, model and more.
+    """Tokens and their cost: by day, project, model, more.
 
     Exit codes: as those of `agents`.
     """
@@ -166,7 +166,7 @@ def hosts(
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List machines and how fresh their news is; rename, forget."""
+    """Machines, how fresh their news is; rename, forget."""
     if context.invoked_subcommand is not None:
         context.obj = hub, state_dir  # for a command that names none itself
         return
@@ -229,7 +229,7 @@ def open_page(
     hub: HubUrl = None,
     state_dir: StateDir = None,
 ) -> None:
-    """The dashboard in your browser, or one session's page of it."""
+    """The dashboard in your browser, or a session's page."""
     from adsum.reach import open_dashboard
 
     open_dashboard(session, only_print=only_print, hub=hub, state_dir=state_dir)
@@ -254,6 +254,27 @@ def attach(
     from adsum.reach import attach
 
     attach(session, ssh, only_print=only_print, hub=hub, state_dir=state_dir)
+
+
+@reach_app.command("report-wrong-state")
+def report_wrong_state(
+    session: SessionId,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+    minutes: Annotated[int, typer.Option(min=1, max=1440, help="How far back.")] = 10,
+    should_be: Annotated[
+        str | None, typer.Option(metavar="STATE", help="What it was in truth, such as idle.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Into this file.")] = None,
+) -> None:
+    """Bundle a session's last signals; nothing is sent.
+
+    Redacted, with what was shown: a .tar.gz in this directory. Look into it, and attach it to an
+    issue.
+    """
+    from adsum.wrong_state import report
+
+    report(session, hub, state_dir, minutes=minutes, should_be=should_be, output=output)
 
 
 @reach_app.command("logs")

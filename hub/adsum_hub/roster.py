@@ -15,6 +15,7 @@ from adsum_hub.fold.activity import entries
 from adsum_hub.host import Host
 from adsum_hub.inbox import Admission, admit
 from adsum_hub.measures import Measures
+from adsum_hub.recent import Recent
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.spending import Prices
@@ -139,6 +140,7 @@ class Roster:
         self.revision = 0
         self.counts: Counter[str] = Counter()
         self.measures = Measures()
+        self.recent = Recent()
         self._alarms = Alarms()
         #: to resolve, and to tell anew although the state is the same; the latest are taken first
         self._unresolved: dict[Key, None] = {}

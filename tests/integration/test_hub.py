@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from adsum_hub.recent import report_of
 from adsum_hub.snapshots import load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.beat import Beat, encode_beat
@@ -74,6 +75,17 @@ async def test_what_a_session_did_is_known_to_a_killed_hubs_successor(collector,
     after = [(each.kind, each.text) for each in again.roster.activity(key) or ()]
     assert after == before == [("prompt.submitted", "do 2")]
     assert again.roster.counts["signals"] == 0
+
+
+async def test_a_hub_still_tells_for_a_report_what_its_stream_has_lost(collector, hub_at, redis):
+    hub = hub_at()
+    collector.happen(3)
+    await collector.publish(1, 3)
+    await wait_until(lambda: stored(redis, 3))
+
+    (told,) = report_of(hub.roster.recent.batches(HOST, "s2"), "s2", 0)
+    assert (told["kind"], told["session_id"]) == ("prompt.submitted", "s2")
+    assert "text" not in told
 
 
 async def test_a_hub_killed_before_its_snapshot_reads_the_stream_again(collector, hub_at):

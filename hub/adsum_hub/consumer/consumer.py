@@ -159,6 +159,7 @@ class Consumer:
             if missing:
                 await self._holes.fill(host, batch, missing, entry_id)
             else:
+                self._roster.recent.keep(host.id, fields, now)
                 self._holes.filled(host)
         # `fill` may have moved the cursor on, to where another hub has read.
         host.read_to(entry_id)

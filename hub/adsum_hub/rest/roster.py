@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -11,12 +12,14 @@ from fastapi import APIRouter, Header, Query, Response
 
 from adsum_hub.clock import Clock
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.recent import report_of
 from adsum_hub.rest.api import SCHEMA, BadRequestError, add_endpoints, as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_shared.beat import Counts
 from adsum_shared.state import ActivityEntry, Group, HostView, HubTrouble, SessionView, Summary
 
 MOST = 1000
+MOST_MINUTES = 24 * 60
 
 
 class SessionQuery(msgspec.Struct):
@@ -59,6 +62,20 @@ class SessionActivity(msgspec.Struct):
     schema: int
     now: int
     entries: list[ActivityEntry]
+
+
+class SessionSignals(msgspec.Struct):
+    """What its witnesses said last, without what people and agents wrote, oldest first.
+
+    now, since: the host's clock, as the signals'. held_since: from when on this hub has kept all
+    signals, by the same clock; None: none yet. Those before `since` are the latest of their kind.
+    """
+
+    schema: int
+    now: int
+    since: int
+    held_since: int | None
+    signals: list[dict[str, Any]]
 
 
 class Hosts(msgspec.Struct):
@@ -115,6 +132,22 @@ class RosterEndpoints:
         if entries is None:
             raise _no_session(session_id)
         return SessionActivity(SCHEMA, self.clock(), entries)
+
+    @endpoint("GET /sessions/{session_id:path}/signals", "What its witnesses said last", NO_SESSION)
+    async def signals(
+        self, session_id: str, minutes: Annotated[int, Query(ge=1, le=MOST_MINUTES)] = 10
+    ) -> SessionSignals:
+        found, recent = self.roster.find(session_id), self.roster.recent
+        if found is None:
+            raise _no_session(session_id)
+        host, facts = found
+        ahead = host.clock.offset_ms
+        now = self.clock() + ahead
+        held = None if recent.since is None else recent.since + ahead
+        batches, since = recent.batches(host.id, facts.session_id), now - minutes * 60_000
+        # Megabytes may be to be decoded.
+        told = await asyncio.to_thread(report_of, batches, facts.session_id, since)
+        return SessionSignals(SCHEMA, now, since, held, told)
 
     @endpoint("GET /sessions/{session_id:path}", also=NO_SESSION)
     async def session(self, session_id: str) -> SessionView:

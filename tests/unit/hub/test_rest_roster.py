@@ -265,7 +265,7 @@ def test_no_endpoint_runs_in_a_thread_beside_the_roster(roster: Roster):
     )
     endpoints = [route.endpoint for router in routers for route in router.routes]  # type: ignore[attr-defined]
 
-    assert len(endpoints) == 8
+    assert len(endpoints) == 9
     assert all(inspect.iscoroutinefunction(each) for each in endpoints)
 
 

@@ -1,0 +1,161 @@
+"""`adsum report-wrong-state` bundles what was known of a session and what was shown. It sends nothing.
+
+The bundle is a scenario that `python -m bench.accuracy` replays, so it can become a test.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adsum.client import fetch, hub_url
+from adsum.listing import fetch_freshness
+from adsum.outcome import CommandError, require
+from adsum.sessions import path_of, session_named, typed
+from adsum.text.saying import say
+from adsum.text.words import age
+from adsum_shared import __version__
+from adsum_shared.private_files import write_private
+from adsum_shared.redact import clean
+from adsum_shared.state import GROUP_OF, SessionView
+
+
+class ReportedSignals(msgspec.Struct, frozen=True):
+    """As the hub answers; all times of the session's host."""
+
+    now: int
+    since: int
+    held_since: int | None
+    signals: list[dict[str, Any]]
+
+
+def report(
+    session: str,
+    hub: str | None,
+    state_dir: Path | None,
+    *,
+    minutes: int,
+    should_be: str | None,
+    output: Path | None,
+) -> None:
+    """Raises CommandError."""
+    states = ", ".join(sorted(GROUP_OF))
+    known = should_be is None or should_be in GROUP_OF
+    require(known, f"{should_be!r} is no state. --should-be is one of {states}.")
+    url = hub_url(hub, state_dir)
+    chosen = session_named(url, session)
+    view = typed(url, fetch(url, path_of(chosen)), SessionView)
+    found = fetch(url, f"{path_of(view)}/signals", {"minutes": str(minutes)})
+    told, fresh = typed(url, found, ReportedSignals), fetch_freshness(url)
+    if not told.signals:
+        raise CommandError(
+            f"The hub holds no signal of {clean(view.session_id)}: it keeps the last megabytes in "
+            "memory, from its start on. Report it while the session runs, soon after what was wrong."
+        )
+    # The hub's clock in views, the host's in signals.
+    ahead = next((host.clock_offset_ms for host in fresh.hosts if host.id == view.host_id), 0)
+    versions = {host.id: host.version for host in fresh.hosts}
+    name = f"wrong-state-{view.session_id[:8]}-{time.strftime('%Y%m%d-%H%M%S')}"
+    files = {
+        "meta.json": {
+            "name": name,
+            "agent": view.agent,
+            "cli_version": view.version or "",
+            "t0_wall_ms": told.since,
+            "sessions": [view.session_id],
+            "labels": "hand",
+            "adsum": {"command": __version__, "collector": versions.get(view.host_id)},
+            "held_since_ms": told.held_since,
+        },
+        "shown.json": shown(view, ahead),
+    }
+    rows = [
+        {"t_ms": max(0, signal["seen"] - told.since), "kind": "signal", "body": signal}
+        for signal in told.signals
+    ]
+    label = label_of(view, told, ahead, should_be)
+    lines = {"events.jsonl": rows, "labels.jsonl": [label]}
+    texts = {each: json.dumps(value, indent=1) + "\n" for each, value in files.items()}
+    texts |= {each: "".join(json.dumps(row) + "\n" for row in of) for each, of in lines.items()}
+    file = output or Path(f"adsum-{name}.tar.gz")
+    try:
+        write_private(file, packed(name, texts), durable=False)
+    except OSError as error:
+        raise CommandError(
+            f"{file} cannot be written: {error.strerror}. Give another by -o."
+        ) from error
+    _tell(file, view, told, label)
+
+
+def shown(view: SessionView, ahead: int) -> dict[str, Any]:
+    """What was shown, in words of ours alone: a label may go on with a command or a task's name.
+
+    Times by the host's clock.
+    """
+    state = view.state
+    return {
+        "group": state.group.value,
+        "state": state.state,
+        "label": state.label.partition(": ")[0],
+        "cause": {"source": state.source, "confidence": state.confidence},
+        "since": state.since + ahead,
+        "reachability": view.reachability,
+        "incomplete": view.incomplete,
+        "witnesses": [
+            {"name": each.name, "heard_at": each.heard_at + ahead, "problem": each.problem}
+            for each in view.witnesses
+        ],
+        "requests": [
+            {"kind": each.kind, "role": each.role, "opened_at": each.opened_at + ahead}
+            for each in view.requests
+        ],
+        "children": [{"kind": each.kind, "status": each.status} for each in view.children],
+    }
+
+
+def label_of(
+    view: SessionView, told: ReportedSignals, ahead: int, should_be: str | None
+) -> dict[str, Any]:
+    """What should have been shown, since what was shown began; not scored where nobody said it."""
+    return {
+        "session_id": view.session_id,
+        "from_ms": max(0, view.state.since + ahead - told.since),
+        "to_ms": told.now - told.since,
+        "group": None if should_be is None else GROUP_OF[should_be].value,
+        "states": None if should_be is None else [should_be],
+        "why": f"reported; shown was {view.state.state}",
+        "known_to": [],
+        "source": "hand",
+    }
+
+
+def packed(name: str, texts: dict[str, str]) -> bytes:
+    """A folder of these files as .tar.gz."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        for each, text in texts.items():
+            entry = tarfile.TarInfo(f"{name}/{each}")
+            entry.size, entry.mtime = len(text.encode()), int(time.time())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return raw.getvalue()
+
+
+def _tell(file: Path, view: SessionView, told: ReportedSignals, label: dict[str, Any]) -> None:
+    kinds = Counter(signal["kind"] for signal in told.signals)
+    most = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(5))
+    say(f"{file} holds {len(told.signals)} signals of {clean(view.session_id)} ({most}),")
+    say(f"what was shown ({view.state.state}), witnesses, and the versions of Adsum and the agent.")
+    say("No prompt, answer, title, tool input or path: `tar xzOf` shows all of it.")
+    if told.held_since is None or told.held_since > told.since:
+        short = age(told.now - (told.held_since or told.now))
+        say(f"The hub has kept signals for {short} only: what came before is not in it.")
+    if label["group"] is None:
+        say("What it should have been nobody said: `--should-be STATE`, or labels.jsonl by hand.")
+    say("Nothing was sent. Unpacked, `python -m bench.accuracy FOLDER` replays it.")
