@@ -20,9 +20,8 @@ import redis.asyncio
 
 from adsum_collector.usage import witness as usage_witness
 from adsum_collector.usage.ledger import NAME, Ledger
-from adsum_collector.usage.reading import Errand, UsageReading
+from adsum_collector.usage.reading import Errand, Order, UsageReading
 from adsum_collector.usage.witness import COMMAND
-from adsum_collector.usage.worker import Order
 from adsum_shared import streams
 from adsum_shared.beat import decode_beat
 from adsum_shared.signals import UsageTotalled
@@ -196,7 +195,7 @@ async def test_what_was_accepted_and_not_marked_is_told_again_as_it_is(rig: Usag
 
 WEIGHED = [
     *(sys.executable, "-I", "-c"),
-    "from adsum_collector.usage.worker import main; main(); print(open('/proc/self/status').read())",
+    "from adsum_collector.usage.reading import main; main(); print(open('/proc/self/status').read())",
 ]
 
 

@@ -588,4 +588,4 @@ async def test_a_stop_that_is_broken_off_and_made_again_waits_for_the_process(
 def children_of(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     found = [int(each) for task in tasks for each in (task / "children").read_text().split()]
-    return [pid for pid in found if b"usage.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in found if b"usage.reading" in Path(f"/proc/{pid}/cmdline").read_bytes()]

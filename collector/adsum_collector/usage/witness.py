@@ -40,17 +40,18 @@ from adsum_collector.usage.ledger import (
 )
 from adsum_collector.usage.reading import (
     Errand,
+    Order,
     PastOf,
     UsageBatch,
     UsageReading,
+    WorkerReport,
     shipped_limit,
 )
-from adsum_collector.usage.worker import Order, WorkerReport
 from adsum_shared import WallClock
 from adsum_shared.signals import KnownSignal, MetaChanged, SessionEnded, UsageTotalled
 from adsum_shared.state import HostWitness, ScanProgress
 
-COMMAND: Final = (sys.executable, "-I", "-m", "adsum_collector.usage.worker")
+COMMAND: Final = (sys.executable, "-I", "-m", "adsum_collector.usage.reading")
 #: A batch names its files, and what some of their sessions were about.
 LINE_BYTES: Final = 64 << 20
 #: From so much on two processes share it, where there are two cores.

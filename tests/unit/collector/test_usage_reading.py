@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from adsum_collector.usage.reading import WorkerReport
 from adsum_collector.usage.witness import HistoryTask
-from adsum_collector.usage.worker import WorkerReport
 
 
 class EndingChild:
