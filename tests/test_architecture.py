@@ -138,6 +138,7 @@ ONE_IMPORTER = {
         "adsum_collector.agents.claude_code.status",
         "adsum_collector.agents.claude_code.usage_lines",
     },
+    "the start of a program of its own": {"adsum_collector.usage.reading"},
     "too large for its importer, and tested by itself": {"adsum_collector.transcripts.files"},
     "pure, and tested by itself": {
         *("adsum.demo.story", "adsum_hub.fold.work"),

@@ -6,18 +6,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from adsum_hub.clock import Clock
 from adsum_hub.host_troubles import Backlog
-from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.roster import Roster
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
 from adsum_shared.redis_errors import describe
 from adsum_shared.state import HubTrouble
+
+if TYPE_CHECKING:  # `adsum doctor` asks for the words alone, and should not load the hub
+    from adsum_hub.live.broadcast import Broadcast
+    from adsum_hub.roster import Roster
 
 log = logging.getLogger(__name__)
 
