@@ -29,7 +29,7 @@ AGENT_VERSION = "2.1.330"
 CONTEXT_SIZE, FIRST_CONTEXT = 200_000, 18_000
 #: What has been played before anybody looks. So long that every state there is is on the page at
 #: once: a change of a plot asks for another look at this number.
-WARM_MS = 2_872_000
+WARM_MS = 2_493_500
 #: They do not all begin at once.
 SPREAD_MS = 8 * MINUTE
 #: Twice the days that a report usually shows, so that it can be compared; and how many sessions
