@@ -226,7 +226,7 @@ def _live_alike(last: Shown, facts: Facts, verdict: Verdict) -> bool:
         before.children is facts.children
         and before.drained == facts.drained
         and before.killed == facts.killed
-        and last.verdict.children == verdict.children
+        and last.verdict.children is verdict.children
     )
 
 
@@ -234,12 +234,11 @@ def child_views(facts: Facts, running: frozenset[str], offset_ms: int = 0) -> tu
     """Every child known, those that run first, and each of the others with its end."""
     if not facts.children:
         return ()
-    known = sorted(
-        facts.children.items(), key=lambda item: (item[0] not in running, -item[1].last, item[0])
-    )
+    known = [(key not in running, -child.last, key, child) for key, child in facts.children.items()]
+    known.sort()  # of no two the key is the same
     found = []
-    for key, child in known:
-        status, finished = ("running", 0) if key in running else end_of(facts, child)
+    for rests, _, key, child in known:
+        status, finished = end_of(facts, child) if rests else ("running", 0)
         started_at = child.started - offset_ms if child.started else None
         finished_at = finished - offset_ms if finished else None
         about = child.type, child.description

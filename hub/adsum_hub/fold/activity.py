@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -154,10 +156,11 @@ def _same_event(held: tuple[ActivityNote, ...], entry: ActivityNote) -> Activity
     """The entry by which another witness has told of this event already."""
     at = _place(held, entry.at)
     find = _in_turn if entry.kind in BY_TURNS else _at_its_time
-    return find(held[:at][::-1], entry) or find(held[at:], entry)
+    before = islice(reversed(held), len(held) - at, None)
+    return find(before, entry) or find(held[at:], entry)
 
 
-def _in_turn(near: tuple[ActivityNote, ...], entry: ActivityNote) -> ActivityNote | None:
+def _in_turn(near: Iterable[ActivityNote], entry: ActivityNote) -> ActivityNote | None:
     """near: what happened before it or after it, the nearest first."""
     for each in near:
         if each.kind in BY_TURNS and each.agent_id == entry.agent_id:
@@ -165,7 +168,7 @@ def _in_turn(near: tuple[ActivityNote, ...], entry: ActivityNote) -> ActivityNot
     return None
 
 
-def _at_its_time(near: tuple[ActivityNote, ...], entry: ActivityNote) -> ActivityNote | None:
+def _at_its_time(near: Iterable[ActivityNote], entry: ActivityNote) -> ActivityNote | None:
     timed = entry.kind not in LASTING
     for each in near:
         if timed and abs(each.at - entry.at) > SAME_MS:

@@ -285,7 +285,7 @@ def request_closed(facts: Facts, signal: s.RequestClosed) -> Changes:
 
 
 def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
-    key = signal.tool_use_id or bind(facts.calls, signal)
+    key = signal.tool_use_id or bind(facts, signal)
     tool = facts.call(key) if key else None
     if key is None:
         key = f"{signal.request_id or signal.agent_id or ''}?{signal.digest or ''}@{signal.at}"
@@ -313,17 +313,18 @@ def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
     return put_request(facts, key, merged)
 
 
-def bind(tools: dict[str, Tool], signal: s.RequestOpened) -> str | None:
+def bind(facts: Facts, signal: s.RequestOpened) -> str | None:
     """The call a PermissionRequest belongs to, since it names none.
 
     The latest one that a *hook* saw start with the same agent, tool and input, finished or not.
     """
-    found, latest = None, 0
-    for key, tool in tools.items():
+    found, latest, digest = None, 0, signal.digest
+    if digest is None:
+        return None
+    for key, tool in (*facts.done.items(), *facts.tools.items()):
         if (
-            latest < tool.hooked <= signal.at
-            and tool.digest == signal.digest
-            and signal.digest is not None
+            tool.digest == digest  # asked first, since it tells nearly all apart
+            and latest < tool.hooked <= signal.at
             and tool.tool == signal.tool
             and tool.agent_id == signal.agent_id
         ):

@@ -67,10 +67,14 @@ class Requests(msgspec.Struct, frozen=True, gc=False):
 
 
 class Children(msgspec.Struct, frozen=True, gc=False):
-    """running: those whose own last word is a start. finished: the latest finish."""
+    """running: those whose own last word is a start. oldest: the longest ago one of these was heard.
+
+    finished: the latest finish. 0 = none.
+    """
 
     by_id: dict[str, Child]
     running: dict[str, Child]
+    oldest: int
     finished: int
 
 
@@ -117,7 +121,7 @@ class Ground(msgspec.Struct, frozen=True, gc=False):
 
 NO_CALLS = Calls()
 NO_GROUND = Ground(
-    Facts(""), Turns({}, 0, (0, 0, ""), 0, 0), NO_CALLS, Requests({}, [], 0), Children({}, {}, 0),
+    Facts(""), Turns({}, 0, (0, 0, ""), 0, 0), NO_CALLS, Requests({}, [], 0), Children({}, {}, 0, 0),
     None, 0, Standing(), [], 0, 0, 0, [],
 )  # fmt: skip
 
@@ -283,7 +287,7 @@ def gather_requests(requests: dict[str, Request]) -> Requests:
 
 def gather_children(children: dict[str, Child]) -> Children:
     running: dict[str, Child] = {}
-    finished = 0
+    oldest = finished = 0
     for key, child in children.items():
         end = child.finished
         if end > finished:
@@ -291,7 +295,9 @@ def gather_children(children: dict[str, Child]) -> Children:
         # A tool start may be a hook stamped late, a start names the new run itself.
         if child.restarted > end or child.active > end + LATENESS:
             running[key] = child
-    return Children(children, running, finished)
+            if child.last < oldest or not oldest:
+                oldest = child.last
+    return Children(children, running, oldest, finished)
 
 
 def valid(facts: Facts) -> Status | None:

@@ -6,6 +6,8 @@ session's verdict before, from which is taken over what still holds.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 from msgspec.structs import replace
 
@@ -55,7 +57,7 @@ def judge(facts: Facts, now: int, limits: Limits = LIMITS, last: Verdict | None 
     state = decide(reading)
     over = state.state in OVER
     requests = reading.requests
-    children = running(reading, state) if ground.children.running else NOBODY
+    children: Set[str] = running(reading, state) if ground.children.running else NOBODY
     if last is not None:
         # The very same objects where they are equal: then the view of them holds as well.
         state = last.state if last.state == state else state
@@ -64,7 +66,7 @@ def judge(facts: Facts, now: int, limits: Limits = LIMITS, last: Verdict | None 
     return Verdict(
         state,
         requests,
-        children,
+        children if isinstance(children, frozenset) else frozenset(children),
         hook_problem(ground, clock, over=over),
         unread(ground, state, requests, over=over),
         max(ground.turns.typed_at, facts.queued, facts.budget_answered) or facts.born,
@@ -98,7 +100,7 @@ def _still_holds(last: Verdict, facts: Facts, now: int, limits: Limits) -> bool:
 # Children.
 
 
-def running(reading: Reading, state: AgentState) -> frozenset[str]:
+def running(reading: Reading, state: AgentState) -> Set[str]:
     """Those at work: none of a session that is over, and none that has been given up.
 
     A subagent that waits for a human is silent for as long as that takes. So is one whose call the
@@ -107,8 +109,11 @@ def running(reading: Reading, state: AgentState) -> frozenset[str]:
     if state.state in OVER and final(reading) is not None:
         return NOBODY
     facts, ground = reading.facts, reading.ground
-    if ground.children.running.keys() <= reading.children.keys():
-        return frozenset(ground.children.running)  # as below: nearly always
+    if (
+        ground.children.running is reading.children
+        or ground.children.running.keys() <= reading.children.keys()
+    ):
+        return ground.children.running.keys()  # as below: nearly always
     asking = {request.agent_id for _, request in reading.requests}
     awaited = reading.open and any(tool.role == "agent" for _, tool in ground.tools)
     return frozenset(

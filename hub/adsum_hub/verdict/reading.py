@@ -259,7 +259,15 @@ def alive(
     found: dict[str, Child] = {}
     word = status.status if status is not None else None
     said = status.at if status is not None else 0
-    for key, child in children.running.items():
+    running, oldest = children.running, children.oldest
+    if (
+        word != "idle"
+        and not facts.killed
+        and oldest >= max(run, facts.drained)
+        and not clock.passed(oldest + limits.child_silence)
+    ):
+        found, running = running, {}  # as below: nearly always none has been silent for so long
+    for key, child in running.items():
         last = child.last
         if child.until:
             if last >= run and is_due(facts, child) and not clock.passed(child.until + limits.wake):
@@ -276,7 +284,7 @@ def alive(
             found[key] = child
     if not children.finished or clock.passed(children.finished + limits.child_silence):
         return found  # of many that have ended long ago nothing is asked
-    found |= {
+    return found | {
         key: child
         for key, child in children.by_id.items()
         if key not in children.running
@@ -286,7 +294,6 @@ def alive(
         and _wakes_parent(facts, child, status, clock, limits)
         and not (word == "idle" and clock.passed(max(said, child.last) + limits.registry_hold))
     }
-    return found
 
 
 def is_due(facts: Facts, child: Child) -> bool:
