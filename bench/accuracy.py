@@ -20,10 +20,9 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adsum_shared.signals import DEFAULT_AGENT
 from bench import floor
 from bench.misses import explained
-from bench.replay import WITNESSES, Arrival, arrivals, heard, timelines
+from bench.replay import REPLAYED, WITNESSES, Arrival, arrivals, heard, timelines
 from bench.score import Miss, Score, percentile, score
 from bench.traces import NoTracesError, Trace, load_all
 
@@ -80,8 +79,8 @@ def read(folder: Path) -> Told:
 def read_labelled(folder: Path) -> Labelled:
     """Raises NoTracesError."""
     traces = load_all(folder)
-    ours = [trace for trace in traces if trace.agent == DEFAULT_AGENT]
-    others = Counter(trace.agent for trace in traces if trace.agent != DEFAULT_AGENT)
+    ours = [trace for trace in traces if trace.agent in REPLAYED]
+    others = Counter(trace.agent for trace in traces if trace.agent not in REPLAYED)
     name = folder.resolve().name
     return Labelled(name, [(trace, arrivals(trace)) for trace in ours], others)
 

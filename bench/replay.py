@@ -13,6 +13,7 @@ from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_collector.agents.claude_code.lines import signals_from_lines, transcript_file
 from adsum_collector.agents.claude_code.settings_text import SHOWN_WHEN_TYPED, events_for
 from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
+from adsum_collector.agents.codex.agent import Codex
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.processes import AgentProcess
 from adsum_collector.watch import (
@@ -27,6 +28,7 @@ from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import Verdict, judge
 from adsum_shared.signals import (
+    DEFAULT_AGENT,
     AnySignal,
     ProcessGone,
     ProcessSeen,
@@ -36,6 +38,8 @@ from adsum_shared.signals import (
 )
 from bench.traces import Event, Trace
 
+#: Agents whose scenarios are understood.
+REPLAYED = (DEFAULT_AGENT, Codex.name)
 WITNESSES = ("hooks", "transcript", "registry", "process", "statusline")
 #: Who tells of a process's end: the process table, but no set of witnesses goes without it. A trace
 #: ends a process by an action, which by definition is the one action that everybody learns of.
@@ -70,6 +74,8 @@ def arrivals(trace: Trace) -> list[Arrival]:
 
     What an adapter refuses is named among the trace's faults.
     """
+    if trace.agent == Codex.name:
+        return list(codex_arrivals(trace))
     found = [
         *hook_arrivals(trace),
         *transcript_arrivals(trace),
@@ -215,6 +221,58 @@ def process_arrivals(trace: Trace) -> Iterator[Arrival]:
             for pid in [event.pid] if killed else list(held):
                 if pid in held:
                     yield Arrival(t, _process(ProcessGone, held.pop(pid), at), THE_END)
+
+
+def codex_arrivals(trace: Trace) -> Iterator[Arrival]:
+    """In the order of the trace, as its hooks are understood by what was read of rollouts before."""
+    codex, contexts = Codex(), dict[str, str]()
+    transcripts = codex.transcripts
+    running: dict[str, AgentProcess] = {}
+    living: dict[int, int] = {}
+    boot = _boot_of(trace)
+    for event in trace.events:
+        t, seen = event.t_ms, trace.t0 + event.t_ms
+        signals: Sequence[AnySignal] = ()
+        if event.kind == "hook":
+            body = json.dumps(event.body).encode()
+            signals = _adapted(trace, event, codex.hook, body, seen)
+            if signals and event.ppid in living:
+                process = AgentProcess(event.ppid, living[event.ppid])
+                running[signals[0].session_id] = process
+                yield Arrival(t, _of(ProcessSeen, signals[0].session_id, process, seen), "process")
+            for signal in signals:
+                if isinstance(signal, SessionEnded):
+                    running.pop(signal.session_id, None)
+                yield Arrival(t, signal, "hooks", event.event)
+        elif event.kind == "line" and event.file.startswith("sessions/"):
+            file = transcripts.file_of(event.file.removeprefix("sessions/"))
+            if file is not None:
+                raw = [json.dumps(event.line).encode()]
+                before = contexts.get(event.file, "")
+                read = transcripts.read(raw, file, before, seen, None, lambda struct: struct)
+                contexts[event.file] = read.context
+                trace.faults.extend(f"{trace.name} {t} ms, {file}: {it}" for it in read.faults)
+                yield from (Arrival(t, signal, "transcript") for signal in read.signals)
+        elif event.kind == "process":
+            living = {each["pid"]: boot + each["start"] * 10 for each in event.processes}
+            gone = {session: it for session, it in running.items() if it.pid not in living}
+            for session, process in gone.items():
+                del running[session]
+                yield Arrival(t, _of(ProcessGone, session, process, seen), "process")
+
+
+def _boot_of(trace: Trace) -> int:
+    """When the machine was started, ms: each process was seen after its start, in ticks since then."""
+    seen = [
+        trace.t0 + event.t_ms - each["start"] * 10
+        for event in _of_kind(trace, "process")
+        for each in event.processes
+    ]
+    return min(seen, default=0)
+
+
+def _of(kind: type[Any], session_id: str, process: AgentProcess, at: int) -> Any:
+    return _process(kind, Entry(session_id, process), at)
 
 
 def _process(kind: type[Any], entry: Entry, at: int) -> Any:

@@ -28,6 +28,8 @@ class Event(msgspec.Struct):
     deleted: bool = False
     action: str = ""
     sig: int | str | None = None
+    ppid: int = 0
+    processes: list[dict[str, Any]] = msgspec.field(name="list", default_factory=list)
 
 
 class Label(msgspec.Struct):

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 def known_agents() -> tuple[Agent, ...]:
     """Imported here, as the scan of usage starts with little to import. The first is the default."""
     from adsum_collector.agents.claude_code.agent import ClaudeCode
+    from adsum_collector.agents.codex.agent import Codex
 
-    return (ClaudeCode(),)
+    return (ClaudeCode(), Codex())
 
 
 def usage_lines(agent: Agent | None = None) -> UsageLines:

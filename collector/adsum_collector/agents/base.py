@@ -27,12 +27,15 @@ class Transcripts(NamedTuple):
     history: (whole lines of a main file's head, and of its tail, which may be the same ones, whose)
     -> what they tell of the session as a whole; None if nothing. Pure and total as well.
     written: when the last of these lines that bears a time was written, ms; 0 if none does. The same.
+    opening: (whole lines of a file's head, whose) -> the context of a file that is read from its tail
+    on; "" if its tail can be read without one. The same.
     """
 
     file_of: Callable[[str], TranscriptFile | None]
     read: Callable[[Sequence[bytes], TranscriptFile, str, int, bytes | None, Private], Lines]
     history: Callable[[Sequence[bytes], Sequence[bytes], TranscriptFile], Past | None]
     written: Callable[[Sequence[bytes]], int]
+    opening: Callable[[Sequence[bytes], TranscriptFile], str] = lambda _head, _whose: ""
 
 
 class UsageMeter(Protocol):

@@ -89,12 +89,14 @@ class Private(Protocol):
 class Lines(msgspec.Struct, frozen=True):
     """What some lines of a transcript say. context: to be given with the lines that follow.
 
-    faults: lines that say nothing to us, and should: cause -> how many.
+    faults: lines that say nothing to us, and should: cause -> how many. is_session: they are of a session,
+    as far as is known; of an agent whose files do not say so by their names, some are not.
     """
 
     signals: list[AnySignal]
     context: str
     faults: dict[str, int] = {}
+    is_session: bool = True
 
 
 class Past(msgspec.Struct, frozen=True):

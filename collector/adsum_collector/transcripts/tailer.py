@@ -343,7 +343,7 @@ class Tailer:
             said = self._transcripts.read(
                 chunk.lines,
                 file.whose,
-                cursor.context,
+                cursor.context or self._transcripts.opening(chunk.head, file.whose),
                 self._at_rest(chunk, now) if muted else now,
                 chunk.sidecar,
                 self._intake.private,
@@ -352,7 +352,7 @@ class Tailer:
         if not muted:
             signals = [*self._opening(chunk.head, file.whose, said.signals, now), *signals]
         else:
-            owing = cursor.owing or bool(chunk.lines)
+            owing = cursor.owing or (bool(chunk.lines) and said.is_session)
             # Where nothing was left out there is nothing to be told again.
             muted = cursor.muted or bool(chunk.lines)
             lasting = [each for each in signals if isinstance(each, LASTING)]

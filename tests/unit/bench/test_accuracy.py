@@ -128,15 +128,15 @@ def test_one_trace_without_labels_leaves_the_others_score_alone(bench, folder: P
 def test_several_folders_stand_in_one_table_with_whose_word_their_labels_are(
     bench, folder: Path, tmp_path: Path
 ) -> None:
-    screen, codex = tmp_path / "screen", tmp_path / "codex"
+    screen, quill = tmp_path / "screen", tmp_path / "quill"
     shutil.copytree(folder, screen)
     for labels in screen.glob("*/labels.jsonl"):
         rows = [json.loads(line) for line in labels.read_text().splitlines()]
         labels.write_text("".join(json.dumps({**row, "source": "screen"}) + "\n" for row in rows))
-    shutil.copytree(folder / "i_kill9", codex / "i_kill9")
-    meta = codex / "i_kill9" / "meta.json"
-    meta.write_text(json.dumps({**json.loads(meta.read_text()), "agent": "codex"}))
-    ran = bench(folder, screen, codex)
+    shutil.copytree(folder / "i_kill9", quill / "i_kill9")
+    meta = quill / "i_kill9" / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "agent": "quill"}))
+    ran = bench(folder, screen, quill)
     table, causes = ran.out.split("\n\n")
 
     assert table.splitlines()[0].split()[:3] == ["set", "labels", "witnesses"]
@@ -144,7 +144,7 @@ def test_several_folders_stand_in_one_table_with_whose_word_their_labels_are(
         *[["traces", "registry"]] * len(accuracy.WAYS),
         *[["screen", "screen"]] * len(accuracy.WAYS),
     ]
-    assert "codex: not scored: 1 of codex, for which bench.replay has no adapter" in ran.out
+    assert "quill: not scored: 1 of quill, for which bench.replay has no adapter" in ran.out
     assert "needs_permission (registry waiting (permission prompt)), shown as acting" in causes
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import NAME_MAX
+from adsum_collector.agents.words import NAME_MAX
 from adsum_shared.signals import ModelCost
 
 #: Of one session: beyond, nobody has spent or counted, and sums would drown in it.

@@ -8,11 +8,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from adsum_collector.agents.words import NAME_MAX
+
 T = TypeVar("T")
 
-#: Of a text that is kept as it comes, and of a name: a tool's, a kind's, an id.
+#: Of a text that is kept as it comes.
 TEXT_MAX = 4096
-NAME_MAX = 256
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 

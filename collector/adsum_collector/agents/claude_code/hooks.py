@@ -11,13 +11,13 @@ import msgspec
 from adsum_collector.agents.claude_code import tools
 from adsum_collector.agents.claude_code.bodies import (
     ANSWER_FIELDS,
-    NAME_MAX,
     HookBody,
     decode_hook,
     lenient_part,
     value_in,
 )
-from adsum_collector.agents.claude_code.tools import one_line, project_of, shorten
+from adsum_collector.agents.claude_code.tools import project_of
+from adsum_collector.agents.words import NAME_MAX, NUMBER_MAX, bounded, one_line, payload, shorten
 from adsum_shared import signals as s
 from adsum_shared.signals import ChildKind, KnownSignal
 
@@ -323,8 +323,8 @@ def request_opened(
         tool_use_id=tool_use_id,
         digest=call.digest,
         summary=tools.summary(call.tool, value),
-        payload=tools.payload(value) or None,
-        suggestions=tools.bounded(suggestions) or None,
+        payload=payload(value) or None,
+        suggestions=bounded(suggestions) or None,
     )
 
 
@@ -376,7 +376,7 @@ def wake_up(common: Common, call: Call, outcome: Mapping[str, Any]) -> list[Know
     about, due = about_child(common), outcome.get("scheduledFor")
     if outcome.get("stopped") is True:
         return [s.ChildFinished(**about, child_id=WAKE_UP, child_kind="cron", status="stopped")]
-    if not isinstance(due, int) or not 0 < due <= tools.NUMBER_MAX:
+    if not isinstance(due, int) or not 0 < due <= NUMBER_MAX:
         return []
     begun = s.ChildStarted(**about, child_id=WAKE_UP, child_kind="cron", type=WAKE_UP, until=due)
     return [msgspec.structs.replace(begun, description=call.summary)]

@@ -21,7 +21,7 @@ from adsum_collector.agents.claude_code.amounts import (
     prompt_size,
     web_address,
 )
-from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, lenient
+from adsum_collector.agents.claude_code.bodies import TEXT_MAX, lenient
 from adsum_collector.agents.claude_code.hooks import (
     ERROR_MAX,
     NO_PROMPTS,
@@ -44,8 +44,9 @@ from adsum_collector.agents.claude_code.hooks import (
     task_created,
     wake_up,
 )
-from adsum_collector.agents.claude_code.tools import one_line, project_of, shorten
+from adsum_collector.agents.claude_code.tools import project_of
 from adsum_collector.agents.records import Private
+from adsum_collector.agents.words import NAME_MAX, one_line, shorten
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 

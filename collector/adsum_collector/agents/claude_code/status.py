@@ -14,9 +14,10 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from adsum_collector.agents.claude_code.amounts import Dollars, Room, prompt_size, web_address
-from adsum_collector.agents.claude_code.bodies import NAME_MAX, TEXT_MAX, decode_fields, lenient
+from adsum_collector.agents.claude_code.bodies import TEXT_MAX, decode_fields, lenient
 from adsum_collector.agents.claude_code.hooks import TITLE_MAX, Common
-from adsum_collector.agents.claude_code.tools import NUMBER_MAX, one_line, project_of
+from adsum_collector.agents.claude_code.tools import project_of
+from adsum_collector.agents.words import NAME_MAX, NUMBER_MAX, one_line
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal, KnownSignal
 

@@ -1,4 +1,4 @@
-"""Describes a tool call's input: one line of it for people, its time-out, and what was asked."""
+"""Describes a tool call's input: its role, one line of it for people, and its time-out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.claude_code.bodies import LARGE, NAME_MAX
+from adsum_collector.agents.claude_code.bodies import LARGE
+from adsum_collector.agents.words import one_line
 from adsum_shared.signals import RequestKind, ToolRole
 
 Input = Mapping[str, Any]
-
-SUMMARY_MAX = 160
-#: Of a request's payload, in bytes of JSON, about: it is shown whole while the request is open.
-PAYLOAD_MAX = 8_000
-#: How deep, how many in one list or object, and how large a number: beyond, only an attack goes.
-DEPTH_MAX = 16
-ITEMS_MAX = 200
-NUMBER_MAX = 1 << 53
 
 BASH_TIMEOUT = 120_000
 BASH_TIMEOUT_MAX = 600_000
@@ -126,18 +119,6 @@ def _first_question(value: Input) -> object:
     return None
 
 
-def one_line(text: object, limit: int = SUMMARY_MAX) -> str | None:
-    """The text's first line that is not empty."""
-    if not isinstance(text, str):
-        return None
-    line = text.strip().split("\n", 1)[0].strip()
-    return shorten(line, limit) if line else None
-
-
-def shorten(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def timeout_ms(tool: str, value: Input) -> int | None:
     """How long the call may be silent by its own account; 0 in the background, None if unknown."""
     if value.get("run_in_background") is True:
@@ -148,42 +129,6 @@ def timeout_ms(tool: str, value: Input) -> int | None:
     if isinstance(asked, int | float) and asked > 0:
         return min(int(asked), BASH_TIMEOUT_MAX)
     return BASH_TIMEOUT
-
-
-def payload(value: Input) -> dict[str, Any]:
-    """The request's input to show in full, its texts cut so that the whole stays bounded."""
-    plain: dict[str, Any] = _plain(dict(value), DEPTH_MAX)
-    if len(msgspec.json.encode(plain)) <= PAYLOAD_MAX:
-        return plain
-    return {key: _cut(item, PAYLOAD_MAX // 2) for key, item in list(plain.items())[:20]}
-
-
-def bounded(value: list[Any] | None) -> list[Any] | None:
-    """A request's suggestions: all of them, or none."""
-    plain: list[Any] = _plain(value or [], DEPTH_MAX)
-    return plain if len(msgspec.json.encode(plain)) <= PAYLOAD_MAX else None
-
-
-def _plain(value: object, depth: int) -> Any:
-    """What every reader can take: not nested too deep, no number that is none to others."""
-    if isinstance(value, dict | list) and not depth:
-        return "…"
-    if isinstance(value, dict):
-        items = list(value.items())[:ITEMS_MAX]
-        return {key[:NAME_MAX]: _plain(item, depth - 1) for key, item in items}
-    if isinstance(value, list):
-        return [_plain(item, depth - 1) for item in value[:ITEMS_MAX]]
-    if isinstance(value, int) and abs(value) > NUMBER_MAX:
-        return shorten(str(value), 32)
-    return value
-
-
-def _cut(value: object, budget: int) -> object:
-    if isinstance(value, str):
-        return shorten(value, budget)
-    if isinstance(value, dict | list) and len(msgspec.json.encode(value)) > budget:
-        return shorten(msgspec.json.encode(value).decode(), budget)
-    return value
 
 
 @functools.lru_cache(1024)  # asked for with every line of a transcript

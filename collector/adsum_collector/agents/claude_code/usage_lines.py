@@ -20,7 +20,7 @@ from zlib import crc32
 import msgspec
 
 from adsum_collector.agents.base import UsageLines
-from adsum_collector.agents.claude_code.bodies import NAME_MAX, UNDECODABLE
+from adsum_collector.agents.claude_code.bodies import UNDECODABLE
 from adsum_collector.agents.records import (
     NO_WRITES,
     SESSION_ID,
@@ -29,6 +29,7 @@ from adsum_collector.agents.records import (
     TranscriptFile,
     UsageRecord,
 )
+from adsum_collector.agents.words import NAME_MAX
 
 Bytes = bytes | bytearray | memoryview
 

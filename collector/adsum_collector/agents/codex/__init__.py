@@ -1,0 +1,1 @@
+"""OpenAI's Codex CLI: its rollouts and hooks, read into signals."""

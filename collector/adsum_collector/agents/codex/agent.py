@@ -1,0 +1,84 @@
+"""Codex, as the collector knows it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+from adsum_collector.agents.base import Agent, Transcripts
+from adsum_collector.agents.codex.hooks import decoded, session_of, signals_from_hook
+from adsum_collector.agents.codex.rollout import (
+    Thread,
+    history,
+    opening,
+    signals_from_lines,
+    transcript_file,
+    written,
+)
+from adsum_collector.agents.records import Lines, Private, TranscriptFile
+from adsum_shared.signals import AnySignal
+
+#: Sessions of which it is kept in mind who answers them; who was read longest ago goes.
+MOST_SESSIONS: Final = 4096
+
+
+class Codex(Agent):
+    """Hooks do not tell who answers a permission request, and the rollout does, with every turn.
+
+    So what was read there last is kept in mind, the one thing here that is. The line is written at
+    the turn's begin, and a model has to answer before anything is asked. Where no rollout was read,
+    a human is asked: better once too often than never.
+    """
+
+    name = "codex"
+    title = "Codex"
+    resume = "codex resume"
+    variable = "CODEX_HOME"
+    setting = "codex_dirs"
+    #: How the processes are called that run sessions: a terminal's own, `codex exec`, and the server.
+    processes: ClassVar[tuple[str, ...]] = ("codex",)
+
+    def __init__(self) -> None:
+        self._reviewed: OrderedDict[str, bool] = OrderedDict()
+
+    @property
+    def transcripts(self) -> Transcripts:
+        return Transcripts(transcript_file, self.read, history, written, opening)
+
+    def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+        told = env.get(self.variable)
+        return (Path(told).expanduser() if told else home / ".codex",)
+
+    def transcript_dirs(
+        self,
+        directories: Sequence[Path],
+        env: Mapping[str, str],  # noqa: ARG002 - for those who look elsewhere too
+        home: Path,  # noqa: ARG002 - as env
+    ) -> tuple[Path, ...]:
+        return tuple(directory / "sessions" for directory in directories)
+
+    def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
+        reviewed = b'"PermissionRequest"' in body and self._reviewed.get(
+            session_of(decoded(body)) or "", False
+        )
+        return signals_from_hook(body, seen, reviewed=reviewed)
+
+    def read(
+        self,
+        lines: Sequence[bytes],
+        file: TranscriptFile,
+        context: str,
+        now: int,
+        meta: bytes | None,
+        private: Private,
+    ) -> Lines:
+        said = signals_from_lines(lines, file, context, now, meta, private)
+        known = Thread.of(said.context)
+        if known.kind == "session":
+            self._reviewed.pop(known.session, None)
+            self._reviewed[known.session] = known.reviewed
+            if len(self._reviewed) > MOST_SESSIONS:
+                self._reviewed.popitem(last=False)
+        return said
