@@ -385,7 +385,9 @@ def standing(told: Turns, calls: Calls, run: int) -> Standing:
     youngest, opened, key = told.opener
     for name, (_, last, _) in calls.openers.items():
         if last + LATENESS < youngest:
-            continue  # no turn ranks later than its calls, but for a hook that is late
+            # No turn ranks later than its calls, but for a late hook, and but for one that only the
+            # finish of such a call names: that came late, and makes an older turn no younger.
+            continue
         turn_of = turns.get(name) if name else None
         first = turn_of.first if turn_of is not None else last
         if first > youngest or (first == youngest and (last, name) > (opened, key)):
