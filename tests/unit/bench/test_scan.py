@@ -16,7 +16,8 @@ from bench.corpus import History
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_one_process_or_two_come_to_what_was_spent(processes: str, tmp_path: Path) -> None:
     truth = History(tmp_path, 3_000_000, seed=5).write()
-    command = [sys.executable, "-m", "bench.scan_run", str(tmp_path / "projects"), processes]
+    places = [str(tmp_path / "projects"), str(tmp_path / "ledger")]
+    command = [sys.executable, "-m", "bench.scan_run", *places, processes]
 
     told = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
