@@ -61,7 +61,8 @@ def read(
             signals.append(CostReported(**common, cost_usd=float(fields["note"])))
         elif fields["kind"] == "gauges":
             signals.append(GaugesReported(**common, context_tokens=int(fields["note"])))
-    return Lines(signals, str(int(context or 0) + len(lines)), faults)
+    is_session = b'"nobody"' not in b"".join(lines)
+    return Lines(signals, str(int(context or 0) + len(lines)), faults, is_session=is_session)
 
 
 def history(_head: Sequence[bytes], tail: Sequence[bytes], _whose: TranscriptFile) -> Past | None:

@@ -129,6 +129,18 @@ async def test_a_session_of_long_ago_is_not_read(rig: Rig) -> None:
     assert rig.tailer.files == 2
 
 
+async def test_what_turns_out_to_be_no_sessions_has_no_end(rig: Rig) -> None:
+    append(rig.main("review"), line("one", kind="nobody"))
+    append(rig.main("s2"), line("two"))
+    age(rig.main("review"), 300)
+    age(rig.main("s2"), 600)
+    rig.start()
+    await wait_until(lambda: rig.of(SessionEnded))
+    await rig.walked()
+
+    assert {signal.session_id for signal in rig.intake.taken} == {"s2"}
+
+
 async def test_a_file_written_to_just_before_we_came_is_not_called_over(
     rig: Rig, quick_rounds: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
