@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from adsum_collector.agents.base import Agent, Transcripts
-from adsum_collector.agents.codex.hooks import decoded, session_of, signals_from_hook
+from adsum_collector.agents.codex.hook_events import decoded, signals_from_hook
 from adsum_collector.agents.codex.rollout import (
     Thread,
     history,
@@ -61,7 +61,7 @@ class Codex(Agent):
 
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
         reviewed = b'"PermissionRequest"' in body and self._reviewed.get(
-            session_of(decoded(body)) or "", False
+            str(decoded(body).get("session_id")), False
         )
         return signals_from_hook(body, seen, reviewed=reviewed)
 

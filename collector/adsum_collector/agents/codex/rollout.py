@@ -18,7 +18,7 @@ import msgspec
 
 from adsum_collector.agents.codex import calls
 from adsum_collector.agents.codex.calls import PATH_MAX, name_of
-from adsum_collector.agents.codex.hooks import PROMPT_MAX, Common, Fields, asked, ends_of
+from adsum_collector.agents.codex.hook_events import PROMPT_MAX, Common, Fields, asked, ends_of
 from adsum_collector.agents.records import SESSION_ID, Lines, Past, Private, TranscriptFile
 from adsum_collector.agents.words import NAME_MAX, NUMBER_MAX, one_line, payload, shorten
 from adsum_shared import signals as s

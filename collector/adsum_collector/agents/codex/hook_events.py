@@ -29,7 +29,7 @@ def signals_from_hook(raw: bytes, seen: int, *, reviewed: bool = False) -> list[
     An event nobody has heard of is `Alive` with its name.
     """
     body = decoded(raw)
-    session_id, event = session_of(body), name_of(body.get("hook_event_name"))
+    session_id, event = name_of(body.get("session_id")), name_of(body.get("hook_event_name"))
     if session_id is None or event is None:
         raise ValueError("`session_id` and `hook_event_name` are needed")
     child = name_of(body.get("agent_id"))
@@ -65,10 +65,6 @@ def decoded(raw: bytes) -> dict[str, Any]:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-
-
-def session_of(body: Fields) -> str | None:
-    return name_of(body.get("session_id"))
 
 
 def ends_of(value: object) -> str | None:
