@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 VERSION = "2.1.330"
+FIRST_WITH_STATUS = (2, 1, 269)
 #: the model is scripted, so the key only has to look like one
 API_KEY = "sk-ant-dummy"
 #: env naming the folder the CLI is (to be) installed in, else .rig/ of the checkout
@@ -29,15 +30,20 @@ class CliMissingError(Exception):
 
 
 @functools.cache
-def claude_binary() -> Path:
-    """The native executable of the pinned version, installed from npm on first use."""
+def claude_binary(wanted: str = VERSION) -> Path:
+    """The executable of a version, installed from npm on first use; old ones are run by Node."""
     prefix = Path(os.environ.get(CACHE_ENV) or _CHECKOUT / ".rig")
+    if wanted != VERSION:
+        prefix /= f"claude-{wanted}"
     system, machine = platform.system().lower(), platform.machine().lower()
     cpu = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
     scope = prefix / "node_modules" / "@anthropic-ai"
     binary = scope / f"claude-code-{system}-{cpu}" / "claude"
-    if _installed_version(scope) != VERSION or not binary.exists():
-        _install(prefix)
+    script = scope / "claude-code" / "cli.js"
+    if _installed_version(scope) != wanted or not (binary.exists() or script.exists()):
+        _install(prefix, wanted)
+    if not binary.exists() and script.exists():
+        return prefix / "node_modules" / ".bin" / "claude"
     if not binary.exists():
         raise CliMissingError(f"claude-code from npm has no executable for {system}-{cpu}")
     return binary
@@ -48,33 +54,51 @@ def _installed_version(scope: Path) -> str | None:
     return json.loads(manifest.read_text())["version"] if manifest.exists() else None
 
 
-def _install(prefix: Path) -> None:
+def _install(prefix: Path, wanted: str) -> None:
+    prefix.mkdir(parents=True, exist_ok=True)
+    package = f"@anthropic-ai/claude-code@{wanted}"
+    _npm("install", "--no-audit", "--no-fund", "--prefix", str(prefix), package)
+
+
+def newest_versions() -> list[str]:
+    """All that npm has, the newest last."""
+    found: list[str] = json.loads(_npm("view", "@anthropic-ai/claude-code", "versions", "--json"))
+    return found
+
+
+def _npm(*words: str) -> str:
     npm = shutil.which("npm")
     if npm is None:
         raise CliMissingError("claude-code from npm cannot be installed: there is no npm on PATH")
-    prefix.mkdir(parents=True, exist_ok=True)
-    package = f"@anthropic-ai/claude-code@{VERSION}"
-    command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(prefix), package]
     try:
-        subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        done = subprocess.run(
+            [npm, *words], capture_output=True, text=True, timeout=300, check=True
+        )
     except subprocess.TimeoutExpired as error:
         raise CliMissingError("claude-code from npm did not arrive within 5 minutes") from error
     except subprocess.CalledProcessError as error:
         said = [line for line in error.stderr.splitlines() if line.startswith("npm e")]
         why = "; ".join(said[:2]) or f"npm ended with {error.returncode}"
         raise CliMissingError(f"claude-code from npm cannot be installed: {why}") from error
+    return done.stdout
 
 
 @dataclass(frozen=True)
 class Home:
     """A user who has nothing but the CLI: own HOME, one trusted project folder, nothing inherited.
 
-    extra: further environment of that user.
+    extra: further environment of that user. version: of the CLI.
     """
 
     path: Path
     model_url: str
     extra: dict[str, str] = field(default_factory=dict)
+    version: str = VERSION
+
+    @property
+    def tells_at_once(self) -> bool:
+        """Its registry has a status, so a session is listed before its first prompt."""
+        return tuple(map(int, self.version.split("."))) >= FIRST_WITH_STATUS
 
     @property
     def work(self) -> Path:
@@ -120,8 +144,8 @@ class Home:
             "bypassPermissionsModeAccepted": True,
             "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
             "hasSeenTasksHint": True,
-            "lastOnboardingVersion": VERSION,
-            "lastReleaseNotesSeen": VERSION,
+            "lastOnboardingVersion": self.version,
+            "lastReleaseNotesSeen": self.version,
             "projects": {str(self.work): answered},
         }
         (self.path / ".claude.json").write_text(json.dumps(state))
@@ -134,7 +158,14 @@ class Home:
 
     def run(self, prompt: str, *flags: str, fails: bool = False) -> float:
         """One headless run to its end; the seconds it took. fails: it is to report an error."""
-        command = [str(claude_binary()), "-p", prompt, "--output-format", "json", *flags]
+        command = [
+            str(claude_binary(self.version)),
+            "-p",
+            prompt,
+            "--output-format",
+            "json",
+            *flags,
+        ]
         began = time.perf_counter()
         done = subprocess.run(
             command,
@@ -169,7 +200,7 @@ class Terminal:
 
     def __enter__(self) -> Terminal:
         own = [f"{name}={value}" for name, value in self.home.env.items()]
-        command = ["env", "-i", *own, str(claude_binary()), *self.flags]
+        command = ["env", "-i", *own, str(claude_binary(self.home.version)), *self.flags]
         place = ["-d", "-x", "140", "-y", "45", "-c", str(self.home.work)]
         self._tmux("new-session", *place, *command)
         self.wait_for(self.ready)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.real_cli.cli_rig import CliMissingError, Home, claude_binary
+from tests.real_cli.cli_rig import VERSION, CliMissingError, Home, claude_binary
 from tests.real_cli.fleet import Fleet, Machine, running_fleet
 from tests.real_cli.hook_sink import HookSink
 from tests.real_cli.mock_model import MockModel
@@ -29,6 +29,15 @@ NewSession = Callable[..., Session]
 _figures = pytest.StashKey[list[str]]()
 
 
+_news = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="module")
+def news(request: pytest.FixtureRequest) -> list[str]:
+    """Sentences for whoever maintains us, listed once at the end of the run."""
+    return request.config.stash.setdefault(_news, [])
+
+
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Figure:
     kept = request.config.stash.setdefault(_figures, [])
@@ -38,6 +47,9 @@ def figure(request: pytest.FixtureRequest) -> Figure:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    if news := config.stash.get(_news, []):
+        terminalreporter.section("news of Claude Code: what Adsum knows nothing of")
+        terminalreporter.write("\n".join(news) + "\n")
     if kept := config.stash.get(_figures, []):
         terminalreporter.section("measured on the real CLI")
         terminalreporter.write("\n".join(kept) + "\n")
@@ -90,10 +102,10 @@ def watcher(fleet: Fleet) -> Iterator[Watcher]:
 
 
 @contextlib.contextmanager
-def new_fleet(folder: Path, *labels: str) -> Iterator[Fleet]:
+def new_fleet(folder: Path, *labels: str, version: str = VERSION) -> Iterator[Fleet]:
     require("redis-server")
     with MockModel() as model:
-        homes = {label: Home(folder / label, model.url).seed() for label in labels}
+        homes = {label: Home(folder / label, model.url, version=version).seed() for label in labels}
         with running_fleet(folder, homes) as fleet:
             yield fleet
 
@@ -129,7 +141,7 @@ def open_session(new_session: NewSession) -> Iterator[OpenSession]:
             session = new_session(*flags, **given)
             terminals.enter_context(session.terminal)
             session.hub.note("terminal ready")
-            if session.machine.collector.is_up():
+            if session.machine.collector.is_up() and session.machine.home.tells_at_once:
                 session.hub.shows("idle", label="Ready")
             return session
 

@@ -93,7 +93,7 @@ class Machine:
 
     def install_hooks(self, transport: str = "http") -> None:
         """By the command a user types. transport: whatever accounts the machine of the tests has."""
-        words = ("--claude", str(claude_binary()), "--transport", transport)
+        words = ("--claude", str(claude_binary(self.home.version)), "--transport", transport)
         command = adsum("hooks", "install", *words)
         subprocess.run(command, env=self.env, check=True, capture_output=True)
 

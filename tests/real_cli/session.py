@@ -44,7 +44,9 @@ class Session:
         self.machine = machine
         self.id = str(uuid.uuid4())
         self._watcher = watcher
-        self._flags = ("--permission-mode", mode, *flags)
+        # What old versions call it.
+        named = mode if mode != "manual" or machine.home.tells_at_once else "default"
+        self._flags = ("--permission-mode", named, *flags)
         self._ready = READY[mode]
         self._home = dataclasses.replace(machine.home, extra=dict(extra or {}))
         self.hub = Timeline(watcher, self.id)
@@ -102,7 +104,8 @@ class Session:
 @contextlib.contextmanager
 def headless(session: Session, prompt: str) -> Iterator[subprocess.Popen[bytes]]:
     """The session's prompt in a run without a terminal, which is over at the end of the block."""
-    command = [str(claude_binary()), "-p", prompt, "--session-id", session.id]
+    command = [str(claude_binary(session.machine.home.version)), "-p", prompt]
+    command += ["--session-id", session.id]
     command += ["--permission-mode", FREE, "--output-format", "json"]
     session.hub.act(f"run with -p {prompt!r}")
     home = session.machine.home
