@@ -23,6 +23,7 @@ PRESETS = {
     "state_dir": "`~/.local/state/adsum`; on macOS `~/Library/Application Support/adsum`",
     "price_file": "`prices.toml` beside `config.toml`",
     "claude_dirs": "`CLAUDE_CONFIG_DIR`, else `~/.claude`",
+    "codex_dirs": "`CODEX_HOME`, else `~/.codex`",
 }
 #: Where the name says it all, to whoever knows what the others say.
 WORDS = {

@@ -256,7 +256,9 @@ def describe(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         document = original()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(_components)
+        parts = document.setdefault("components", {})
+        # Sorted: which module declared first is chance.
+        parts["schemas"] = dict(sorted((parts.get("schemas", {}) | _components).items()))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign] # as FastAPI documents it

@@ -104,15 +104,14 @@ def test_a_kernel_without_diagnostics_is_an_error_and_no_endless_loop(raw: bytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells")
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+@pytest.mark.parametrize(
+    ("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+)
 async def test_what_comes_in_on_a_connection_is_seen_and_what_goes_out_is_not(
-    family: socket.AddressFamily,
+    family: socket.AddressFamily, host: str
 ) -> None:
     """Of another process, which holds its end of a real connection."""
-    try:
-        server = socket.create_server(("localhost", 0), family=family)
-    except OSError:
-        pytest.skip("no such network here")
+    server = socket.create_server((host, 0), family=family)
     address = server.getsockname()[:2]
     script = f"import socket; s = socket.create_connection({address!r}); s.send(b'x'); input()"
     with server, subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as agent:
