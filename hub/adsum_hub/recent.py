@@ -22,6 +22,8 @@ from adsum_shared.signals import AnySignal, TurnEnded, UnknownSignal, encode_sig
 
 #: Some 60,000 signals: of 50 busy sessions those of a quarter of an hour.
 MOST_BYTES = 16 << 20
+#: Of an entry beside its fields: one without signals takes room as well, and any number may come.
+ENTRY_BYTES = 500
 
 
 class KeptEntry(NamedTuple):
@@ -46,9 +48,9 @@ class Recent:
 
     def keep(self, host_id: str, fields: Mapping[bytes, bytes], now: int) -> None:
         self._kept.append(KeptEntry(now, host_id, fields))
-        self._bytes += len(fields.get(b"b", b""))
+        self._bytes += _size(fields)
         while self._bytes > self._most:
-            self._bytes -= len(self._kept.popleft().fields.get(b"b", b""))
+            self._bytes -= _size(self._kept.popleft().fields)
 
     def batches(self, host_id: str, session_id: str) -> list[Mapping[bytes, bytes]]:
         """Those that may hold signals of the session, as they came."""
@@ -58,6 +60,10 @@ class Recent:
             for each in self._kept
             if each.host_id == host_id and named in each.fields.get(b"b", b"")
         ]
+
+
+def _size(fields: Mapping[bytes, bytes]) -> int:
+    return ENTRY_BYTES + sum(len(name) + len(value) for name, value in fields.items())
 
 
 def report_of(

@@ -10,10 +10,10 @@ import pytest
 from fastapi import FastAPI
 
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.recent import Recent, report_of
+from adsum_hub.recent import Recent, _size, report_of
 from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
-from adsum_shared.envelope import encode_batch
+from adsum_shared.envelope import encode_batch, encode_gap
 from adsum_shared.signals import AnySignal, decode_signal, encode_signal
 from bench.replay import Arrival, arrivals, timeline
 from bench.traces import load
@@ -36,13 +36,25 @@ def signal(kind: str, seen: int, session: str = "s", **fields: object) -> AnySig
 
 def test_it_keeps_so_many_bytes_and_says_since_when() -> None:
     one = entry(1, signal("alive", 1))
-    recent = Recent(most_bytes=2 * len(one[b"b"]))
+    recent = Recent(most_bytes=2 * _size(one))
     assert recent.since is None
     for now in (10, 20, 30):
         recent.keep(HOST, one, now)
 
     assert (recent.since, len(recent.batches(HOST, "s"))) == (20, 2)
     assert recent.batches("another", "s") == recent.batches(HOST, "t") == []
+
+
+def test_entries_without_signals_and_with_fields_of_others_are_counted() -> None:
+    gap = encode_gap(spool_id="sp", first=1, last=1, nonce="n", sent_at=1, reason="cap")
+    recent = Recent(most_bytes=100_000)
+    for now in range(1_000):
+        recent.keep(HOST, gap, now)
+    assert recent.since is not None
+    assert recent.since > 500
+
+    recent.keep(HOST, gap | {b"more": b"x" * 100_000}, 1_000)
+    assert recent.since is None
 
 
 def test_another_session_and_what_was_sent_again_are_not_told() -> None:
