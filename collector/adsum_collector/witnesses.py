@@ -30,9 +30,13 @@ from adsum_shared.state import HostWitness
 
 @dataclass
 class AgentWitnesses:
-    """What hears of one agent's sessions, apart from what is one for the whole machine."""
+    """What hears of one agent's sessions, apart from what is one for the whole machine.
+
+    directories: those that hold the agent's files, if it is on this machine.
+    """
 
     agent: Agent
+    directories: Sequence[Path]
     intake: Intake
     tailer: Tailer
     hooks: HookFiles
@@ -43,7 +47,9 @@ class AgentWitnesses:
         return HookDoor(self.agent.hook, self.intake, self.tailer.heard)
 
     def health(self, now: int) -> list[HostWitness]:
-        """For an agent beside the first; the witnesses of the machine are told once."""
+        """For an agent beside the first, if it is here; witnesses of the whole machine are listed once."""
+        if not any(directory.is_dir() for directory in self.directories):
+            return []
         tailer = self.tailer
         told = [
             hook_witness(self.hooks.look(now), 0, {}, 0),
@@ -192,7 +198,7 @@ def witnesses_of(
             others=[each for other in agents if other is not agent for each in transcripts[other]],
         )
         hooks = HookFiles(agent, directories[agent], port, now())
-        heard = AgentWitnesses(agent, intake, tailer, hooks)
+        heard = AgentWitnesses(agent, directories[agent], intake, tailer, hooks)
         if agent.usage is not None:
             # The default agent's ledger lies where it lay when there was no other.
             ledger = settings.state_dir / agent.name if found else settings.state_dir

@@ -93,9 +93,10 @@ class Agent(ABC):
     """One kind of agent. A witness that it does not have stays as it is here: it says nothing.
 
     name: on every signal, in REST and in the path to which its hooks post. title: for people.
-    resume: the command that takes a session up again, if its id follows. directory: one of those that hold the agent's files. variable: the agent's own, which names these;
-    setting: ours, for the same. usage: None if its transcripts do not tell what was used up.
-    installer: None if hooks are not put into its settings for it.
+    resume: the command that takes a session up again, if its id follows. variable: the agent's own,
+    which names the directories that hold its files; setting: ours, for the same. usage: None if its
+    transcripts do not tell what was used up. installer: None if hooks are not put into its settings
+    for it.
     """
 
     name: ClassVar[str]

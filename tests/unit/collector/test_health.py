@@ -247,6 +247,7 @@ def test_causes_are_bounded_and_the_most_frequent_kept() -> None:
 def parts(path: Path, **more: Any) -> Witnesses:
     first: dict[str, Any] = {
         "agent": ClaudeCode(),
+        "directories": [path.parent],
         "intake": SimpleNamespace(),
         "tailer": SimpleNamespace(read_at=0, faults=Counter(), too_long={}),
         "hooks": HookFiles(ClaudeCode(), [path.parent], PORT, START),
@@ -272,6 +273,18 @@ def test_every_witness_of_the_machine_is_named_also_before_it_was_heard(path: Pa
         ("statusline", "silent"),
         ("usage", "silent"),
     ]
+
+
+def test_another_agent_is_listed_once_its_directory_is_there(path: Path, tmp_path: Path) -> None:
+    machine, home = parts(path), tmp_path / "other"
+    machine.agents = [*machine.agents, *parts(path, directories=[home]).agents]
+    names = [each.name for each in parts(path).health(START)]
+    assert [each.name for each in machine.health(START)] == names
+
+    home.mkdir()
+
+    also = ["hook (Claude Code)", "transcript (Claude Code)", "usage (Claude Code)"]
+    assert [each.name for each in machine.health(START)] == [*names, *also]
 
 
 def test_what_was_heard_is_told_with_its_time_and_what_went_wrong(path: Path) -> None:
