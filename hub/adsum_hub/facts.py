@@ -371,11 +371,11 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
         A SessionStart alone is not enough: a resume can announce an id that never lives, and the
         registry can name such a phantom for a tenth of a second. So the registry's word counts
-        only as long as the registry stands by it. Nor is what it names listed before it has shown its
-        prompt box, which it tells by its first status: until then somebody chooses what to resume,
-        under an id that never lives, or is asked whether to trust a directory. A pid that only the SessionStart hook names
-        proves the process, not the session: the phantom has the same one. And what nobody saw
-        alive is history.
+        only as long as the registry stands by it. Nor is what it names listed before it has shown
+        its prompt box, which it tells by its first status: until then somebody chooses what to
+        resume, under an id that never lives, or is asked whether to trust a directory. A pid that
+        only the SessionStart hook names proves the process, not the session: the phantom has the
+        same one. And what nobody saw alive is history.
         """
         if not self.lived:
             return False

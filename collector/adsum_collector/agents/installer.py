@@ -199,9 +199,9 @@ class Theirs:
 class Installer(ABC):
     """Knows one agent's settings and program. What reads or writes settings raises SettingsError.
 
-    posts: its hooks can be sent to a port. shows: it has a slot for a status line. assumed: the version considered where none is found.
-    lists: the program's words that list its sessions, and the first version that knows them. probe: a hook's body that says
-    nothing of any session.
+    posts: its hooks can be sent to a port. shows: it has a slot for a status line. assumed: the
+    version considered where none is found. lists: the program's words that list its sessions, and
+    the first version that knows them. probe: a hook's body that says nothing of any session.
     """
 
     posts: ClassVar[bool] = False

@@ -250,9 +250,8 @@ def put_tool(facts: Facts, tool_use_id: str, tool: Tool) -> Changes:
     ended = sorted((key for key in tools if tools[key].finished), key=lambda key: tools[key].first)
     done |= {key: tools.pop(key) for key in ended[: len(tools) - AT_HAND_KEPT]}
     changes["done"] = done
-    if len(tools) + len(done) > TOOLS_MAX - (
-        AT_HAND_MAX - AT_HAND_KEPT
-    ):  # what comes till next time
+    # With room for those that end before `done` is gathered again.
+    if len(tools) + len(done) > TOOLS_MAX - AT_HAND_MAX + AT_HAND_KEPT:
         turns, known = facts.turns, {**done, **tools}
         spare = sorted(known, key=lambda key: (not known[key].finished, known[key].first))
         for key in spare[: len(known) - TOOLS_KEPT]:
