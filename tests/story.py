@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from adsum_collector.agents.claude_code.tools import role_of
+from adsum_collector.agents.claude_code.tools import about
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import Verdict, judge
@@ -13,13 +13,13 @@ from adsum_hub.views import child_views
 from adsum_shared import signals as s
 from adsum_shared.state import AgentState, ChildView
 
-#: Signals that say what their tool is for, as the adapter would.
+#: Signals that say what their tool is for and whose it is, as the adapter would.
 CALLS = (s.ToolStarted, s.ToolFinished, s.RequestOpened)
 T0 = 1_800_000_000_000
 
 
 def with_role(kind: type, data: dict[str, Any]) -> dict[str, Any]:
-    return {"role": role_of(str(data.get("tool"))), **data} if kind in CALLS else data
+    return {**about(str(data.get("tool"))), **data} if kind in CALLS else data
 
 
 class Story:

@@ -80,6 +80,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tool: str
     first: int
     role: ToolRole = "other"
+    server: str | None = None
     started: int = 0
     finished: int = 0
     hooked: int = 0  # when a hook said it started; only such starts can carry a request
@@ -106,6 +107,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     closed: int = 0
     tool: str | None = None
     role: ToolRole = "other"
+    server: str | None = None
     tool_use_id: str | None = None
     request_id: str | None = None
     agent_id: str | None = None

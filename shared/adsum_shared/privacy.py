@@ -17,8 +17,8 @@ Level = Literal["metadata", "redacted", "full"]
 
 #: Names and joins: not prose, looked up by equality, never masked.
 _NAMES = {
-    *("id", "session_id", "agent", "agent_id", "prompt_id", "source", "role", "tool_use_id"),
-    *("request_id", "child_id", "task_id", "forked_from", "digest", "v"),
+    *("id", "session_id", "agent", "agent_id", "prompt_id", "source", "role", "server"),
+    *("tool_use_id", "request_id", "child_id", "task_id", "forked_from", "digest", "v"),
 }
 #: Fields that hold what people and agents wrote: the level `metadata` leaves them out.
 _TEXTS = {

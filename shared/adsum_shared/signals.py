@@ -145,12 +145,14 @@ class TurnInterrupted(Signal, frozen=True, kw_only=True, tag="turn.interrupted")
 class ToolStarted(Signal, frozen=True, kw_only=True, tag="tool.started"):
     """digest: hash of (tool, input), the only join with a request, which names no tool call.
 
+    server: whose tool it is, by the name that this server's dialogs bear too; None: the agent's own.
     timeout_ms: the tool's own limit; 0 = it runs in the background.
     """
 
     tool: str
     tool_use_id: str
     role: ToolRole = "other"
+    server: str | None = None
     summary: str | None = None
     digest: str | None = None
     timeout_ms: int | None = None
@@ -160,6 +162,7 @@ class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
     tool: str
     tool_use_id: str
     role: ToolRole = "other"
+    server: str | None = None
     ok: bool = True
     error: str | None = None
     is_interrupt: bool = False
@@ -176,6 +179,7 @@ class RequestOpened(Signal, frozen=True, kw_only=True, tag="request.opened"):
     request_kind: RequestKind
     tool: str | None = None
     role: ToolRole = "other"
+    server: str | None = None
     tool_use_id: str | None = None
     request_id: str | None = None
     digest: str | None = None

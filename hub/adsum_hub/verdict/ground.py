@@ -9,7 +9,6 @@ not look at it (`gc=False`): that took a third of what verdict and view cost, 39
 
 from __future__ import annotations
 
-import re
 from operator import attrgetter
 
 import msgspec
@@ -20,8 +19,6 @@ from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn,
 START_SLACK = 1_000
 #: A resume this soon after its process started is that process's own beginning.
 LAUNCH = 30_000
-#: What a server's name has an underscore for, as part of a tool's.
-UNNAMABLE = re.compile("[^A-Za-z0-9_-]")
 
 
 class Turns(msgspec.Struct, frozen=True, gc=False):
@@ -523,20 +520,20 @@ def granted_by_forms(
     registry says is on the screen; between the form and the next `busy` the permission came back.)
     """
     granted: dict[str, int] = {}
-    for at, server in sorted((it.opened, it.tool or "") for _, it in asked if it.kind == "dialog"):
-        prefix = f"mcp__{UNNAMABLE.sub('_', server)}__"
+    forms = ((it.opened, it.server) for _, it in asked if it.kind == "dialog" and it.server)
+    for at, server in sorted(forms):
         behind = [
             (request.opened, key)
             for key, request in asked
             if request.kind == "permission"
-            and (request.tool or "").startswith(prefix)
+            and request.server == server
             and request.opened <= at
             and key not in granted
             and not 0 < over_at[key] < at
         ]
         waiting = {key for _, key in behind}
         if behind and not any(
-            tool.tool.startswith(prefix)
+            tool.server == server
             and tool.first <= at
             and key not in waiting
             and not 0 < (tool.finished or over(told, tool.prompt_id, tool.first)) < at

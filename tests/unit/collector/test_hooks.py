@@ -343,6 +343,17 @@ def test_what_another_tool_calls_an_agents_id_is_no_child() -> None:
     assert (finished.background, finished.child_id) == (False, None)
 
 
+@pytest.mark.parametrize("server", ["my files", "my__files", "db"])
+def test_a_servers_call_and_its_form_name_the_same_server(server: str) -> None:
+    tool = f"mcp__{server.replace(' ', '_')}__query__all"
+    (started,) = said("PreToolUse", tool_name=tool, tool_use_id="t1", tool_input={})
+    (form,) = said("Elicitation", mcp_server_name=server)
+
+    assert isinstance(started, s.ToolStarted)
+    assert isinstance(form, s.RequestOpened)
+    assert started.server == form.server is not None
+
+
 def test_a_background_shell_is_a_child_and_can_be_stopped() -> None:
     _, child = said(
         "PostToolUse",

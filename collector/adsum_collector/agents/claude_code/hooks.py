@@ -267,6 +267,7 @@ def _elicitation(body: HookBody, common: Common) -> list[KnownSignal]:
             **common,
             request_kind="dialog",
             tool=server,
+            server=tools.server_named(server),
             request_id=request_id,
             summary=one_line(message),
             payload={"message": shorten(message, PROMPT_MAX)} if message else None,
@@ -298,8 +299,7 @@ def _call_in(body: HookBody) -> tuple[Call, str, dict[str, Any]]:
 def call_started(common: Common, call: Call, tool_use_id: str, value: tools.Input) -> s.ToolStarted:
     return s.ToolStarted(
         **common,
-        tool=call.tool,
-        role=tools.role_of(call.tool),
+        **tools.about(call.tool),
         tool_use_id=tool_use_id,
         summary=tools.summary(call.tool, value),
         digest=call.digest,
@@ -314,12 +314,11 @@ def request_opened(
     value: tools.Input,
     suggestions: list[Any] | None = None,
 ) -> s.RequestOpened:
-    role = tools.role_of(call.tool)
+    kind = tools.REQUEST_KINDS.get(tools.role_of(call.tool), "permission")
     return s.RequestOpened(
         **common,
-        request_kind=tools.REQUEST_KINDS.get(role, "permission"),
-        tool=call.tool,
-        role=role,
+        **tools.about(call.tool),
+        request_kind=kind,
         tool_use_id=tool_use_id,
         digest=call.digest,
         summary=tools.summary(call.tool, value),
@@ -331,8 +330,7 @@ def request_opened(
 def call_finished(common: Common, call: Call, tool_use_id: str, **outcome: Any) -> s.ToolFinished:
     return s.ToolFinished(
         **common,
-        tool=call.tool,
-        role=tools.role_of(call.tool),
+        **tools.about(call.tool),
         tool_use_id=tool_use_id,
         digest=call.digest,
         **outcome,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -68,13 +69,30 @@ FALLBACK = (
     "name",
     "subject",
 )
+#: Names of servers' tools begin with it.
+MCP = "mcp__"
 #: Where the CLI makes worktrees, inside the repository.
 WORKTREES = "/.claude/worktrees/"
 PATHS = ("file_path", "notebook_path", "path")
 
 
 def role_of(tool: str) -> ToolRole:
-    return ROLES.get(tool) or ("mcp" if tool.startswith("mcp__") else "other")
+    return ROLES.get(tool) or ("mcp" if tool.startswith(MCP) else "other")
+
+
+def server_of(tool: str) -> str | None:
+    """The server in `mcp__SERVER__TOOL`. Of a name that has two underscores itself, what precedes them."""
+    return tool.removeprefix(MCP).partition("__")[0] if tool.startswith(MCP) else None
+
+
+def server_named(name: str) -> str | None:
+    """The same of a server that goes by its own name, of which a tool's name has not every letter."""
+    return server_of(MCP + re.sub("[^A-Za-z0-9_-]", "_", name))
+
+
+def about(tool: str) -> dict[str, Any]:
+    """What every signal of a call says of its tool."""
+    return {"tool": tool, "role": role_of(tool), "server": server_of(tool)}
 
 
 def digest(tool: str, raw_input: bytes, parsed: object) -> str:

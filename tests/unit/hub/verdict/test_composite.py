@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from adsum_collector.agents.claude_code.tools import server_named
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
 
@@ -159,7 +160,7 @@ def test_of_two_dialogs_the_one_on_the_screen_counts(waiting_for: str, state: st
 
 def form(story: Story, at: float, server: str = "tiny") -> Story:
     asked = {"request_kind": "dialog", "request_id": f"elicitation:{server}", "tool": server}
-    return story.tell(s.RequestOpened, at, **asked)
+    return story.tell(s.RequestOpened, at, server=server_named(server), **asked)
 
 
 def asking_for(*names: str, tool: str = "mcp__tiny__form") -> Story:
