@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from adsum_shared.state import HostAgent, HostWitness, ScanProgress
+from adsum_shared.state import Control, HostAgent, HostWitness, ScanProgress
 
 
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,7 +31,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     fingerprint tells machines apart that share a copied state directory. stopping: a clean
     shutdown, so the host may be called offline at once. witnesses: their times are host ms. scan:
     while the history is being read. counts: None from a collector that is older than they are. via:
-    what its signals go through; None: straight to Redis. agents: that the collector knows.
+    what its signals go through; None: straight to Redis. agents: that the collector knows. control:
+    what the machine's owner lets be done from elsewhere.
     """
 
     host_id: str
@@ -51,6 +52,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Counts | None = None
     via: Literal["hub"] | None = None
     agents: tuple[HostAgent, ...] = ()
+    control: Control = "off"
 
 
 _decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)

@@ -173,6 +173,19 @@ class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
     background: bool = False  # it returned at once, its work goes on
 
 
+class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The collector holds the request open for a decision from elsewhere; it bears `request_id`.
+
+    binding: `commands.binding_of` what is asked. verbs: the decisions it takes. for_ms: how long,
+    from `at` on. always: the rules that `always` would add, as the agent suggests them, in words.
+    """
+
+    binding: str
+    verbs: list[str]
+    for_ms: int = 0
+    always: list[str] | None = None
+
+
 class RequestOpened(Signal, frozen=True, kw_only=True, tag="request.opened"):
     """The agent waits for a human. `request_kind` stands for the table's data field `kind`."""
 
@@ -186,6 +199,36 @@ class RequestOpened(Signal, frozen=True, kw_only=True, tag="request.opened"):
     summary: str | None = None
     payload: dict[str, Any] | None = None
     suggestions: list[Any] | None = None
+    hold: Hold | None = None
+
+
+class HoldEnded(Signal, frozen=True, kw_only=True, tag="hold.ended"):
+    """The request can no longer be decided from elsewhere; whether it still asks, other signals say.
+
+    reason: decided, answered (at the terminal), expired, handed back, gone (the session, the hook),
+    restarted (the collector).
+    """
+
+    request_id: str
+    reason: str = "expired"
+
+
+class CommandReported(Signal, frozen=True, kw_only=True, tag="command.reported"):
+    """What became of a command; several may follow each other, the later ones know more.
+
+    outcome: queued, sent (handed to the agent), took_effect, overruled (the terminal was first),
+    too_late, withdrawn, expired, refused (nothing was done; reason says why). by: who gave it.
+    text: what was handed over, of a prompt. trail: the hash of its line in the machine's trail.
+    """
+
+    command_id: str
+    verb: str
+    outcome: str
+    by: str = ""
+    request_id: str | None = None
+    reason: str | None = None
+    text: str | None = None
+    trail: str | None = None
 
 
 class RequestClosed(Signal, frozen=True, kw_only=True, tag="request.closed"):

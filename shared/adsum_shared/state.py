@@ -243,6 +243,11 @@ class GapView(msgspec.Struct, frozen=True):
     numbers: int = 0
 
 
+#: What a machine's owner lets be done from elsewhere. approve: decisions on what a session itself
+#: asks. full: prompts, queue, interrupt, suspend and resume too.
+Control = Literal["off", "approve", "full"]
+
+
 class HostAgent(msgspec.Struct, frozen=True, omit_defaults=True):
     """A kind of agent that a machine's collector knows. title: for people.
 

@@ -53,9 +53,18 @@ def paused(host_id: str) -> str:
 
 
 def commands(host_id: str) -> str:
-    """Stream of decisions for the machine; nothing writes it yet, its user may read it already."""
+    """Stream of signed commands for the machine, see `commands`; hubs write, about MOST_COMMANDS kept."""
     return f"adsum:{{{host_id}}}:cmd"
 
+
+def decided(host_id: str, request_id: str) -> str:
+    """String, the id of the command that decided a request: the first wins; DECIDED_MS."""
+    return f"adsum:{{{host_id}}}:decided:{request_id}"
+
+
+#: Hash of the keys by which hubs sign commands, key id -> public key in hex. Nothing trusts it by
+#: itself: a machine pins keys when it joins or when its owner switches control on.
+COMMAND_KEYS = "adsum:command-keys"
 
 #: Hash of the machines that have joined, host id -> JSON with the SHA-256 of each one's secret; a
 #: field lives until the machine leaves or is forgotten. And MACHINES_MARK, which nobody takes out:
@@ -132,6 +141,10 @@ BEAT_TTL_MS = 10_000
 WANT_TTL_MS = 2_000
 #: Longer than letting a machine in takes.
 JOINING_MS = 10_000
+#: None is obeyed later than its own time allows, so a stream need not reach far back.
+MOST_COMMANDS = 1_000
+#: Longer than any request is held open.
+DECIDED_MS = 25 * 3_600_000
 #: Whoever fills Redis in a second is kept from it for six hundred.
 PAUSED_MS = 600_000
 #: Longer than it takes to tell of a case; and than anything that stands so long is told of.

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
+
+from adsum_shared.commands import (
+    DECISION_TTL_MS,
+    MOST_BYTES,
+    Command,
+    NotObeyedError,
+    binding_of,
+    key_id,
+    opened,
+    signed,
+)
+
+KEY = Ed25519PrivateKey.generate()
+KEYS = {key_id(KEY.public_key()): KEY.public_key()}
+COMMAND = Command(id="c1", host_id="host", session_id="s", verb="allow", by="ann")
+
+
+def test_a_command_arrives_as_it_was_signed() -> None:
+    assert opened(signed(COMMAND, KEY), "host", KEYS, 0) == COMMAND
+
+
+@pytest.mark.parametrize("field", [b"c", b"s", b"k"])
+def test_a_changed_or_missing_field_is_refused(field: bytes) -> None:
+    fields = signed(COMMAND, KEY)
+    for other in (fields[field][:-1] + b"0", b"", b"\xff"):
+        with pytest.raises(NotObeyedError):
+            opened({**fields, field: other}, "host", KEYS, 0)
+    del fields[field]
+    with pytest.raises(NotObeyedError):
+        opened(fields, "host", KEYS, 0)
+
+
+def test_a_command_for_another_machine_is_refused() -> None:
+    with pytest.raises(NotObeyedError, match="signature"):
+        opened(signed(COMMAND, KEY), "other", KEYS, 0)
+
+
+def test_a_key_that_is_not_pinned_signs_nothing() -> None:
+    with pytest.raises(NotObeyedError, match="no hub that this machine trusts"):
+        opened(signed(COMMAND, Ed25519PrivateKey.generate()), "host", KEYS, 0)
+
+
+@pytest.mark.parametrize("age", [DECISION_TTL_MS + 1, -DECISION_TTL_MS - 1])
+def test_a_command_out_of_its_time_is_refused(age: int) -> None:
+    with pytest.raises(NotObeyedError, match="too late"):
+        opened(signed(COMMAND, KEY), "host", KEYS, age)
+
+
+def test_an_absurd_length_is_refused() -> None:
+    long = replace(COMMAND, text="x" * MOST_BYTES)
+    with pytest.raises(NotObeyedError, match="too long"):
+        opened(signed(long, KEY), "host", KEYS, 0)
+
+
+def test_a_binding_depends_on_all_that_is_shown_but_not_on_the_order_of_fields() -> None:
+    base = binding_of("s", "/a", "Bash", {"command": "ls", "timeout": 1})
+    assert base == binding_of("s", "/a", "Bash", {"timeout": 1, "command": "ls"})
+    others = {
+        binding_of("t", "/a", "Bash", {"command": "ls", "timeout": 1}),
+        binding_of("s", "/b", "Bash", {"command": "ls", "timeout": 1}),
+        binding_of("s", "/a", "Write", {"command": "ls", "timeout": 1}),
+        binding_of("s", "/a", "Bash", {"command": "ls -a", "timeout": 1}),
+    }
+    assert len({base, *others}) == 5
