@@ -338,6 +338,8 @@ CHANGING: dict[tuple[str, str], Role] = {
     ("DELETE", "/api/v1/notify/subscriptions"): "viewer",
     ("POST", "/api/v1/notify/test"): "operator",
 }
+#: What is done to a session, below its id.
+SESSIONS = "/api/v1/sessions/"
 
 
 def covers(role: Role, needed: Role) -> bool:
@@ -350,7 +352,10 @@ def needed_for(method: str, path: str) -> Role | None:
         return None
     if any(path == each or path.startswith(f"{each}/") for each in ADMINS):
         return "admin"
-    return "viewer" if method in READING else CHANGING.get((method, path), "admin")
+    if method in READING:
+        return "viewer"
+    acts = method == "POST" and path.startswith(SESSIONS)
+    return "operator" if acts else CHANGING.get((method, path), "admin")
 
 
 class Gate:
