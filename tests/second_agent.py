@@ -23,11 +23,10 @@ from adsum_collector.agents.base import Agent, HookFile, Transcripts, UsageLines
 from adsum_collector.agents.installer import (
     SHIM_NAME,
     Change,
+    Installation,
     Installer,
-    Mode,
     Report,
     SettingsFiles,
-    Target,
     Version,
 )
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
@@ -139,23 +138,15 @@ class QuillInstaller(Installer):
             command=tuple(words) if words else None,
         )
 
-    def install(
-        self,
-        path: Path,
-        state_dir: Path,
-        target: Target,
-        version: Version,
-        *,
-        statusline: Mode,
-        dry_run: bool,
-    ) -> Change:
+    def install(self, wanted: Installation) -> Change:
+        target = wanted.target
         words = [target.python, "-I", "-S", str(target.shim), str(target.socket)]
         ours = {key: [*words, Quill.name, "-", PROCESS] for key in EVENTS}
 
         def edited(base: str | None) -> str:
             return json.dumps(ours | _entries((base or "").encode()))
 
-        return self._edit(path, state_dir, edited, dry_run=dry_run)
+        return self._edit(wanted.path, wanted.state_dir, edited, dry_run=wanted.dry_run)
 
     def remove(self, path: Path, state_dir: Path, *, dry_run: bool) -> Change:
         return self._edit(path, state_dir, lambda base: base, dry_run=dry_run)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from adsum_collector.agents.installer import (
     HOOK_PATH,
     SHIM_NAME,
     Change,
+    Installation,
     Installer,
     Mode,
     Report,
@@ -149,14 +150,9 @@ class Setup:
     def install(self, *, dry_run: bool) -> Change:
         if self.stranger and not dry_run:
             renew_token(self.state_dir)
-        change = self.installer.install(
-            self.path,
-            self.state_dir,
-            self.target,
-            self.version,
-            statusline=self.slot or self.usual_mode(),
-            dry_run=dry_run,
-        )
+        slot, program = self.slot or self.usual_mode(), self.found[1]
+        wanted = Installation(self.path, self.state_dir, self.target, self.version, slot, program)
+        change = self.installer.install(replace(wanted, dry_run=dry_run))
         if not dry_run and self.wanted == "auto":
             self._wish.unlink(missing_ok=True)
         elif not dry_run and self.wanted is not None:

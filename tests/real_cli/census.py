@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import adsum_collector
 from adsum_collector.agents.claude_code.install import install_hooks
-from adsum_collector.agents.installer import Target, Transport
+from adsum_collector.agents.installer import Installation, Target, Transport
 from tests.real_cli.cli_rig import VERSION, Home
 
 #: Which transcript, line type, and subtype or attachment type.
@@ -48,4 +48,4 @@ def subscribe(home: Home, url: str, transport: Transport = "http") -> None:
         transport=transport,
     )
     version = tuple(int(part) for part in VERSION.split("."))
-    install_hooks(home.settings, state_dir, target, version)
+    install_hooks(Installation(home.settings, state_dir, target, version))

@@ -54,6 +54,23 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Installation:
+    """What is to stand in one settings file.
+
+    state_dir: where the file as it was before is remembered. statusline: what becomes of the slot.
+    program: the agent's, where it was found.
+    """
+
+    path: Path
+    state_dir: Path
+    target: Target
+    version: Version
+    statusline: Mode = "leave"
+    program: Path | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StatusLine:
     """What the one slot for a status line holds.
 
@@ -227,16 +244,7 @@ class Installer(ABC):
     def inspect(self, path: Path) -> Report: ...
 
     @abstractmethod
-    def install(
-        self,
-        path: Path,
-        state_dir: Path,
-        target: Target,
-        version: Version,
-        *,
-        statusline: Mode,
-        dry_run: bool,
-    ) -> Change:
+    def install(self, wanted: Installation) -> Change:
         """Idempotent: hooks of an earlier install are replaced."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ import pytest
 
 from adsum.hooks import Setup
 from adsum_collector.agents.claude_code.install import inspect_hooks, install_hooks
-from adsum_collector.agents.installer import Mode, Target
+from adsum_collector.agents.installer import Installation, Mode, Target
 
 OWN = '{"statusLine": {"type": "command", "command": "echo hi"}}'
 
@@ -16,7 +16,7 @@ OWN = '{"statusLine": {"type": "command", "command": "echo hi"}}'
 def install(path: Path, mode: Mode | None = None) -> str:
     target = Target(1, "t", "/usr/bin/python3", Path("/opt/adsum_collector/shim.py"), Path("/s"))
     slot = mode or Setup(path, path.parent / "state", 1).usual_mode()
-    install_hooks(path, path.parent / "state", target, (2, 1, 330), statusline=slot)
+    install_hooks(Installation(path, path.parent / "state", target, (2, 1, 330), statusline=slot))
     return inspect_hooks(path).statusline.kind
 
 

@@ -14,7 +14,7 @@ import pytest
 from adsum_collector.agents.base import HookFile
 from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.agents.claude_code.install import install_hooks, remove_hooks
-from adsum_collector.agents.installer import Target
+from adsum_collector.agents.installer import Installation, Target
 from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFiles, hook_witness, witness
 from adsum_collector.witnesses import AgentWitnesses, Witnesses
 from adsum_shared.beat import Beat, encode_beat
@@ -52,7 +52,7 @@ class Look:
 
 
 def install(path: Path, target: Target) -> None:
-    install_hooks(path, path.parent / "state", target, (2, 1, 330))
+    install_hooks(Installation(path, path.parent / "state", target, (2, 1, 330)))
 
 
 def edit(path: Path, **more: Any) -> None:

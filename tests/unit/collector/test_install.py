@@ -28,7 +28,7 @@ from adsum_collector.agents.claude_code.settings_text import (
     is_ours,
     stripped,
 )
-from adsum_collector.agents.installer import SettingsError, Target, Version
+from adsum_collector.agents.installer import Installation, SettingsError, Target, Version
 
 NEW: Version = (2, 1, 330)
 OLD: Version = (2, 1, 112)
@@ -88,7 +88,7 @@ def test_install_then_remove_restores_every_byte(
     shape: str, version: Version, path: Path, state: Path, target: Target
 ) -> None:
     path.write_bytes(SHAPES[shape])
-    install_hooks(path, state, target, version)
+    install_hooks(Installation(path, state, target, version))
     settings = json.loads(path.read_bytes().decode("utf-8-sig"), parse_int=float)
     assert {"PreToolUse", "SessionEnd"} <= set(settings["hooks"])
     remove_hooks(path, state)
@@ -104,7 +104,7 @@ def test_remove_is_exact_without_a_receipt_where_nothing_was_empty(
     shape: str, tmp_path: Path, path: Path, state: Path, target: Target
 ) -> None:
     path.write_bytes(SHAPES[shape])
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     remove_hooks(path, tmp_path / "another state")
     assert path.read_bytes() == SHAPES[shape]
 
@@ -114,7 +114,7 @@ def test_without_a_file_one_is_made_and_unmade_with_its_folder(
 ) -> None:
     path = tmp_path / "home" / ".claude" / "settings.json"
     path.parent.parent.mkdir()
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     remove_hooks(path, state)
     assert not path.parent.exists()
@@ -127,7 +127,7 @@ def test_what_is_added_follows_the_files_own_style(
     shape: str, style: str, path: Path, state: Path, target: Target
 ) -> None:
     path.write_bytes(SHAPES[shape])
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     lines = path.read_bytes().decode().removesuffix("\n").split("\n")
     assert all(re.fullmatch(style, line) for line in lines)
     assert len(lines) == 1 if shape == "one line" else len(lines) > 100
@@ -135,9 +135,9 @@ def test_what_is_added_follows_the_files_own_style(
 
 def test_install_twice_changes_nothing(path: Path, state: Path, target: Target) -> None:
     path.write_bytes(SHAPES["tabs"])
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     once = path.read_bytes()
-    assert not install_hooks(path, state, target, NEW).needed
+    assert not install_hooks(Installation(path, state, target, NEW)).needed
     assert path.read_bytes() == once
 
 
@@ -145,9 +145,9 @@ def test_install_over_an_older_install_replaces_it_and_still_restores_the_origin
     path: Path, state: Path, target: Target
 ) -> None:
     path.write_bytes(SHAPES["open empty hooks"])
-    install_hooks(path, state, target, OLD)
+    install_hooks(Installation(path, state, target, OLD))
     moved = Target(50000, "other", target.python, target.shim, target.socket, "http")
-    install_hooks(path, state, moved, NEW)
+    install_hooks(Installation(path, state, moved, NEW))
     report = inspect_hooks(path)
     assert report.ports == {50000}
     assert report.doubled == []
@@ -161,7 +161,7 @@ def test_the_users_own_hooks_on_the_same_event_stay_first_and_in_order(
 ) -> None:
     own = [{"matcher": "Bash", "hooks": [MINE]}, {"hooks": [MINE, {**MINE, "timeout": 5}]}]
     path.write_text(json.dumps({"hooks": {"PreToolUse": own}}, indent=2))
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     groups = json.loads(path.read_text())["hooks"]["PreToolUse"]
     assert groups[:2] == own
     assert [is_ours(hook) for hook in groups[2]["hooks"]] == [True]
@@ -170,7 +170,7 @@ def test_the_users_own_hooks_on_the_same_event_stay_first_and_in_order(
 def test_hooks_the_user_added_after_ours_survive_the_removal(
     path: Path, state: Path, target: Target
 ) -> None:
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     settings = json.loads(path.read_text())
     settings["hooks"]["PreToolUse"][0]["hooks"].append(MINE)
     settings["hooks"]["SessionEnd"].append({"hooks": [MINE]})
@@ -197,7 +197,7 @@ def test_what_is_no_json_is_refused_with_its_place_and_left_alone(
 ) -> None:
     path.write_text(text)
     for attempt in (
-        lambda: install_hooks(path, state, target, NEW),
+        lambda: install_hooks(Installation(path, state, target, NEW)),
         lambda: remove_hooks(path, state),
         lambda: inspect_hooks(path),
     ):
@@ -217,27 +217,27 @@ def test_valid_json_of_another_shape_is_refused(
 ) -> None:
     path.write_text(text)
     with pytest.raises(SettingsError, match="left as it is"):
-        install_hooks(path, state, target, NEW)
+        install_hooks(Installation(path, state, target, NEW))
     assert path.read_text() == text
 
 
 def test_a_key_that_stands_twice_is_refused(path: Path, state: Path, target: Target) -> None:
     path.write_text('{"hooks": {}, "a": 1, "hooks": {}}')
     with pytest.raises(SettingsError, match='"hooks" stands twice'):
-        install_hooks(path, state, target, NEW)
+        install_hooks(Installation(path, state, target, NEW))
 
 
 def test_what_is_not_utf8_is_refused_with_its_line(path: Path, state: Path, target: Target) -> None:
     path.write_bytes(b'{\n  "a": "\xff"\n}')
     with pytest.raises(SettingsError, match="line 2: not UTF-8"):
-        install_hooks(path, state, target, NEW)
+        install_hooks(Installation(path, state, target, NEW))
 
 
 def test_a_read_only_file_is_respected(path: Path, state: Path, target: Target) -> None:
     path.write_bytes(b"{}")
     path.chmod(0o444)
     with pytest.raises(SettingsError, match=r"read-only.*chmod u"):
-        install_hooks(path, state, target, NEW)
+        install_hooks(Installation(path, state, target, NEW))
     assert path.read_bytes() == b"{}"
 
 
@@ -246,7 +246,7 @@ def test_mode_and_symlink_are_kept(path: Path, state: Path, target: Target) -> N
     real.write_bytes(b'{"a": 1}')
     real.chmod(0o640)
     path.symlink_to(real)
-    install_hooks(path, state, replace(target, transport="shim"), NEW)
+    install_hooks(Installation(path, state, replace(target, transport="shim"), NEW))
     assert path.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert b"PreToolUse" in real.read_bytes()
@@ -259,9 +259,9 @@ def test_a_file_that_is_given_a_token_is_closed_and_opened_again_without_it(
 ) -> None:
     path.write_bytes(b'{"a": 1}')
     path.chmod(0o644)
-    assert install_hooks(path, state, target, NEW).closes
+    assert install_hooks(Installation(path, state, target, NEW)).closes
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert not install_hooks(path, state, target, NEW).needed
+    assert not install_hooks(Installation(path, state, target, NEW)).needed
     remove_hooks(path, state)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert path.read_bytes() == b'{"a": 1}'
@@ -272,8 +272,8 @@ def test_the_mode_comes_back_as_well_where_hooks_are_no_longer_posted(
 ) -> None:
     path.write_bytes(b"{}")
     path.chmod(0o664)
-    install_hooks(path, state, target, NEW)
-    install_hooks(path, state, replace(target, transport="shim"), NEW)
+    install_hooks(Installation(path, state, target, NEW))
+    install_hooks(Installation(path, state, replace(target, transport="shim"), NEW))
     assert stat.S_IMODE(path.stat().st_mode) == 0o664
     assert "Bearer" not in path.read_text()
 
@@ -281,9 +281,9 @@ def test_the_mode_comes_back_as_well_where_hooks_are_no_longer_posted(
 def test_hooks_of_before_in_a_file_that_others_read_are_closed_by_the_next_install(
     path: Path, state: Path, target: Target
 ) -> None:
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     path.chmod(0o644)
-    change = install_hooks(path, state, target, NEW)
+    change = install_hooks(Installation(path, state, target, NEW))
     assert (change.needed, change.closes, change.before == change.after) == (True, True, True)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -291,7 +291,7 @@ def test_hooks_of_before_in_a_file_that_others_read_are_closed_by_the_next_insta
 def test_a_mode_that_was_changed_since_is_left(path: Path, state: Path, target: Target) -> None:
     path.write_bytes(b"{}")
     path.chmod(0o644)
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     path.chmod(0o700)
     remove_hooks(path, state)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
@@ -302,13 +302,13 @@ def test_a_backup_is_kept_beside_the_file_and_only_a_few(
 ) -> None:
     path.write_bytes(b'{"a": 1}')
     path.chmod(0o600)
-    first = install_hooks(path, state, target, NEW)
+    first = install_hooks(Installation(path, state, target, NEW))
     assert first.backup is not None
     assert first.backup.read_bytes() == b'{"a": 1}'
     assert stat.S_IMODE(first.backup.stat().st_mode) == 0o600
     for _ in range(3):
         remove_hooks(path, state)
-        install_hooks(path, state, target, NEW)
+        install_hooks(Installation(path, state, target, NEW))
     assert len(list(path.parent.glob("settings.json.adsum-backup-*"))) == 3
     assert first.backup.read_bytes() == b'{"a": 1}', "the first is kept"
     assert list(path.parent.glob("*.tmp")) == []
@@ -319,7 +319,7 @@ def test_a_backup_is_for_its_owner_alone_whatever_the_file_allows(
 ) -> None:
     path.write_bytes(b'{"a": 1}')
     path.chmod(0o644)
-    backup = install_hooks(path, state, target, NEW).backup
+    backup = install_hooks(Installation(path, state, target, NEW)).backup
     assert backup is not None
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
 
@@ -329,8 +329,8 @@ def test_no_backup_keeps_our_token_and_every_one_keeps_the_users(
 ) -> None:
     own = {"type": "http", "url": "https://x.example", "headers": {"Authorization": "Bearer mine"}}
     path.write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [own]}]}}))
-    install_hooks(path, state, target, NEW)
-    install_hooks(path, state, replace(target, token="another-token"), NEW)
+    install_hooks(Installation(path, state, target, NEW))
+    install_hooks(Installation(path, state, replace(target, token="another-token"), NEW))
     remove_hooks(path, state)
     backups = [each.read_text() for each in path.parent.glob("*.adsum-backup-*")]
     assert len(backups) == 3
@@ -345,7 +345,7 @@ def test_a_file_that_others_can_read_is_noticed(
     mode: int, shared: bool, path: Path, state: Path, target: Target
 ) -> None:
     assert not inspect_hooks(path).shared
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     path.chmod(mode)
     assert inspect_hooks(path).shared is shared
 
@@ -365,7 +365,7 @@ def test_a_dry_run_shows_the_change_without_the_token_and_writes_nothing(
     path: Path, state: Path, target: Target
 ) -> None:
     path.write_bytes(b'{\n  "a": 1\n}\n')
-    diff = install_hooks(path, state, target, NEW, dry_run=True).diff()
+    diff = install_hooks(Installation(path, state, target, NEW, dry_run=True)).diff()
     assert '+    "PreToolUse": [' in diff
     assert "secret-token" not in diff
     assert path.read_bytes() == b'{\n  "a": 1\n}\n'
@@ -375,7 +375,8 @@ def test_a_dry_run_shows_the_change_without_the_token_and_writes_nothing(
 def test_two_installers_at_once_leave_one_set(path: Path, state: Path, target: Target) -> None:
     path.write_bytes(SHAPES["tabs"])
     crowd = [
-        threading.Thread(target=install_hooks, args=(path, state, target, NEW)) for _ in range(6)
+        threading.Thread(target=install_hooks, args=(Installation(path, state, target, NEW),))
+        for _ in range(6)
     ]
     for one in crowd:
         one.start()
@@ -390,19 +391,19 @@ def test_an_allow_list_gets_our_address_only_if_it_does_not_permit_it(
     path: Path, state: Path, target: Target
 ) -> None:
     path.write_text('{"allowedHttpHookUrls": ["https://x.example/*"]}')
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     assert target.url in json.loads(path.read_text())["allowedHttpHookUrls"]
     assert not inspect_hooks(path).blocked
     remove_hooks(path, state)
     path.write_text('{"allowedHttpHookUrls": ["http://127.0.0.1:*"]}')
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     assert json.loads(path.read_text())["allowedHttpHookUrls"] == ["http://127.0.0.1:*"]
 
 
 def test_status_names_what_is_doubled_missing_disabled_and_blocked(
     path: Path, state: Path, target: Target
 ) -> None:
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     settings = json.loads(path.read_text())
     settings["hooks"]["SessionEnd"] *= 2
     del settings["hooks"]["PreToolUse"]
@@ -419,13 +420,13 @@ def test_a_version_that_cannot_post_hooks_is_refused(
     path: Path, state: Path, target: Target
 ) -> None:
     with pytest.raises(SettingsError, match=r"2\.1\.62 cannot post hooks.*Upgrade"):
-        install_hooks(path, state, target, (2, 1, 62))
+        install_hooks(Installation(path, state, target, (2, 1, 62)))
     assert not path.exists()
 
 
 def test_a_receipt_that_is_damaged_is_ignored(path: Path, state: Path, target: Target) -> None:
     path.write_bytes(SHAPES["tabs"])
-    install_hooks(path, state, target, NEW)
+    install_hooks(Installation(path, state, target, NEW))
     for receipt in (state / "hooks").glob("*.json"):
         receipt.write_text("{broken")
     remove_hooks(path, state)
@@ -436,7 +437,7 @@ def test_the_state_folder_that_cannot_be_made_is_named(path: Path, target: Targe
     blocker = path.parent / "file"
     blocker.write_text("")
     with pytest.raises(SettingsError, match="ADSUM_STATE_DIR"):
-        install_hooks(path, blocker / "state", target, NEW)
+        install_hooks(Installation(path, blocker / "state", target, NEW))
 
 
 def test_the_project_file_lies_at_the_root_of_the_repository(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adsum_collector.agents.claude_code.install import inspect_hooks, install_hooks, remove_hooks
 from adsum_collector.agents.claude_code.settings_text import statusline_in, unwrapped, wrapped
-from adsum_collector.agents.installer import Mode, Target
+from adsum_collector.agents.installer import Installation, Mode, Target
 
 NEW = (2, 1, 330)
 TARGET = Target(
@@ -149,7 +149,7 @@ def test_a_file_survives_install_and_removal_with_and_without_a_receipt(
 ) -> None:
     path.write_bytes(OWN.encode())
     for state in (tmp_path / "state", tmp_path / "another"):
-        install_hooks(path, tmp_path / "state", TARGET, NEW, statusline="wrap")
+        install_hooks(Installation(path, tmp_path / "state", TARGET, NEW, statusline="wrap"))
         assert inspect_hooks(path).statusline.kind == "wrapped"
         remove_hooks(path, state)
         assert path.read_bytes() == OWN.encode()
@@ -159,17 +159,19 @@ def test_an_install_over_another_wraps_once_and_reports_to_the_new_collector(
     path: Path, tmp_path: Path
 ) -> None:
     path.write_bytes(OWN.encode())
-    install_hooks(path, tmp_path / "state", TARGET, NEW, statusline="wrap")
+    install_hooks(Installation(path, tmp_path / "state", TARGET, NEW, statusline="wrap"))
     once = path.read_bytes()
-    assert not install_hooks(path, tmp_path / "state", TARGET, NEW, statusline="wrap").needed
+    assert not install_hooks(
+        Installation(path, tmp_path / "state", TARGET, NEW, statusline="wrap")
+    ).needed
     moved = replace(TARGET, socket=Path("/elsewhere"), python="python3")
 
-    install_hooks(path, tmp_path / "state", moved, NEW, statusline="wrap")
+    install_hooks(Installation(path, tmp_path / "state", moved, NEW, statusline="wrap"))
 
     line = inspect_hooks(path).statusline
     assert (line.kind, line.command, line.socket) == ("wrapped", "say 'hi'", "/elsewhere")
     assert path.read_bytes() != once
-    install_hooks(path, tmp_path / "state", moved, NEW, statusline="leave")
+    install_hooks(Installation(path, tmp_path / "state", moved, NEW, statusline="leave"))
     assert json.loads(path.read_bytes())["statusLine"] == json.loads(OWN)["statusLine"]
 
 
@@ -177,10 +179,10 @@ def test_the_receipt_of_an_install_that_knew_no_status_line_still_works(
     path: Path, tmp_path: Path
 ) -> None:
     path.write_bytes(OWN.encode())
-    install_hooks(path, tmp_path / "state", TARGET, NEW)
+    install_hooks(Installation(path, tmp_path / "state", TARGET, NEW))
     assert inspect_hooks(path).statusline.kind == "own"
 
-    install_hooks(path, tmp_path / "state", TARGET, NEW, statusline="wrap")
+    install_hooks(Installation(path, tmp_path / "state", TARGET, NEW, statusline="wrap"))
 
     assert inspect_hooks(path).statusline.kind == "wrapped"
     remove_hooks(path, tmp_path / "state")
@@ -191,7 +193,7 @@ def test_a_status_line_chosen_after_the_install_survives_the_removal(
     path: Path, tmp_path: Path
 ) -> None:
     path.write_bytes(OWN.encode())
-    install_hooks(path, tmp_path / "state", TARGET, NEW, statusline="wrap")
+    install_hooks(Installation(path, tmp_path / "state", TARGET, NEW, statusline="wrap"))
     chosen = json.loads(path.read_bytes())
     chosen["statusLine"]["command"] = "new.sh"
     path.write_text(json.dumps(chosen))
@@ -203,7 +205,9 @@ def test_a_status_line_chosen_after_the_install_survives_the_removal(
 
 def test_a_dry_run_shows_both_commands(path: Path, tmp_path: Path) -> None:
     path.write_text('{\n  "statusLine": {"type": "command", "command": "date"}\n}\n')
-    diff = install_hooks(path, tmp_path, TARGET, NEW, statusline="wrap", dry_run=True).diff()
+    diff = install_hooks(
+        Installation(path, tmp_path, TARGET, NEW, statusline="wrap", dry_run=True)
+    ).diff()
     assert '-  "statusLine": {"type": "command", "command": "date"}' in diff
     assert "statusline_wrapper.py' /s/ö/c.sock -- 'date'\"" in diff.replace(
         "'/s/ö/c.sock'", "/s/ö/c.sock"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from adsum_collector.agents.claude_code.json_text import JsonTextError
 from adsum_collector.agents.claude_code.program import (
     FIRST_WITH_JSON,
     ask,
@@ -24,16 +23,11 @@ from adsum_collector.agents.claude_code.settings_text import (
     ASSUMED,
     FIRST_WITH_HTTP,
     FIRST_WITH_STATUS,
-    ShapeError,
     added,
-    command_words,
     events_for,
-    hooks_in,
     is_ours,
     is_posted,
-    parse_settings,
     permits,
-    sockets_in,
     statusline_in,
     stripped,
     tokens_in,
@@ -41,18 +35,25 @@ from adsum_collector.agents.claude_code.settings_text import (
     users_own,
     wrapped,
 )
+from adsum_collector.agents.hook_entries import (
+    ShapeError,
+    command_words,
+    hooks_in,
+    parse_settings,
+    sockets_in,
+)
 from adsum_collector.agents.installer import (
     Change,
+    Installation,
     Installer,
-    Mode,
     Plugin,
     Report,
     SettingsError,
     SettingsFiles,
-    Target,
     Transport,
     Version,
 )
+from adsum_collector.agents.json_text import JsonTextError
 from adsum_collector.agents.settings_file import (
     decode_settings,
     edit_settings,
@@ -99,17 +100,9 @@ def settings_path(scope: str, env: Mapping[str, str], home: Path, cwd: Path) -> 
     return next(around, cwd) / ".claude" / "settings.local.json"
 
 
-def install_hooks(
-    path: Path,
-    state_dir: Path,
-    target: Target,
-    version: Version,
-    *,
-    statusline: Mode = "leave",
-    dry_run: bool = False,
-    clock: Callable[[], float] = time.time,
-) -> Change:
+def install_hooks(wanted: Installation, *, clock: Callable[[], float] = time.time) -> Change:
     """Raises SettingsError, file untouched."""
+    target, version = wanted.target, wanted.version
     if version < FIRST_WITH_HTTP:
         raise SettingsError(
             f"Claude Code {_dotted(version)} cannot post hooks; "
@@ -117,9 +110,9 @@ def install_hooks(
         )
 
     def edited(base: str | None) -> str:
-        return wrapped(added(base, target, version), target, statusline)
+        return wrapped(added(base, target, version), target, wanted.statusline)
 
-    return _edit(path, state_dir, edited, dry_run=dry_run, clock=clock)
+    return _edit(wanted.path, wanted.state_dir, edited, dry_run=wanted.dry_run, clock=clock)
 
 
 def remove_hooks(

@@ -6,14 +6,18 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from adsum_collector.agents.claude_code import json_text
+from adsum_collector.agents import json_text
+from adsum_collector.agents.hook_entries import (
+    hooks_in,
+    runs_shim,
+    with_groups,
+    without_hooks,
+)
 from adsum_collector.agents.installer import (
     HOOK_PATH,
-    SHIM_NAME,
     Mode,
     StatusLine,
     Target,
@@ -118,24 +122,9 @@ def entry_for(event: str, target: Target, version: Version) -> dict[str, Any]:
 
 def is_ours(hook: object) -> bool:
     """True for a hook some `adsum hooks install` wrote, with whichever port, token or Python."""
-    if not isinstance(hook, dict):
-        return False
-    if hook.get("type") == "http":
+    if isinstance(hook, dict) and hook.get("type") == "http":
         return is_our_url(hook.get("url"))
-    return any(SHIM_NAME in word.replace("\\", "/") for word in command_words(hook))
-
-
-def command_words(hook: dict[str, Any]) -> list[str]:
-    """What a command hook runs. Without `args` a shell takes the words apart; ours are quoted for one."""
-    command, args = hook.get("command"), hook.get("args")
-    if not isinstance(command, str):
-        return []
-    if isinstance(args, list):
-        return [command, *map(str, args)]
-    try:
-        return shlex.split(command)
-    except ValueError:  # a quote that is not closed
-        return [command]
+    return runs_shim(hook)
 
 
 def is_our_url(url: object) -> bool:
@@ -172,97 +161,27 @@ def _shim_hook(target: Target, version: Version, *, waited: bool) -> dict[str, A
 ALLOWED_URLS = "allowedHttpHookUrls"
 
 
-class ShapeError(ValueError):
-    """Valid JSON, but not what Claude Code reads as settings."""
-
-
-def parse_settings(text: str) -> dict[str, Any]:
-    """The settings in the shape we edit. Raises JsonTextError or ShapeError."""
-    if json_text.is_blank(text):
-        return {}
-    settings = json_text.parse(text)
-    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
-    shaped = isinstance(hooks, dict) and all(isinstance(value, list) for value in hooks.values())
-    if not shaped:
-        raise ShapeError('not an object whose "hooks" is an object of arrays')
-    doubled = _doubled_key(text, settings)
-    if doubled:
-        raise ShapeError(f'the key "{doubled}" stands twice, and Claude Code reads only the last')
-    return dict(settings)
-
-
 def added(base: str | None, target: Target, version: Version) -> str:
     """The text with our hooks in it. None or blank: a file of our own."""
     text = "{}\n" if base is None or json_text.is_blank(base) else base
     settings = json_text.parse(text)
-    allowed, events = settings.get(ALLOWED_URLS), settings.get("hooks") or {}
+    allowed = settings.get(ALLOWED_URLS)
     posts = target.transport == "http"
     if posts and isinstance(allowed, list) and not permits(allowed, target.url):
         text = json_text.append(text, json_text.find(text, ALLOWED_URLS), target.url)
-    if "hooks" not in settings:
-        text = json_text.append(text, json_text.root(text), {}, "hooks")
-    for event in events_for(version, users_own(settings)):
-        group = entry_for(event, target, version)
-        if event in events:
-            text = json_text.append(text, json_text.find(text, "hooks", event), group)
-        else:
-            text = json_text.append(text, json_text.find(text, "hooks"), [group], event)
-    return text
+    events = events_for(version, users_own(settings))
+    return with_groups(text, {event: entry_for(event, target, version) for event in events})
 
 
 def stripped(text: str) -> str:
     """The text without our hooks, and without the brackets that held nothing else."""
     if json_text.is_blank(text):
         return text
-    settings = json_text.parse(text)
-    allowed = settings.get(ALLOWED_URLS)
+    allowed = json_text.parse(text).get(ALLOWED_URLS)
     urls = enumerate(allowed if isinstance(allowed, list) else ())
-    ours: list[tuple[str | int, ...]] = [(ALLOWED_URLS, i) for i, url in urls if is_our_url(url)]
-    for event, groups in (settings.get("hooks") or {}).items():
-        for at, group in enumerate(groups):
-            hooks = enumerate(_group_hooks(group))
-            ours += [("hooks", event, at, "hooks", i) for i, hook in hooks if is_ours(hook)]
-    for path in reversed(ours):
-        text = json_text.drop(text, *_emptied(text, path))
-    return text
-
-
-def _emptied(text: str, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Of one of our hooks, what would hold nothing without it: its group, matcher and all, or more."""
-    if path[0] != "hooks" or not _is_alone(text, path):
-        return path
-    path = path[:3]
-    while len(path) > 1 and _is_alone(text, path):
-        path = path[:-1]
-    return path
-
-
-def _is_alone(text: str, path: Sequence[str | int]) -> bool:
-    return len(json_text.children(text, json_text.find(text, *path[:-1]))) == 1
-
-
-def _doubled_key(text: str, settings: dict[str, Any]) -> str | None:
-    for path in ((), ("hooks",)) if "hooks" in settings else ((),):
-        seen: set[str | None] = set()
-        for member in json_text.children(text, json_text.find(text, *path)):
-            if member.key in seen:
-                return member.key
-            seen.add(member.key)
-    return None
-
-
-def hooks_in(settings: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [
-        (event, hook)
-        for event, groups in (settings.get("hooks") or {}).items()
-        for group in groups
-        for hook in _group_hooks(group)
-    ]
-
-
-def _group_hooks(group: object) -> list[Any]:
-    hooks = group.get("hooks") if isinstance(group, dict) else None
-    return hooks if isinstance(hooks, list) else []
+    for index in reversed([index for index, url in urls if is_our_url(url)]):
+        text = json_text.drop(text, ALLOWED_URLS, index)
+    return without_hooks(text, is_ours)
 
 
 def users_own(settings: dict[str, Any]) -> frozenset[str]:
@@ -278,13 +197,6 @@ def tokens_in(settings: dict[str, Any]) -> frozenset[str]:
     return frozenset(
         str(each.get("Authorization", "")) if isinstance(each, dict) else "" for each in headers
     )
-
-
-def sockets_in(settings: dict[str, Any]) -> frozenset[str]:
-    """Where the commands among our hooks hand on to; one with a dash finds it by itself."""
-    ours = [command_words(hook) for _, hook in hooks_in(settings) if is_ours(hook)]
-    sockets = (word for words in ours for shim, word in pairwise(words) if SHIM_NAME in shim)
-    return frozenset(sockets) - {"-"}
 
 
 def permits(patterns: list[Any], url: str) -> bool:

@@ -164,7 +164,7 @@ def _failure(text: str, position: int, cause: str) -> JsonTextError:
 
 def _cause(text: str, position: int, told: str) -> str:
     if text[position : position + 2] in ("//", "/*"):
-        return "a comment; JSON has none, and Claude Code drops the whole file for one"
+        return "a comment; JSON has none, and the whole file is dropped for one"
     before = text[:position].rstrip()
     if before.endswith(",") and text[position : position + 1] in ("}", "]"):
         return "a comma with nothing after it"
