@@ -335,8 +335,8 @@ def news_of_work(
             news.append(_said(Alive, session_id, "process", now, event="wire", **fields))
         elif shares[process] >= (CPU_SHARE_BESIDE_WIRE if told else CPU_SHARE):
             news.append(_said(Alive, session_id, "process", now, event="cpu", **fields))
-        elif told:
-            fields["connected"] = ago is not None
+        elif process.pid not in resting:
+            fields["connected"] = ago is not None if told else None
             news.append(_said(ProcessStill, session_id, "process", now, **fields))
     return news, work | measured
 

@@ -170,7 +170,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The registry's newest word, by its own stamp.
 
     waiting: since when it has been `waiting`; released: when it last ceased to be. busy: when it last
-    began to be. shell: its last word at rest, `shell` and not `idle`.
+    began to be. rested: its last word at rest, by that one's stamp; shell: it was `shell`, not `idle`.
     """
 
     at: int
@@ -182,6 +182,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     waiting: int = 0
     released: int = 0
     busy: int = 0
+    rested: int = 0
     shell: bool = False
 
 
@@ -315,7 +316,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     moved: int = 0  # latest signal that means more than "alive"
     witnessed: bool = False  # by a signal that no reading of history gives
     doubled: int = 0  # latest time that one call's hook was delivered twice
-    still: tuple[int, bool] = (0, False)  # latest look that found its process still; connected
+    still: tuple[int, bool | None] = (0, None)  # latest such look; connected
 
     dismissed: int = 0
     suspended: int = 0

@@ -85,7 +85,7 @@ class HubSettings(AdsumSettings):
         ge=10,
         le=86_400,
         description="Seconds without a sign of life after which an agent at work counts as stuck. "
-        "Not set: 300 where nobody sees whether its connections are silent too.",
+        "Not set: 300 where nobody looks at whether its process stands still too.",
     )
     domains: list[Any] = Field(
         default_factory=list,

@@ -96,10 +96,11 @@ class ProcessGone(Signal, frozen=True, kw_only=True, tag="process.gone"):
 class ProcessStill(Signal, frozen=True, kw_only=True, tag="process.still"):
     """Since the look before it received nothing and computed next to nothing: no sign of life.
 
-    connected: a TCP connection of its own is open.
+    connected: a TCP connection of its own is open; None where the system does not tell what comes
+    in, and it was looked at how much it computes alone.
     """
 
-    connected: bool = False
+    connected: bool | None = None
 
 
 class PromptSubmitted(Signal, frozen=True, kw_only=True, tag="prompt.submitted"):

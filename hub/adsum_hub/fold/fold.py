@@ -205,8 +205,9 @@ def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes
 
 
 def found_still(facts: Facts, signal: s.ProcessStill) -> Changes:
-    still = (signal.at, signal.connected)
-    return {"still": still} if still > facts.still else {}
+    at, connected = facts.still
+    later = (signal.at, str(signal.connected)) > (at, str(connected))
+    return {"still": (signal.at, signal.connected)} if later else {}
 
 
 def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
@@ -234,6 +235,7 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         waiting=signal.at if waits and not waited else held.waiting,
         released=signal.at if waited and not waits else held.released,
         busy=signal.at if signal.status == "busy" != held.status else held.busy,
+        rested=signal.at if signal.status in ("idle", "shell") else held.rested,
         shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
     )
     return changes

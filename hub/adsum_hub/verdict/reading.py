@@ -34,7 +34,7 @@ class Limits(msgspec.Struct, frozen=True):
     #: stands still: a look every half minute finds a hang within three. While a model thinks, its
     #: API sends a ping about every 30 s (litellm#36024), so four are missing.
     stuck_after: int = 120_000
-    #: The same where nobody looks at the process's connections. The CLI itself bears a silent model
+    #: The same where nobody has looked at the process. The CLI itself bears a silent model
     #: this long at least (2.1.330: 300 s between bytes by its source; 361 s measured before the
     #: first), and then says so: until then the model is inside its own time-out, as a tool is.
     #: (Rejected: `stuck_after`. A model may think for three minutes, and no hook or line tells.)
@@ -48,6 +48,8 @@ class Limits(msgspec.Struct, frozen=True):
     registry_hold: int = 500
     #: A registry stamp this much newer than an opener cannot be a late report of before it.
     registry_ahead: int = 250
+    #: A command that only opens a dialog is `busy` before it for a tenth of this (25 ms measured).
+    command: int = 250
     #: A `busy` stamped this much after a request opened is no late report of before it: three
     #: times the longest lag measured.
     registry_missed: int = 1_000
@@ -123,7 +125,7 @@ def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
         if is_open:
             idle = closed_since(status, stand.opened, clock, limits)
         if not children:
-            busy = busy_since(status, ground.last_main, clock, limits)
+            busy = busy_since(status, ground, clock, limits)
     stops = not children and is_stopping(ground, status, clock, limits)
     runs = bool(busy) or (is_open and not idle) or stops
     said = idle, busy, waiting, runs, stops
@@ -193,11 +195,18 @@ def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
     return held if clock.passed(held) else 0
 
 
-def busy_since(status: Status, last_main: int, clock: Clock, limits: Limits) -> int:
-    """Since when it says that a turn runs of which no hook and no transcript knows."""
-    if status.status != "busy" or status.at <= last_main:
+def busy_since(status: Status, ground: Ground, clock: Clock, limits: Limits) -> int:
+    """Since when it says that a turn runs of which no hook and no transcript knows.
+
+    Its word may be a late one of the turn that has just ended, but not where it has been at rest
+    since: then it is sooner believed. (A typed /compact is one: no hook that we install tells of it.
+    Rejected: at once; /btw, /model and their like are busy for a moment before their dialog opens.)
+    """
+    if status.status != "busy" or status.at <= ground.last_main:
         return 0
-    return status.at if clock.passed(status.at + limits.registry_hold) else 0
+    rested = status.rested >= ground.turns.closed > 0
+    hold = limits.command if rested else limits.registry_hold
+    return status.at if clock.passed(status.at + hold) else 0
 
 
 def is_stopping(ground: Ground, status: Status | None, clock: Clock, limits: Limits) -> bool:

@@ -519,7 +519,8 @@ def silent(reading: Reading) -> AgentState | None:
 
     That nothing was heard is no proof: hooks and transcript tell nothing while a model thinks.
     Found still, the process is stuck; as long as nobody has looked, it is given more time. A look
-    that is older than the silence is long proves nothing of it.
+    that is older than the silence is long proves nothing of it. Where the system tells only what it
+    computes, a spinner that is drawn hides a hang, and a look that finds not even that is believed.
     """
     since = stuck_from(reading, reading.limits.stuck_after)
     if not reading.clock.passed(since):
@@ -535,7 +536,7 @@ def silent(reading: Reading) -> AgentState | None:
             break
         age = each
     label = f"No sign of life for {_age(age)}"
-    if looked >= since and not reading.ground.tools:
+    if looked >= since and connected is not None and not reading.ground.tools:
         connection = "connection open" if connected else "no connection"
         label = f"Nothing from the model for {_age(age)}, {connection}"
     return state("stuck", label, since, 0.6, "none")

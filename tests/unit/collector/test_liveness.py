@@ -192,10 +192,20 @@ def test_a_process_that_works_gives_a_sign_of_life_for_each_of_its_sessions() ->
     assert work == {AGENT: Work(now, 1300)}
 
 
-def test_a_process_that_hangs_gives_none() -> None:
+def test_a_process_that_computes_nothing_is_found_still_unless_it_rests() -> None:
+    known, now = {AGENT: Work(START, 1000)}, START + CPU_INTERVAL_MS
+
+    (news,), _ = news_of_work(known, {"s1": AGENT}, lambda _pid: 1299, now)
+
+    assert isinstance(news, ProcessStill)
+    assert news.connected is None  # nobody tells
+    rests = {AGENT.pid}
+    assert not news_of_work(known, {"s1": AGENT}, lambda _pid: 1299, now, resting=rests)[0]
+
+
+def test_a_process_gives_no_sign_where_there_is_nothing_to_compare() -> None:
     known = {AGENT: Work(START, 1000)}
 
-    assert news_of_work(known, {"s1": AGENT}, lambda _pid: 1299, START + CPU_INTERVAL_MS)[0] == []
     assert news_of_work({}, {"s1": AGENT}, lambda _pid: 9000, START)[0] == []  # the first look
     assert news_of_work(known, {"s1": AGENT}, lambda _pid: 9000, START - 1)[0] == []
     assert news_of_work(known, {"s1": AGENT}, lambda _pid: None, START * 2) == ([], {})

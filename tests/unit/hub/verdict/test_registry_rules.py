@@ -182,6 +182,19 @@ def test_busy_alone_opens_a_turn_after_half_a_second() -> None:
     assert (story.state(5.5), story.at(5.5).confidence) == ("thinking", 0.5)
 
 
+def test_busy_after_the_registrys_own_rest_opens_a_turn_sooner() -> None:
+    story = working().stop(1).status(2, "idle").status(3, "busy")
+
+    assert (story.state(3.24), story.deadline(3.1)) == ("idle", 3.25)
+    assert story.state(3.25) == "thinking"
+
+
+def test_a_command_that_opens_a_dialog_is_no_turn_though_it_is_busy_before() -> None:
+    story = working().stop(1).status(2, "idle").status(3, "busy").status(3.03, "waiting")
+
+    assert {story.state(at) for at in (3, 3.03, 3.3, 9)} == {"idle"}
+
+
 def test_busy_older_than_the_close_opens_nothing_once_the_stop_hooks_have_run() -> None:
     story = working().status(0.1, "busy").stop(1, final=True)
 

@@ -32,7 +32,7 @@ def test_a_background_tool_excuses_no_silence() -> None:
     assert story.state(122) == "stuck"
 
 
-def still(story: Story, at: float, *, connected: bool = True) -> Story:
+def still(story: Story, at: float, *, connected: bool | None = True) -> Story:
     return story.tell(s.ProcessStill, at, source="process", connected=connected)
 
 
@@ -51,6 +51,13 @@ def test_a_process_found_still_is_stuck_and_the_cause_is_said() -> None:
     assert found.at(120).since == gone.at(150).since
     assert found.label(180) == "Nothing from the model for 3 min, connection open"
     assert gone.label(180) == "Nothing from the model for 3 min, no connection"
+
+
+def test_where_the_system_does_not_tell_what_comes_in_no_connection_is_named() -> None:
+    story = still(working(), 130, connected=None)
+
+    assert [story.state(at) for at in (119, 131)] == ["thinking", "stuck"]
+    assert story.label(131) == "No sign of life for 2 min"
 
 
 def test_a_process_found_still_before_its_clock_says_so_is_not_stuck_yet() -> None:

@@ -56,7 +56,7 @@ def test_budget_exceeded_until_a_human_answers() -> None:
 
 def test_stuck_after_two_minutes_of_silence() -> None:
     """Of witnesses, and of the process: nobody has looked at the other's."""
-    story, unseen = working().tell(s.ProcessStill, 120, source="process"), working()
+    story, unseen = working().tell(s.ProcessStill, 120, connected=False), working()
 
     assert story.state(119) == "thinking"
     said = "Nothing from the model for 2 min, no connection"
