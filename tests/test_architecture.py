@@ -129,7 +129,7 @@ COMPOSERS = {
 #: Modules that only one sibling imports, and why they are modules all the same.
 ONE_IMPORTER = {
     "a check of the doctor, one of many": {
-        *("adsum.doctor.agent", "adsum.doctor.ways"),
+        *("adsum.doctor.agents", "adsum.doctor.checks"),
     },
     "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
         *("adsum.service.inits", "adsum_shared.redis_cluster"),

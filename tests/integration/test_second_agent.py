@@ -170,7 +170,7 @@ def registered(monkeypatch: pytest.MonkeyPatch, quill: Path) -> Path:
     """As the one line in `known_agents` would have it. The file that its hooks belong into."""
     monkeypatch.setenv("QUILL_HOME", str(quill))
     every = (*known_agents(), Quill())
-    for module in ("adsum.hooks", "adsum.doctor.agent"):
+    for module in ("adsum.hooks", "adsum.doctor.agents"):
         monkeypatch.setattr(f"{module}.known_agents", lambda: every)
     return quill / "hooks.json"
 

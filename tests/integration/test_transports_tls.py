@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.doctor.ways import check_redis
+from adsum.doctor.checks import check_redis
 from adsum.machine import reach_redis
 from adsum_collector.settings import CollectorSettings
 from adsum_shared.connect import UNAVAILABLE, open_redis

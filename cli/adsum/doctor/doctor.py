@@ -29,7 +29,7 @@ from adsum.client import (
     readiness,
 )
 from adsum.config import every_setting, read_file, read_settings
-from adsum.doctor.agent import check_agents, check_hooks, check_sessions
+from adsum.doctor.agents import check_agents, check_hooks, check_sessions
 from adsum.doctor.checks import (
     DOCS,
     IDLE,
@@ -40,14 +40,17 @@ from adsum.doctor.checks import (
     check_collector,
     check_host,
     check_hub,
+    check_membership,
+    check_redis,
     check_spool,
+    check_way,
     check_witnesses,
     find_host,
     is_hub_alone,
     no_collector_wanted,
     nothing_runs,
+    one_remedy,
 )
-from adsum.doctor.ways import check_membership, check_redis, check_way, one_remedy
 from adsum.hooks import Setup, setups_for
 from adsum.hooks_commands import reporting_of
 from adsum.logs import PARTS, Tail

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.doctor.agent import AGAIN_S, Difference, told, twice
+from adsum.doctor.agents import AGAIN_S, Difference, told, twice
 from adsum.doctor.checks import (
     DOCS,
     IDLE,

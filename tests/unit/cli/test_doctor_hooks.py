@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.agent import check_hooks
+from adsum.doctor.agents import check_hooks
 from adsum.doctor.checks import Finding
 from adsum.hooks import Setup, Wanted
 from adsum_collector.agents.claude_code.install import settings_files

@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.checks import START_JOINED, Finding, check_collector
-from adsum.doctor.ways import check_login, check_membership, one_remedy, rejoin
+from adsum.doctor.checks import (
+    START_JOINED,
+    Finding,
+    check_collector,
+    check_login,
+    check_membership,
+    one_remedy,
+    rejoin,
+)
 from adsum.machine import Membership
 from tests.brokers import free_port
 

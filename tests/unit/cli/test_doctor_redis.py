@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.checks import Finding
-from adsum.doctor.ways import RedisLook, check_redis, judge_redis
+from adsum.doctor.checks import Finding, RedisLook, check_redis, judge_redis
 from tests.brokers import free_port
 
 MB = 1 << 20

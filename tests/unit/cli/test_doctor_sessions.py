@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adsum.doctor import agent as doctor_sessions
-from adsum.doctor.agent import check_sessions
+from adsum.doctor import agents as doctor_sessions
+from adsum.doctor.agents import check_sessions
 from adsum.doctor.checks import Finding
 from adsum.outcome import CommandError
 from adsum_shared.state import AgentState, Group, HostView, SessionView, WitnessView

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-import adsum.doctor.ways as doctor_module
+import adsum.doctor.checks as doctor_module
 import adsum.machine as way_module
 from adsum.config import show_config
-from adsum.doctor.ways import check_way
+from adsum.doctor.checks import check_way
 from adsum.machine import (
     Hub,
     Membership,

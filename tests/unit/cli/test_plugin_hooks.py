@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adsum.doctor.agent import check_hooks
+from adsum.doctor.agents import check_hooks
 from adsum.doctor.checks import Finding
 from adsum.hooks import Setup
 from adsum.hooks_commands import run_status
