@@ -4,9 +4,9 @@
 judged, made a view of, encoded. A quiet hour is one call after the other in one turn after the
 other; in a busy one each session has subagents with calls of their own, parallel calls and dialogs.
 Each signal is told by its hook and by its transcript, as Claude Code's are, between the registry's
-words and what was used. Sessions have a past before the measuring begins. Prints microseconds a
-signal, each signal's best of some rounds, since other processes interrupt any of them, and the ratio
-of fold, verdict and view to encoding.
+words and what was used. Sessions have a past before the measuring begins. The garbage collector runs
+as seldom as in a hub. Prints microseconds a signal, each signal's best of some rounds, since other
+processes interrupt any of them, and the ratio of fold, verdict and view to encoding.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import random
 import statistics
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 import msgspec
 
 from adsum_collector.agents.claude_code.tools import role_of
+from adsum_hub.app import GC_THRESHOLDS
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
@@ -164,7 +166,7 @@ class Pipeline:
     def __init__(self) -> None:
         self.facts: dict[str, Facts] = {}
         self.shown: dict[str, Shown] = {}
-        self.spent: list[tuple[int, int, int]] = []
+        self.spent = array("q")  # three to a signal; objects would be the collector's to look at
         self.bytes = 0
         self._encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
 
@@ -180,7 +182,7 @@ class Pipeline:
         viewed = clock()
         self.bytes += len(self._encode(view))
         encoded = clock()
-        self.spent.append((folded - begun, viewed - folded, encoded - viewed))
+        self.spent.extend((folded - begun, viewed - folded, encoded - viewed))
 
 
 def measure(*, busy: bool, rounds: int) -> dict[str, float]:
@@ -189,18 +191,15 @@ def measure(*, busy: bool, rounds: int) -> dict[str, float]:
     for signal in signals[:PAST]:
         line.take(signal)
     begun = dict(line.facts), dict(line.shown)
-    best: list[tuple[int, int, int]] = []
+    best = array("q")
     for _ in range(rounds):
         line.facts, line.shown = dict(begun[0]), dict(begun[1])
-        line.spent, line.bytes = [], 0
+        line.spent, line.bytes = array("q"), 0
         gc.collect()  # so that each round meets the same of them
         for signal in signals[PAST:]:
             line.take(signal)
-        pairs = zip(best or line.spent, line.spent, strict=True)
-        best = [tuple(map(min, one, other)) for one, other in pairs]
-    fold_us, view_us, encode_us = (
-        statistics.fmean(column) / 1000 for column in zip(*best, strict=True)
-    )
+        best = array("q", map(min, best or line.spent, line.spent))
+    fold_us, view_us, encode_us = (statistics.fmean(best[step::3]) / 1000 for step in range(3))
     return {
         "fold_us": round(fold_us, 1),
         "verdict_and_view_us": round(view_us, 1),
@@ -215,6 +214,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    gc.set_threshold(*GC_THRESHOLDS)
     found = {hour: measure(busy=hour == "busy", rounds=args.rounds) for hour in ("quiet", "busy")}
     if args.json:
         print(json.dumps(found))

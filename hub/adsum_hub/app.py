@@ -60,6 +60,9 @@ MOST_PER_ADDRESS = 512
 RESERVE = 256
 #: Enough for any first frame; clients send nothing else.
 WS_MAX_BYTES = 64 * 1024
+#: Thousands of sessions are millions of objects that live on: to look through all of them as often
+#: as Python does by default stops the loop for up to 0.7 s at 100,000 sessions.
+GC_THRESHOLDS = 10_000, 50, 1000
 
 
 class PortTakenError(AdsumError):
@@ -235,9 +238,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
     say: shows a first login link to whoever started the hub by hand; never a log.
     """
     redis_url = _require_usable(settings)
-    # Thousands of sessions are millions of objects that live on: to look through all of them as
-    # often as Python does by default stops the loop for up to 0.7 s at 100,000 sessions.
-    gc.set_threshold(10_000, 50, 1000)
+    gc.set_threshold(*GC_THRESHOLDS)
     state = HubState(settings, redis_url)
     roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
     async with contextlib.AsyncExitStack() as stack:

@@ -16,8 +16,8 @@ TOOLS_MAX = 32
 TOOLS_KEPT = 20  # pruned to this at once, so that not every call pays for it
 #: Of these, so many are at hand: `tools` is copied with each call and looked through with each
 #: verdict, so calls that ended a while ago stand apart.
-AT_HAND_MAX = 8
-AT_HAND_KEPT = 3
+AT_HAND_MAX = 6
+AT_HAND_KEPT = 1
 REQUESTS_MAX = 16
 CHILDREN_MAX = 48
 TASKS_MAX = 64

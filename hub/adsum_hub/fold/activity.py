@@ -75,8 +75,8 @@ def _with_call(
         if "tools" not in changes or (held is not None and held.finished):
             return activity
         # Of many calls at hand the one that has just ended stands apart already.
-        known = {**changes.get("done", {}), **changes["tools"]}
-        text = _end_of(known.get(signal.tool_use_id, signal))
+        key, done = signal.tool_use_id, changes.get("done", facts.done)
+        text = _end_of(changes["tools"].get(key) or done.get(key, signal))
     kind = KINDS[type(signal)]
     return _placed(activity, ActivityNote(signal.at, kind, shortened(text), signal.agent_id))
 
