@@ -69,6 +69,7 @@ def schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
 async def _openapi() -> dict[str, Any]:
     """Of a hub with all of its doors, which is asked nothing and reaches no Redis."""
     from adsum_hub.app import build_app
+    from adsum_hub.control import CommandKeys
     from adsum_hub.domains.show import open_domains
     from adsum_hub.join.joining import open_joining
     from adsum_hub.live.broadcast import Broadcast
@@ -99,7 +100,8 @@ async def _openapi() -> dict[str, Any]:
             open_notifications(settings, nobody, roster, broadcast, clock)
         )
         access = await stack.enter_async_context(open_access(nobody))
-        joining = open_joining(settings, nobody, access, roster, clock, broadcast)
+        keys = CommandKeys(nowhere, access.hub)
+        joining = open_joining(settings, nobody, access, roster, clock, broadcast, keys)
         doors: Any = build_app(
             roster,
             broadcast,
@@ -108,6 +110,7 @@ async def _openapi() -> dict[str, Any]:
             {},
             notifications=notifications,
             joining=joining,
+            commands=keys,
         )
         document: dict[str, Any] = doors._app.openapi()  # noqa: SLF001 - what the doors stand before
     return document

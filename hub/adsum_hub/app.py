@@ -25,6 +25,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
 from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.consumer.saver import Saver
+from adsum_hub.control import CommandKeys
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
@@ -186,6 +187,7 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     *,
     joining: Joining | None = None,
     ingest: Ingest | None = None,
+    commands: CommandKeys | None = None,
     demo: bool = False,
 ) -> ASGIApp:
     """notes: what keeps all dollars from being right. signing: None where nobody has to sign in."""
@@ -198,6 +200,8 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app.include_router(sign_in_router(signing, demo=demo))
     if joining is not None:
         app.include_router(join_router(joining))
+    if commands is not None:
+        app.include_router(commands.router())
     if ingest is not None:
         # First: a machine asks once a second, and each route before it is looked at.
         app.router.routes.insert(0, ingest.route())
@@ -250,7 +254,8 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         url = stack.enter_context(announced(settings, port))
         access = await stack.enter_async_context(open_access(redis_url))
         signing = await stack.enter_async_context(signing_in(settings, access, clock))
-        joining = open_joining(settings, redis_url, access, roster, clock, broadcast)
+        keys = CommandKeys(settings.state_dir, redis)
+        joining = open_joining(settings, redis_url, access, roster, clock, broadcast, keys)
         ingest = await stack.enter_async_context(open_ingest(redis_url, joining, link.address))
         notifications = await stack.enter_async_context(
             open_notifications(settings, redis_url, roster, broadcast, clock)
@@ -266,11 +271,13 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             signing,
             joining=joining,
             ingest=ingest,
+            commands=keys,
             demo=settings.demo,
         )
         saver = Saver(roster, redis, link)
         vital = _tasks(settings, state, redis, reader, joining, notifications)
         vital["snapshots"] = saver.run()
+        vital["command keys"] = keys.run()
         if signing is not None and say is not None:
             vital["greeting"] = greet(signing, url, say)
         await supervise(uvicorn.Server(server_config(app, settings.public_url)), bound, vital)

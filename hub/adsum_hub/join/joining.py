@@ -17,6 +17,7 @@ from fastapi import Request
 from adsum_hub.auth.credentials import CodeProblem, LoginRateLimit, digest_of, id_of, origin_of
 from adsum_hub.auth.sign_in import Revoked
 from adsum_hub.clock import Clock
+from adsum_hub.control import CommandKeys
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch, Way
 from adsum_hub.join.rights import LOOPBACK, Addresses, NoRightsError, Rights
 from adsum_hub.join.tokens import (
@@ -185,6 +186,7 @@ class Joining:
     watch: RollWatch
     addresses: Addresses
     clock: Clock
+    command_keys: CommandKeys
 
     @served("GET /join-tokens", "The join tokens that are good, without their secrets", REFUSED)
     async def join_tokens(self) -> JoinTokens:
@@ -287,7 +289,8 @@ class Joining:
             await self.strangers.rights.withdraw_if_any(host_id)
         log.info("%s (%s) joined by %s, %s", host_id, label, held.id, way.way)
         label = held.label or label
-        return JoinAnswer(SCHEMA, host_id, label, way.way, way.url, secret, way.warning, way.why)
+        told = way.way, way.url, secret, way.warning, way.why
+        return JoinAnswer(SCHEMA, host_id, label, *told, await self.command_keys.known())
 
     async def _admissible(self, host_id: str, former: str) -> JoinedMachine | None:
         """What is known of it. Raises BadRequestError: the identity is, or may be, another's."""
@@ -354,11 +357,11 @@ class Joining:
     @served("GET /machine", "What the hub has of the machine whose credential is shown", MACHINE)
     async def see(self, request: Request) -> MachineSeen:
         machine = await self.asking(request)
-        host = self.roster.hosts.get(machine.host_id)
+        host, keys = self.roster.hosts.get(machine.host_id), await self.command_keys.known()
         if host is None:
-            return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline")  # noqa: FBT003 - the fields in their order
+            return MachineSeen(SCHEMA, machine.host_id, machine.label, False, 0, "offline", keys)  # noqa: FBT003 - the fields in their order
         view = host.view(self.clock())
-        return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability)  # noqa: FBT003 - the fields in their order
+        return MachineSeen(SCHEMA, host.id, host.label, True, view.applied, view.reachability, keys)  # noqa: FBT003 - the fields in their order
 
     async def _look(self, token: str, address: str) -> str:
         """The digest of one that is good. Raises BadRequestError.
@@ -386,6 +389,7 @@ def open_joining(
     roster: Roster,
     clock: Clock,
     broadcast: Broadcast,
+    command_keys: CommandKeys,
 ) -> Joining:
     """Puts together what joining needs."""
     addresses = Addresses(
@@ -411,4 +415,5 @@ def open_joining(
         watch,
         addresses,
         clock,
+        command_keys,
     )

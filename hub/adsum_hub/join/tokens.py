@@ -111,6 +111,7 @@ class JoinAnswer(msgspec.Struct):
     """redis_url: with the machine's login in it; empty where it goes through the hub.
 
     secret: what it shows to the hub. warning: what is not as it should be; None: nothing. why: of the way.
+    command_keys: by which hubs sign commands, in hex by their ids.
     """
 
     schema: int
@@ -121,10 +122,14 @@ class JoinAnswer(msgspec.Struct):
     secret: str
     warning: str | None
     why: str = ""
+    command_keys: dict[str, str] = {}
 
 
 class MachineSeen(msgspec.Struct):
-    """What the hub has of the machine that asks. applied: the number of its last signal."""
+    """What the hub has of the machine that asks. applied: the number of its last signal.
+
+    command_keys: by which hubs sign commands, in hex by their ids.
+    """
 
     schema: int
     host_id: str
@@ -132,6 +137,7 @@ class MachineSeen(msgspec.Struct):
     listed: bool
     applied: int
     reachability: Reachability
+    command_keys: dict[str, str] = {}
 
 
 class HostChanged(msgspec.Struct):

@@ -1,0 +1,71 @@
+"""The key that signs commands, and what people may decide by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakeredis import FakeAsyncRedis
+
+from adsum_hub.control import CommandKeyError, CommandKeys
+from adsum_shared import streams
+from adsum_shared.commands import key_id
+
+
+async def test_the_key_is_made_once_for_its_owner_alone_and_its_public_half_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with FakeAsyncRedis() as redis:
+        one, again = (CommandKeys(tmp_path / "state", redis) for _ in range(2))
+        known = await one.known()
+
+        assert list(known) == [key_id((await again.own()).public_key())]
+        assert await again.known() == known
+        assert await redis.hgetall(streams.COMMAND_KEYS) == {
+            named.encode(): of.encode() for named, of in known.items()
+        }
+    assert (tmp_path / "state" / "command-key.pem").stat().st_mode & 0o777 == 0o600
+
+
+async def test_keys_of_other_hubs_are_shown_but_none_under_a_foreign_id(tmp_path: Path) -> None:
+    async with FakeAsyncRedis() as redis:
+        other = await CommandKeys(tmp_path / "other", redis).known()
+        (public,) = other.values()
+        bad = {"0" * 16: public, "x": "no key", b"\xff": b"\xff"}
+        await redis.hset(streams.COMMAND_KEYS, mapping=bad)
+
+        mine = CommandKeys(tmp_path / "mine", redis)
+
+        assert await mine.known() == other | {
+            key_id((await mine.own()).public_key()): mine_public(await mine.own())
+        }
+
+
+def mine_public(key: object) -> str:
+    return str(key.public_key().public_bytes_raw().hex())  # type: ignore[attr-defined] # a private key
+
+
+@pytest.mark.parametrize("spoil", ["readable", "torn", "link"])
+async def test_a_key_that_others_may_know_or_that_is_none_signs_nothing(
+    tmp_path: Path, spoil: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeAsyncRedis() as redis:
+        await CommandKeys(tmp_path, redis).own()
+        file = tmp_path / "command-key.pem"
+        private = file.read_text()
+        if spoil == "readable":
+            file.chmod(0o644)
+        elif spoil == "torn":
+            file.write_text(private[:60])
+        else:
+            file.rename(tmp_path / "elsewhere.pem")
+            file.symlink_to(tmp_path / "elsewhere.pem")
+        keys = CommandKeys(tmp_path, redis)
+
+        with pytest.raises(CommandKeyError, match=r"command-key\.pem"):
+            await keys.own()
+        await keys.run()  # it says so and ends: such a hub still shows the list
+
+        assert await keys.known() == {}
+    assert "nobody can decide anything from here" in caplog.text
+    assert private[40:60] not in caplog.text
