@@ -1,6 +1,6 @@
 """What a cold scan of a long history costs, beside ccusage and beside what reading costs at all.
 
-    python -m bench.scan [--bytes 1000000000] [--rounds 5] [--ccusage PATH]
+    python -m bench.scan [--agent codex] [--bytes 1000000000] [--rounds 5] [--ccusage PATH]
 
 A history is made up in a temporary directory, which goes afterwards. In every round each program
 runs once, on two cores, so that a slow moment hits them all; the page cache is warm. All must come
@@ -64,9 +64,25 @@ class Runs:
     output: str = ""
 
 
-def made_up(root: Path, size: int, seed: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class History:
+    """An agent's: who makes it up, where it lies, and what ccusage calls the agent."""
+
+    module: str
+    below: str
+    called: str
+    bare: tuple[str, ...]
+
+
+HISTORIES = {
+    "claude_code": History("bench.corpus", "projects", "claude", ("--mode", "display")),
+    "codex": History("bench.corpus_codex", "sessions", "codex", ("--no-cost",)),
+}
+
+
+def made_up(module: str, root: Path, size: int, seed: int) -> dict[str, Any]:
     """By a process of its own: what this one weighs would count for all that it starts."""
-    command = [sys.executable, "-m", "bench.corpus", str(root)]
+    command = [sys.executable, "-m", module, str(root)]
     command += ["--bytes", str(size), "--seed", str(seed)]
     written = subprocess.run(command, capture_output=True, check=True)
     return cast("dict[str, Any]", json.loads(written.stdout))
@@ -113,8 +129,10 @@ def ccusage(prefix: Path) -> Path:
     )
 
 
-def commands(projects: Path, program: Path) -> dict[str, list[str]]:
-    adsum = [sys.executable, "-m", "bench.scan_run", str(projects)]
+def commands(agent: str, projects: Path, program: Path) -> dict[str, list[str]]:
+    history = HISTORIES[agent]
+    adsum = [sys.executable, "-m", "bench.scan_run", agent, str(projects)]
+    theirs = [str(program), history.called, "daily", "--json", "--offline"]
     ledgers = str(projects.parent / "ledgers")
     files = f"find {projects} -name '*.jsonl' -print0 | xargs -0 cat | wc -l"
     return {
@@ -124,10 +142,8 @@ def commands(projects: Path, program: Path) -> dict[str, list[str]]:
         "Adsum, kept on disk": [*adsum, ledgers, "1", "sums"],
         "Adsum, 1 process": [*adsum, ledgers, "1"],
         "Adsum, as installed": [*adsum, ledgers, "2"],
-        "ccusage": [str(program), "claude", "daily", "--json", "--offline"],
-        "ccusage, no prices": [
-            *(str(program), "claude", "daily", "--json", "--offline", "--mode", "display")
-        ],
+        "ccusage": theirs,
+        "ccusage, no prices": [*theirs, *history.bare],
     }
 
 
@@ -164,6 +180,7 @@ def report(found: dict[str, Runs]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--agent", choices=HISTORIES, default="claude_code")
     parser.add_argument("--bytes", type=int, default=1_000_000_000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=5)
@@ -176,7 +193,8 @@ def main() -> None:
         raise SystemExit(f"too little room in {tempfile.gettempdir()}")
     with tempfile.TemporaryDirectory(prefix="adsum-scan-") as directory:
         root = Path(directory)
-        truth = made_up(root, options.bytes, options.seed)
+        history = HISTORIES[options.agent]
+        truth = made_up(history.module, root, options.bytes, options.seed)
         version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
         print(
             f"{truth['size'] / 1e9:.2f} GB, {truth['files']} files, {truth['lines']} lines,",
@@ -184,10 +202,11 @@ def main() -> None:
         )
         print(f"{truth['assistant_lines'] / truth['lines']:.0%} an assistant's;", end=" ")
         print(f"{version.stdout.strip()}; load {os.getloadavg()[0]:.1f}; {CORES} cores used")
-        env = os.environ | {"CLAUDE_CONFIG_DIR": directory, "HOME": directory, "TZ": "UTC"}
+        env = os.environ | {"CLAUDE_CONFIG_DIR": directory, "CODEX_HOME": directory}
+        env |= {"HOME": directory, "TZ": "UTC"}
         # What is installed has its bytecode; the first round writes that of a checkout.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
-        every = commands(root / "projects", program)
+        every = commands(options.agent, root / history.below, program)
         found = {name: Runs() for name in every}
         for _ in range(options.rounds):
             for name, command in every.items():

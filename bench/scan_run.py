@@ -1,6 +1,6 @@
 """Adsum's scan of a directory of transcripts, in this process or as installed, as JSON of its sums.
 
-    python -m bench.scan_run DIRECTORY [LEDGER [PROCESSES [sums]]]
+    python -m bench.scan_run AGENT DIRECTORY [LEDGER [PROCESSES [sums]]]
 
 Without a ledger all is added up in memory, in one process. With the path of a directory it is what
 the collector's process does, with a ledger there, by so many processes, and, unless only the sums
@@ -19,9 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from adsum_collector.agents import known_agents
-from adsum_collector.agents.claude_code.lines import transcript_file
-from adsum_collector.agents.claude_code.usage_lines import used_by
+from adsum_collector.agents import known_agents, usage_lines
 from adsum_collector.usage.ledger import Ledger
 from adsum_collector.usage.reading import Errand, UsageReading, shipped_limit
 
@@ -41,8 +39,10 @@ def paths_below(root: str) -> list[str]:
     return sorted(sizes, key=lambda path: (-sizes[path], path))
 
 
-def main(root: str, directory: str = "", processes: str = "1", only: str = "") -> None:
+def main(called: str, root: str, directory: str = "", processes: str = "1", only: str = "") -> None:
     gc.disable()  # as the worker does
+    agent = next(each for each in known_agents() if each.name == called)
+    file_of, used_by = agent.transcripts.file_of, usage_lines(agent).used_by
     pasts = bool(directory) and only != "sums"
     if directory:
         state = Path(directory) / str(os.getpid())
@@ -52,11 +52,11 @@ def main(root: str, directory: str = "", processes: str = "1", only: str = "") -
         ledger = Ledger.in_memory(lambda _model: None, UTC)
     errands = []
     for path in paths_below(root):
-        whose = transcript_file(path[len(root) + 1 :]) or used_by(path)
+        whose = file_of(path[len(root) + 1 :]) or used_by(path)
         if whose is not None:
             errands.append(Errand(os.fsencode(path), whose, past=pasts and whose.agent_id is None))
     faults = Counter[str]()
-    reading = UsageReading(ledger, known_agents()[0], lambda: LATEST, int(processes))
+    reading = UsageReading(ledger, agent, lambda: LATEST, int(processes))
     for batch in reading.read(errands):
         faults.update(batch.faults)
     sums = dict.fromkeys(CLASSES, 0)

@@ -64,7 +64,10 @@ class _Step(msgspec.Struct):
 class InkMeter:
     """Quill counts what it writes in drops of ink, a step at a time."""
 
-    def __init__(self) -> None:
+    context = ""
+    whose = None
+
+    def __init__(self, _context: str) -> None:
         self.faults: Counter[str] = Counter()
         self._records: list[UsageRecord] = []
 
@@ -84,7 +87,7 @@ def _time(line: bytes | bytearray | memoryview) -> int:
 
 INK = UsageLines(
     speaker=b'"ink": ',
-    initial=ord("0"),
+    initials=b"0",
     usage=b'"ink"',
     any_usage=b'"ink"',
     answer=b'"ink"',

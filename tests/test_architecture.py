@@ -137,7 +137,7 @@ ONE_IMPORTER = {
         "adsum_collector.agents.claude_code.install",
         "adsum_collector.agents.claude_code.status",
         "adsum_collector.agents.claude_code.usage_lines",
-        "adsum_collector.agents.codex.rollout",
+        "adsum_collector.agents.codex.usage_lines",
     },
     "the start of a program of its own": {"adsum_collector.usage.reading"},
     "too large for its importer, and tested by itself": {"adsum_collector.transcripts.files"},

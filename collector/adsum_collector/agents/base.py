@@ -39,9 +39,18 @@ class Transcripts(NamedTuple):
 
 
 class UsageMeter(Protocol):
-    """Reads the lines of one file. faults: what should tell and does not: cause -> how often."""
+    """Reads the lines of one file. faults: what should tell and does not: cause -> how often.
+
+    context: what the lines so far leave to those that follow. whose: if they are another's than the
+    file's path says.
+    """
 
     faults: Counter[str]
+
+    @property
+    def context(self) -> str: ...
+    @property
+    def whose(self) -> TranscriptFile | None: ...
 
     def take(self, raws: Sequence[bytes | bytearray | memoryview], /) -> None:
         """Lines in the file's order; not all need tell anything."""
@@ -55,8 +64,8 @@ class UsageMeter(Protocol):
 class UsageLines(NamedTuple):
     """Which lines of a transcript tell what was used up, and whose that was.
 
-    speaker: stands near the begin of a line that somebody said; initial: the byte that follows if the
-    agent did. usage: stands near the end of other lines that may tell all the same; any_usage: in any
+    speaker: stands near the begin of a line that somebody said; initials: one of these bytes follows if
+    the agent did. meter: is given the context of the lines before, "" at a file's begin. usage: stands near the end of other lines that may tell all the same; any_usage: in any
     such line, however it is written. answer: in all that tell. own: how lines begin that a fork does
     not repeat. own_time: when one of these was written, ms. has_usage: whether one line tells.
     session_in: of a file's head, whose lines these are. begun_in: of the same, when the file was begun,
@@ -65,12 +74,12 @@ class UsageLines(NamedTuple):
     """
 
     speaker: bytes
-    initial: int
+    initials: bytes
     usage: bytes
     any_usage: bytes
     answer: bytes
     own: tuple[bytes, ...]
-    meter: Callable[[], UsageMeter]
+    meter: Callable[[str], UsageMeter]
     has_usage: Callable[[bytes | bytearray | memoryview], bool]
     own_time: Callable[[bytes | bytearray | memoryview], int | None]
     session_in: Callable[[bytes], str | None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,17 @@ PAYLOAD_MAX = 8_000
 DEPTH_MAX = 16
 ITEMS_MAX = 200
 NUMBER_MAX = 1 << 53
+
+
+#: Of a model's name, as long as the hub takes it; what one is called that has none.
+MODEL_MAX = 200
+UNNAMED = "unknown"
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def model_name(name: str) -> str:
+    """As it is reported, so that no name can cost the tokens beside it."""
+    return _UNPRINTABLE.sub("", name).strip()[:MODEL_MAX].strip() or UNNAMED
 
 
 def one_line(text: object, limit: int = SUMMARY_MAX) -> str | None:

@@ -14,14 +14,13 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import astuple
 
-from adsum_collector.agents.records import UsageRecord, joined
+from adsum_collector.agents.records import PRIME, UsageRecord, joined
 
 #: Of zones, no offset is finer.
 QUARTER_MS: Final = 900_000
 #: A message: second, owner, group, five kinds of tokens; the request's id, searches, flags.
 ROW: Final = Struct("<8IH2B")
 SIDECHAIN: Final = 1
-PRIME: Final = 2**61 - 1
 NO_LIMIT: Final = 2**62
 FUTURE: Final = "date in the future"
 

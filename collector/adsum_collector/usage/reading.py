@@ -145,6 +145,7 @@ class FileReader:
             whose = TranscriptFile(session_id, whose.agent_id)
         stamp = Stamp.of(os.fstat(descriptor))
         scanned = self.scanner.scan_open(descriptor, place)
+        whose = scanned.whose or whose
         if whose.agent_id is None:
             scanned = self._dated(descriptor, place, scanned)
         past = None

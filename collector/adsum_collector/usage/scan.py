@@ -17,7 +17,7 @@ import msgspec
 
 from adsum_collector.agents import usage_lines
 from adsum_collector.agents.base import UsageLines
-from adsum_collector.agents.records import UsageRecord
+from adsum_collector.agents.records import TranscriptFile, UsageRecord
 from adsum_collector.line_reader import LineReader, checksum, open_transcript
 
 BUFFER_BYTES: Final = 1 << 20
@@ -43,7 +43,7 @@ class ScanPlace(msgspec.Struct, frozen=True, gc=False):
     inside: but it lies in a line above HUGE_LINE_BYTES, and the rest of that is left out too.
     before: `checksum` there. begun: when the file was begun as far as its own lines tell, ms; None as
     long as none does. held: of a main file in which none does, when the last was said of what it held
-    when it was read first, ms. care: what is decoded besides lines that begin like an assistant's: 0 those
+    when it was read first, ms. context: see `UsageMeter`. care: what is decoded besides lines that begin like an assistant's: 0 those
     that end like one, 1 those that hold a mark of usage, 2 all.
     """
 
@@ -54,19 +54,21 @@ class ScanPlace(msgspec.Struct, frozen=True, gc=False):
     care: int = 0
     held: int | None = None
     inside: bool = False
+    context: str = ""
 
     def with_care(self, care: int) -> ScanPlace:
         """From the begin: what was read may have been misread, and to come twice does no harm."""
-        return msgspec.structs.replace(self, offset=0, inside=False, care=care)
+        return msgspec.structs.replace(self, offset=0, inside=False, context="", care=care)
 
 
 class Scanned(msgspec.Struct, frozen=True, gc=False):
-    """more: there may be further whole lines. faults: cause -> how often."""
+    """more: there may be further whole lines. faults: cause -> how often. whose: see `UsageMeter`."""
 
     records: list[UsageRecord]
     place: ScanPlace
     more: bool
     faults: dict[str, int]
+    whose: TranscriptFile | None = None
 
 
 class Scanner:
@@ -109,26 +111,33 @@ class Scanner:
             self.care = start.care + 1
         before = checksum(descriptor, reader.offset)
         faults[HUGE] += reader.huge
+        meter = sift.meter
         return Scanned(
-            records=sift.meter.records(),
+            records=meter.records(),
             place=msgspec.structs.replace(
-                start, offset=reader.offset, before=before, begun=sift.begun, inside=reader.inside
+                start,
+                offset=reader.offset,
+                before=before,
+                begun=sift.begun,
+                inside=reader.inside,
+                context=meter.context,
             ),
             more=reader.more,
-            faults=dict(+(faults + sift.meter.faults)),
+            faults=dict(+(faults + meter.faults)),
+            whose=meter.whose,
         )
 
     def _take(self, sift: _Sift, data: bytes | bytearray, end: int) -> bool:
         """Whole lines. False once one that was left out turns out to tell something."""
         view, find = memoryview(data), data.find
         thorough, left_out = sift.care > 0, 0 if sift.first else self._left_out
-        speaker, initial, skip = self.lines.speaker, self.lines.initial, len(self.lines.speaker)
+        speaker, initials, skip = self.lines.speaker, self.lines.initials, len(self.lines.speaker)
         lines: list[memoryview] = []
         start, stop = 0, find(b"\n", 0, end)
         while stop >= 0:
             role = find(speaker, start, start + HEAD_BYTES)
             said = 0 <= role < stop
-            if (said and data[role + skip] == initial) or (
+            if (said and data[role + skip] in initials) or (
                 (thorough or not said) and sift.suspects(data, start, stop)
             ):
                 lines.append(view[start:stop])
@@ -165,7 +174,7 @@ class _Sift:
         self.care = place.care
         self.begun = place.begun
         self.first = FIRST
-        self.meter = lines.meter()
+        self.meter = lines.meter(place.context)
 
     def suspects(self, data: bytes | bytearray, start: int, stop: int) -> bool:
         """Of a line that does not begin like an assistant's, whether it may be one all the same."""

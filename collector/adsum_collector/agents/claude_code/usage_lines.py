@@ -23,13 +23,14 @@ from adsum_collector.agents.base import UsageLines
 from adsum_collector.agents.claude_code.bodies import UNDECODABLE
 from adsum_collector.agents.records import (
     NO_WRITES,
+    PRIME,
     SESSION_ID,
     SPLIT,
     UNSPLIT,
     TranscriptFile,
     UsageRecord,
 )
-from adsum_collector.agents.words import NAME_MAX
+from adsum_collector.agents.words import NAME_MAX, model_name
 
 Bytes = bytes | bytearray | memoryview
 
@@ -229,21 +230,13 @@ def _text(text: str) -> str:
 
 
 ODD_NAME: Final = "odd name"
-#: What a model is called that has no name.
-UNNAMED: Final = "unknown"
-#: As long as the hub takes it.
-MODEL_MAX: Final = 200
 #: Kept in mind at most: there are some dozens, unless somebody makes them up.
 MOST_NAMES: Final = 1000
 
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
 _REGION: Final = re.compile(r"[\w.-]{1,40}")
 
 
-@functools.lru_cache(MOST_NAMES)
-def _model(name: str) -> str:
-    """As it is reported, so that no name can cost the tokens beside it."""
-    return _UNPRINTABLE.sub("", name).strip()[:MODEL_MAX].strip() or UNNAMED
+_model: Final = functools.lru_cache(MOST_NAMES)(model_name)
 
 
 @functools.lru_cache(MOST_NAMES)
@@ -260,9 +253,6 @@ MS: Final = timedelta(milliseconds=1)
 DAY_S: Final = 24 * 3600
 #: As seconds it fits into four bytes.
 LAST: Final = 2**32 * 1000
-#: Ids are random but for their first letters, so what a prime leaves of them is as good as a hash
-#: of cryptography, and takes two thirds of its time.
-PRIME: Final = 2**61 - 1
 NOBODY: Final = "<synthetic>"
 ADVICE: Final = b"advisor_message"
 NO_ITERATIONS: Final = len(b"[]")
@@ -296,10 +286,13 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 class Meter:
     """Reads the lines of one file. Copies of a message that follow each other are one record.
 
-    faults: what should tell and does not: cause -> how often.
+    faults: what should tell and does not: cause -> how often. Each line says all there is to know.
     """
 
-    def __init__(self) -> None:
+    context = ""
+    whose = None
+
+    def __init__(self, _context: str = "") -> None:
         self.faults: Counter[str] = Counter()
         self._records: list[UsageRecord] = []
         self._last: AnswerLine | None = None
@@ -526,7 +519,7 @@ def _whole_lines(head: bytes) -> Iterator[bytes]:
 
 USAGE_LINES: Final = UsageLines(
     speaker=b'"role":"',
-    initial=ord("a"),
+    initials=b"a",
     usage=b'"usage":{',
     any_usage=b'"usage"',
     answer=b'"assistant"',

@@ -17,11 +17,13 @@ from adsum_collector.agents.codex.rollout import (
     transcript_file,
     written,
 )
+from adsum_collector.agents.codex.usage_lines import USAGE_LINES
 from adsum_collector.agents.records import Lines, Private, TranscriptFile
 from adsum_shared.signals import AnySignal
 
 #: Sessions of which it is kept in mind who answers them; who was read longest ago goes.
 MOST_SESSIONS: Final = 4096
+ARCHIVE: Final = "archived_sessions"
 
 
 class Codex(Agent):
@@ -37,6 +39,7 @@ class Codex(Agent):
     resume = "codex resume"
     variable = "CODEX_HOME"
     setting = "codex_dirs"
+    usage = USAGE_LINES
     #: How the processes are called that run sessions: a terminal's own, `codex exec`, and the server.
     processes: ClassVar[tuple[str, ...]] = ("codex",)
 
@@ -57,7 +60,8 @@ class Codex(Agent):
         env: Mapping[str, str],  # noqa: ARG002 - for those who look elsewhere too
         home: Path,  # noqa: ARG002 - as env
     ) -> tuple[Path, ...]:
-        return tuple(directory / "sessions" for directory in directories)
+        """Also where sessions are put that were archived."""
+        return tuple(each / name for each in directories for name in ("sessions", ARCHIVE))
 
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
         reviewed = b'"PermissionRequest"' in body and self._reviewed.get(

@@ -1,0 +1,249 @@
+"""Reads usage records from the lines of one rollout.
+
+Since 0.169 a line of its own tells of each response, under its id; before, and after it, totals are
+told. Of a response that both tell the line of its own counts: a killed turn writes no total.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+import msgspec
+
+from adsum_collector.agents.base import UsageLines
+from adsum_collector.agents.codex.rollout import NEVER, Thread, signals_from_lines
+from adsum_collector.agents.records import NO_WRITES, PRIME, UNSPLIT, TranscriptFile, UsageRecord
+from adsum_collector.agents.words import NAME_MAX, model_name
+
+Bytes = bytes | bytearray | memoryview
+
+#: Of one response, and of a thread: beyond, nobody has counted.
+TOKENS_MAX: Final = 10**8
+TOTAL_MAX: Final = 10**12
+ODD: Final = "odd usage"
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MS: Final = timedelta(milliseconds=1)
+#: As seconds it fits into four bytes.
+LAST: Final = 2**32 * 1000
+#: Most lines of events are large and tell nothing; so such a line begins.
+_OTHER: Final = re.compile(
+    rb'"type":"event_msg","payload":\{"type":"(?!token_count"|thread_settings_applied"|task_started")'
+)
+_HEAD: Final = 128
+#: Lines that tell what was used up, or what has to be known of it.
+TELLING: Final = frozenset(
+    {
+        *("session_meta", "turn_context", "token_usage_record"),
+        *("token_count", "thread_settings_applied", "task_started"),
+    }
+)
+_TELLING: Final = re.compile(rb'"type":\s*"(?:%s)"' % "|".join(TELLING).encode())
+#: What the service calls its dearer, quicker way.
+FAST: Final = frozenset({"priority", "fast"})
+
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=TOTAL_MAX)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class _Spent(msgspec.Struct, gc=False):
+    """input_tokens: with those from and to the cache. output_tokens: with the reasoning."""
+
+    input_tokens: Tokens = 0
+    cached_input_tokens: Tokens = 0
+    cache_write_input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+
+
+class _Info(msgspec.Struct, gc=False):
+    total: msgspec.Raw = msgspec.field(name="total_token_usage", default=msgspec.Raw())
+    last: _Spent | None = msgspec.field(name="last_token_usage", default=None)
+
+
+class _Applied(msgspec.Struct, gc=False):
+    service_tier: str | None = None
+
+
+class _Payload(msgspec.Struct, gc=False):
+    type: str | None = None
+    model: str | None = None
+    response_id: str | None = None
+    usage: _Spent | None = None
+    info: _Info | None = None
+    thread_settings: _Applied | None = None
+
+
+class _RolloutLine(msgspec.Struct, gc=False):
+    timestamp: Time
+    type: str = ""
+    payload: _Payload = msgspec.field(default_factory=_Payload)
+
+    @property
+    def kind(self) -> str:
+        return (self.payload.type or "") if self.type == "event_msg" else self.type
+
+
+class _Begin(msgspec.Struct, gc=False):
+    id: str = ""
+
+
+class _FirstLine(msgspec.Struct, gc=False):
+    payload: _Begin
+
+
+class _Known(msgspec.Struct, omit_defaults=True):
+    """thread: see `Thread`, as a text; id: its own. total: the last that was told.
+
+    recorded: what the last response used up, as long as no total has told of it.
+    """
+
+    id: str = ""
+    thread: str = ""
+    model: str = ""
+    fast: bool = False
+    total: str = ""
+    recorded: _Spent | None = None
+
+
+_decode = msgspec.json.Decoder(_RolloutLine).decode
+_decode_total = msgspec.json.Decoder(_Spent).decode
+_decode_first = msgspec.json.Decoder(_FirstLine).decode
+_decode_known = msgspec.json.Decoder(_Known).decode
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class RolloutMeter:
+    """See `adsum_collector.agents.base.UsageMeter`.
+
+    Whose lines these are, and which ones only repeat its parent's, `rollout` says: what is a copy
+    there is one here, and counts where it was said.
+    """
+
+    def __init__(self, context: str = "") -> None:
+        self.faults: Counter[str] = Counter()
+        self._known = _decode_known(context) if context else _Known()
+        self._thread = Thread.of(self._known.thread)
+        self._records: list[UsageRecord] = []
+
+    @property
+    def context(self) -> str:
+        return msgspec.json.encode(self._known).decode()
+
+    @property
+    def whose(self) -> TranscriptFile | None:
+        """A child's and a review's are its session's: what they used up, somebody pays there."""
+        thread = self._thread
+        is_own = thread.kind in ("", "session")
+        return None if is_own else TranscriptFile(thread.session, self._known.id)
+
+    def records(self) -> list[UsageRecord]:
+        records, self._records = self._records, []
+        return records
+
+    def take(self, raws: Sequence[Bytes]) -> None:
+        for raw in raws:
+            if _OTHER.search(raw, 0, _HEAD):
+                continue
+            try:
+                self._read(raw, _decode(raw))
+            except _UNDECODABLE:
+                self.faults[ODD] += bool(_TELLING.search(raw))
+
+    def _read(self, raw: Bytes, line: _RolloutLine) -> None:
+        known, kind, payload = self._known, line.kind, line.payload
+        if kind == "session_meta" or (kind == "task_started" and self._thread.copied):
+            self._place(raw)
+        elif kind == "turn_context":
+            known.model = model_name((payload.model or "")[:NAME_MAX])
+        elif kind == "thread_settings_applied":
+            applied = payload.thread_settings
+            if applied is not None and applied.service_tier is not None:
+                known.fast = applied.service_tier in FAST
+        elif kind == "token_count" and payload.info is not None:
+            self._count(line, payload.info)
+        elif payload.usage is not None and not self._thread.copied:
+            known.recorded = payload.usage
+            self._add(line, payload.response_id or bytes(raw).hex(), payload.usage)
+
+    def _place(self, raw: Bytes) -> None:
+        known = self._known
+        known.id = known.id or _decode_first(raw).payload.id
+        file = TranscriptFile(known.id)
+        known.thread = signals_from_lines([bytes(raw)], file, known.thread, NEVER).context
+        self._thread = Thread.of(known.thread)
+
+    def _count(self, line: _RolloutLine, info: _Info) -> None:
+        """A total that was told before has nothing new, as at the begin of a compaction.
+
+        The first in a file may be what a fork has from its parent, which it does not repeat (0.169).
+        """
+        known, total, last = self._known, bytes(info.total).decode(), info.last
+        before, known.total = known.total, total
+        if total == before or last is None:
+            return
+        recorded, known.recorded = known.recorded, None
+        is_parents = self._thread.copied or (not before and _decode_total(total) != last)
+        if last != recorded and not is_parents:
+            self._add(line, f"{known.id} {line.timestamp} {total}", last)
+
+    def _add(self, line: _RolloutLine, identity: str, spent: _Spent) -> None:
+        known, at = self._known, (line.timestamp - EPOCH) // MS
+        if not 0 <= at < LAST or max(spent.input_tokens, spent.output_tokens) > TOKENS_MAX:
+            self.faults[ODD] += 1
+            return
+        read = min(spent.cached_input_tokens, spent.input_tokens)
+        written = min(spent.cache_write_input_tokens, spent.input_tokens - read)
+        plain = spent.input_tokens - read - written
+        if plain or read or written or spent.output_tokens:
+            key = int.from_bytes(identity.encode()) % PRIME
+            model, writes = known.model or model_name(""), UNSPLIT if written else NO_WRITES
+            self._records.append(
+                UsageRecord(
+                    key,
+                    0,
+                    at,
+                    model,
+                    known.fast,
+                    input=plain,
+                    output=spent.output_tokens,
+                    cache_read=read,
+                    cache_5m=written,
+                    writes=writes,
+                )
+            )
+
+
+def tells(raw: Bytes) -> bool:
+    """Whether a line has to be read, however it is written."""
+    try:
+        return _decode(raw).kind in TELLING
+    except _UNDECODABLE:
+        return False
+
+
+def stamp(raw: Bytes) -> int | None:
+    """When a line was written, ms."""
+    try:
+        return (_decode(raw).timestamp - EPOCH) // MS
+    except _UNDECODABLE:
+        return None
+
+
+USAGE_LINES: Final = UsageLines(
+    speaker=b'"type":"',
+    initials=b"ste",
+    usage=b'"total_tokens"',
+    any_usage=b'"payload"',
+    # Before anything is used up, a file says of which model: it is found by that.
+    answer=b'"turn_context"',
+    own=(),
+    meter=RolloutMeter,
+    has_usage=tells,
+    own_time=stamp,
+    session_in=lambda _head: None,
+    begun_in=lambda head: stamp(head[: max(head.find(b"\n"), 0)]),
+    used_by=lambda _path: None,
+)
