@@ -12,6 +12,7 @@ import msgspec
 
 from adsum_hub.live.live import Resume
 from adsum_hub.rest.api import components
+from adsum_hub.rest.dismissals import Dismissals
 from adsum_shared.beat import Beat
 from adsum_shared.signals import Signal
 from adsum_shared.state import Group, HostView, HubTrouble, SessionView
@@ -111,6 +112,7 @@ async def _openapi() -> dict[str, Any]:
             notifications=notifications,
             joining=joining,
             commands=keys,
+            dismissals=Dismissals(roster, broadcast, clock, access.hub),
         )
         document: dict[str, Any] = doors._app.openapi()  # noqa: SLF001 - what the doors stand before
     return document

@@ -37,6 +37,7 @@ from adsum_hub.notify.notifications import Notifications, open_notifications
 from adsum_hub.redis_access import open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain
+from adsum_hub.rest.dismissals import Dismissals, dismissals_router
 from adsum_hub.rest.roster import api_router
 from adsum_hub.rest.totals import usage_router
 from adsum_hub.room import Room
@@ -188,12 +189,15 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     joining: Joining | None = None,
     ingest: Ingest | None = None,
     commands: CommandKeys | None = None,
+    dismissals: Dismissals | None = None,
     demo: bool = False,
 ) -> ASGIApp:
     """notes: what keeps all dollars from being right. signing: None where nobody has to sign in."""
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(api_router(roster, broadcast, clock))
     app.include_router(usage_router(roster, clock, notes))
+    if dismissals is not None:
+        app.include_router(dismissals_router(dismissals))
     health = HubHealth(roster, broadcast, link, clock, notifications, signing)
     app.include_router(health.router())
     app.include_router(live_router(broadcast))
@@ -260,6 +264,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         notifications = await stack.enter_async_context(
             open_notifications(settings, redis_url, roster, broadcast, clock)
         )
+        dismissals = Dismissals(roster, broadcast, clock, redis)
         app = build_app(
             roster,
             broadcast,
@@ -272,12 +277,14 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             joining=joining,
             ingest=ingest,
             commands=keys,
+            dismissals=dismissals,
             demo=settings.demo,
         )
         saver = Saver(roster, redis, link)
         vital = _tasks(settings, state, redis, reader, joining, notifications)
         vital["snapshots"] = saver.run()
         vital["command keys"] = keys.run()
+        vital["dismissals"] = dismissals.watch()
         if signing is not None and say is not None:
             vital["greeting"] = greet(signing, url, say)
         await supervise(uvicorn.Server(server_config(app, settings.public_url)), bound, vital)

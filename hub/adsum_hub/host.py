@@ -13,7 +13,7 @@ from adsum_hub.facts import Budget, Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.host_troubles import Troubles
 from adsum_hub.inbox import Admission, Runs, advance, dated_back, order
-from adsum_hub.past import stripped, surplus
+from adsum_hub.past import Dismissal, stands, stripped, surplus
 from adsum_hub.snapshots import HostRecord, Saved, Snapshot
 from adsum_hub.verdict.judge import Verdict, judge
 from adsum_hub.verdict.reading import LIMITS, Limits
@@ -72,6 +72,8 @@ class Host:
         self.full_until = 0
         #: sessions over a budget
         self.over: dict[str, Budget] = {}
+        #: what people decided about sessions; see Dismissal
+        self.dismissals: dict[str, Dismissal] = {}
         self.limits: tuple[int, tuple[RateLimit, ...]] | None = None  # and when they were told
         self.reachability: Reachability = "offline"
         self.saved = Saved()
@@ -209,18 +211,19 @@ class Host:
         None also for a host whose clock stands: its timers are set again when it comes back.
         """
         facts = self.facts.get(session_id)
-        if facts is not None and facts.past:
+        archived = facts is not None and self.archived(facts) is not None
+        if facts is not None and (facts.past or archived):
             self.past[session_id] = facts.ended_at
         else:
             self.past.pop(session_id, None)
-        if facts is None or not facts.materialised:
+        if facts is None or archived or not facts.materialised:
             self._unlist(session_id)
             return None
         told = facts.gauges.limits
         if told is not None and (self.limits is None or told[0] > self.limits[0]):
             self.limits = told
         verdict = judge(
-            self._budgeted(facts),
+            self._decided(facts),
             self.clock.host_now(now),
             self.rules,
             self.verdicts.get(session_id),
@@ -245,10 +248,20 @@ class Host:
         self.shown[session_id] = Shown(place, facts, verdict, view)
         return view
 
-    def _budgeted(self, facts: Facts) -> Facts:
-        """With what this hub, as any other, finds of its budget."""
-        over = self.over.get(facts.session_id)
-        return facts if over is None else replace(facts, budget=over)
+    def _decided(self, facts: Facts) -> Facts:
+        """With what this hub, as any other, finds of its budget, and what people decided about it."""
+        over, told = self.over.get(facts.session_id), self.dismissals.get(facts.session_id)
+        if over is not None:
+            facts = replace(facts, budget=over)
+        if told is not None and told.kind == "dismissed" and stands(told, facts):
+            at = max(told.at, facts.moved)
+            facts = replace(facts, dismissed=at, read=max(at, facts.read))
+        return facts
+
+    def archived(self, facts: Facts) -> Dismissal | None:
+        """By whose decision it is in the history although it may live."""
+        told = self.dismissals.get(facts.session_id)
+        return told if told and told.kind == "archived" and stands(told, facts) else None
 
     def expire(self, now: int) -> set[str]:
         """What was delivered long ago becomes history, and of history what is too much is dropped.

@@ -1,16 +1,17 @@
-"""Keeps and searches the history: sessions that are over. Pure."""
+"""Keeps and searches the history: sessions that are over, and those put away by hand. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from sys import intern
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from adsum_hub.facts import Ended, Facts
 from adsum_hub.fold.fold import OLD_STEPS, thinned
+from adsum_hub.inbox import MOST_MS
 from adsum_hub.verdict.judge import Verdict
 from adsum_shared import MOST_DAYS
 from adsum_shared.state import AgentState, Group
@@ -18,6 +19,47 @@ from adsum_shared.state import AgentState, Group
 #: Kept per host: the newest so many, and none that is older.
 MOST_PAST = 20_000
 PAST_MS = MOST_DAYS * 24 * 3_600_000
+
+
+class Dismissal(msgspec.Struct, frozen=True):
+    """What somebody decided about a session. kind: `restored` takes an earlier one back.
+
+    at: when, by the session's host's clock; of two the later holds. seen: the last that had
+    happened in the session as the hub knew it, by the same clock.
+    """
+
+    kind: Literal["dismissed", "archived", "restored"]
+    at: Annotated[int, msgspec.Meta(ge=0, le=MOST_MS)]
+    seen: Annotated[int, msgspec.Meta(ge=0, le=MOST_MS)]
+
+
+def happened(facts: Facts) -> int:
+    """When something last happened there.
+
+    The registry's word that it is busy or waits counts as well: of a dialog without a hook there is
+    no other. A sign of life does not, nor what was used, nor that a title has changed.
+    """
+    return max(facts.moved, facts.engaged)
+
+
+def stands(told: Dismissal, facts: Facts) -> bool:
+    """Whether nothing has happened since somebody decided this; an archived session may have ended.
+
+    It is compared with the last event that the hub had, and not with the time of the decision: what
+    happened in between, and is still on its way, nobody has seen. (Rejected: the time. A permission
+    that was asked while somebody dismissed the session would stay hidden.) Whoever archives a session
+    and then closes its terminal does not want it back on the list. (Rejected: the same for a dismissed
+    one. That it has ended is news, and it stays among what is delivered.)
+    """
+    if happened(facts) <= told.seen:
+        return True
+    if told.kind != "archived" or facts.engaged > told.seen:
+        return False
+    ends = [end.at for end in (facts.ended, facts.left, facts.closing) if end is not None]
+    gone = facts.process.gone if facts.process is not None else 0
+    doings = [max(turn.first, turn.closed) for turn in facts.turns.values()]
+    doings += [max(call.first, call.finished) for call in facts.calls.values()]
+    return max(ends, default=gone) > told.seen >= max(doings, default=0)
 
 
 def stripped(facts: Facts, state: AgentState | None) -> Facts:
@@ -97,9 +139,13 @@ def surplus(past: Mapping[str, int], now: int) -> set[str]:
     return gone
 
 
-def past_verdict(facts: Facts) -> Verdict:
+def past_verdict(facts: Facts, archived: Dismissal | None = None) -> Verdict:
     """Of history there is nothing to judge: it is over."""
-    return Verdict(past_state(facts), [], frozenset(), None, False, 0, facts.updated_at, None)  # noqa: FBT003 - a record
+    state = past_state(facts)
+    if archived is not None:
+        since = max(archived.at, archived.seen)
+        state = AgentState(Group.DELIVERED, "archived", "Archived", 1.0, "fallback", since)
+    return Verdict(state, [], frozenset(), None, False, 0, facts.updated_at, None)  # noqa: FBT003 - a record
 
 
 def past_state(facts: Facts) -> AgentState:

@@ -15,6 +15,7 @@ from adsum_hub.fold.activity import entries
 from adsum_hub.host import Host
 from adsum_hub.inbox import Admission, admit
 from adsum_hub.measures import Measures
+from adsum_hub.past import Dismissal, stands
 from adsum_hub.recent import Recent
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts
@@ -141,6 +142,8 @@ class Roster:
         self.counts: Counter[str] = Counter()
         self.measures = Measures()
         self.recent = Recent()
+        #: by host, also of those that are not followed yet, and session
+        self.dismissals: dict[str, dict[str, Dismissal]] = {}
         self._alarms = Alarms()
         #: to resolve, and to tell anew although the state is the same; the latest are taken first
         self._unresolved: dict[Key, None] = {}
@@ -155,6 +158,7 @@ class Roster:
 
     def add(self, host_id: str, snapshot: Snapshot, now: int) -> Host:
         host = self.hosts[host_id] = Host(host_id, snapshot, now, self.accounts.limits)
+        host.dismissals = self.dismissals.setdefault(host_id, {})
         host.reach(now)
         self._heard.add(host_id)
         self._unresolved |= {(host_id, key): None for key in host.facts}
@@ -165,6 +169,26 @@ class Roster:
         touched = self.hosts[host_id].adopt(snapshot, now)
         self._heard.add(host_id)
         self._unresolved |= {(host_id, key): None for key in touched}
+
+    def dismiss(self, host_id: str, session_id: str, told: Dismissal) -> bool:
+        """Whether that is news: of two decisions the later one holds."""
+        held = self.dismissals.setdefault(host_id, {})
+        if session_id in held and held[session_id].at >= told.at:
+            return False
+        held[session_id] = told
+        self._unresolved[host_id, session_id] = None
+        return True
+
+    def lapsed_dismissals(self) -> list[Key]:
+        """Those after which something has happened; they mean nothing any more, and are forgotten."""
+        found: list[Key] = []
+        for host in self.hosts.values():
+            for key, told in list(host.dismissals.items()):
+                facts = host.facts.get(key)
+                if facts is not None and (facts.past or not stands(told, facts)):
+                    del host.dismissals[key]
+                    found.append((host.id, key))
+        return found
 
     def apply(self, host_id: str, batch: Batch, now: int) -> int:
         """Fold a batch. Returns the first number missing before it, 0 if it could be applied."""

@@ -75,6 +75,9 @@ MACHINES_MARK = "mark"
 LABELS = "adsum:labels"
 #: Set of host ids that no hub lists, whoever writes under them; an id leaves it by joining
 FORGOTTEN = "adsum:forgotten"
+#: Hash of what people dismissed or archived, `host id:session id` -> JSON of a Dismissal, at most
+#: some thousand; a field lives until something happens in that session
+DISMISSALS = "adsum:dismissals"
 
 
 #: Hash of the browsers that asked for pushes, id -> JSON, at most some hundred; a field lives until

@@ -75,7 +75,7 @@ class Accounts:
     def past_view(self, host: Host, facts: Facts) -> SessionView:
         session_id, spent = facts.session_id, self._spent(host, facts)
         incomplete = host.is_incomplete(session_id)
-        verdict = past_verdict(facts)
+        verdict = past_verdict(facts, host.archived(facts))
         return session_view(
             host.place(), session_id, facts, verdict, incomplete=incomplete, spent=spent
         )
