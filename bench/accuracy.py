@@ -3,11 +3,14 @@
     python -m bench.accuracy TRACES_DIR… [--witness hooks,transcript,…] [--without Stop,…] [-v]
     python -m bench.accuracy TRACES_DIR --timeline OUT.jsonl
     python -m bench.accuracy TRACES_DIR --floor bench/score.json [--accept]
+    python -m bench.accuracy DIR --recordings [--minutes 10] [--hub URL]
 
 Time is simulated: signals are folded when they arrived, deadlines fire between them. Without
 `--witness` it prints one line per set of witnesses, each with its ceiling; bench/score.py defines both.
 Of several directories it prints one table, which says whose word the labels of each are, and then
 the seconds of false and missed needs_you by cause. Other agents than Claude Code are not scored.
+With `--recordings` it first records into the directory what tmux and the hub tell of the sessions
+that run here, labelled by the screen.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adsum.outcome import CommandError
 from bench import floor
 from bench.misses import explained
+from bench.recordings import record
 from bench.replay import REPLAYED, WITNESSES, Arrival, arrivals, heard, timelines
 from bench.score import Miss, Score, percentile, score
 from bench.traces import NoTracesError, Trace, load_all
@@ -249,6 +254,9 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "traces", type=Path, nargs="+", help="folders of scenarios, each with meta.json"
     )
+    parser.add_argument("--recordings", action="store_true", help="record your own sessions first")
+    parser.add_argument("--minutes", type=float, default=10, help="how long, unless Ctrl-C ends it")
+    parser.add_argument("--hub", help="the hub that hears them, if it is not this machine's")
     parser.add_argument("--witness", help=f"one set only, of: {','.join(WITNESSES)}")
     parser.add_argument("--without", default="", help="hook events that are not subscribed to")
     parser.add_argument("--timeline", type=Path, help="write what was shown, one change a line")
@@ -265,8 +273,10 @@ def main() -> None:
     if given.floor is not None and len(given.traces) > 1:
         sys.exit("--floor compares one folder of scenarios: give one")
     try:
+        if given.recordings:
+            record(given.traces[0], given.minutes, given.hub)
         sets = [read_labelled(folder) for folder in given.traces]
-    except NoTracesError as error:
+    except (NoTracesError, CommandError) as error:
         sys.exit(str(error))
     told = [each for one in sets for each in one.told]
     for trace, _ in told:

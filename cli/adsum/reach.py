@@ -109,7 +109,7 @@ def command_for(view: SessionView, here: str | None, ssh: str | None = None) -> 
             f"{name} runs on this machine as process {view.pid}, and tmux is not installed. Only a "
             "terminal that tmux keeps can be attached to."
         )
-    pane = pane_of(_panes(), *_terminal_and_ancestors(name, view.pid))
+    pane = pane_of(all_panes(), *terminal_and_ancestors(name, view.pid))
     if pane is None:
         raise CommandError(
             f"{name} runs on this machine as process {view.pid}, outside tmux. A plain terminal "
@@ -162,7 +162,7 @@ def local_command(pane: Pane, environ: Mapping[str, str]) -> list[str]:
     return ["tmux", *choose, go, "-t", pane.name]
 
 
-def _panes() -> list[Pane]:
+def all_panes() -> list[Pane]:
     try:
         said = subprocess.run(  # noqa: S603 - our words
             ["tmux", *PANES],  # noqa: S607 - the user's own tmux
@@ -185,7 +185,7 @@ def panes_in(text: str) -> list[Pane]:
     ]
 
 
-def _terminal_and_ancestors(name: str, pid: int) -> tuple[str | None, list[int]]:
+def terminal_and_ancestors(name: str, pid: int) -> tuple[str | None, list[int]]:
     import psutil
 
     try:

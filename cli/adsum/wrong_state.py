@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from adsum.client import fetch, hub_url
-from adsum.listing import fetch_freshness
+from adsum.listing import Freshness, fetch_freshness
 from adsum.outcome import CommandError, require
 from adsum.sessions import path_of, session_named, typed
 from adsum.text.saying import say
@@ -49,41 +49,14 @@ def report(
     states = ", ".join(sorted(GROUP_OF))
     known = should_be is None or should_be in GROUP_OF
     require(known, f"{should_be!r} is no state. --should-be is one of {states}.")
-    url = hub_url(hub, state_dir)
-    chosen = session_named(url, session)
-    view = typed(url, fetch(url, path_of(chosen)), SessionView)
-    found = fetch(url, f"{path_of(view)}/signals", {"minutes": str(minutes)})
-    told, fresh = typed(url, found, ReportedSignals), fetch_freshness(url)
-    if not told.signals:
-        raise CommandError(
-            f"The hub holds no signal of {clean(view.session_id)}: it keeps the last megabytes in "
-            "memory, from its start on. Report it while the session runs, soon after what was wrong."
-        )
+    view, told, fresh = gathered(hub_url(hub, state_dir), session, minutes)
     # The hub's clock in views, the host's in signals.
     ahead = next((host.clock_offset_ms for host in fresh.hosts if host.id == view.host_id), 0)
-    versions = {host.id: host.version for host in fresh.hosts}
     name = f"wrong-state-{view.session_id[:8]}-{time.strftime('%Y%m%d-%H%M%S')}"
-    files = {
-        "meta.json": {
-            "name": name,
-            "agent": view.agent,
-            "cli_version": view.version or "",
-            "t0_wall_ms": told.since,
-            "sessions": [view.session_id],
-            "labels": "hand",
-            "adsum": {"command": __version__, "collector": versions.get(view.host_id)},
-            "held_since_ms": told.held_since,
-        },
-        "shown.json": shown(view, ahead),
-    }
-    rows = [
-        {"t_ms": max(0, signal["seen"] - told.since), "kind": "signal", "body": signal}
-        for signal in told.signals
-    ]
     label = label_of(view, told, ahead, should_be)
-    lines = {"events.jsonl": rows, "labels.jsonl": [label]}
-    texts = {each: json.dumps(value, indent=1) + "\n" for each, value in files.items()}
-    texts |= {each: "".join(json.dumps(row) + "\n" for row in of) for each, of in lines.items()}
+    versions = {host.id: host.version for host in fresh.hosts}
+    texts = scenario(name, view, told, versions.get(view.host_id), [label])
+    texts["shown.json"] = json.dumps(shown(view, ahead), indent=1) + "\n"
     file = output or Path(f"adsum-{name}.tar.gz")
     try:
         write_private(file, packed(name, texts), durable=False)
@@ -92,6 +65,49 @@ def report(
             f"{file} cannot be written: {error.strerror}. Give another by -o."
         ) from error
     _tell(file, view, told, label)
+
+
+def gathered(
+    url: str, session: str, minutes: int
+) -> tuple[SessionView, ReportedSignals, Freshness]:
+    """The session, what its witnesses said in the last minutes, and its machine. Raises CommandError."""
+    chosen = session_named(url, session)
+    view = typed(url, fetch(url, path_of(chosen)), SessionView)
+    found = fetch(url, f"{path_of(view)}/signals", {"minutes": str(minutes)})
+    told = typed(url, found, ReportedSignals)
+    if not told.signals:
+        raise CommandError(
+            f"The hub holds no signal of {clean(view.session_id)}: it keeps the last megabytes in "
+            "memory, from its start on. Report it while the session runs, soon after what was wrong."
+        )
+    return view, told, fetch_freshness(url)
+
+
+def scenario(
+    name: str,
+    view: SessionView,
+    told: ReportedSignals,
+    collector: str | None,
+    labels: list[dict[str, Any]],
+) -> dict[str, str]:
+    """The files of a scenario that `bench.accuracy` replays. collector: its version."""
+    meta = {
+        "name": name,
+        "agent": view.agent,
+        "cli_version": view.version or "",
+        "t0_wall_ms": told.since,
+        "sessions": [view.session_id],
+        "labels": " + ".join(sorted({each["source"] for each in labels})),
+        "adsum": {"command": __version__, "collector": collector},
+        "held_since_ms": told.held_since,
+    }
+    rows = [
+        {"t_ms": max(0, signal["seen"] - told.since), "kind": "signal", "body": signal}
+        for signal in told.signals
+    ]
+    lines = {"events.jsonl": rows, "labels.jsonl": labels}
+    texts = {each: "".join(json.dumps(row) + "\n" for row in of) for each, of in lines.items()}
+    return {"meta.json": json.dumps(meta, indent=1) + "\n", **texts}
 
 
 def shown(view: SessionView, ahead: int) -> dict[str, Any]:

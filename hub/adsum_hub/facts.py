@@ -316,7 +316,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     moved: int = 0  # latest signal that means more than "alive"
     witnessed: bool = False  # by a signal that no reading of history gives
     doubled: int = 0  # latest time that one call's hook was delivered twice
-    still: tuple[int, bool | None] = (0, None)  # latest such look; connected
+    still: tuple[int, bool | None] = (0, None)  # latest time its process was; connected
 
     dismissed: int = 0
     suspended: int = 0
