@@ -26,6 +26,8 @@ STEPS = (
     "question",
     "agent",
     "subagent permission",
+    "held",
+    "held in vain",
     "shell",
     "task",
     "stop",
@@ -127,7 +129,9 @@ class Scene:
             **data,
         )
 
-    def ask(self, name: str, tool: str, kind: str, agent_id: str | None = None) -> None:
+    def ask(
+        self, name: str, tool: str, kind: str, agent_id: str | None = None, **data: object
+    ) -> None:
         self.wait(100)
         self.tell(
             s.RequestOpened,
@@ -136,6 +140,7 @@ class Scene:
             tool=tool,
             digest=name,
             agent_id=agent_id,
+            **data,
         )
         self.status("waiting", "permission prompt")
         self.wait(1_000)
@@ -171,6 +176,29 @@ def permission(scene: Scene) -> None:
     scene.ask(name, "Bash", "permission")
     scene.status("busy")
     scene.finish(name, "Bash")
+
+
+def held(scene: Scene) -> None:
+    """Decided from elsewhere: the collector says so, then the transcript that it took effect."""
+    scene.begin()
+    name = scene.call("Bash")
+    asked = f"r{name}"
+    hold = s.Hold("b", ["allow", "deny"], 60_000)
+    scene.ask(name, "Bash", "permission", request_id=asked, hold=hold)
+    about = {"command_id": f"c{name}", "verb": "allow", "by": "ann", "request_id": asked}
+    scene.tell(s.CommandReported, "hook", outcome="sent", **about)
+    scene.tell(s.HoldEnded, "hook", request_id=asked, reason="decided")
+    scene.status("busy")
+    scene.finish(name, "Bash")
+    scene.tell(s.CommandReported, "hook", outcome="took_effect", **about)
+
+
+def held_in_vain(scene: Scene) -> None:
+    """Given back to the terminal, where it still asks."""
+    scene.begin()
+    name = scene.call("Bash")
+    scene.ask(name, "Bash", "permission", request_id=f"r{name}", hold=s.Hold("b", ["deny"], 9))
+    scene.tell(s.HoldEnded, "hook", request_id=f"r{name}")
 
 
 def denied(scene: Scene) -> None:
@@ -385,6 +413,8 @@ PLAY = dict(
             question,
             agent,
             subagent_permission,
+            held,
+            held_in_vain,
             shell,
             task,
             stop,
@@ -476,7 +506,8 @@ def seen_as(facts: Facts, now: int) -> dict[str, object]:
     return {
         "state": verdict.state,
         "until": verdict.until,
-        "requests": [(r.kind, r.opened, r.tool) for _, r in verdict.requests],
+        "requests": [(r.kind, r.opened, r.tool, r.hold, r.held) for _, r in verdict.requests],
+        "commands": facts.commands,
         "children": sorted(
             (c.id, c.status, c.started_at or 0, c.finished_at or 0)
             for c in child_views(facts, verdict.children)

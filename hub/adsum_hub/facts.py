@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_shared.signals import ModelCost, RateLimit, ToolRole
+from adsum_shared.signals import Hold, ModelCost, RateLimit, ToolRole
 
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
@@ -23,6 +23,7 @@ CHILDREN_MAX = 48
 TASKS_MAX = 64
 TURNS_MAX = 12
 RELEASED_MAX = 16
+COMMANDS_MAX = 20
 USAGE_MAX = 1024  # a year's days with several models each: none may be lost from the sums
 ACTIVITY_MAX = 100
 
@@ -100,7 +101,10 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The agent asked a human. closed: earliest witness that it is over, 0 = none yet."""
+    """The agent asked a human. closed: earliest witness that it is over, 0 = none yet.
+
+    hold: the latest, while it stands; held: since when. `request_id` is then the hold's.
+    """
 
     kind: str
     opened: int
@@ -117,6 +121,19 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     payload: dict[str, Any] | None = None
     suggestions: list[Any] | None = None
     source: str = "hook"
+    hold: Hold | None = None
+    held: int = 0
+
+
+class ReportedCommand(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a machine last said of a command; see `CommandReported`."""
+
+    at: int
+    verb: str
+    outcome: str
+    by: str = ""
+    request_id: str | None = None
+    reason: str | None = None
 
 
 class Child(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -280,6 +297,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     done: dict[str, Tool] = {}  # calls that ended a while ago; together `calls`
     requests: dict[str, Request] = {}
     released: dict[str, int] = {}
+    unheld: dict[str, int] = {}  # request id -> when its hold ended
+    commands: dict[str, ReportedCommand] = {}
     children: dict[str, Child] = {}
     tasks: dict[str, Task] = {}
 

@@ -392,6 +392,7 @@ class Host:
             scan=self.beat.scan if self.beat and self.reachability == "live" else None,
             via=self.beat.via if self.beat else None,
             agents=self.beat.agents if self.beat else (),
+            control=self.beat.control if self.beat else "off",
         )
 
 

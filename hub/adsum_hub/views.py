@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from adsum_hub.facts import Facts, Request
 from adsum_hub.verdict.judge import Verdict, end_of
-from adsum_shared.signals import RateLimit
+from adsum_shared.signals import Hold, RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
     OVER,
@@ -18,9 +18,11 @@ from adsum_shared.state import (
     URGENCY,
     AgentState,
     ChildView,
+    CommandView,
     ContextView,
     DisplayView,
     Group,
+    HoldView,
     HostView,
     HostWitness,
     RateLimitView,
@@ -155,6 +157,7 @@ def _says_alike(a: Facts, b: Facts) -> bool:
         and a.first_prompt is b.first_prompt
         and a.last_prompt is b.last_prompt
         and a.born == b.born
+        and a.commands is b.commands
         and a.agent == b.agent
     )
 
@@ -186,6 +189,16 @@ def _introduced(place: ViewedHost, session_id: str, facts: Facts, state: AgentSt
         last_prompt=shortened(facts.latest_prompt),
         last_answer=shortened(facts.last_answer),
         forked_from=about("forked_from"),
+        commands=command_views(facts, place.offset_ms),
+    )
+
+
+def command_views(facts: Facts, offset_ms: int) -> tuple[CommandView, ...]:
+    """Newest last."""
+    told = sorted(facts.commands.items(), key=lambda each: (each[1].at, each[0]))
+    return tuple(
+        CommandView(named, it.verb, it.by, it.at - offset_ms, it.outcome, it.reason, it.request_id)
+        for named, it in told
     )
 
 
@@ -214,10 +227,41 @@ def request_views(
                 request.agent_id,
                 request.role,
                 request.payload,
+                None if request.hold is None else hold_view(request, request.hold, offset_ms),
             )
             for key, request in requests
         ]
     )
+
+
+#: What may be said to a request of which not all is shown.
+REFUSING = frozenset({"deny", "defer"})
+#: Collectors cut longer lists and objects, and leave no trace of it.
+MOST_WHOLE_ITEMS, MOST_WHOLE_FIELDS = 200, 20
+
+
+def hold_view(request: Request, hold: Hold, offset_ms: int) -> HoldView:
+    """Nobody may allow what they cannot see whole, whatever else the collector would take."""
+    verbs, partial = hold.verbs, not (request.payload and is_whole(request.payload))
+    if partial:
+        verbs = [verb for verb in verbs if verb in REFUSING]
+    until = request.held + hold.for_ms - offset_ms
+    return HoldView(hold.binding, tuple(verbs), until, tuple(hold.always or ()), partial)
+
+
+def is_whole(payload: object) -> bool:
+    """Whether nothing of what is asked was cut, masked or kept back on its way.
+
+    What is masked counts as well: a secret's place may hold a command of its own. (Rejected: to
+    recompute the binding from the payload; it covers what was asked before anything was masked.)
+    """
+    if isinstance(payload, str):
+        return not payload.endswith("…") and "[redacted:" not in payload
+    if isinstance(payload, list):
+        return len(payload) < MOST_WHOLE_ITEMS and all(map(is_whole, payload))
+    if isinstance(payload, dict):
+        return len(payload) < MOST_WHOLE_FIELDS and all(map(is_whole, payload.values()))
+    return True
 
 
 def _live_alike(last: Shown, facts: Facts, verdict: Verdict) -> bool:

@@ -112,7 +112,23 @@ class AgentState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     context: dict[str, Any] | None = None
 
 
+class HoldView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A request that can be decided from elsewhere, until then, by these verbs, with this binding.
+
+    always: in words, the rules that `always` would add. partial: not all that is asked is shown
+    here, so nobody here may allow it: at the terminal alone it is seen whole.
+    """
+
+    binding: str
+    verbs: tuple[str, ...]
+    until: int
+    always: tuple[str, ...] = ()
+    partial: bool = False
+
+
 class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """hold: None: it can be answered at the terminal only."""
+
     id: str
     kind: str
     opened_at: int
@@ -121,6 +137,19 @@ class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     agent_id: str | None = None
     role: ToolRole = "other"
     payload: dict[str, Any] | None = None
+    hold: HoldView | None = None
+
+
+class CommandView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What became of a command, as its machine reported last; see `signals.CommandReported`."""
+
+    id: str
+    verb: str
+    by: str
+    at: int
+    outcome: str
+    reason: str | None = None
+    request_id: str | None = None
 
 
 class ActivityEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -229,6 +258,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     usage: UsageView | None = None
     context: ContextView | None = None
     display: DisplayView | None = None
+    commands: tuple[CommandView, ...] = ()
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -266,7 +296,7 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     backlog: signals on its disk which this hub has not applied. problem: sentences for people.
     gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
     this hub started. via: what its signals come through; None: Redis alone.
-    agents: what its collector knows.
+    agents: what its collector knows. control: what its owner lets be done from elsewhere.
     """
 
     id: str
@@ -287,6 +317,7 @@ class HostView(msgspec.Struct, frozen=True, omit_defaults=True):
     scan: ScanProgress | None = None
     via: Literal["hub"] | None = None
     agents: tuple[HostAgent, ...] = ()
+    control: Control = "off"
 
 
 class HubTrouble(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -28,6 +28,7 @@ SILENT: frozenset[type] = frozenset(
         s.StatusReported,
         s.ChildChanged,
         s.PromptDequeued,
+        s.HoldEnded,
     }
 )
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in s.Signal.__subclasses__()}
@@ -240,6 +241,9 @@ def _end_of(call: s.ToolFinished | Tool) -> str:
 
 def _said(signal: s.KnownSignal) -> str:
     """The first of the fields that carry words."""
+    if isinstance(signal, s.CommandReported):
+        by = f" by {signal.by}" if signal.by else ""
+        return f"{signal.verb}{by}: {signal.outcome.replace('_', ' ')}"
     for name in WORDS:
         words = first_line(getattr(signal, name, None))
         if words:

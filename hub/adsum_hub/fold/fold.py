@@ -105,7 +105,8 @@ def fold(facts: Facts | None, signal: s.AnySignal) -> Facts:
 
 def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> None:
     """When it was heard, by whom; and what its prompt id and agent id alone say."""
-    if isinstance(signal, s.UnknownSignal):
+    # What a collector itself has done about a request says nothing of the session's life.
+    if isinstance(signal, s.UnknownSignal | s.HoldEnded | s.CommandReported):
         return
     at = signal.at
     if at > facts.moved and type(signal) not in STILL:
@@ -422,6 +423,8 @@ STEPS: dict[type, Step] = {
     s.ToolFinished: work.tool_finished,
     s.RequestOpened: work.request_opened,
     s.RequestClosed: work.request_closed,
+    s.HoldEnded: work.hold_ended,
+    s.CommandReported: work.command_reported,
     s.ChildStarted: work.child_started,
     s.ChildChanged: work.child_changed,
     s.ChildFinished: work.child_finished,

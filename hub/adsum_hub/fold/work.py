@@ -11,6 +11,7 @@ from adsum_hub.facts import (
     AT_HAND_KEPT,
     AT_HAND_MAX,
     CHILDREN_MAX,
+    COMMANDS_MAX,
     RELEASED_MAX,
     REQUESTS_MAX,
     TASKS_MAX,
@@ -19,6 +20,7 @@ from adsum_hub.facts import (
     TURNS_MAX,
     Child,
     Facts,
+    ReportedCommand,
     Request,
     Task,
     Tool,
@@ -292,6 +294,9 @@ def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
         key = f"{signal.request_id or signal.agent_id or ''}?{signal.digest or ''}@{signal.at}"
     held = facts.requests.get(key) or Request(signal.request_kind, 0)
     closed = held.closed or (tool.finished if tool is not None else 0)
+    # Asked twice about one call: the later hold is the one that can be decided, by its own id.
+    holds = signal.hold is not None and signal.at >= held.held
+    over = closed or (signal.request_id in facts.unheld if holds else held.hold is None)
     merged = Request(
         # A transcript or PreToolUse may have called it by the tool before the dialog's own hook
         # came; all witnesses of one call agree on the kind, a stub made by its close has none.
@@ -302,7 +307,7 @@ def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
         role=held.role if held.role != "other" else signal.role,
         server=held.server or signal.server,
         tool_use_id=held.tool_use_id or (key if tool is not None else signal.tool_use_id),
-        request_id=held.request_id or signal.request_id,
+        request_id=signal.request_id if holds else held.request_id or signal.request_id,
         agent_id=held.agent_id or signal.agent_id,
         prompt_id=held.prompt_id or signal.prompt_id,
         digest=held.digest or signal.digest,
@@ -311,8 +316,43 @@ def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
         payload=None if closed else held.payload or signal.payload,
         suggestions=None if closed else held.suggestions or signal.suggestions,
         source=first_witness(held.opened, held.source, signal.at, signal.source),
+        hold=None if over else signal.hold if holds else held.hold,
+        held=signal.at if holds else held.held,
     )
     return put_request(facts, key, merged)
+
+
+def hold_ended(facts: Facts, signal: s.HoldEnded) -> Changes:
+    """An id is held once, so whatever comes of it later finds it ended. Nothing else is said by it."""
+    key = signal.request_id
+    if key in facts.unheld:
+        return {}
+    changes = put(facts, "unheld", key, signal.at, RELEASED_MAX, lambda ended: ended)
+    for call, request in facts.requests.items():
+        if request.hold is not None and request.request_id == key:
+            changes["requests"] = {**facts.requests, call: replace(request, hold=None)}
+    return changes
+
+
+#: Of two reports of one instant the one farther to the right is the later.
+OUTCOMES = ("queued", "sent")
+
+
+def command_reported(facts: Facts, signal: s.CommandReported) -> Changes:
+    told = ReportedCommand(
+        signal.at, signal.verb, signal.outcome, signal.by, signal.request_id, signal.reason
+    )
+    held = facts.commands.get(signal.command_id)
+    if held is not None:
+        if _known_by(held) >= _known_by(told):
+            return {}
+        told = replace(told, by=told.by or held.by, request_id=told.request_id or held.request_id)
+    return put(facts, "commands", signal.command_id, told, COMMANDS_MAX, lambda command: command.at)
+
+
+def _known_by(told: ReportedCommand) -> tuple[int, int, str]:
+    rank = OUTCOMES.index(told.outcome) if told.outcome in OUTCOMES else len(OUTCOMES)
+    return told.at, rank, told.outcome
 
 
 def bind(facts: Facts, signal: s.RequestOpened) -> str | None:
@@ -350,7 +390,7 @@ def bind_by_finish(requests: Requests, signal: s.ToolFinished) -> Requests:
 
 
 def tombstone(request: Request, at: int) -> Request:
-    return replace(request, closed=at, payload=None, suggestions=None)
+    return replace(request, closed=at, payload=None, suggestions=None, hold=None)
 
 
 def close_by_finish(requests: Requests, tool_use_id: str, at: int) -> Requests:

@@ -43,6 +43,7 @@ export interface SessionView {
   usage?: UsageView | null;
   context?: ContextView | null;
   display?: DisplayView | null;
+  commands?: CommandView[];
 }
 
 /** What a session is doing, and why we believe it.
@@ -62,6 +63,7 @@ export interface AgentState {
 /** The operator's three questions. Closed: a new state joins one of these, never a fourth. */
 export type Group = "autonomous" | "delivered" | "needs_you";
 
+/** hold: None: it can be answered at the terminal only. */
 export interface RequestView {
   id: string;
   kind: string;
@@ -71,6 +73,19 @@ export interface RequestView {
   agent_id?: string | null;
   role?: "agent" | "edit" | "fetch" | "mcp" | "other" | "plan" | "question" | "read" | "search" | "shell" | "todo" | "web_search" | "write";
   payload?: Record<string, unknown> | null;
+  hold?: HoldView | null;
+}
+
+/** A request that can be decided from elsewhere, until then, by these verbs, with this binding.
+ *
+ *  always: in words, the rules that `always` would add. partial: not all that is asked is shown
+ *  here, so nobody here may allow it: at the terminal alone it is seen whole. */
+export interface HoldView {
+  binding: string;
+  verbs: string[];
+  until: number;
+  always?: string[];
+  partial?: boolean;
 }
 
 export interface ChildView {
@@ -129,13 +144,24 @@ export interface Chip {
   tone?: "bad" | "good" | "plain" | "warning";
 }
 
+/** What became of a command, as its machine reported last; see `signals.CommandReported`. */
+export interface CommandView {
+  id: string;
+  verb: string;
+  by: string;
+  at: number;
+  outcome: string;
+  reason?: string | null;
+  request_id?: string | null;
+}
+
 /** One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.
  *
  *  limits: of its user's account, as its sessions told last. scan: while it reads its history.
  *  backlog: signals on its disk which this hub has not applied. problem: sentences for people.
  *  gaps: the latest, newest last. set_aside: what could not be read or came from a stranger, since
  *  this hub started. via: what its signals come through; None: Redis alone.
- *  agents: what its collector knows. */
+ *  agents: what its collector knows. control: what its owner lets be done from elsewhere. */
 export interface HostView {
   id: string;
   label: string;
@@ -155,6 +181,7 @@ export interface HostView {
   scan?: ScanProgress | null;
   via?: "hub" | null;
   agents?: HostAgent[];
+  control?: "approve" | "full" | "off";
 }
 
 /** One witness of one machine.
