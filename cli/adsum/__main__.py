@@ -1,7 +1,5 @@
 """Entry point. Answers --version before anything heavy is imported."""
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """Decides who may enter: `adsum login`, `adsum hub tokens` and `adsum hub sign-ins`."""
 
-from __future__ import annotations
-
 import getpass
 import io
 import re

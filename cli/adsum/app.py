@@ -2,8 +2,6 @@
 
 # ruff: noqa: FBT001, FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ The file is gzipped lines of JSON, a header first, a count last. Keys are writte
 not by DUMP, whose bytes another version of Redis, and Valkey, refuse.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import sys

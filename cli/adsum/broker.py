@@ -1,7 +1,5 @@
 """The embedded broker: a private server on a 0700 unix socket under the state directory."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

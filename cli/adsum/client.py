@@ -1,7 +1,5 @@
 """All HTTP of the command line: it finds the hub, shows a token, and says what a failure means."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Shows the collector's spool (`adsum collector spool status`), and gives a copied machine a new identity."""
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 import textwrap

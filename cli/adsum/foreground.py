@@ -1,7 +1,5 @@
 """`adsum hub` and `adsum collector` run one part in the foreground."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Puts hooks into agents' settings, takes them out, and shows how they and the status line fare."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,6 @@
 What draws is imported when there is something to draw: an answer as JSON needs none of it.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

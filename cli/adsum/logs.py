@@ -1,7 +1,5 @@
 """`adsum logs` shows what the parts on this machine have written, and follows what they write."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """The options that several commands have, and what a shell offers for them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """How a command ends: exit codes, and the one error that people read."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from adsum_shared.errors import AdsumError

@@ -1,7 +1,5 @@
 """Finds the sessions that a command means: by a filter, a search, or the start of an id."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

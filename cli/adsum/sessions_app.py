@@ -5,8 +5,6 @@ What a command needs is imported when it runs.
 
 # ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

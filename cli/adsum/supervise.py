@@ -1,7 +1,5 @@
 """Keeps parts running as child processes: it starts, restarts and stops them in order."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

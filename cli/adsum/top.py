@@ -1,7 +1,5 @@
 """`adsum top` shows a live list on the full screen, with details and a filter. Imports Textual."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """`adsum hooks verify` times a probe by every way a hook goes, until the hub has applied it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

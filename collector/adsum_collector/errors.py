@@ -1,7 +1,5 @@
 """The errors that stop a collector: from starting, from accepting a signal, from publishing one."""
 
-from __future__ import annotations
-
 import errno
 import sqlite3
 from pathlib import Path

@@ -5,8 +5,6 @@ On Linux straight from inotify: watchfiles asks its own thread every step, which
 nothing changes, and tells at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

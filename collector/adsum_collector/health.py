@@ -1,7 +1,5 @@
 """Judges how well this machine's witnesses are heard, for the heartbeat and `/readyz`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The one way in: it filters what a witness reports by privacy, encodes it and makes it durable."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ What lies where a file is expected may be a pipe, and whoever opens one waits; o
 and whoever reads it never ends. Only ever reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -3,8 +3,6 @@
 One bare ASGI callable: a framework in front of it would cost the agent more than the work itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import os

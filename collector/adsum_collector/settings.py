@@ -1,7 +1,5 @@
 """The collector's settings: flags, ADSUM_… variables, TOML file, defaults."""
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path

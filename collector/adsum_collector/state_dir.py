@@ -1,7 +1,5 @@
 """Keeps who this machine is: its minted id, its label, and what tells copies of it apart."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

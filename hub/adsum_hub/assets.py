@@ -1,7 +1,5 @@
 """Serves the page's files from memory: read once, compressed, and by ETag."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

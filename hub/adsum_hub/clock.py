@@ -1,7 +1,5 @@
 """Estimates another machine's clock, and whether that machine can be reached. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What is wrong with one machine's keys, in sentences for people. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ An entry is its batch, or why it is set aside. Of a batch each signal is one tha
 aside by itself. And numbers say which of them are new, known already, too early, or a stranger's.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

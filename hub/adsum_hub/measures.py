@@ -4,8 +4,6 @@ What costs per signal is a comparison and a dictionary's entry; all that can be 
 is read then, by `metrics`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Each machine has series of its own, up to a limit; no session, project or person is ever a label.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

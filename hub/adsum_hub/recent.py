@@ -5,8 +5,6 @@ what came last in memory: as it lay in the stream, since to decode it again cost
 asks. A hub that has started anew knows no earlier signals.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections import deque
 from collections.abc import Mapping

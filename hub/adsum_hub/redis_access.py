@@ -13,8 +13,6 @@ The policy for a Redis that cannot be asked, for the whole hub:
   on, and do no more (`auth.gate`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import Counter

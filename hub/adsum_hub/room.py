@@ -4,8 +4,6 @@ No rule of Redis bounds what a user may write under its own key, so this is look
 stream that goes is not lost: its collector holds what no hub has saved, and sends it again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

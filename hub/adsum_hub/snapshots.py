@@ -5,8 +5,6 @@ that was frozen and thaws would put an old state over a newer one, whose entries
 then: up to 98 % of the state was lost so in directed runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

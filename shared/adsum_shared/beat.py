@@ -1,7 +1,5 @@
 """The heartbeat: renewed by the loop that publishes, so it means ready, not merely alive."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

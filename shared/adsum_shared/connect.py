@@ -5,8 +5,6 @@ connections and their pools, and last the client of a master whose address Senti
 whenever a connection is opened. That of a cluster is in `redis_cluster`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """The one root of all errors whose text is for people."""
 
-from __future__ import annotations
-
 
 class AdsumError(Exception):
     """Ends a command or a part without a traceback.

@@ -5,8 +5,6 @@ The wire of ingest, for machines that may reach only the hub: a request is `Keys
 are JSON as everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Sets up logging of hub and collector: one line an event, JSON for programs, never a secret."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

@@ -3,8 +3,6 @@
 First how a model may be spelt, then the files of prices, then the book that is asked.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Removes from a signal what may not leave the machine, by the level its owner chose. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import cache

@@ -4,8 +4,6 @@ Whoever runs with more rights than the folder's owner must not be led elsewhere:
 followed, and what belongs to somebody else is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

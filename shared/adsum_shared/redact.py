@@ -3,8 +3,6 @@
 Secrets are known by their shape or their name; in logs also by what only logs hold, as cookies and URLs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Says why Redis does not do what it is asked: the cause and the next step, for people."""
 
-from __future__ import annotations
-
 import re
 
 from redis.exceptions import (

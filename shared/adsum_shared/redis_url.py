@@ -1,7 +1,5 @@
 """URLs of Redis: one server, Sentinels that know the master, or the nodes of a cluster. Pure."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

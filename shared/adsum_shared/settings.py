@@ -1,7 +1,5 @@
 """The settings that all parts share: flags, ADSUM_… variables, a TOML file."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

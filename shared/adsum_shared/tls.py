@@ -3,8 +3,6 @@
 Certificates are renewed while we run.
 """
 
-from __future__ import annotations
-
 import logging
 import ssl
 from collections.abc import Callable, Sequence

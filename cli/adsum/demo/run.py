@@ -4,8 +4,6 @@ The fleet is a process of its own: machines that run a real collector's intake, 
 which the story feeds at human pace and without an end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The demo's story: forty sessions on six machines, played from story.toml in order. Pure."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Checks agents: the hooks in their settings, and their own view of their sessions against ours."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence

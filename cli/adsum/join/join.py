@@ -1,7 +1,5 @@
 """`adsum join` has this machine report to a hub, checked to its first signal, or undoes all."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

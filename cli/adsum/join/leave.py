@@ -1,7 +1,5 @@
 """Undoes a joining: what a failed one has done so far, or all of it, as `adsum leave` does."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

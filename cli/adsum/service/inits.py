@@ -1,7 +1,5 @@
 """Runs services under systemd, or under launchd, which holds no socket for us."""
 
-from __future__ import annotations
-
 import os
 import plistlib
 import re

@@ -1,7 +1,5 @@
 """Says what a service runs and with which settings, and what is asked of a service manager."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

@@ -1,7 +1,5 @@
 """Has the machine itself start collector and hub: `adsum service`, under systemd or launchd."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

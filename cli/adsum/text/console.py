@@ -1,7 +1,5 @@
 """Where drawn text goes, and how columns share a line. Imports Rich: import this when you draw."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """One session in full as text: its state and facts, its witnesses, children and activity. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size

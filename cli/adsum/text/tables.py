@@ -3,8 +3,6 @@
 No line is wider than the console; what does not fit is cut, or a column left out.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath

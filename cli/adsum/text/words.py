@@ -3,8 +3,6 @@
 The page has the same words, in web/figures.js and web/gaps.js.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

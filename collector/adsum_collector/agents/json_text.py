@@ -1,7 +1,5 @@
 """Edits strict JSON as text, so that every byte that is not ours stays as its owner wrote it."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

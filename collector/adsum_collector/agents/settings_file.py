@@ -1,7 +1,5 @@
 """Edits an agent's settings file: read strictly, replaced in one step, backed up and undone."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -8,8 +8,6 @@ new machine. Where nobody does (the original sleeps, Redis forgot), we stay the 
 original come back, both are told that they are two, each under a spool of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

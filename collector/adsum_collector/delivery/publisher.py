@@ -1,7 +1,5 @@
 """The publisher copies the spool into the host's stream, once and in order."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

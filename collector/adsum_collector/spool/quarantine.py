@@ -1,7 +1,5 @@
 """Keeps unusable spool files for a while, with their cause, where nobody reads them."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Reports how full the spool is, what it lacks and what is wrong with it: no contents."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Finds transcripts, and says whose each is and whether its session lives."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat as modes

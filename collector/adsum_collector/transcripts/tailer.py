@@ -1,7 +1,5 @@
 """The tailer turns lines that the agent adds to its transcripts into signals, soon and once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

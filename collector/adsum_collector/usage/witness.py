@@ -1,7 +1,5 @@
 """Reports soon what sessions used up: history by a process, what grows by a thread."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Keeps secrets in Redis by their digests alone, and limits how often somebody may try one."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import re

@@ -1,7 +1,5 @@
 """Serves signing in and out, login links and tokens, by page and by REST."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The consumer reads every host's stream from its own cursor and feeds the roster, in order."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

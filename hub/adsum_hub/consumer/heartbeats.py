@@ -1,7 +1,5 @@
 """Reads heartbeats: who can be reached, what time it is there, what is missing."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ may be missing: another hub may have stored them, else their collector is asked 
 more (Replays).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping

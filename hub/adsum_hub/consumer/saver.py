@@ -1,7 +1,5 @@
 """The saver persists what has changed, each host every INTERVAL_S, or less often under load."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -1,7 +1,5 @@
 """The built-in domains `sdlc`, `creative` and `research`, and what they read from a view. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The contract with plugins: what they are asked, what they may answer, and its check."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, get_args
 

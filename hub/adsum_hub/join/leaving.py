@@ -1,7 +1,5 @@
 """Ends access: a machine leaves or undoes its joining, or an admin forgets it or shuts it out."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Gives each machine a user of its own in Redis and the URL to use it by, and takes it away."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence

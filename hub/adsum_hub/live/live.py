@@ -1,7 +1,5 @@
 """Serves the WebSocket: one frame in says where the client stands, then the broadcast goes out."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """A channel sends messages by push or by a service that apprise knows; marks keep what was sent."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

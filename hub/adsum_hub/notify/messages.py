@@ -1,7 +1,5 @@
 """Words a message: by default it names nothing of a session but its state and its machine. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Sends what calls for people once its time has come, if it still stands; serves it by REST."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque

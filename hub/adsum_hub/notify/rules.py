@@ -1,7 +1,5 @@
 """Decides what calls for a human, which rules notify people of it, and what is due when. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What all endpoints have in common: JSON in and out, errors in words, and their OpenAPI."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Serves REST v1 of the roster as JSON."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Serves REST v1 of usage: what was used and what it cost, budgets, and sessions that are over."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

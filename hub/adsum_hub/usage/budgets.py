@@ -5,8 +5,6 @@ comes to the same conclusion, so no hub's opinion has to be passed on. The momen
 read off the trail in the facts; hubs that have watched for longer may date it some minutes apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from fnmatch import fnmatchcase

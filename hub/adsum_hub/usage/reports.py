@@ -1,7 +1,5 @@
 """Sums up usage of some days by day, host, project, model or session. Pure."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter, defaultdict

@@ -17,8 +17,6 @@ A session whose home directory several machines share, or that was copied, is to
 each of its groups the larger count is taken, once, and belongs to the machine that tells it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import fsum

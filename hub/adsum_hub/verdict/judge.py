@@ -4,8 +4,6 @@ Pure: `now` is milliseconds of the *host's* clock and comes in as a parameter, a
 session's verdict before, from which is taken over what still holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Set
 
 import msgspec

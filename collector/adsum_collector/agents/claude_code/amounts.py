@@ -1,7 +1,5 @@
 """Reads the dollars, tokens and shares that the CLI writes, and rejects impossible ones."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Final
 

@@ -1,7 +1,5 @@
 """Decodes a hook's body lazily: one field at a time, the rest stays raw bytes."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, TypeVar, cast

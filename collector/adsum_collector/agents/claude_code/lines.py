@@ -5,8 +5,6 @@ permission dialog. But it tells of Esc, of No, of what was said, and of all that
 nobody listened.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

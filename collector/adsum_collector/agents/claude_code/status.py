@@ -5,8 +5,6 @@ The registry, `sessions/<pid>.json`, is undocumented and optional: anything may 
 A field of the wrong type counts as missing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar

@@ -5,8 +5,6 @@ prints, so this program prints nothing, and whatever is wrong with us the comman
 As in shim.py, only what the interpreter has built in is imported: every tick pays for it.
 """
 
-from __future__ import annotations
-
 # What `signal` and `os` are made of, without the modules that come with them.
 import _signal  # type: ignore[import-not-found] # undescribed
 import posix as os

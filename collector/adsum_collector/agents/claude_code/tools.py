@@ -1,7 +1,5 @@
 """Describes a tool call's input: its role, one line of it for people, and its time-out."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

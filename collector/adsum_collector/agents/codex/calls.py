@@ -1,7 +1,5 @@
 """Describes what Codex calls: a tool's name and role, one line of its input, and what tells it apart."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Translates what one hook of Codex says into signals. Pure and total over events and fields."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
