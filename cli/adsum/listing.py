@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -29,6 +30,7 @@ from adsum.sessions import (
     needs_you,
     order,
     path_of,
+    put_aside,
     session_named,
     typed,
     unknown_names,
@@ -361,6 +363,39 @@ def change_host(
     body = {} if label is None else {"label": label}
     send(url, "POST", f"{HOSTS}/{quote(host_id, safe='')}/{verb}", body)
     say(_CHANGED[verb].format(name, clean(label or "what it calls itself")))
+
+
+_PUT_ASIDE = {
+    "dismiss": "{} needs nobody until something happens there.",
+    "archive": "{} is in the history until something happens there.",
+    "restore": "{} is on the list as before.",
+}
+
+
+def put_aside_all(
+    named: Sequence[str], hub: str | None, state_dir: Path | None, verb: str, *, as_json: bool
+) -> Exit:
+    """Each for itself: one that cannot be put aside keeps none of the others. Raises CommandError."""
+    url, code = hub_url(hub, state_dir), Exit.OK
+    done: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
+    for each in named:
+        try:
+            view = session_named(url, each)
+            done.append(put_aside(url, view, verb))
+        except CommandError as error:
+            if error.code in (Exit.UNREACHABLE, Exit.AUTH):
+                raise  # the others would hear the same
+            failed.append({"id": each, "error": str(error)})
+            code = Exit.ERROR
+        else:
+            if not as_json:
+                say(_PUT_ASIDE[verb].format(clean(view.title) or view.session_id))
+    if as_json:
+        put_json({"schema": SHOW_SCHEMA, "sessions": done, "failed": failed})
+    for one in failed:
+        say(f"adsum: {one['error']}")
+    return code
 
 
 def _host_named(hosts: list[HostView], named: str) -> tuple[str, str]:

@@ -132,6 +132,14 @@ OnlyProject = Annotated[str | None, typer.Option("--project", help="Only this pr
 SessionId = Annotated[
     str, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
 ]
+SessionIds = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SESSION...",
+        help="Session ids, or the start of each.",
+        autocompletion=sessions,
+    ),
+]
 HostName = Annotated[
     str, typer.Argument(help="Label, or the start of its id.", autocompletion=hosts)
 ]

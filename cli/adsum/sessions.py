@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from adsum.client import fetch, no_hub
+from adsum.client import fetch, no_hub, send
 from adsum.outcome import CommandError, Exit, require
 from adsum_shared.redact import clean
 from adsum_shared.state import GROUP_OF, Group, History, SessionView
@@ -144,6 +144,12 @@ def unknown_names(url: str, chosen: Filter) -> str:
     query = given(host=chosen.host, project=chosen.project)
     notes = typed(url, fetch_pages(url, HISTORY, query, 1), History).notes if query else []
     return clean(" ".join(notes))
+
+
+def put_aside(url: str, view: SessionView, verb: str) -> dict[str, Any]:
+    """verb: dismiss, archive, or restore, which takes either back. Raises CommandError."""
+    answer: dict[str, Any] = send(url, "POST", f"{path_of(view)}/{verb}")
+    return answer
 
 
 class UnknownSessionError(CommandError):

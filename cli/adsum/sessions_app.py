@@ -17,6 +17,7 @@ from adsum.options import (
     OnlyHost,
     OnlyProject,
     SessionId,
+    SessionIds,
     StateDir,
     sessions,
 )
@@ -89,6 +90,27 @@ def show(
     from adsum.listing import show_session
 
     show_session(session, hub, state_dir, activity, as_json=as_json)
+
+
+def _add_put_aside(verb: str, words: str) -> None:
+    @sessions_app.command(verb, help=words)
+    def put_aside(
+        named: SessionIds,
+        hub: HubUrl = None,
+        state_dir: StateDir = None,
+        undo: Annotated[bool, typer.Option("--undo", help="Take it back.")] = False,
+        as_json: AsJson = False,
+    ) -> None:
+        from adsum.listing import put_aside_all
+
+        does = "restore" if undo else verb
+        raise typer.Exit(put_aside_all(named, hub, state_dir, does, as_json=as_json))
+
+
+_add_put_aside("dismiss", "It needs nobody, until something happens there.")
+_add_put_aside(
+    "archive", "Off the list, into the history.\n\nIt comes back when anything but its end happens."
+)
 
 
 @sessions_app.command()

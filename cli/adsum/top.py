@@ -19,7 +19,7 @@ from textual.widgets.option_list import Option
 from adsum.client import fetch
 from adsum.outcome import CommandError, require
 from adsum.reach import has_browser, opened, page_of
-from adsum.sessions import ACTIVITY_SHOWN, Filter, activity_path, typed
+from adsum.sessions import ACTIVITY_SHOWN, Filter, activity_path, put_aside, typed
 from adsum.text.details import session_details
 from adsum.text.tables import WORDS, counts_line, session_lines
 from adsum.text.words import advice
@@ -76,7 +76,10 @@ class Details(ModalScreen[None]):
 REDRAW_S, AT_MOST_S = 1.0, 0.2
 #: Cells that the list itself needs at its sides.
 EDGES = 4
-KEYS = "j k move   Enter details   / filter   o open in the browser   q quit"
+KEYS = (
+    "j k move   Enter details   / filter   o open in the browser   "
+    "i dismiss   e archive   z undo   q quit"
+)
 
 
 class Top(App[None]):
@@ -92,6 +95,9 @@ class Top(App[None]):
         Binding("k", "move('up')"),
         Binding("slash", "filter"),
         Binding("o", "open"),
+        Binding("i", "put_aside('dismiss')"),
+        Binding("e", "put_aside('archive')"),
+        Binding("z", "undo"),
         Binding("q", "quit"),
         Binding("escape", "clear"),
         # As every other command of ours ends.
@@ -107,6 +113,8 @@ class Top(App[None]):
         self.news = asyncio.Event()
         self.shown: dict[str, SessionView] = {}
         self.failed: CommandError | None = None
+        #: what was dismissed or archived here, the latest last
+        self.aside: list[SessionView] = []
         self.heads, self.foot = Static(id="heads"), Static("Asking the hub …", id="foot")
         self.listed = OptionList(markup=False)
         self.field = Input(
@@ -223,6 +231,24 @@ class Top(App[None]):
         address = f"{self.url}/{page_of(view)}"
         if not has_browser(os.environ, sys.platform) or not opened(address):
             self.notify(address, title="No browser here; open this in one")
+
+    def action_put_aside(self, verb: str) -> None:
+        if (view := self.shown.get(self.highlighted or "")) is not None:
+            self.decide(view, verb)
+
+    def action_undo(self) -> None:
+        if self.aside:
+            self.decide(self.aside.pop(), "restore")
+
+    @work(thread=True)
+    def decide(self, view: SessionView, verb: str) -> None:
+        try:
+            put_aside(self.url, view, verb)
+        except CommandError as error:
+            self.call_from_thread(self.notify, str(error), severity="error")
+            return
+        if verb != "restore":
+            self.aside.append(view)
 
 
 def options_of(views: list[SessionView], lines: list[Text]) -> list[Option]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,6 +29,10 @@ from adsum_shared.signals import (
     StatusReported,
     TurnEnded,
 )
+from tests.half_hubs import FakeCollector
+from tests.hub_processes import HubProcess
+from tests.integration.conftest import Run
+from tests.support import wait_until
 from tests.unit.hub.test_roster import AHEAD, HOST, Fleet
 
 pytestmark = pytest.mark.redis
@@ -245,3 +252,50 @@ async def test_no_more_than_the_latest_are_kept(
 
     kept = await hub.dismissals.redis.hkeys(streams.DISMISSALS)
     assert sorted(kept) == [f"{HOST}:old{at}".encode() for at in (3, 4)]
+
+
+@pytest.fixture
+def hubs(tmp_path: Path, redis_url: str) -> Iterator[list[HubProcess]]:
+    hubs = [HubProcess(tmp_path / name, redis_url) for name in ("one", "other")]
+    yield hubs
+    for hub in hubs:
+        hub.kill()
+
+
+@pytest.mark.slow
+async def test_by_the_command_line_at_two_hubs_and_over_a_wipe_of_redis(
+    hubs: list[HubProcess], collector: FakeCollector, run: Run, redis: Any
+) -> None:
+    one, other = (hub.start() for hub in hubs)
+    collector.happen(3)
+    await collector.publish(1, 3)
+
+    def listed(hub: HubProcess) -> dict[str, str]:
+        sessions = hub.get("/api/v1/sessions")["sessions"]
+        return {each["session_id"]: each["state"]["state"] for each in sessions}
+
+    async def both(expected: dict[str, str]) -> None:
+        await wait_until(lambda: listed(one) == listed(other) == expected, timeout=15)
+
+    working = dict.fromkeys(("s1", "s2", "s3"), "thinking")
+    await both(working)
+    code, out, err = run("dismiss", "s1", "s2", "--hub", one.url)
+    assert (code, out, len(err.splitlines())) == (0, "", 2)
+    code, out, _ = run("archive", "s3", "nowhere", "--json", "--hub", other.url)
+    told = json.loads(out)
+    assert (code, [each["kind"] for each in told["sessions"]]) == (1, ["archived"])
+    assert [each["id"] for each in told["failed"]] == ["nowhere"]
+    aside = {"s1": "archived", "s2": "archived"}
+    await both(aside)
+
+    await redis.flushall()
+    await collector.join()
+    one.kill()
+    await wait_until(lambda: redis.hlen(streams.DISMISSALS))
+    one.start()
+    await both(aside)
+
+    assert run("dismiss", "s1", "--undo", "--hub", one.url)[0] == 0
+    assert run("archive", "s3", "--undo", "--hub", one.url)[0] == 0
+    assert run("archive", "s3", "--undo", "--hub", one.url)[0] == 1
+    await both({**working, "s2": "archived"})

@@ -6,7 +6,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.console import Console
 from adsum import listing
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import Filter
-from adsum_shared.state import ActivityEntry, Group
+from adsum_shared.state import ActivityEntry, Group, SessionView
 from tests.brokers import free_port
 from tests.hostile import NAME, is_plain
 from tests.hubs import NOW, StandIn, session, stand_in_hub
@@ -26,6 +26,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerCancelled
 
+from adsum import top
 from adsum.top import Details, Top
 
 ASKS = session("0a1b2c3d", Group.NEEDS_YOU, "needs_permission", label="Needs permission: Bash")
@@ -126,6 +127,30 @@ async def test_a_hub_that_goes_away_is_told_and_what_was_known_stays(hub: StandI
         foot = pilot.app.query_one("#foot", Static)
         await wait_until(lambda: "The hub is away" in str(foot.content), timeout=15)
         assert ASKS.id in rows(pilot)
+
+
+async def test_what_is_chosen_is_put_aside_and_taken_back_by_a_key(
+    hub: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+
+    def put_aside(_url: str, view: SessionView, verb: str) -> None:
+        done.append((view.id, verb))
+        if len(done) > 4:
+            raise CommandError("It is gone.")
+
+    monkeypatch.setattr(top, "put_aside", put_aside)
+    async with screen(hub) as pilot:
+        aside = cast("Top", pilot.app).aside
+        for key, count in (("i", 1), ("e", 2), ("z", 1), ("z", 0)):
+            made = len(done) + 1
+            await pilot.press(key)
+            await wait_until(lambda: (len(done), len(aside)) == (made, count))  # noqa: B023 - at once
+        await pilot.press("z", "i")  # there is nothing left to take back
+        await wait_until(lambda: [one.message for one in pilot.app._notifications])
+
+    verbs = ["dismiss", "archive", "restore", "restore", "dismiss"]
+    assert done == [(ASKS.id, verb) for verb in verbs]
 
 
 async def test_no_hub_ends_it_with_the_reason() -> None:
