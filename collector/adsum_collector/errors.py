@@ -53,8 +53,7 @@ class HubError(DeliveryError):
 
     def __init__(self, text: str, wait_s: float = 0.0, *, refused: bool = False) -> None:
         super().__init__(text)
-        self.wait_s = wait_s
-        self.refused = refused
+        self.wait_s, self.refused = wait_s, refused
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -131,9 +131,7 @@ class Watched:
     def __init__(
         self, roots: Sequence[Path], wanted: Callable[[str], bool], *, recursive: bool
     ) -> None:
-        self._roots = roots
-        self._wanted = wanted
-        self._recursive = recursive
+        self._roots, self._wanted, self._recursive = roots, wanted, recursive
 
     def enter(self, directory: str) -> None:
         pass

@@ -25,9 +25,7 @@ class HookFiles:
     """The files in which an agent's hooks should stand. port: where those should report."""
 
     def __init__(self, agent: Agent, directories: Sequence[Path], port: int, now: int) -> None:
-        self._agent = agent
-        self._port = port
-        self._looked_at = now
+        self._agent, self._port, self._looked_at = agent, port, now
         self._stamps: dict[Path, Stamp | None] = {}
         paths = filter(None, map(agent.hook_file, directories))
         self._found: dict[Path, HookFile] = {path: HookFile("ok") for path in paths}

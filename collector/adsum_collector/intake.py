@@ -32,9 +32,7 @@ class Intake:
     """private: what of a signal may leave this machine. agent: whose witnesses report here."""
 
     def __init__(self, spool: Spool, private: Private, agent: str = DEFAULT_AGENT) -> None:
-        self.spool = spool
-        self.private = private
-        self._agent = agent
+        self.spool, self.private, self._agent = spool, private, agent
         #: signals that are on disk
         self.accepted = 0
         #: signals of a session that has no usable id

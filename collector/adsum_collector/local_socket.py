@@ -61,9 +61,7 @@ class LocalSocket:
     ) -> None:
         self._doors = doors
         self._first = next(iter(doors.values()))
-        self._ticks = ticks
-        self._table = table
-        self._now = now
+        self._ticks, self._table, self._now = ticks, table, now
         self._connections: set[asyncio.Task[None]] = set()
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0

@@ -41,8 +41,7 @@ class HostClock:
     """
 
     def __init__(self, offset_ms: int = 0, last_seen: int = 0) -> None:
-        self.offset_ms = offset_ms
-        self.last_seen = last_seen
+        self.offset_ms, self.last_seen = offset_ms, last_seen
         self._differences: deque[int] = deque(maxlen=LATEST)
 
     @property

@@ -177,9 +177,7 @@ class Ingest:
     """address: Redis's, as it may be shown."""
 
     def __init__(self, joining: Joining, pool: IngestPool, address: str) -> None:
-        self._joining = joining
-        self._pool = pool
-        self._address = address
+        self._joining, self._pool, self._address = joining, pool, address
         self._rate = IngestRate()
         self._big = asyncio.Semaphore(BIG_AT_ONCE)
         self._reading: Counter[str] = Counter()

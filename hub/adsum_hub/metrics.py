@@ -95,12 +95,8 @@ class HubHealth:
         notifications: Notifications | None = None,
         signing: CredentialIssuer | None = None,
     ) -> None:
-        self._roster = roster
-        self._broadcast = broadcast
-        self._link = link
-        self._clock = clock
-        self._notifications = notifications
-        self._signing = signing
+        self._roster, self._broadcast, self._link, self._clock = roster, broadcast, link, clock
+        self._notifications, self._signing = notifications, signing
         self.unsaved = Unsaved()
         self._scrape = asyncio.Lock()
         #: what Prometheus's own library knows of this process

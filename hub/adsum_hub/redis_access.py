@@ -36,9 +36,7 @@ class Bulkhead:
 
     def __init__(self, at_once: int, *, of_one: int, wait_s: float) -> None:
         """of_one: the most of one address, person or machine, inside and waiting."""
-        self.at_once = at_once
-        self._of_one = of_one
-        self._wait_s = wait_s
+        self.at_once, self._of_one, self._wait_s = at_once, of_one, wait_s
         self._turn = asyncio.Semaphore(at_once)
         self._here: Counter[str] = Counter()
         self._all = 0

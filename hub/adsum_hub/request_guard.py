@@ -139,9 +139,7 @@ class RequestGuard:
     def __init__(
         self, app: ASGIApp, hosts: Mapping[str, frozenset[str]], refusals: Refusals
     ) -> None:
-        self._app = app
-        self._hosts = hosts
-        self._refusals = refusals
+        self._app, self._hosts, self._refusals = app, hosts, refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -43,9 +43,7 @@ class Room:
     ) -> None:
         self._roster = roster
         self._redis: Any = redis
-        self._clock = clock
-        self._most = most
-        self._pause = pause
+        self._clock, self._most, self._pause = clock, most, pause
         #: bytes, of those that take some, and when each was last found to take too much
         self._taken: dict[str, int] = {}
         self._cleared: dict[str, list[int]] = {}

@@ -84,10 +84,7 @@ class Writes:
     def __init__(
         self, redis: Redis, address: str, clock: Clock, room: NamesFullest | None = None
     ) -> None:
-        self._room = room
-        self._redis = redis
-        self._address = address
-        self._clock = clock
+        self._room, self._redis, self._address, self._clock = room, redis, address, clock
         self.problem: str | None = None
         self.since = 0
 
@@ -154,11 +151,8 @@ class Timekeeper:
         *,
         others: Sequence[HasNotes] = (),
     ) -> None:
-        self._roster = roster
-        self._broadcast = broadcast
-        self._link = link
-        self._writes = writes
-        self._clock = clock
+        self._roster, self._broadcast, self._link = roster, broadcast, link
+        self._writes, self._clock = writes, clock
         self._started = clock()
         self._others = others
         #: sentence -> since when

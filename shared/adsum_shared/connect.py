@@ -315,8 +315,7 @@ class Sentinels:
     """
 
     def __init__(self, url: RedisUrl, open_one: OpenOne) -> None:
-        self.url = url
-        self.open_one = open_one
+        self.url, self.open_one = url, open_one
         #: who answered last comes first
         self._order = list(url.nodes)
 

@@ -41,9 +41,7 @@ class DecodeError(ValueError):
     ) -> None:
         self.cause = cause[:_CAUSE]
         super().__init__(self.cause)
-        self.raw = raw
-        self.span = span
-        self.version = version
+        self.raw, self.span, self.version = raw, span, version
 
 
 class Gap(msgspec.Struct, frozen=True):

@@ -104,9 +104,7 @@ class ClusterRedis(redis.asyncio.Redis):
 
     def __init__(self, url: RedisUrl, open_one: Open, *, steady: bool = False) -> None:
         super().__init__(connection_pool=_Pool(self))
-        self._url = url
-        self._open_one = open_one
-        self._steady = steady
+        self._url, self._open_one, self._steady = url, open_one, steady
         self._clients: dict[Address, tuple[Any, Any]] = {}  # its pool's, and the one that is used
         self._of: list[Address | None] = []  # by slot, who serves it
         self._replicas: list[Address] = []

@@ -28,8 +28,7 @@ class Renewed:
         broken: type[Exception],
     ) -> None:
         self._files = [Path(each) for each in files if each is not None]
-        self._make = make
-        self._broken = broken
+        self._make, self._broken = make, broken
         self._context: ssl.SSLContext | None = None
         self._marks: list[_Mark] = []
 

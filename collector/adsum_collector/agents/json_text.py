@@ -14,9 +14,7 @@ class JsonTextError(ValueError):
 
     def __init__(self, cause: str, line: int, column: int) -> None:
         super().__init__(f"line {line}, column {column}: {cause}")
-        self.cause = cause
-        self.line = line
-        self.column = column
+        self.cause, self.line, self.column = cause, line, column
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,7 @@ class Arrival:
         spool: Spool,
         adopt: Callable[[Identity], None],
     ) -> None:
-        self._state_dir = state_dir
-        self._identity = identity
-        self._spool = spool
+        self._state_dir, self._identity, self._spool = state_dir, identity, spool
         self._adopt = adopt
         self._brought = spool.last_seq
 

@@ -86,8 +86,7 @@ class DeliveryProblem:
     """
 
     def __init__(self, place: str, now: Timer) -> None:
-        self.place = place
-        self._now = now
+        self.place, self._now = place, now
         self._broker: str | None = f"Not connected to {place} yet."
         self._refused = False
         self._spool: str | None = None
@@ -169,10 +168,7 @@ class StreamPosition:
     """
 
     def __init__(self, spool: Spool, nonce: str, problem: DeliveryProblem, now: Timer) -> None:
-        self._spool = spool
-        self._nonce = nonce
-        self._problem = problem
-        self._now = now
+        self._spool, self._nonce, self._problem, self._now = spool, nonce, problem, now
         self._held = (spool.spool_id, spool.last_seq)
         self._runs = Runs()
         self._leaving: _Leaving | None = None
@@ -379,11 +375,8 @@ class Publisher:
         now: Timer,
         arrival: Arrival | None = None,
     ) -> None:
-        self._spool = spool
-        self._transport = transport
-        self._host_id = host_id
-        self._arrival = arrival
-        self._beat = beat
+        self._spool, self._transport, self._host_id = spool, transport, host_id
+        self._arrival, self._beat = arrival, beat
         self._problem = DeliveryProblem(transport.place, now)
         self._position = StreamPosition(spool, nonce, self._problem, now)
         self._stopping = asyncio.Event()

@@ -82,9 +82,7 @@ class SpoolDirectory:
     """
 
     def __init__(self, directory: Path, limits: SpoolLimits, now: Timer) -> None:
-        self.directory = directory
-        self.limits = limits
-        self.now = now
+        self.directory, self.limits, self.now = directory, limits, now
         self._space_checked_at = float("-inf")
         self._suspect = False
         self._tried_at, self._retry_s = float("-inf"), FIRST_RETRY_S

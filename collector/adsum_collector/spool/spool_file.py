@@ -132,9 +132,7 @@ class SpoolFile:
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection, meta: Meta) -> None:
-        self.path = path
-        self.meta = meta
-        self._db = db
+        self.path, self.meta, self._db = path, meta, db
         self.gaps: list[SpoolGap] = []
         self.last = 0
         self.messages: dict[str, int] = {}

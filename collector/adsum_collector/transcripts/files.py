@@ -171,8 +171,7 @@ class TranscriptFiles:
             for real in [os.path.realpath(root)]
             for spelling in (root, real)
         }
-        self._file_of = file_of
-        self._began = began
+        self._file_of, self._began = file_of, began
         self._paths: defaultdict[str, set[str]] = defaultdict(set)
         self._heard: dict[str, int] = {}
         self._watched: Collection[str] = ()

@@ -95,12 +95,9 @@ class Tailer:
         now: WallClock,
         others: Sequence[Path] = (),
     ) -> None:
-        self._intake = intake
-        self._transcripts = transcripts
+        self._intake, self._transcripts = intake, transcripts
         self._others = tuple(key_of(f"{directory}/") for directory in others)
-        self._watched = watched
-        self._settled = settled
-        self._now = now
+        self._watched, self._settled, self._now = watched, settled, now
         self._roots = [str(directory) for directory in directories]
         self._known = TranscriptFiles(self._roots, transcripts.file_of, now())
         self._events = file_events(directories, lambda name: name.endswith(SUFFIX), recursive=True)

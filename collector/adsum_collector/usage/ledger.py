@@ -144,8 +144,7 @@ class Ledger:
     """zone, limit: see `Kinds`. note: what to tell people of its file."""
 
     def __init__(self, db: sqlite3.Connection, kinds: Kinds) -> None:
-        self._db = db
-        self._kinds = kinds
+        self._db, self._kinds = db, kinds
         self._numbers = LedgerNumbers(db)
         self._sieve = Sieve(db)
         self.note: str | None = None

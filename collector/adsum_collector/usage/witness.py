@@ -227,9 +227,7 @@ class HistoryTask:
     """
 
     def __init__(self, agent: str, directory: Path, wake: asyncio.Event) -> None:
-        self._agent = agent
-        self._directory = directory
-        self._wake = wake
+        self._agent, self._directory, self._wake = agent, directory, wake
         self._task: asyncio.Task[None] | None = None
         self._batches: list[UsageBatch] = []
         self._began = 0.0
@@ -354,12 +352,8 @@ class UsageWitness:
         reader: Callable[[], str],
         now: WallClock,
     ) -> None:
-        self._intake = intake
-        self._agent = agent
-        self._directory = directory
-        self._lives = lives
-        self._reader = reader
-        self._now = now
+        self._intake, self._agent, self._directory = intake, agent, directory
+        self._lives, self._reader, self._now = lives, reader, now
         self.named: Sequence[Path] = ()
         self.named_by = ""
         self._used_by = usage_lines(agent).used_by

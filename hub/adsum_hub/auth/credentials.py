@@ -114,10 +114,7 @@ class SecretStore(Generic[T]):
     """
 
     def __init__(self, redis: Redis, of: type[T], prefix: str, index: str, most_ms: int) -> None:
-        self._redis = redis
-        self._of = of
-        self._prefix = prefix
-        self._index = index
+        self._redis, self._of, self._prefix, self._index = redis, of, prefix, index
         self._most_ms = most_ms
 
     async def find(self, digest: str) -> T | None:
@@ -245,8 +242,7 @@ class LoginRateLimit:
     """
 
     def __init__(self, redis: Redis, of: str = "") -> None:
-        self._redis = redis
-        self._of = of
+        self._redis, self._of = redis, of
 
     async def count(self, address: str) -> int:
         """Returns 0 to go on, else the seconds to wait. Counts before the code is looked at, or a burst passes.

@@ -60,12 +60,8 @@ class Consumer:
         link: Link,
         broadcast: Broadcast,
     ) -> None:
-        self._roster = roster
-        self._reader = reader
-        self._redis = redis
-        self._clock = clock
-        self._link = link
-        self._broadcast = broadcast
+        self._roster, self._reader, self._redis, self._clock = roster, reader, redis, clock
+        self._link, self._broadcast = link, broadcast
         self._holes = heartbeats.holes
         self._places = heartbeats.holes.places
         self._discovery = Discovery(roster, redis, self._places, clock, heartbeats)
@@ -191,10 +187,7 @@ class Discovery:
         clock: Clock,
         heartbeats: Heartbeats,
     ) -> None:
-        self._roster = roster
-        self._redis = redis
-        self._places = places
-        self._clock = clock
+        self._roster, self._redis, self._places, self._clock = roster, redis, places, clock
         self._heartbeats = heartbeats
         self._cursor = 0
         self._due = 0.0

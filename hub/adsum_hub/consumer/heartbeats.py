@@ -39,12 +39,8 @@ class Heartbeats:
         broadcast: Broadcast,
         room: Room,
     ) -> None:
-        self._roster = roster
-        self._room = room
-        self._redis = redis
-        self._clock = clock
-        self._link = link
-        self._broadcast = broadcast
+        self._roster, self._room, self._redis, self._clock = roster, room, redis, clock
+        self._link, self._broadcast = link, broadcast
         self.holes = Holes(roster, redis, clock)
 
     async def listen(self) -> None:

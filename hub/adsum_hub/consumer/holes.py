@@ -42,8 +42,7 @@ return 0
 
 class Places:
     def __init__(self, redis: Redis, clock: Clock) -> None:
-        self._redis = redis
-        self._clock = clock
+        self._redis, self._clock = redis, clock
         self._aside: dict[str, float] = {}
 
     def is_aside(self, host: Host) -> bool:
@@ -160,9 +159,7 @@ class Replays:
 
 class Holes:
     def __init__(self, roster: Roster, redis: Redis, clock: Clock) -> None:
-        self._roster = roster
-        self._redis = redis
-        self._clock = clock
+        self._roster, self._redis, self._clock = roster, redis, clock
         self.places = Places(redis, clock)
         self._replays = Replays()
         #: per host, the spools in which it lay behind the stored snapshot, and where it stood

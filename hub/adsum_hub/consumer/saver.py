@@ -22,9 +22,7 @@ REST = 10
 
 class Saver:
     def __init__(self, roster: Roster, redis: Redis, link: Link) -> None:
-        self._roster = roster
-        self._redis = redis
-        self._link = link
+        self._roster, self._redis, self._link = roster, redis, link
 
     async def run(self) -> None:
         took, loop = 0.0, asyncio.get_running_loop()

@@ -351,12 +351,8 @@ class RollWatch:
         broadcast: Broadcast,
         kept: RollFile,
     ) -> None:
-        self._roster = roster
-        self._kept = kept
-        self.machines = machines
-        self.rights = rights
-        self._clock = clock
-        self._broadcast = broadcast
+        self._roster, self._kept, self.machines, self.rights = roster, kept, machines, rights
+        self._clock, self._broadcast = clock, broadcast
         self._swept: frozenset[str] = frozenset()
         self._mend_due = self._sweep_due = self._find_due = 0.0
         self._refusal = ""

@@ -118,8 +118,7 @@ class AppriseSender:
 
     def __init__(self, channel: Channel, clock: Clock) -> None:
         self.health = Health()
-        self.channel = channel
-        self._clock = clock
+        self.channel, self._clock = channel, clock
         #: not whether its thread lives: one that has answered may take a moment to end
         self._busy = False
 

@@ -72,15 +72,13 @@ class Notifier:
         clock: Clock,
         broadcast: Broadcast,
     ) -> None:
-        self.config = config
-        self.senders = senders
+        self.config, self.senders = config, senders
         self.pending = Pending()
         self._throttles = {channel.name: Throttle() for channel in config.channels}
         self._host_rules = [rule.id for rule in config.rules if rule.on == "host_offline"]
         self._roster = roster
         self._marks = SentMarks(redis)
-        self._clock = clock
-        self._broadcast = broadcast
+        self._clock, self._broadcast = clock, broadcast
         self._woken = asyncio.Event()
         #: channels and cases that an earlier message covers; they are only marked
         self._covered: deque[tuple[str, Case]] = deque(maxlen=MOST_COVERED)
@@ -407,8 +405,7 @@ class Notifications:
         )
         config = read_config(settings.notify, settings.channel)
         self.subscriptions = Subscriptions(redis, owned=settings.sign_in)
-        self._clock = clock
-        self._settings = settings
+        self._clock, self._settings = clock, settings
         self._tested_at = 0
         private = settings.push_allow_private
         self.push = Push(self.subscriptions, self.key_file, clock, private=private)

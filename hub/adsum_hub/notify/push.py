@@ -183,8 +183,7 @@ class Subscriptions:
     """A list in Redis, the same for all hubs. owned: False where nobody has to sign in."""
 
     def __init__(self, redis: Redis, *, owned: bool = False) -> None:
-        self._redis = redis
-        self._owned = owned
+        self._redis, self._owned = redis, owned
 
     async def all(self) -> list[Subscription]:
         """Those to send to. What was made with a credential that is no more is dropped."""
@@ -387,9 +386,7 @@ class Push:
         private: bool = False,
     ) -> None:
         self.health = Health()
-        self._subscriptions = subscriptions
-        self._key_file = key_file
-        self._clock = clock
+        self._subscriptions, self._key_file, self._clock = subscriptions, key_file, clock
         self._private = private
         self._late: dict[tuple[str, str], Late] = {}
         #: subscription id -> not before, as its service asked

@@ -111,8 +111,7 @@ SETTLED_MS = 3_600_000
 
 class Overspent:
     def __init__(self, budgets: Sequence[BudgetLimit], spending: Spending) -> None:
-        self.budgets = budgets
-        self._spending = spending
+        self.budgets, self._spending = budgets, spending
         self._sums: dict[object, tuple[float, int, int]] = {}
         self._before: dict[object, tuple[float, int, int]] = {}
 
@@ -239,9 +238,7 @@ class Uses:
         labels: Mapping[str, str],
         workers: Iterable[Worker],
     ) -> None:
-        self._spending = spending
-        self._overspent = overspent
-        self._labels = labels
+        self._spending, self._overspent, self._labels = spending, overspent, labels
         self._workers = list(workers)
 
     def view(self, budget: BudgetLimit, today: str) -> BudgetView:

@@ -102,8 +102,7 @@ class Tally:
     """Adds up session by session, so that whoever has many can stop in between."""
 
     def __init__(self, query: Query, spending: Spending) -> None:
-        self._query = query
-        self._spending = spending
+        self._query, self._spending = query, spending
         self._total = Sum()
         self._before = Sum()
         self._sessions: set[str] = set()
