@@ -25,7 +25,7 @@ from adsum_hub.clock import Clock
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
 from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.consumer.saver import Saver
-from adsum_hub.control import CommandKeys
+from adsum_hub.control import CommandKeys, Decisions, control_router
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
@@ -188,12 +188,14 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     *,
     joining: Joining | None = None,
     ingest: Ingest | None = None,
-    commands: CommandKeys | None = None,
+    decisions: Decisions | None = None,
     dismissals: Dismissals | None = None,
     demo: bool = False,
 ) -> ASGIApp:
     """notes: what keeps all dollars from being right. signing: None where nobody has to sign in."""
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
+    if decisions is not None:
+        app.include_router(control_router(decisions))
     app.include_router(api_router(roster, broadcast, clock))
     app.include_router(usage_router(roster, clock, notes))
     if dismissals is not None:
@@ -204,8 +206,6 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app.include_router(sign_in_router(signing, demo=demo))
     if joining is not None:
         app.include_router(join_router(joining))
-    if commands is not None:
-        app.include_router(commands.router())
     if ingest is not None:
         # First: a machine asks once a second, and each route before it is looked at.
         app.router.routes.insert(0, ingest.route())
@@ -276,7 +276,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             signing,
             joining=joining,
             ingest=ingest,
-            commands=keys,
+            decisions=Decisions(roster, clock, access.hub, keys),
             dismissals=dismissals,
             demo=settings.demo,
         )

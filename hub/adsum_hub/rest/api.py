@@ -81,19 +81,21 @@ def unavailable(error: BaseException) -> Response:
 async def read(request: Request, of: type[T]) -> T:
     """Raises BadRequestError. Only JSON: a page from elsewhere cannot send it without asking first.
 
+    of: its `most_bytes`, if it has any, stand for MOST_BYTES.
+
     The request guard refuses its question, as it refuses whatever names another Origin.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         step = "Send it with Content-Type: application/json."
         raise BadRequestError(415, "This takes JSON only.", step)
-    body = b""
+    body, most = b"", getattr(of, "most_bytes", MOST_BYTES)
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
                 body += part
-                if len(body) > MOST_BYTES:
-                    step = f"Send at most {MOST_BYTES} bytes."
+                if len(body) > most:
+                    step = f"Send at most {most} bytes."
                     raise BadRequestError(413, "This is too long.", step)
     except TimeoutError as error:
         cause = f"The request did not arrive within {BODY_S:.0f} s."
@@ -128,13 +130,14 @@ def endpoint(
     also: Mapping[int, str] | None = None,
     *,
     csv: bool = False,
+    status: int = 200,
     headers: Mapping[str, str] | None = None,
     logged: bool = False,
     **options: Any,
 ) -> Callable[[Work], Work]:
     """Makes a method an endpoint, at a route such as "POST /tokens", for `add_endpoints`.
 
-    also: status -> why, for OpenAPI. headers: of the answer. logged: the log names who is refused;
+    also: status -> why, for OpenAPI. status, headers: of the answer. logged: the log names who is refused;
     the method takes `request`.
 
     A parameter annotated with a struct is the body; the struct that is returned is the answer, as
@@ -152,7 +155,7 @@ def endpoint(
             (answer,) = filter(_is_struct, (returned, *get_args(returned)))
             _components.update(components([*bodies, answer, Problem])[1])
 
-            served = _answering(call, headers, logged=logged)
+            served = _answering(call, status, headers, logged=logged)
             served.__name__ = work.__name__
             # FastAPI reads this: it would take a struct for a model of pydantic's.
             shown = inspect.Signature([*map(_from_body, parameters)])
@@ -165,7 +168,8 @@ def endpoint(
                 served,
                 methods=[method],
                 summary=summary,
-                responses=_responses(answer, also or {}, csv=csv),
+                status_code=status,
+                responses=_responses(answer, status, also or {}, csv=csv),
                 response_class=Response,
                 openapi_extra=body,
                 **options,
@@ -178,7 +182,11 @@ def endpoint(
 
 
 def _answering(
-    call: Callable[..., Awaitable[Any]], headers: Mapping[str, str] | None, *, logged: bool
+    call: Callable[..., Awaitable[Any]],
+    status: int,
+    headers: Mapping[str, str] | None,
+    *,
+    logged: bool,
 ) -> Callable[..., Awaitable[Response]]:
     """What FastAPI is to call: its answer is always a response."""
 
@@ -191,7 +199,7 @@ def _answering(
             if logged:
                 log_refusal(named["request"].scope, str(error))
             raise
-        return found if isinstance(found, Response) else as_json(found, 200, headers)
+        return found if isinstance(found, Response) else as_json(found, status, headers)
 
     return served
 
@@ -224,12 +232,12 @@ def _json(kind: type) -> dict[str, Any]:
 
 
 def _responses(
-    kind: type, also: Mapping[int, str], *, csv: bool
+    kind: type, status: int, also: Mapping[int, str], *, csv: bool
 ) -> dict[int | str, dict[str, Any]]:
     content = _json(kind) | ({"text/csv": {"schema": {"type": "string"}}} if csv else {})
-    answers: dict[int | str, dict[str, Any]] = {200: {"description": "OK", "content": content}}
-    for status, why in also.items():
-        answers[status] = {"description": why, "content": _json(Problem)}
+    answers: dict[int | str, dict[str, Any]] = {status: {"description": "OK", "content": content}}
+    for other, why in also.items():
+        answers[other] = {"description": why, "content": _json(Problem)}
     return answers
 
 

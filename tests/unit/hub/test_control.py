@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakeredis import FakeAsyncRedis
@@ -31,7 +32,7 @@ async def test_keys_of_other_hubs_are_shown_but_none_under_a_foreign_id(tmp_path
     async with FakeAsyncRedis() as redis:
         other = await CommandKeys(tmp_path / "other", redis).known()
         (public,) = other.values()
-        bad = {"0" * 16: public, "x": "no key", b"\xff": b"\xff"}
+        bad: dict[Any, Any] = {"0" * 16: public, "x": "no key", b"\xff": b"\xff"}
         await redis.hset(streams.COMMAND_KEYS, mapping=bad)
 
         mine = CommandKeys(tmp_path / "mine", redis)

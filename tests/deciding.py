@@ -1,0 +1,113 @@
+"""A hub with a session that asks, and a collector that reads what people decided, as a real one would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from fastapi import FastAPI
+
+from adsum_hub.auth.gate import GRANT, Grant
+from adsum_hub.control import CommandKeys, Decisions, control_router
+from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.rest.api import explain
+from adsum_hub.rest.roster import api_router
+from adsum_shared import streams
+from adsum_shared.commands import Command, binding_of, opened
+from adsum_shared.signals import (
+    CommandReported,
+    Hold,
+    HoldEnded,
+    PromptSubmitted,
+    RequestOpened,
+    Signal,
+)
+from tests.unit.hub.test_roster import AHEAD, HOST, Fleet
+
+SHOWN = {"command": "make clean", "description": "Clean up"}
+QUESTIONS = {
+    "questions": [
+        {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]},
+        {
+            "question": "Which parts?",
+            "options": [{"label": "a"}, {"label": "b"}],
+            "multiSelect": True,
+        },
+    ]
+}
+FORM = {
+    "message": "Which branch?",
+    "requested_schema": {
+        "type": "object",
+        "properties": {"branch": {"type": "string"}, "force": {"type": "boolean"}},
+        "required": ["branch"],
+    },
+}
+BINDING = binding_of("s", "/work", "Bash", SHOWN)
+SESSION = f"/api/v1/sessions/{HOST}:s"
+ALL = ["allow", "always", "deny", "answer", "plan", "elicit", "defer"]
+
+
+class DecidingHub:
+    """One hub, and a machine with one session that asks `r1`."""
+
+    def __init__(self, redis: Any, state_dir: Path, fleet: Fleet | None = None) -> None:
+        self.redis = redis
+        self.fleet = fleet or Fleet()
+        self.keys = CommandKeys(state_dir, redis)
+        self.decisions = Decisions(self.fleet.roster, self.clock, redis, self.keys)
+        self.role = "operator"
+        roster = self.fleet.roster
+        app = FastAPI()
+        app.include_router(control_router(self.decisions))
+        app.include_router(api_router(roster, Broadcast(roster, self.clock), self.clock))
+        explain(app)
+        self._app = app
+        transport = httpx.ASGITransport(self._granted)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://hub")
+        self.fleet.beat(control="approve")
+
+    async def _granted(self, scope: Any, receive: Any, send: Any) -> None:
+        scope[GRANT] = Grant("ann", "operator", "token")
+        await self._app(scope, receive, send)
+
+    def clock(self) -> int:
+        return self.fleet.now
+
+    def tell(self, kind: type[Signal], **data: Any) -> None:
+        at = self.fleet.now + AHEAD
+        self.fleet.happen(kind(session_id="s", at=at, seen=at, **data))
+        while self.fleet.roster.take_changes(self.fleet.now):
+            pass
+
+    def asks(self, asked: str = "r1", verbs: list[str] | None = None, **data: Any) -> None:
+        data = {"request_kind": "permission", "tool": "Bash", "payload": SHOWN} | data
+        hold = Hold(BINDING, verbs or ALL, 60_000)
+        self.tell(PromptSubmitted, prompt_id="p")
+        self.tell(RequestOpened, request_id=asked, hold=hold, **data)
+
+    def ends(self, asked: str = "r1") -> None:
+        self.tell(HoldEnded, request_id=asked)
+
+    async def decide(self, verb: str = "allow", **more: Any) -> httpx.Response:
+        told = {"verb": verb, "request_id": "r1", "binding": BINDING} | more
+        return await self.http.post(f"{SESSION}/commands", json=told)
+
+    def report(self, command: str, outcome: str, **more: Any) -> None:
+        about = {"command_id": command, "verb": "allow", "by": "ann", "request_id": "r1"}
+        self.tell(CommandReported, outcome=outcome, **about, **more)
+
+    async def commands(self) -> list[Command]:
+        """All that a collector which has pinned the hub's keys obeys."""
+        known = await self.keys.known()
+        keys = {
+            named: Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+            for named, public in known.items()
+        }
+        found: list[tuple[bytes, Mapping[bytes, bytes]]] = await self.redis.xrange(
+            streams.commands(HOST)
+        )
+        return [opened(fields, HOST, keys, 0) for _, fields in found]

@@ -1,0 +1,274 @@
+"""From a person's click to the machine's stream of commands: each bad input, and who was first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adsum_hub import control
+from adsum_hub.control import STALE_MS
+from adsum_shared import streams
+from tests.deciding import BINDING, FORM, QUESTIONS, SESSION, DecidingHub
+from tests.unit.hub.test_roster import AHEAD, HOST
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def hub(redis: Any, tmp_path: Path) -> DecidingHub:
+    return DecidingHub(redis, tmp_path)
+
+
+async def test_a_decision_is_one_signed_command_and_its_outcome_is_told(hub: DecidingHub) -> None:
+    hub.asks()
+    answer = await hub.decide("deny", text="not now", stop=True)
+    told = answer.json()["command"]
+
+    assert answer.status_code == 202
+    assert (told["outcome"], told["by"]) == ("given", "ann")
+    (command,) = await hub.commands()
+    assert (command.id, command.verb, command.text, command.stop) == (
+        told["id"],
+        "deny",
+        "not now",
+        True,
+    )
+    assert (command.request_id, command.binding, command.by) == ("r1", BINDING, "ann")
+    assert 0 < await hub.redis.pttl(streams.decided(HOST, "r1")) <= streams.DECIDED_MS
+
+    given = (await hub.http.get(f"{SESSION}/commands/{command.id}")).json()
+    hub.report(command.id, "overruled", reason="the terminal was first")
+    final = (await hub.http.get(f"{SESSION}/commands/{command.id}")).json()
+    assert (given["command"]["outcome"], given["final"]) == ("given", False)
+    assert (final["command"]["outcome"], final["final"]) == ("overruled", True)
+    assert final["command"]["reason"] == "the terminal was first"
+
+
+async def test_whoever_waits_for_an_outcome_is_told_of_it_at_once(
+    hub: DecidingHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "LOOK_S", 0.001)
+    hub.asks()
+    named = (await hub.decide()).json()["command"]["id"]
+    path = f"{SESSION}/commands/{named}"
+    waiting = asyncio.ensure_future(hub.http.get(path, params={"wait": 30}))
+    hub.report(named, "sent")
+    await asyncio.sleep(0)
+    hub.report(named, "took_effect")
+
+    assert (await waiting).json()["command"]["outcome"] == "took_effect"
+    assert (await hub.http.get(f"{SESSION}/commands/other")).status_code == 404
+    assert (await hub.http.get(path, params={"wait": 31})).status_code == 422
+
+
+async def test_a_session_can_be_named_with_a_slash_as_well(hub: DecidingHub) -> None:
+    hub.asks()
+    body = {"verb": "allow", "request_id": "r1", "binding": BINDING}
+
+    path = f"/api/v1/sessions/{HOST}/s/commands"
+    assert (await hub.http.post(path, json=body)).status_code == 202
+    assert (await hub.http.post(path.replace("/s/", "/t/"), json=body)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "body"),
+    [
+        (400, "is no decision", {"verb": "prompt"}),
+        (400, "`request_id` is missing", {"request_id": ""}),
+        (400, "`binding` is missing", {"binding": ""}),
+        (409, "not what is asked now", {"binding": "0" * 64}),
+        (410, "asked no more", {"request_id": "r0"}),
+        (400, "takes no text", {"text": "x"}),
+        (400, "control characters", {"verb": "deny", "text": "a\x1b[2J"}),
+        (400, "control characters", {"verb": "deny", "text": "a\u202eb"}),
+        (400, "too long", {"verb": "deny", "text": "x" * 4_001}),
+        (400, "cannot be read", {"input": {"command": "rm -rf /"}}),
+        (400, "plan is empty", {"verb": "plan", "text": " "}),
+        (413, "too long", {"verb": "plan", "text": "x" * (257 << 10)}),
+    ],
+)
+async def test_each_bad_input_has_an_answer_of_its_own_and_nothing_is_done(
+    hub: DecidingHub, status: int, said: str, body: dict[str, Any]
+) -> None:
+    hub.asks()
+    answer = await hub.decide(**body)
+
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["error"]
+    assert answer.json()["next"]
+    assert await hub.commands() == []
+    assert await hub.redis.exists(streams.decided(HOST, "r1")) == 0
+
+
+async def test_nothing_is_sent_where_it_would_not_be_obeyed(hub: DecidingHub) -> None:
+    hub.asks(verbs=["allow", "deny"])
+    refused = [await hub.decide("always")]
+    hub.fleet.beat(control="off")
+    refused.append(await hub.decide())
+    hub.fleet.later(3_600_000, beating=False)
+    refused.append(await hub.decide())
+    hub.fleet.beat(control="approve")
+    refused.append(await hub.decide())
+    hub.asks("r2")
+    hub.ends("r2")
+    refused.append(await hub.decide(request_id="r2"))
+
+    assert [(each.status_code, each.json()["error"]) for each in refused] == [
+        (409, "It takes no `always`, so it was not decided."),
+        (409, "On lab nothing can be decided from elsewhere."),
+        (409, "lab is offline, so nothing that is decided here would reach it."),
+        (410, "The time to answer this from elsewhere is over."),
+        (409, "This cannot be answered from elsewhere."),
+    ]
+    assert await hub.commands() == []
+
+
+async def test_what_is_not_shown_whole_is_not_allowed_but_can_be_denied(hub: DecidingHub) -> None:
+    hub.asks(payload={"command": "deploy --token [redacted:value:ab]"})
+    refused = await hub.decide()
+
+    assert refused.status_code == 409
+    assert "Not all of what is asked is shown" in refused.json()["error"]
+    assert (await hub.decide("deny")).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({}, "Not answered: 'Which colour?'"),
+        ({"Which colour?": ["Red"]}, "Not answered: 'Which parts?'"),
+        ({"Which colour?": ["Red", "Blue"], "Which parts?": ["a"]}, "It takes one answer only"),
+        ({"Which colour?": [" "], "Which parts?": ["a"]}, "Not answered: 'Which colour?'"),
+        ({"Which colour?": ["Red"], "Which parts?": ["a"], "Why?": ["x"]}, "Nobody asked 'Why?'"),
+    ],
+)
+async def test_a_question_takes_whole_answers_only(
+    hub: DecidingHub, answers: dict[str, list[str]], said: str
+) -> None:
+    hub.asks(request_kind="question", payload=QUESTIONS)
+    refused = await hub.decide("answer", answers=answers)
+
+    assert (refused.status_code, refused.json()["error"].startswith(said)) == (400, True)
+    whole = {"Which colour?": ["a dark red"], "Which parts?": ["a", "b"]}
+    given = await hub.decide("answer", answers=whole, notes={"Which parts?": "both, please"})
+    assert given.status_code == 202
+    (command,) = await hub.commands()
+    assert command.answers == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, "Not filled in: 'branch'"),
+        ({"branch": ""}, "Not filled in: 'branch'"),
+        ({"branch": "x", "size": 1}, "The form has no field 'size'"),
+        ({"branch": ["x"]}, "'branch' takes one value"),
+        ({"branch": "a\x00"}, "There are control characters"),
+    ],
+)
+async def test_a_form_takes_its_own_fields_only(
+    hub: DecidingHub, content: dict[str, Any], said: str
+) -> None:
+    hub.asks(request_kind="dialog", payload=FORM)
+    refused = await hub.decide("elicit", content=content)
+
+    assert (refused.status_code, refused.json()["error"].startswith(said)) == (400, True)
+    assert (await hub.decide("elicit", content={"branch": "x", "force": True})).status_code == 202
+
+
+@pytest.mark.parametrize("payload", [{"questions": "?"}, {"questions": [1, {}]}, {"x": 1}])
+async def test_what_asks_oddly_is_no_reason_to_fail(
+    hub: DecidingHub, payload: dict[str, Any]
+) -> None:
+    hub.asks(request_kind="question", payload=payload)
+
+    assert (await hub.decide("answer", answers={"Why?": ["x"]})).status_code == 400
+    assert (await hub.decide("elicit", content={"a": "x"})).status_code == 400
+
+
+async def test_of_two_who_decide_in_the_same_instant_at_two_hubs_one_wins(
+    hub: DecidingHub, redis: Any, tmp_path: Path
+) -> None:
+    other = DecidingHub(redis, tmp_path / "other", hub.fleet)
+    for number in range(20):
+        asked = f"q{number}"
+        hub.asks(asked)
+        verbs = [(hub, "allow"), (other, "deny"), (hub, "deny"), (other, "allow")]
+        told = await asyncio.gather(*(one.decide(verb, request_id=asked) for one, verb in verbs))
+
+        assert sorted(each.status_code for each in told) == [202, 409, 409, 409]
+        assert all("decided already" in each.json()["error"] for each in told if each.is_error)
+    assert len(await hub.commands()) == 20
+
+
+async def test_what_came_to_nothing_can_be_decided_anew_and_nothing_else(hub: DecidingHub) -> None:
+    hub.asks()
+    first = (await hub.decide()).json()["command"]["id"]
+    again = await hub.decide("deny")
+    hub.report(first, "sent")
+    later = await hub.decide("deny")
+    hub.report(first, "refused", reason="the trail cannot be written")
+    anew = await hub.decide("deny")
+
+    assert [each.status_code for each in (again, later, anew)] == [409, 409, 202]
+    assert again.json()["error"] == "This was decided already by ann (allow)."
+    assert [each.verb for each in await hub.commands()] == ["allow", "deny"]
+
+
+async def test_a_decision_that_nobody_reports_can_be_given_anew_when_it_is_too_old(
+    hub: DecidingHub,
+) -> None:
+    hub.asks()
+    await hub.decide()
+    key = streams.decided(HOST, "r1")
+    await hub.redis.pexpire(key, streams.DECIDED_MS - STALE_MS + 5_000)
+    early = await hub.decide("deny")
+    await hub.redis.pexpire(key, streams.DECIDED_MS - STALE_MS - 1)
+
+    assert (early.status_code, (await hub.decide("deny")).status_code) == (409, 202)
+
+
+async def test_the_stream_is_bounded(hub: DecidingHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_COMMANDS", 5)
+    for number in range(210):  # a stream is trimmed by whole nodes of a hundred
+        hub.asks(f"q{number}")
+        assert (await hub.decide(request_id=f"q{number}")).status_code == 202
+
+    assert await hub.redis.xlen(streams.commands(HOST)) < 110
+
+
+async def test_a_hub_without_a_usable_key_says_so_and_decides_nothing(
+    hub: DecidingHub, tmp_path: Path
+) -> None:
+    (tmp_path / "command-key.pem").write_text("no key")
+    (tmp_path / "command-key.pem").chmod(0o600)
+    hub.asks()
+    answer = await hub.decide()
+
+    assert answer.status_code == 409
+    assert "This hub can sign nothing" in answer.json()["error"]
+    assert await hub.redis.exists(streams.decided(HOST, "r1"), streams.commands(HOST)) == 0
+
+
+async def test_no_reason_and_no_key_is_in_the_log(
+    hub: DecidingHub, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    hub.asks()
+    await hub.decide("deny", text="between us")
+
+    assert "ann: deny for r1" in caplog.text
+    assert "between us" not in caplog.text
+
+
+def test_times_of_a_request_are_the_hubs(hub: DecidingHub) -> None:
+    hub.asks()
+    (view,) = hub.fleet.roster.views.values()
+
+    assert view.requests[0].hold is not None
+    assert view.requests[0].hold.until == hub.fleet.now + 60_000
+    assert AHEAD > 60_000
