@@ -87,7 +87,7 @@ def _time(line: bytes | bytearray | memoryview) -> int:
 
 INK = UsageLines(
     speaker=b'"ink": ',
-    initials=b"0",
+    follows=(b"0",),
     usage=b'"ink"',
     any_usage=b'"ink"',
     answer=b'"ink"',

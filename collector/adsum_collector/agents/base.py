@@ -64,8 +64,8 @@ class UsageMeter(Protocol):
 class UsageLines(NamedTuple):
     """Which lines of a transcript tell what was used up, and whose that was.
 
-    speaker: stands near the begin of a line that somebody said; initials: one of these bytes follows if
-    the agent did. meter: is given the context of the lines before, "" at a file's begin. usage: stands near the end of other lines that may tell all the same; any_usage: in any
+    speaker: stands near the begin of a line that somebody said; follows: one of these does if the agent
+    said it. meter: is given the context of the lines before, "" at a file's begin. usage: stands near the end of other lines that may tell all the same; any_usage: in any
     such line, however it is written. answer: in all that tell. own: how lines begin that a fork does
     not repeat. own_time: when one of these was written, ms. has_usage: whether one line tells.
     session_in: of a file's head, whose lines these are. begun_in: of the same, when the file was begun,
@@ -74,7 +74,7 @@ class UsageLines(NamedTuple):
     """
 
     speaker: bytes
-    initials: bytes
+    follows: tuple[bytes, ...]
     usage: bytes
     any_usage: bytes
     answer: bytes

@@ -131,13 +131,13 @@ class Scanner:
         """Whole lines. False once one that was left out turns out to tell something."""
         view, find = memoryview(data), data.find
         thorough, left_out = sift.care > 0, 0 if sift.first else self._left_out
-        speaker, initials, skip = self.lines.speaker, self.lines.initials, len(self.lines.speaker)
+        speaker, follows, skip = self.lines.speaker, self.lines.follows, len(self.lines.speaker)
         lines: list[memoryview] = []
         start, stop = 0, find(b"\n", 0, end)
         while stop >= 0:
             role = find(speaker, start, start + HEAD_BYTES)
             said = 0 <= role < stop
-            if (said and data[role + skip] in initials) or (
+            if (said and data.startswith(follows, role + skip)) or (
                 (thorough or not said) and sift.suspects(data, start, stop)
             ):
                 lines.append(view[start:stop])

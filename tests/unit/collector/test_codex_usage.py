@@ -147,8 +147,10 @@ def test_the_quick_tier_counts_from_where_it_was_chosen_and_a_word_without_one_c
     records = read(
         *(meta(), context(), tier(service_tier="priority"), tier(model=MODEL)),
         *(response(3, "r1", spent(1)), tier(service_tier="default"), response(4, "r2", spent(2))),
+        *(tier(service_tier="flex"), response(5, "r3", spent(3))),
     )
-    assert [record.fast for record in records] == [True, False]
+    assert [record.fast for record in records] == [True, False, False]
+    assert [record.model for record in records] == [MODEL, MODEL, f"{MODEL}-flex"]
 
 
 def test_impossible_numbers_count_as_a_fault_and_nothing_else_does() -> None:

@@ -101,7 +101,9 @@ def test_genai_prices_agrees(name: str) -> None:
     assert bool(found) == (name in DIFFERENT["genai_prices"]), found
 
 
-@pytest.mark.parametrize("name", [name for name in table("litellm") if name.startswith("claude-")])
+@pytest.mark.parametrize(
+    "name", [name for name in table("litellm") if name.startswith(("claude-", "gpt-"))]
+)
 def test_the_same_surcharges_and_fast_prices_as_litellm(name: str) -> None:
     row = table("litellm")[name]
     plain = cost(name, TAKEN, "input")
@@ -133,6 +135,7 @@ def test_the_same_limits() -> None:
     assert all(BOOK.limit(named(name)) == limit for name, limit in {**of_today, **of_ever}.items())
     assert {name for name in of_ever if "." not in name} == {
         "claude-haiku-5-5", "claude-opus-4-6", "claude-sonnet-4-5", "claude-sonnet-4-6",
+        "gpt-6-astra", "gpt-6-luna", "gpt-6-sol",
     }  # fmt: skip
 
 

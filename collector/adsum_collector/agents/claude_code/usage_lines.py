@@ -519,7 +519,7 @@ def _whole_lines(head: bytes) -> Iterator[bytes]:
 
 USAGE_LINES: Final = UsageLines(
     speaker=b'"role":"',
-    initials=b"a",
+    follows=(b"a",),
     usage=b'"usage":{',
     any_usage=b'"usage"',
     answer=b'"assistant"',

@@ -29,11 +29,6 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MS: Final = timedelta(milliseconds=1)
 #: As seconds it fits into four bytes.
 LAST: Final = 2**32 * 1000
-#: Most lines of events are large and tell nothing; so such a line begins.
-_OTHER: Final = re.compile(
-    rb'"type":"event_msg","payload":\{"type":"(?!token_count"|thread_settings_applied"|task_started")'
-)
-_HEAD: Final = 128
 #: Lines that tell what was used up, or what has to be known of it.
 TELLING: Final = frozenset(
     {
@@ -42,8 +37,12 @@ TELLING: Final = frozenset(
     }
 )
 _TELLING: Final = re.compile(rb'"type":\s*"(?:%s)"' % "|".join(TELLING).encode())
+#: How a line begins that tells of what happened; its kind stands within.
+EVENT: Final = b'"event_msg"'
+HEAD_BYTES: Final = 128
 #: What the service calls its dearer, quicker way.
 FAST: Final = frozenset({"priority", "fast"})
+USUAL: Final = frozenset({"", "auto", "default", "standard"})
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=TOTAL_MAX)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -97,15 +96,15 @@ class _FirstLine(msgspec.Struct, gc=False):
 class _Known(msgspec.Struct, omit_defaults=True):
     """thread: see `Thread`, as a text; id: its own. total: the last that was told.
 
-    recorded: what the last response used up, as long as no total has told of it.
+    recorded: what a line of its own told last of a response, as it is written.
     """
 
     id: str = ""
     thread: str = ""
     model: str = ""
-    fast: bool = False
+    tier: str = ""
     total: str = ""
-    recorded: _Spent | None = None
+    recorded: str = ""
 
 
 _decode = msgspec.json.Decoder(_RolloutLine).decode
@@ -126,10 +125,12 @@ class RolloutMeter:
         self.faults: Counter[str] = Counter()
         self._known = _decode_known(context) if context else _Known()
         self._thread = Thread.of(self._known.thread)
+        self._recorded = self._known.recorded.encode()
         self._records: list[UsageRecord] = []
 
     @property
     def context(self) -> str:
+        self._known.recorded = self._recorded.decode()
         return msgspec.json.encode(self._known).decode()
 
     @property
@@ -144,16 +145,25 @@ class RolloutMeter:
         return records
 
     def take(self, raws: Sequence[Bytes]) -> None:
-        for raw in raws:
-            if _OTHER.search(raw, 0, _HEAD):
-                continue
+        for each in raws:
+            raw = bytes(each)
+            is_event = raw.find(EVENT, 0, HEAD_BYTES) > 0
+            if is_event and self._recorded and self._recorded in raw:
+                continue  # the total that follows a response
             try:
                 self._read(raw, _decode(raw))
             except _UNDECODABLE:
                 self.faults[ODD] += bool(_TELLING.search(raw))
 
-    def _read(self, raw: Bytes, line: _RolloutLine) -> None:
-        known, kind, payload = self._known, line.kind, line.payload
+    def _read(self, raw: bytes, line: _RolloutLine) -> None:
+        known, payload = self._known, line.payload
+        if payload.usage is not None:
+            if not self._thread.copied:
+                begin = raw.find(b"{", raw.find(b'"usage"'))
+                self._recorded = raw[begin : raw.find(b"}", begin) + 1]
+                self._add(line, payload.response_id or raw.hex(), payload.usage)
+            return
+        kind = line.kind
         if kind == "session_meta" or (kind == "task_started" and self._thread.copied):
             self._place(raw)
         elif kind == "turn_context":
@@ -161,18 +171,15 @@ class RolloutMeter:
         elif kind == "thread_settings_applied":
             applied = payload.thread_settings
             if applied is not None and applied.service_tier is not None:
-                known.fast = applied.service_tier in FAST
+                known.tier = applied.service_tier
         elif kind == "token_count" and payload.info is not None:
             self._count(line, payload.info)
-        elif payload.usage is not None and not self._thread.copied:
-            known.recorded = payload.usage
-            self._add(line, payload.response_id or bytes(raw).hex(), payload.usage)
 
-    def _place(self, raw: Bytes) -> None:
+    def _place(self, raw: bytes) -> None:
         known = self._known
         known.id = known.id or _decode_first(raw).payload.id
         file = TranscriptFile(known.id)
-        known.thread = signals_from_lines([bytes(raw)], file, known.thread, NEVER).context
+        known.thread = signals_from_lines([raw], file, known.thread, NEVER).context
         self._thread = Thread.of(known.thread)
 
     def _count(self, line: _RolloutLine, info: _Info) -> None:
@@ -184,9 +191,8 @@ class RolloutMeter:
         before, known.total = known.total, total
         if total == before or last is None:
             return
-        recorded, known.recorded = known.recorded, None
-        is_parents = self._thread.copied or (not before and _decode_total(total) != last)
-        if last != recorded and not is_parents:
+        is_first = not before and not self._recorded
+        if not self._thread.copied and not (is_first and _decode_total(total) != last):
             self._add(line, f"{known.id} {line.timestamp} {total}", last)
 
     def _add(self, line: _RolloutLine, identity: str, spent: _Spent) -> None:
@@ -198,22 +204,14 @@ class RolloutMeter:
         written = min(spent.cache_write_input_tokens, spent.input_tokens - read)
         plain = spent.input_tokens - read - written
         if plain or read or written or spent.output_tokens:
-            key = int.from_bytes(identity.encode()) % PRIME
-            model, writes = known.model or model_name(""), UNSPLIT if written else NO_WRITES
-            self._records.append(
-                UsageRecord(
-                    key,
-                    0,
-                    at,
-                    model,
-                    known.fast,
-                    input=plain,
-                    output=spent.output_tokens,
-                    cache_read=read,
-                    cache_5m=written,
-                    writes=writes,
-                )
-            )
+            key = int.from_bytes(identity.encode(), "big") % PRIME
+            fast, writes = known.tier in FAST, UNSPLIT if written else NO_WRITES
+            # Of another tier than the two that have prices: a model that has none.
+            named = known.model if fast or known.tier in USUAL else f"{known.model}-{known.tier}"
+            model = named if named == known.model and named else model_name(named)
+            told = (plain, spent.output_tokens, read, written, 0, writes)
+            is_sidechain = False
+            self._records.append(UsageRecord(key, 0, at, model, fast, "", is_sidechain, *told))
 
 
 def tells(raw: Bytes) -> bool:
@@ -234,7 +232,8 @@ def stamp(raw: Bytes) -> int | None:
 
 USAGE_LINES: Final = UsageLines(
     speaker=b'"type":"',
-    initials=b"ste",
+    # Most lines of events are large and tell nothing.
+    follows=(b"t", b"session_meta", b'event_msg","payload":{"type":"t'),
     usage=b'"total_tokens"',
     any_usage=b'"payload"',
     # Before anything is used up, a file says of which model: it is found by that.
