@@ -45,6 +45,8 @@ _SPINNER = re.compile(r"[·✢✳✶✻✽*] \S+…")
 _STILL_RUN = re.compile(
     r"· \d+ (shell|monitor|task|workflow)s?\b|\d+ (shell|monitor)s? still running"
 )
+#: What stands there for good once a turn is over, or subagents are.
+_MARKS = ("✻", "● Background agents stopped")
 _DIALOGS = (
     (LEAVING, re.compile(r"will stop when you exit|Moving to background|Resume this session with")),
     (PLAN, re.compile(r"Ready to code\?|written up a plan")),
@@ -84,7 +86,7 @@ def _at_rest(above: list[str], footer: str) -> Shown:
         return OPENING
     if "esc to interrupt" in footer or any(map(_SPINNER.match, turn)):
         return SPINNER
-    mark = next((line for line in reversed(above) if line.startswith("✻")), "")
+    mark = next((line for line in reversed(above) if line.startswith(_MARKS)), "")
     if "agent" in mark and "to finish" in mark:
         return SUBAGENTS
     said = next((line for line in reversed(turn) if line.startswith(("●", "  ⎿"))), "")

@@ -48,8 +48,9 @@ class Limits(msgspec.Struct, frozen=True):
     registry_hold: int = 500
     #: A registry stamp this much newer than an opener cannot be a late report of before it.
     registry_ahead: int = 250
-    #: A command that only opens a dialog is `busy` before it for a tenth of this (25 ms measured).
-    command: int = 250
+    #: What the registry says for less than this, it says in passing: a command is `busy` before it
+    #: opens its dialog (25 ms measured), a permitted call before it opens a form (46 to 85 ms).
+    passing: int = 200
     #: A `busy` stamped this much after a request opened is no late report of before it: three
     #: times the longest lag measured.
     registry_missed: int = 1_000
@@ -168,14 +169,16 @@ def masked(request: Request, status: Status, clock: Clock, limits: Limits) -> bo
     `waiting` held after the request opened, and no longer. Never from any `busy`: its report
     can be 350 ms late, so it may be older than the dialog. But one stamped well after the request
     is a return from a `waiting` too short to have been read (seen on a loaded machine: a dialog
-    answered within half a second stood for as long as its tool ran).
+    answered within half a second stood for as long as its tool ran). (Rejected: to let either stand
+    for half a second; between two dialogs of one batch it is `busy` for 0.2 to 0.4 s, and so long
+    the screen shows its spinner.)
     """
     if status.status == "waiting":
         return False
     if status.status == "busy" and status.at >= request.opened + limits.registry_missed:
-        return clock.passed(status.at + limits.registry_hold)
+        return clock.passed(status.at + limits.passing)
     released = status.released
-    return released > request.opened and clock.passed(released + limits.registry_hold)
+    return released > request.opened and clock.passed(released + limits.passing)
 
 
 def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> int:
@@ -205,7 +208,7 @@ def busy_since(status: Status, ground: Ground, clock: Clock, limits: Limits) -> 
     if status.status != "busy" or status.at <= ground.last_main:
         return 0
     rested = status.rested >= ground.turns.closed > 0
-    hold = limits.command if rested else limits.registry_hold
+    hold = limits.passing if rested else limits.registry_hold
     return status.at if clock.passed(status.at + hold) else 0
 
 

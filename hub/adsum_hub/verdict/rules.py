@@ -354,14 +354,16 @@ def queued_since(reading: Reading) -> int:
     Since when, or 0.
     """
     facts, stand = reading.facts, reading.stand
-    if not facts.queued or stand.open or facts.dequeued >= facts.queued or not stand.closed:
+    # Esc takes the next from the queue; of that turn's end the registry tells first.
+    closed = reading.idle if stand.open else stand.closed
+    if not facts.queued or not closed or facts.dequeued >= facts.queued:
         return 0
     begun = (turn.first for turn in facts.turns.values() if turn.prompt or turn.closed)
     if max(begun, default=0) > facts.queued or stand.opened > facts.queued:
         return 0
-    if facts.queued > stand.closed >= max(facts.compacting, facts.compacted):
+    if facts.queued > closed >= max(facts.compacting, facts.compacted):
         return 0  # a note for the next prompt, as that a subagent was stopped: it starts nothing
-    since = max(stand.closed, facts.queued, facts.compacted)
+    since = max(closed, facts.queued, facts.compacted)
     status = reading.status
     if status is not None and status.status == "busy":
         return since  # the queue runs, without a prompt hook of its own

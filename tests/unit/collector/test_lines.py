@@ -128,6 +128,18 @@ def test_an_interruption_is_told_by_a_text(words: str) -> None:
     assert kinds(user([text(words)])) == ["TurnInterrupted"]
 
 
+def test_an_interruption_is_of_the_answer_it_names_though_the_next_prompt_has_begun() -> None:
+    """Esc takes the next prompt from the queue, and only then writes what it interrupted."""
+    words = [text("[Request interrupted by user for tool use]")]
+    answer = line("assistant", message={"id": "m1", "content": [use("Bash", command="make")]})
+    lines = [user("go", promptId="p1"), answer, user("and then", promptId="p2")]
+
+    named = said(*lines, user(words, promptId="p2", interruptedMessageId="m1"))[-1]
+    unnamed = said(*lines, user(words, promptId="p2", interruptedMessageId="m0"))[-1]
+
+    assert (type(named), named.prompt_id, unnamed.prompt_id) == (s.TurnInterrupted, "p1", "p2")
+
+
 def test_the_words_of_an_interruption_inside_a_result_interrupt_nothing() -> None:
     """A tool may print them, and so does the result of an interrupted command."""
     raw = user(result("Exit code 137\n[Request interrupted by user for tool use]", is_error=True))

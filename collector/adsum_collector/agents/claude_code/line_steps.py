@@ -87,6 +87,7 @@ class Context(msgspec.Struct, omit_defaults=True):
     at: the latest timestamp, ms. told: digests of what was reported last of the session itself.
     used: tokens of the last prompt. begun: of a subagent's file, that it has begun. ahead: the last
     timestamp is of a day that has not come. queue: of each that waits for its turn, whether it compacts.
+    answer: the latest message of the model, and the prompt that it answers.
     """
 
     at: int = 0
@@ -98,6 +99,7 @@ class Context(msgspec.Struct, omit_defaults=True):
     begun: bool = False
     ahead: bool = False
     queue: list[bool] = []
+    answer: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, text: str) -> Context:
@@ -199,15 +201,18 @@ def user(line: TranscriptLine, known: Context, common: Common) -> list[KnownSign
             found += _tool_result(block, line, known, common)
         elif block.get("type") == "text" and isinstance(block.get("text"), str):
             texts.append(block["text"])
-    return found + _prompt("\n".join(texts), line, common)
+    return found + _prompt("\n".join(texts), line, known, common)
 
 
-def _prompt(text: str, line: TranscriptLine, common: Common) -> list[KnownSignal]:
+def _prompt(text: str, line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
     start = text.lstrip()
     if not start or line.flag("isCompactSummary"):
         return []
     if start.startswith(INTERRUPTED):
-        return [s.TurnInterrupted(**common)]
+        # After Esc a prompt from the queue has begun by then, and lends the line its own id.
+        message, prompt_id = known.answer or ("", None)
+        of = prompt_id if line.name("interruptedMessageId") == message else common["prompt_id"]
+        return [replace(s.TurnInterrupted(**common), prompt_id=of)]
     if common["agent_id"] is not None:
         return []  # a subagent's prompt begins its run, see `child_begins`
     if start.startswith(NO_PROMPTS):
@@ -259,6 +264,8 @@ def assistant(line: TranscriptLine, known: Context, common: Common) -> list[Know
     if line.flag("isApiErrorMessage"):
         return [s.TurnFailed(**common, error=line.name("error") or "unknown", message=said)]
     found: list[KnownSignal] = []
+    message = name_of(line.message("id"))
+    known.answer = (message, known.prompt_id) if message and known.prompt_id else None
     for block in line.blocks():
         if block.get("type") == "tool_use":
             found += _tool_call(block, known, common)

@@ -55,12 +55,18 @@ def test_a_turns_end_cancels_a_nameless_request_unless_a_child_lives() -> None:
 # -- 2: the mask ---------------------------------------------------------------------------------
 
 
-def test_an_approval_at_the_terminal_shows_half_a_second_later() -> None:
+def test_an_approval_at_the_terminal_shows_once_it_is_not_in_passing() -> None:
     story = asking().status(9, "busy")
 
-    assert story.state(9.4) == "needs_permission"
-    assert story.deadline(9.1) == 9.5
-    assert (story.state(9.5), story.asked(9.5)) == ("acting", [])
+    assert story.state(9.1) == "needs_permission"
+    assert story.deadline(9.1) == 9.2
+    assert (story.state(9.2), story.asked(9.2)) == ("acting", [])
+
+
+def test_a_call_that_goes_from_its_permission_to_another_dialog_shows_no_work_between() -> None:
+    story = asking().status(9, "busy").status(9.08, "waiting", "permission prompt")
+
+    assert {story.state(at) for at in (9, 9.08, 9.3, 20)} == {"needs_permission"}
 
 
 def test_waiting_again_unmasks() -> None:
@@ -78,9 +84,9 @@ def test_busy_alone_never_masks() -> None:
 def test_a_wait_too_short_to_be_read_masks_by_the_busy_that_followed_it() -> None:
     story = working().status(0, "busy").start(1).ask(1.1).status(2.2, "busy")
 
-    assert story.state(2.6) == "needs_permission"
-    assert story.deadline(2.6) == 2.7
-    assert story.state(2.7) == "acting"
+    assert story.state(2.3) == "needs_permission"
+    assert story.deadline(2.3) == 2.4
+    assert story.state(2.4) == "acting"
 
 
 def test_a_late_report_of_busy_from_before_the_dialog_does_not() -> None:
@@ -185,8 +191,8 @@ def test_busy_alone_opens_a_turn_after_half_a_second() -> None:
 def test_busy_after_the_registrys_own_rest_opens_a_turn_sooner() -> None:
     story = working().stop(1).status(2, "idle").status(3, "busy")
 
-    assert (story.state(3.24), story.deadline(3.1)) == ("idle", 3.25)
-    assert story.state(3.25) == "thinking"
+    assert (story.state(3.19), story.deadline(3.1)) == ("idle", 3.2)
+    assert story.state(3.2) == "thinking"
 
 
 def test_a_command_that_opens_a_dialog_is_no_turn_though_it_is_busy_before() -> None:

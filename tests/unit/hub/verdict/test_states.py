@@ -498,6 +498,16 @@ def test_a_queued_prompt_taken_back_is_not_waited_for() -> None:
     assert story.status(3.1, "idle").state(4) == "idle"
 
 
+def test_esc_takes_the_next_prompt_from_the_queue_and_nobody_is_called_in_between() -> None:
+    story = working().status(0, "busy").prompt(2).status(5, "idle")
+    assert (story.state(5.1), story.state(5.6)) == ("queued", "idle")
+
+    story.status(5.2, "busy").tell(s.PromptDequeued, 5.1, source="transcript")
+    story.prompt(5.2, "p2", source="transcript")
+    story.tell(s.TurnInterrupted, 5.3, prompt_id="p1", source="transcript")
+    assert story.state(5.4) == "thinking"
+
+
 def test_a_stop_of_the_turn_before_stamped_late_does_not_close_the_next() -> None:
     story = (
         working().prompt(10, "p2", source="transcript").stop(10.8, "p1").start(11, prompt_id="p2")
