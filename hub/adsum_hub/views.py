@@ -208,8 +208,10 @@ def shortened(text: str | None) -> str | None:
     return f"{text[: QUOTED_MAX - 1]}…"
 
 
-def _ended_at(facts: Facts, state: AgentState, offset_ms: int) -> int:
-    """state: in the hub's time."""
+def _ended_at(facts: Facts, state: AgentState, offset_ms: int) -> int | None:
+    """state: in the hub's time. None: somebody has put it aside, and it may live."""
+    if state.state == "archived" and not (facts.ended or facts.left or facts.closing):
+        return None
     return state.since if state.state == "session_ended" else facts.ended_at - offset_ms
 
 

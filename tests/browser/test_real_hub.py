@@ -12,12 +12,14 @@ import msgspec
 import pytest
 import pytest_asyncio
 import uvicorn
-from playwright.async_api import BrowserContext, Page, expect
+from fakeredis import FakeAsyncRedis
+from playwright.async_api import BrowserContext, Page, ViewportSize, expect
 
 from adsum_collector.agents.records import TranscriptFile
 from adsum_hub.app import build_app, listen, server_config
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
+from adsum_hub.rest.dismissals import Dismissals
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
@@ -26,7 +28,8 @@ from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Gap
 from adsum_shared.state import HostWitness, HubTrouble, ScanProgress
-from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
+from tests.browser.conftest import DESK, PHONE, RECORD_VIOLATIONS, wall_ms
+from tests.browser.test_looks import overflow, violations
 from tests.second_agent import Quill, read
 from tests.support import wait_until
 
@@ -47,7 +50,15 @@ class RealHub:
         self.bound = listen("127.0.0.1", 0)
         port = self.bound.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        app = build_app(self.roster, self.broadcast, Link(), wall_ms, known_hosts(port, ()))
+        dismissals = Dismissals(self.roster, self.broadcast, wall_ms, FakeAsyncRedis())
+        app = build_app(
+            self.roster,
+            self.broadcast,
+            Link(),
+            wall_ms,
+            known_hosts(port, ()),
+            dismissals=dismissals,
+        )
         self.server = uvicorn.Server(server_config(app))
         self.told = 0
 
@@ -149,6 +160,59 @@ async def test_a_session_of_another_agent_has_a_card_that_says_whose_it_is(
     await expect(taken_up).to_have_text("cd /src/poem && quill reopen t-1")
     await page.goto(f"{real.url}/hosts#box")
     await expect(page.get_by_text("Quill 3.1")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+async def test_a_session_is_put_aside_and_back_by_buttons_and_keys(
+    real: RealHub, page: Page, size: ViewportSize
+) -> None:
+    async def shown(state: str | None) -> None:
+        def is_so() -> bool:
+            real.broadcast.flush()
+            view = real.roster.views.get("box:a")
+            return (view.state.state if view else None) == state
+
+        await wait_until(is_so)
+
+    now = wall_ms()
+    turn = {"session_id": "a", "seen": now, "at": now, "prompt_id": "p1"}
+    real.hear()
+    real.tell(
+        s.PromptSubmitted(text="go", **turn),
+        s.MetaChanged(title="Green again", **turn),
+        s.TurnEnded(**turn),
+    )
+    await page.set_viewport_size(size)
+    await page.goto(real.url)
+    await page.get_by_role("button", name="Green again").click()
+    sheet = page.get_by_role("dialog", name="Green again")
+    await sheet.get_by_role("button", name="Dismiss").click()
+    await shown("archived")
+    await expect(sheet.locator(".badge")).to_have_text("Dismissed")
+    said = page.locator(".put-aside")
+    await expect(said).to_contain_text("Green again is dismissed")
+    await expect(sheet.get_by_role("button", name="Dismiss")).to_have_count(0)
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+    await sheet.get_by_role("button", name="Put back").click()
+    await shown("idle")
+    await expect(said).to_contain_text("back on the list")
+
+    await page.keyboard.press("x")
+    await page.locator(".card .open").focus()
+    await page.keyboard.press("e")
+    await shown(None)
+    await expect(page.locator(".card")).to_have_count(0)
+    await page.goto(f"{real.url}/sessions/box:a")
+    await expect(page.locator(".badge")).to_have_text("Archived")
+    await expect(page.get_by_text("It ended on")).to_have_count(0)
+    await page.get_by_role("button", name="Put back").click()
+    await shown("idle")
+    await page.keyboard.press("i")
+    await shown("archived")
+    await expect(said).to_contain_text("dismissed")
+    await page.keyboard.press("z")
+    await shown("idle")
 
 
 async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> None:

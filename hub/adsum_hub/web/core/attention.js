@@ -1,6 +1,7 @@
 // @ts-check
-/** What this reader has not seen yet, and what a tab in the background shows of it: title, favicon, badge. */
+/** What this reader has not seen yet, what a tab in the background shows of it, and what is put aside. */
 import { computed, effect, signal } from "../vendor/signals-core.js";
+import { sendToHub } from "./api.js";
 import { hubNow, linkState, stale } from "./link.js";
 import { countOf, entryOf, here, known, whole } from "./roster.js";
 
@@ -189,4 +190,38 @@ export function showAttention() {
     link.href = needing.value > 0 || fresh.value ? favicon(needing.value, old.value, fresh.value) : quiet;
   });
   effect(() => void badge(needing.value, fresh.value));
+}
+
+/** @typedef {"dismiss" | "archive" | "restore"} Verb */
+/**
+ * What was done last, or why it was not.
+ * @typedef {{id: string, title: string, verb: Verb, why?: string}} Done
+ */
+
+/** For so long it can be taken back where it is said. */
+const SAID_MS = 8000;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
+
+/** What was put aside last. */
+export const done = signal(/** @type {Done | undefined} */ (undefined));
+
+/** @param {Done | undefined} what */
+function say(what) {
+  clearTimeout(timer);
+  done.value = what;
+  if (what) timer = setTimeout(() => (done.value = undefined), SAID_MS);
+}
+
+/** @param {string} id @param {string} title @param {Verb} verb */
+export async function putAside(id, title, verb) {
+  const path = `/api/v1/sessions/${encodeURIComponent(id)}/${verb}`;
+  const { why } = await sendToHub("POST", path);
+  say({ id, title, verb, why });
+}
+
+/** Of what was done last, as long as that is said. */
+export function undo() {
+  const last = done.value;
+  if (last && last.verb !== "restore" && !last.why) putAside(last.id, last.title, "restore");
 }

@@ -1,10 +1,12 @@
 // @ts-check
 /** What each key does. */
 import { effect } from "../vendor/signals-core.js";
+import { putAside, toggleSeen, undo } from "../core/attention.js";
 import { filters, narrow } from "../core/filters.js";
 import { chooseTab, closeSession, go, opened, openSession, show, view } from "../core/navigation.js";
+import { entryOf } from "../core/roster.js";
 import { pathTo, PLACES, sessionPath } from "../core/routes.js";
-import { GROUPS } from "../core/states.js";
+import { GROUPS, titleOf } from "../core/states.js";
 import { neighboursOf } from "../session/state.js";
 
 /** @import { Group } from "../wire.js" */
@@ -29,6 +31,8 @@ export function runKey(key) {
   else if (key === "x" || key === "Escape") opened.value && closeSession();
   else if (key === "o") openAsPage();
   else if (key === "u") toggleRead();
+  else if (key === "i" || key === "e") aside(key === "i" ? "dismiss" : "archive");
+  else if (key === "z") undo();
   else if (key === "/") focusFilter();
   else if (key === "?") show("shortcuts");
   else if ("123".includes(key)) toGroup(GROUPS[Number(key) - 1]);
@@ -120,7 +124,20 @@ function toGroup(group) {
   });
 }
 
-async function toggleRead() {
+/** The one that has the focus goes; the next takes the focus over. @param {"dismiss" | "archive"} verb */
+function aside(verb) {
+  const at = current();
+  const id = opened.value ?? at?.dataset.id;
+  const session = id && entryOf(id)?.view.value;
+  if (!session) return;
+  if (at && !opened.value) {
+    const all = items();
+    focusItem(all[all.indexOf(at) + 1] ?? all[all.indexOf(at) - 1]);
+  }
+  putAside(session.id, titleOf(session), verb);
+}
+
+function toggleRead() {
   const id = opened.value ?? current()?.dataset.id;
-  if (id) (await import("../core/attention.js")).toggleSeen(id);
+  if (id) toggleSeen(id);
 }

@@ -4,9 +4,9 @@ import { show } from "../core/navigation.js";
 import { PLACES } from "../core/routes.js";
 
 /** Without any other key held down. */
-const OURS = `jkoxu/?g123${PLACES.map(({ key }) => key).join("")}`;
+const OURS = `jkoxuiez/?g123${PLACES.map(({ key }) => key).join("")}`;
 /** In the panel of a session there are fewer. */
-const OVER_A_SESSION = "jkoxu";
+const OVER_A_SESSION = "jkoxuiez";
 
 /** @type {Promise<typeof import("./actions.js")> | undefined} */
 let actions;

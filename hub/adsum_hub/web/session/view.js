@@ -14,6 +14,7 @@ import { pathTo, routeOf, sessionPath } from "../core/routes.js";
 import { isOver, titleOf, toneOf } from "../core/states.js";
 import { SinceWhen } from "../frame/empty.js";
 import { Family, Log, Requests } from "./activity.js";
+import { AsideWays, Said } from "./aside.js";
 import { About, Raw, SessionWitnesses, ToDo, UsageFacts, Warnings, Why, Words } from "./facts.js";
 import { fetchSession, followActivity, neighboursOf } from "./state.js";
 import { Copy, Part } from "../ui/controls.js";
@@ -82,6 +83,7 @@ export function Over({ id }) {
       onGone=${() => focusCard(id)}
     >
       ${content}
+      <${Said} />
     <//>
   `;
 }
@@ -221,6 +223,9 @@ function Ways({ id, session, words = false }) {
       what="the link to this session"
       words=${words ? "Copy link" : ""}
     />
+    ${session && (onRoll.value || session.state.state === "archived") && html`
+      <${AsideWays} session=${session} words=${words} />
+    `}
     ${onRoll.value && html`
       <button class="way" aria-pressed=${!seen} title="Mark as unread" onClick=${() => toggleSeen(id)}>
         <${Icon} name=${seen ? "circle-dashed" : "circle-dot"} />
