@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -119,8 +118,8 @@ class QuillInstaller(Installer):
 
     probe = b'{"thread": "probe", "what": "probe"}'
 
-    def files(self, home: Path, cwd: Path) -> SettingsFiles:
-        path = Quill().directories(os.environ, home)[0] / "hooks.json"
+    def files(self, directory: Path, cwd: Path) -> SettingsFiles:
+        path = directory / "hooks.json"
         return SettingsFiles(path, (path,))
 
     def program(

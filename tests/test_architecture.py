@@ -137,10 +137,13 @@ ONE_IMPORTER = {
         "adsum_collector.agents.claude_code.install",
         "adsum_collector.agents.claude_code.status",
         "adsum_collector.agents.claude_code.usage_lines",
+        "adsum_collector.agents.codex.install",
         "adsum_collector.agents.codex.usage_lines",
     },
     "the start of a program of its own": {"adsum_collector.usage.reading"},
-    "too large for its importer, and tested by itself": {"adsum_collector.transcripts.files"},
+    "too large for its importer, and tested by itself": {
+        *("adsum_collector.transcripts.files", "adsum_collector.agents.codex.trust"),
+    },
     "pure, and tested by itself": {
         *("adsum.demo.story", "adsum_hub.fold.work"),
         "adsum_hub.verdict.rules",

@@ -234,6 +234,7 @@ def hooks_install(
     statusline: Statusline = None,
     transport: HookTransport = None,
     agent: AgentName = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust them too, do not ask.")] = False,
 ) -> None:
     """Put Adsum's hooks beside yours; `remove` restores the file.
 
@@ -242,7 +243,7 @@ def hooks_install(
     from adsum import hooks, hooks_commands
 
     for setup in hooks.setups_for(scope, state_dir, claude, statusline, transport, agent):
-        hooks_commands.run_install(setup, dry_run=dry_run)
+        hooks_commands.run_install(setup, dry_run=dry_run, yes=yes)
 
 
 @hooks_app.command("remove")

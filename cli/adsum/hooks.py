@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from adsum_collector.agents.installer import (
     Installer,
     Mode,
     Report,
+    SettingsFiles,
     StatusLine,
     Target,
     Transport,
@@ -44,6 +46,7 @@ class Setup:
 
     slot: what an install does with the status line; None: as it finds it.
     wanted: how hooks are to be sent; None: as was wanted last. agent: one that has an installer.
+    directory: the one of its directories that this is of; None: the usual one.
     """
 
     path: Path
@@ -53,11 +56,17 @@ class Setup:
     slot: Mode | None = None
     wanted: Wanted | None = None
     agent: Agent = field(default_factory=lambda: known_agents()[0])
+    directory: Path | None = None
 
     @property
     def installer(self) -> Installer:
         assert self.agent.installer is not None  # noqa: S101 - no Setup is made without
         return self.agent.installer
+
+    @property
+    def files(self) -> SettingsFiles:
+        home = self.directory or self.agent.directories(os.environ, Path.home())[0]
+        return self.installer.files(home, Path.cwd())
 
     @property
     def is_default(self) -> bool:
@@ -141,11 +150,9 @@ class Setup:
 
         It holds the mode in which the status line goes back with them.
         """
-        return (
-            self.state_dir
-            / "hooks"
-            / ("parked" if self.is_default else f"parked-{self.agent.name}")
-        )
+        whose = zlib.crc32(os.fsencode(self.path))
+        name = "parked" if self.is_default else f"parked-{self.agent.name}-{whose:08x}"
+        return self.state_dir / "hooks" / name
 
     def install(self, *, dry_run: bool) -> Change:
         if self.stranger and not dry_run:
@@ -180,6 +187,9 @@ class Setup:
         found += self._sent_astray(report)
         if report.tokens - {f"Bearer {held_token(self.state_dir)}"}:
             found.append("they carry another token than this collector's")
+        if report.untrusted:
+            skips = f"not trusted, so {self.agent.title} skips them"
+            found.append(f"{skips}: {', '.join(report.untrusted)}")
         if report.doubled:
             found.append(f"more than once: {', '.join(report.doubled)}")
         if report.missing(self.version):
@@ -278,21 +288,36 @@ def setups_for(
     if agent is not None and agent not in able:
         raise CommandError(f"--agent is one of {', '.join(able)}, not {agent!r}.", Exit.USAGE)
     found = []
-    for name, each in able.items():
-        here = name == DEFAULT_AGENT or any(path.is_dir() for path in settings.directories_of(each))
-        if each.installer is None or (name != agent if agent else not here):
-            continue
-        files = each.installer.files(Path.home(), Path.cwd())
-        paths = (files.user,) if scope == "user" else files.project[:1]
-        own = program if agent or name == DEFAULT_AGENT else None
-        for path in paths:
-            setup = Setup(path, settings.state_dir, port, own, slot, wanted[transport], each)
-            found.append(setup)
+    for each in able.values() if agent is None else [able[agent]]:
+        own = program if each.name in (agent, DEFAULT_AGENT) else None
+        for directory, files in _placed(each, settings, named=agent is not None):
+            path = files.user if scope == "user" else next(iter(files.project), None)
+            if path is not None:
+                about = (path, settings.state_dir, port, own, slot, wanted[transport])
+                found.append(Setup(*about, each, directory))
     if not found:
         raise CommandError(
             f"--scope project is not for {able[agent or DEFAULT_AGENT].title}.", Exit.USAGE
         )
     return found
+
+
+def _placed(
+    agent: Agent, settings: CollectorSettings, *, named: bool
+) -> Iterator[tuple[Path, SettingsFiles]]:
+    """Of an agent, the directories in which hooks belong: none where it is not on this machine.
+
+    named: it is the one that is asked for, and so taken for granted, as the default always is.
+    """
+    directories, installer = settings.directories_of(agent), agent.installer
+    if installer is None:
+        return
+    there = [each for each in directories if each.is_dir()]
+    given = there or named or agent.name == DEFAULT_AGENT
+    if given or installer.program(None, os.environ, Path.home())[1]:
+        there = there if there and installer.several else [*directories[:1]]
+    for directory in there:
+        yield directory, installer.files(directory, Path.cwd())
 
 
 def absent(command: Sequence[str]) -> list[str]:

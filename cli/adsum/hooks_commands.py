@@ -13,7 +13,7 @@ from adsum.hooks import Setup
 from adsum.machine import host_id_of
 from adsum.outcome import CommandError
 from adsum.sessions import fetch_sessions
-from adsum.text.saying import put, put_json, say
+from adsum.text.saying import agrees, put, put_json, say
 from adsum.text.words import age, cause_sentence
 from adsum_collector.agents.installer import Change, Plugin, Report, StatusLine
 from adsum_collector.state_dir import running_port
@@ -44,7 +44,14 @@ def _tell_standing(setup: Setup, report: Report) -> None:
         _out(standing(report.statusline))
 
 
-def run_install(setup: Setup, *, dry_run: bool) -> None:
+def run_install(setup: Setup, *, dry_run: bool, yes: bool = False) -> None:
+    if setup.installer.asks and not dry_run and not yes and not setup.is_complete():
+        if not sys.stdin.isatty():
+            raise CommandError(f"{setup.installer.asks} Agree to it: {setup.command} --yes")
+        say(setup.installer.asks)
+        if not agrees(f"Install and trust them in {setup.path.parent}? [Y/n] "):
+            _out(f"Nothing was changed in {setup.path.parent}.")
+            return
     change = setup.install(dry_run=dry_run)
     say_version(setup)
     if dry_run:
@@ -61,6 +68,8 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
         _tell_standing(setup, report)
         return
     _out(f"Hooks for {len(events)} events are in {change.path}.")
+    if change.trusted:
+        _out(f"{setup.agent.title} trusts them, {change.trusted} in all.")
     _out(f"Sent: {setup.sends(report)}.")
     note_closed(change)
     _tell_standing(setup, report)
@@ -72,7 +81,7 @@ def run_install(setup: Setup, *, dry_run: bool) -> None:
             "or take them out with `adsum hooks remove`."
         )
         return
-    _out("Sessions that run now report from their next event on. Try: adsum hooks verify")
+    _out(f"{setup.installer.heard} Try: {setup.command.replace('install', 'verify')}")
 
 
 def run_remove(setup: Setup, *, dry_run: bool) -> None:
@@ -156,8 +165,7 @@ def run_status(*setups: Setup, as_json: bool = False) -> None:
 
 def _status(setup: Setup, *, as_json: bool) -> None:
     _ = setup.found  # a wrong --claude is said before anything else
-    files = setup.installer.files(Path.home(), Path.cwd())
-    report, plugin = setup.inspect(), setup.installer.plugin(files)
+    report, plugin = setup.inspect(), setup.installer.plugin(setup.files)
     if as_json:
         data = as_data(setup, report, plugin)
         put_json(data)

@@ -246,7 +246,7 @@ class Offer:
         say(
             f"{self.setup.agent.title} reports to Adsum through hooks in {self.setup.path}.\n"
             f"Your own hooks stay{STATUS_LINE if self.setup.installer.shows else '.'}\n"
-            "A backup is kept, `adsum hooks remove` restores the file."
+            f"A backup is kept, `adsum hooks remove` restores the file. {self.setup.installer.asks}".rstrip()
         )
         self.agreed = agrees("Install them now? [Y/n] ")
 
@@ -266,8 +266,7 @@ class Offer:
         except (SettingsError, ProgramNotFoundError, OSError) as error:
             return f"not installed. {error}"
         note_closed(change)
-        soon = "\n             sessions that run report within two seconds"
-        return f"installed in {self.setup.path};{soon}"
+        return f"installed in {self.setup.path}\n             {self.setup.installer.heard}"
 
     def park(self) -> str:
         """Takes the hooks out until the next `adsum up`; the line to print, or nothing to say."""
@@ -306,8 +305,7 @@ class Offer:
     def _by_plugin(self) -> Plugin | None:
         """The plugin that reports well enough without hooks in the settings."""
         try:
-            installer = self.setup.installer
-            plugin = installer.plugin(installer.files(Path.home(), Path.cwd()))
+            plugin = self.setup.installer.plugin(self.setup.files)
             return plugin if plugin and not plugin.fault(self.setup.version) else None
         except (SettingsError, ProgramNotFoundError):
             return None

@@ -2,7 +2,8 @@
 
 Run as `python -I -S shim.py SOCKET AGENT VARIABLE NAME…`: SOCKET is the collector's, or - for where it
 usually is; AGENT is whose hook it is; VARIABLE of the environment holds the id of the agent's process,
-or, if that is not set, it bears one of these NAMEs, or begins with it. It prints nothing, ends with 0 whatever happens, and imports
+or, if that is not set, it bears one of these NAMEs, or begins with it. ADSUM_WITHIN_S: when it gives
+up at the latest. It prints nothing, ends with 0 whatever happens, and imports
 only what the interpreter has loaded or built in: `socket`, `json` and `subprocess` would each cost
 more than the rest of this program, for every event.
 """
@@ -120,7 +121,7 @@ def exchange(path: str, line: bytes, timeout: float) -> bool:
 
 
 def main() -> None:
-    deadline = time.monotonic() + TOTAL_S
+    deadline = time.monotonic() + float(os.environ.get("ADSUM_WITHIN_S", TOTAL_S))
     given = sys.argv[1:]
     path, agent, variable = (given + ["-", "", ""][len(given) :])[:3]
     pid = agent_pid(variable, tuple(name.encode() for name in given[3:]))

@@ -32,54 +32,51 @@ class CliMissingError(Exception):
 @functools.cache
 def claude_binary(wanted: str = VERSION) -> Path:
     """The executable of a version, installed from npm on first use; old ones are run by Node."""
-    prefix = Path(os.environ.get(CACHE_ENV) or _CHECKOUT / ".rig")
-    if wanted != VERSION:
-        prefix /= f"claude-{wanted}"
     system, machine = platform.system().lower(), platform.machine().lower()
     cpu = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
-    scope = prefix / "node_modules" / "@anthropic-ai"
+    own = "" if wanted == VERSION else f"claude-{wanted}"
+    scope = npm_package("@anthropic-ai/claude-code", wanted, own)
     binary = scope / f"claude-code-{system}-{cpu}" / "claude"
-    script = scope / "claude-code" / "cli.js"
-    if _installed_version(scope) != wanted or not (binary.exists() or script.exists()):
-        _install(prefix, wanted)
-    if not binary.exists() and script.exists():
-        return prefix / "node_modules" / ".bin" / "claude"
+    if not binary.exists() and (scope / "claude-code" / "cli.js").exists():
+        return scope.parent / ".bin" / "claude"
     if not binary.exists():
         raise CliMissingError(f"claude-code from npm has no executable for {system}-{cpu}")
     return binary
 
 
-def _installed_version(scope: Path) -> str | None:
-    manifest = scope / "claude-code" / "package.json"
-    return json.loads(manifest.read_text())["version"] if manifest.exists() else None
-
-
-def _install(prefix: Path, wanted: str) -> None:
-    prefix.mkdir(parents=True, exist_ok=True)
-    package = f"@anthropic-ai/claude-code@{wanted}"
-    _npm("install", "--no-audit", "--no-fund", "--prefix", str(prefix), package)
+def npm_package(name: str, wanted: str, folder: str = "") -> Path:
+    """The folder of its scope, with this version in it. folder: below that of all CLIs."""
+    prefix = Path(os.environ.get(CACHE_ENV) or _CHECKOUT / ".rig") / folder
+    package = prefix / "node_modules" / name
+    manifest = package / "package.json"
+    if not manifest.exists() or json.loads(manifest.read_text())["version"] != wanted:
+        prefix.mkdir(parents=True, exist_ok=True)
+        where = ("--no-audit", "--no-fund", "--prefix", str(prefix))
+        _npm(name, "install", *where, f"{name}@{wanted}")
+    return package.parent
 
 
 def newest_versions() -> list[str]:
     """All that npm has, the newest last."""
-    found: list[str] = json.loads(_npm("view", "@anthropic-ai/claude-code", "versions", "--json"))
+    name = "@anthropic-ai/claude-code"
+    found: list[str] = json.loads(_npm(name, "view", name, "versions", "--json"))
     return found
 
 
-def _npm(*words: str) -> str:
-    npm = shutil.which("npm")
+def _npm(package: str, *words: str) -> str:
+    npm, whose = shutil.which("npm"), f"{package.partition('/')[2]} from npm"
     if npm is None:
-        raise CliMissingError("claude-code from npm cannot be installed: there is no npm on PATH")
+        raise CliMissingError(f"{whose} cannot be installed: there is no npm on PATH")
     try:
         done = subprocess.run(
             [npm, *words], capture_output=True, text=True, timeout=300, check=True
         )
     except subprocess.TimeoutExpired as error:
-        raise CliMissingError("claude-code from npm did not arrive within 5 minutes") from error
+        raise CliMissingError(f"{whose} did not arrive within 5 minutes") from error
     except subprocess.CalledProcessError as error:
         said = [line for line in error.stderr.splitlines() if line.startswith("npm e")]
         why = "; ".join(said[:2]) or f"npm ended with {error.returncode}"
-        raise CliMissingError(f"claude-code from npm cannot be installed: {why}") from error
+        raise CliMissingError(f"{whose} cannot be installed: {why}") from error
     return done.stdout
 
 
@@ -94,6 +91,10 @@ class Home:
     model_url: str
     extra: dict[str, str] = field(default_factory=dict)
     version: str = VERSION
+
+    @property
+    def program(self) -> Path:
+        return claude_binary(self.version)
 
     @property
     def tells_at_once(self) -> bool:
@@ -158,14 +159,7 @@ class Home:
 
     def run(self, prompt: str, *flags: str, fails: bool = False) -> float:
         """One headless run to its end; the seconds it took. fails: it is to report an error."""
-        command = [
-            str(claude_binary(self.version)),
-            "-p",
-            prompt,
-            "--output-format",
-            "json",
-            *flags,
-        ]
+        command = [str(self.program), "-p", prompt, "--output-format", "json", *flags]
         began = time.perf_counter()
         done = subprocess.run(
             command,
@@ -200,7 +194,7 @@ class Terminal:
 
     def __enter__(self) -> Terminal:
         own = [f"{name}={value}" for name, value in self.home.env.items()]
-        command = ["env", "-i", *own, str(claude_binary(self.home.version)), *self.flags]
+        command = ["env", "-i", *own, str(self.home.program), *self.flags]
         place = ["-d", "-x", "140", "-y", "45", "-c", str(self.home.work)]
         self._tmux("new-session", *place, *command)
         self.wait_for(self.ready)

@@ -1,6 +1,7 @@
 """Checks agents: the hooks in their settings, and their own view of their sessions against ours."""
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -113,6 +114,7 @@ def _arrives(setup: Setup, report: Report) -> bool:
         report.ports <= {setup.port}
         and report.tokens <= {f"Bearer {held_token(setup.state_dir)}"}
         and report.sockets <= {str(setup.socket)}
+        and not report.untrusted
     )
 
 
@@ -168,7 +170,8 @@ def _session_line(view: SessionView, home: Path) -> str:
         return f"{name}: hooks come twice; they are installed in two places"
     agent, off = _agent_of(view), None
     if agent and agent.installer and view.cwd:
-        off = agent.installer.switched_off(home, Path(view.cwd))
+        directory = agent.directories(os.environ, home)[0]
+        off = agent.installer.switched_off(agent.installer.files(directory, Path(view.cwd)))
     cause = f"{off} switches them off" if off else "they may be switched off for it alone"
     return f"{name}: hooks do not come; {cause}"
 

@@ -149,9 +149,8 @@ def _hooks(setups: list[Setup], *, reporting: str | None = None, **more: bool) -
     """reporting: the first agent's version. more: as in check_hooks."""
     found = []
     for setup in setups:
-        files = setup.installer.files(Path.home(), Path.cwd())
         first = reporting if setup is setups[0] else None
-        checks = check_hooks(setup, files, reporting=first, **more)
+        checks = check_hooks(setup, setup.files, reporting=first, **more)
         found += checks if setup is setups[0] else [_named(each, setup) for each in checks]
     return found
 

@@ -324,7 +324,7 @@ def agree(setup: Setup, *, yes: bool) -> bool:
         return False
     say(
         f"{setup.agent.title} reports to Adsum through hooks in {setup.path}.\n"
-        "Your own hooks stay; `adsum leave` restores the file."
+        f"Your own hooks stay; `adsum leave` restores the file. {setup.installer.asks}".rstrip()
     )
     return agrees("Install them? [Y/n] ")
 

@@ -79,7 +79,7 @@ def with_groups(text: str, groups: Mapping[str, dict[str, Any]]) -> str:
 
 def without_hooks(text: str, is_ours: IsOurs) -> str:
     """The text without our hooks, and without the brackets that held nothing else."""
-    places = placed_hooks(json_text.parse(text))
+    places = placed_hooks({} if json_text.is_blank(text) else json_text.parse(text))
     ours = [(event, at, index) for event, at, index, hook in places if is_ours(hook)]
     for event, at, index in reversed(ours):
         text = json_text.drop(text, *_emptied(text, ("hooks", event, at, "hooks", index)))

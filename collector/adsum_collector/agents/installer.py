@@ -99,6 +99,7 @@ class Report:
     """What a settings file holds of ours. counts: event -> how many of our hooks.
 
     posted: the events that go to a port. sockets: where those go that the shim hands on.
+    untrusted: the events whose hooks the agent skips until they are trusted.
     shared: others on this machine may read the file, and so the token in it. disabled: it lets no
     hook run. command: the words of the first of ours that runs the shim.
     """
@@ -110,6 +111,7 @@ class Report:
     posted: frozenset[str] = frozenset()
     sockets: frozenset[str] = frozenset()
     tokens: frozenset[str] = frozenset()
+    untrusted: tuple[str, ...] = ()
     shared: bool = False
     disabled: bool = False
     statusline: StatusLine = StatusLine("none")
@@ -144,6 +146,7 @@ class Change:
     """What an install or a removal did, or would do. None: no file.
 
     closes: others can read the file until then, and not the token that it will hold.
+    trusted: how many hooks the agent was told to trust.
     """
 
     path: Path
@@ -151,10 +154,11 @@ class Change:
     after: bytes | None
     backup: Path | None = None
     closes: bool = False
+    trusted: int = 0
 
     @property
     def needed(self) -> bool:
-        return self.before != self.after or self.closes
+        return self.before != self.after or self.closes or self.trusted > 0
 
     def diff(self) -> str:
         """A unified diff with the token masked: it may end up in a terminal's scrollback."""
@@ -216,20 +220,29 @@ class Theirs:
 class Installer(ABC):
     """Knows one agent's settings and program. What reads or writes settings raises SettingsError.
 
-    posts: its hooks can be sent to a port. shows: it has a slot for a status line. assumed: the
-    version considered where none is found. lists: the program's words that list its sessions, and
-    the first version that knows them. probe: a hook's body that says nothing of any session.
+    posts: its hooks can be sent to a port. shows: it has a slot for a status line. several: hooks
+    stand in each of its directories, not in the first alone. assumed: the version considered where
+    none is found. lists: the program's words that list its sessions, and the first version that knows
+    them. probe: a hook's body that says nothing of any session. asks: what whoever agrees to an
+    install agrees to beside it; where there is anything, nothing is installed without a yes.
+    heard: which sessions report once hooks are installed.
     """
 
     posts: ClassVar[bool] = False
     shows: ClassVar[bool] = False
+    several: ClassVar[bool] = False
+    asks: ClassVar[str] = ""
+    heard: ClassVar[str] = "Sessions that run now report from their next event on."
     assumed: ClassVar[Version] = (0,)
     lists: ClassVar[tuple[str, Version] | None] = None
     probe: ClassVar[bytes]
 
     @abstractmethod
-    def files(self, home: Path, cwd: Path) -> SettingsFiles:
-        """user: where hooks are installed. project: the first is where they are for one alone."""
+    def files(self, directory: Path, cwd: Path) -> SettingsFiles:
+        """Those of one of its directories, for a session in `cwd`.
+
+        user: where hooks are installed. project: the first is where they are for one alone.
+        """
 
     @abstractmethod
     def program(
@@ -260,8 +273,8 @@ class Installer(ABC):
         """(what in any settings keeps hooks from running or from `url`, the next step)."""
         return None
 
-    def switched_off(self, home: Path, cwd: Path) -> Path | None:  # noqa: ARG002 - for those who can
-        """The settings that switch hooks off for a session there, as far as they can be read."""
+    def switched_off(self, files: SettingsFiles) -> Path | None:  # noqa: ARG002 - for those who can
+        """The one of these that switches hooks off, as far as they can be read."""
         return None
 
     def sessions(self, program: Path, folders: Sequence[Path], home: Path) -> list[Theirs]:  # noqa: ARG002 - for those who list them

@@ -85,6 +85,13 @@ def load_receipt(path: Path, state_dir: Path) -> Receipt | None:
         return None
 
 
+def keep_receipt(path: Path, state_dir: Path, before: bytes | None) -> None:
+    """Of a file that the agent itself has edited for us, so that removing restores it."""
+    if (after := read_settings(path)) is not None:
+        kept = Receipt(before, _digest(after), path=str(path))
+        write_private(_receipt_file(path, state_dir), msgspec.json.encode(kept))
+
+
 def drop_receipt(path: Path, state_dir: Path) -> None:
     _receipt_file(path, state_dir).unlink(missing_ok=True)
 

@@ -39,7 +39,7 @@ def setup(home: Path) -> Setup:
 
 
 def files(home: Path) -> SettingsFiles:
-    return settings_files(home, home / "project", home / "policy")
+    return settings_files(home / ".claude", home / "project", home / "policy")
 
 
 def found(setup: Setup, home: Path) -> dict[str, Finding]:
@@ -138,7 +138,7 @@ def test_a_hook_twice_in_one_file_is_doubled(setup: Setup, home: Path) -> None:
 
 def test_a_home_that_is_a_project_too_doubles_nothing(setup: Setup, home: Path) -> None:
     setup.install(dry_run=False)
-    at_home = settings_files(home, home, home / "policy")
+    at_home = settings_files(home / ".claude", home, home / "policy")
     results = {each.id: each.result for each in check_hooks(setup, at_home)}
     assert results["hooks-doubled"] == "ok"
 

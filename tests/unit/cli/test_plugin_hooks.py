@@ -62,7 +62,7 @@ def install_plugin(home: Path, hooks: dict[str, Any] = HOOKS) -> None:
 
 
 def found(setup: Setup, home: Path) -> dict[str, Finding]:
-    files = settings_files(home, home / "project", home / "policy")
+    files = settings_files(home / ".claude", home / "project", home / "policy")
     return {each.id: each for each in check_hooks(setup, files)}
 
 

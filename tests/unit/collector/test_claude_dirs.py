@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from adsum.hooks import setups_for
 from adsum_collector.agents import known_agents
-from adsum_collector.agents.claude_code.install import settings_path
 from adsum_collector.agents.claude_code.program import config_dirs
 from adsum_collector.settings import CollectorSettings
 
@@ -25,9 +25,8 @@ def test_several_directories_are_read_and_not_one_of_all_their_names(
     assert settings.directories_of(agent) == (one, other)
     found = agent.transcript_dirs(settings.directories_of(agent), os.environ, tmp_path)
     assert found == (one / "projects", other / "projects")
-    assert settings_path("user", {"CLAUDE_CONFIG_DIR": f"{one},{other}"}, tmp_path, tmp_path) == (
-        one / "settings.json"
-    )
+    (setup,) = setups_for("user", tmp_path)
+    assert setup.path == one / "settings.json"
 
 
 def test_a_directory_whose_name_holds_commas_is_one(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
 import threading
@@ -18,8 +17,8 @@ from hypothesis import strategies as st
 from adsum_collector.agents.claude_code.install import (
     inspect_hooks,
     install_hooks,
+    project_settings,
     remove_hooks,
-    settings_path,
 )
 from adsum_collector.agents.claude_code.settings_text import (
     ASSUMED,
@@ -444,11 +443,8 @@ def test_the_project_file_lies_at_the_root_of_the_repository(tmp_path: Path) -> 
     deep = tmp_path / "repo" / "a" / "b"
     deep.mkdir(parents=True)
     (tmp_path / "repo" / ".git").mkdir()
-    found = settings_path("project", {}, tmp_path, deep)
+    found = project_settings(deep)
     assert found == tmp_path / "repo" / ".claude" / "settings.local.json"
-    assert settings_path("user", {}, tmp_path, deep) == tmp_path / ".claude" / "settings.json"
-    env = {"CLAUDE_CONFIG_DIR": os.fspath(tmp_path / "c")}
-    assert settings_path("user", env, tmp_path, deep) == tmp_path / "c" / "settings.json"
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=6)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.agents.claude_code.program import find_claude, installed_version, version_of
+from adsum_collector.agents.claude_code.program import find_claude, installed_version
 from adsum_collector.agents.claude_code.settings_text import (
     SHIM_WORDS,
     entry_for,
@@ -17,6 +17,7 @@ from adsum_collector.agents.claude_code.settings_text import (
     is_ours,
 )
 from adsum_collector.agents.installer import ProgramNotFoundError, Target
+from adsum_collector.agents.programs import version_of
 from adsum_collector.state_dir import token_of
 
 NEVER = {

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from adsum_collector.agents.claude_code.program import (
     FIRST_WITH_JSON,
     ask,
-    config_dirs,
     installed_version,
 )
 from adsum_collector.agents.claude_code.settings_text import (
@@ -89,13 +88,8 @@ class ClaudeReport(Report):
         return found
 
 
-def settings_path(scope: str, env: Mapping[str, str], home: Path, cwd: Path) -> Path:
-    """user: every session of this user; project: the repository around `cwd`, for this user.
-
-    Of several directories that `CLAUDE_CONFIG_DIR` names it is the first one's.
-    """
-    if scope == "user":
-        return config_dirs(env.get("CLAUDE_CONFIG_DIR"), home)[0] / "settings.json"
+def project_settings(cwd: Path) -> Path:
+    """Of the repository around it, for this user alone."""
     around = (folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists())
     return next(around, cwd) / ".claude" / "settings.local.json"
 
@@ -195,12 +189,12 @@ def _dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def settings_files(home: Path, cwd: Path, policy: Path | None = None) -> SettingsFiles:
+def settings_files(directory: Path, cwd: Path, policy: Path | None = None) -> SettingsFiles:
     """policy: the folder of the administrator's settings."""
-    local = settings_path("project", os.environ, home, cwd)
+    local = project_settings(cwd)
     folder = policy or (MAC_POLICY if sys.platform == "darwin" else LINUX_POLICY)
     managed = [folder / "managed-settings.json", *folder.glob("managed-settings.d/*.json")]
-    user, shared = settings_path("user", os.environ, home, cwd), local.with_name("settings.json")
+    user, shared = directory / "settings.json", local.with_name("settings.json")
     hooked: dict[str, Path] = {}
     for path in (user, local, shared):
         hooked.setdefault(os.path.realpath(path), path)
@@ -308,8 +302,8 @@ class ClaudeInstaller(Installer):
             return what, "Add that address to the list."
         return None
 
-    def switched_off(self, home: Path, cwd: Path) -> Path | None:
-        for path in settings_files(home, cwd).hooked:
+    def switched_off(self, files: SettingsFiles) -> Path | None:
+        for path in files.hooked:
             try:
                 if settings_in(path).get("disableAllHooks") is True:
                     return path

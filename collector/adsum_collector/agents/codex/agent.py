@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from adsum_collector.agents.base import Agent, Transcripts
+from adsum_collector.agents.base import Agent, HookFile, Transcripts
 from adsum_collector.agents.codex.hook_events import decoded, signals_from_hook
+from adsum_collector.agents.codex.install import CodexInstaller, inspect_hooks
 from adsum_collector.agents.codex.rollout import (
     Thread,
     history,
@@ -18,7 +19,9 @@ from adsum_collector.agents.codex.rollout import (
     written,
 )
 from adsum_collector.agents.codex.usage_lines import USAGE_LINES
+from adsum_collector.agents.installer import SettingsError
 from adsum_collector.agents.records import Lines, Private, TranscriptFile
+from adsum_collector.errors import shown
 from adsum_shared.signals import AnySignal
 
 #: Sessions of which it is kept in mind who answers them; who was read longest ago goes.
@@ -40,6 +43,7 @@ class Codex(Agent):
     variable = "CODEX_HOME"
     setting = "codex_dirs"
     usage = USAGE_LINES
+    installer = CodexInstaller()
     #: How the processes are called that run sessions: a terminal's own, `codex exec`, and the server.
     processes: ClassVar[tuple[str, ...]] = ("codex",)
 
@@ -68,6 +72,24 @@ class Codex(Agent):
             str(decoded(body).get("session_id")), False
         )
         return signals_from_hook(body, seen, reviewed=reviewed)
+
+    def hook_file(self, directory: Path) -> Path:
+        return directory / "hooks.json"
+
+    def look_at_hooks(self, path: Path, port: int) -> HookFile:  # noqa: ARG002 - none is posted
+        """Whether they are trusted is not asked: that stands in another file, which changes often."""
+        again = "Next: adsum hooks install --agent codex"
+        try:
+            report = inspect_hooks(path)
+        except SettingsError as error:
+            return HookFile("trouble", str(error).encode(errors="replace").decode())
+        if report.disabled:
+            return HookFile("trouble", f"{report.faults()[0]}. Take that out.")
+        if report.doubled:
+            return HookFile("trouble", f"Adsum's hooks stand twice in {shown(path)}. {again}")
+        if not report.counts:
+            return HookFile("missing", f"{shown(path)} holds none of Adsum's hooks. {again}")
+        return HookFile("ok")
 
     def read(
         self,

@@ -1,0 +1,200 @@
+"""The real Codex CLI in a HOME of its own, and a scripted model that speaks the Responses API to it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.real_cli.cli_rig import CliMissingError, Home, npm_package
+
+CODEX = "0.169.0"
+#: The model is scripted, so the key only has to be there.
+KEY = "MOCK_API_KEY"
+MODEL = "gpt-6.1-sol"
+_MARK = re.compile(r"\bplay:(\w+)")
+#: What the model runs: a script in which the calls are nested.
+_ASKS = (
+    "const r = await tools.exec_command({cmd: 'mkdir -p sub && touch sub/f', "
+    "sandbox_permissions: 'require_escalated', justification: 'May a folder be made?'}); text(r);"
+)
+#: name -> the model's answers, one after another: a text, or the script of a call.
+SCRIPTS = {"text": ("All is well.",), "perm": (_ASKS, "The folder stands.")}
+
+
+@functools.cache
+def codex_binary(wanted: str = CODEX) -> Path:
+    """The executable, installed from npm on first use, without the launcher that needs Node."""
+    system, machine = platform.system().lower(), platform.machine().lower()
+    cpu = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
+    scope = npm_package("@openai/codex", wanted, f"codex-{wanted}")
+    found = [*(scope / f"codex-{system}-{cpu}").glob("vendor/*/bin/codex")]
+    if not found:
+        raise CliMissingError(f"codex from npm has no executable for {system}-{cpu}")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class CodexHome(Home):
+    """A user who has nothing but Codex. shared: sessions run in the client's background server."""
+
+    version: str = CODEX
+    shared: bool = False
+
+    @property
+    def program(self) -> Path:
+        return codex_binary(self.version)
+
+    @property
+    def directory(self) -> Path:
+        return self.path / ".codex"
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.path),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "SHELL": "/bin/bash",
+            "TMPDIR": str(self.path / "tmp"),
+            KEY: "dummy",
+            **self.extra,
+        }
+
+    @property
+    def config(self) -> str:
+        return f"""# mine
+model = "{MODEL}"
+model_provider = "mock"
+approval_policy = "on-request"
+sandbox_mode = "workspace-write"
+check_for_update_on_startup = false
+
+[features]
+daemon_auto_start = {str(self.shared).lower()}
+
+[analytics]
+enabled = false
+
+[model_providers.mock]
+name = "Mock"
+base_url = "{self.model_url}/v1"
+env_key = "{KEY}"
+wire_api = "responses"
+
+[projects."{self.work}"]
+trust_level = "trusted"   # by hand
+"""
+
+    def seed(self) -> CodexHome:
+        for folder in (self.work, self.path / "tmp", self.directory):
+            folder.mkdir(parents=True)
+        (self.directory / "config.toml").write_text(self.config)
+        return self
+
+    def rollouts(self) -> list[Path]:
+        return sorted(self.directory.glob("sessions/*/*/*/rollout-*.jsonl"))
+
+    @contextlib.contextmanager
+    def server(self) -> Iterator[None]:
+        """Ends the background server that the first terminal starts, and the server's updater."""
+        try:
+            yield
+        finally:
+            if self.shared:
+                words = [self.program, "app-server", "daemon", "stop"]
+                subprocess.run(words, env=self.env, capture_output=True, timeout=30, check=False)
+                for file in (self.directory / "app-server-daemon").glob("*.pid"):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(json.loads(file.read_text())["pid"], signal.SIGTERM)
+
+
+def _answer(body: dict[str, Any], side_job: bool) -> str:
+    """A text, or the script of a call. The step follows from the outputs since the prompt."""
+    if side_job:
+        return '{"title": "A rehearsal"}'
+    step, items = 0, body.get("input") or []
+    for item in reversed(items):
+        step += str(item.get("type", "")).endswith("_output")
+        if item.get("role") == "user" and (marks := _MARK.findall(json.dumps(item))):
+            script = SCRIPTS[marks[-1]]
+            return script[step] if step < len(script) else "The end."
+    return "No script was named."
+
+
+def _events(said: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    made = uuid.uuid4().hex
+    about = {"id": f"resp_{made}", "object": "response", "model": MODEL}
+    yield "response.created", {"response": {**about, "status": "in_progress"}}
+    if said in _scripts():
+        item = {"type": "custom_tool_call", "id": f"ctc_{made}", "call_id": f"call_{made}"}
+        item |= {"name": "exec", "input": said, "status": "completed"}
+    else:
+        item = {"type": "message", "id": f"msg_{made}", "role": "assistant", "status": "completed"}
+        item |= {"content": [{"type": "output_text", "text": said, "annotations": []}]}
+    yield "response.output_item.added", {"output_index": 0, "item": item}
+    yield "response.output_item.done", {"output_index": 0, "item": item}
+    usage = {"input_tokens": 1200, "output_tokens": 45, "total_tokens": 1245}
+    yield "response.completed", {"response": {**about, "status": "completed", "usage": usage}}
+
+
+def _scripts() -> set[str]:
+    return {_ASKS}
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_args: object) -> None:
+        """Requests are not worth a line each."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+        about = json.loads(self.headers.get("x-codex-turn-metadata") or "{}")
+        said = _answer(body, about.get("thread_source") == "thread_title")
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        with contextlib.suppress(ConnectionError):  # Esc in the terminal hangs up on us
+            for name, fields in _events(said):
+                event = json.dumps({"type": name, **fields})
+                self.wfile.write(f"event: {name}\ndata: {event}\n\n".encode())
+
+
+@dataclass
+class MockResponses:
+    """The model, from `with` to the end of its block."""
+
+    _server: ThreadingHTTPServer = field(init=False)
+
+    def __enter__(self) -> MockResponses:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
