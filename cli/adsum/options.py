@@ -106,8 +106,7 @@ def _keep(cache: Path, words: dict[str, Any]) -> None:
 
 
 StateDir = Annotated[
-    Path | None,
-    typer.Option(help="State directory of this machine.", envvar="ADSUM_STATE_DIR"),
+    Path | None, typer.Option(help="State directory of this machine.", envvar="ADSUM_STATE_DIR")
 ]
 RedisUrl = Annotated[
     str | None,
@@ -135,9 +134,7 @@ SessionId = Annotated[
 SessionIds = Annotated[
     list[str],
     typer.Argument(
-        metavar="SESSION...",
-        help="Session ids, or the start of each.",
-        autocompletion=sessions,
+        metavar="SESSION...", help="Session ids, or the start of each.", autocompletion=sessions
     ),
 ]
 HostName = Annotated[

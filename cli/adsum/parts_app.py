@@ -185,10 +185,7 @@ def spool_status(
 
 
 @collector_app.command("new-identity")
-def renew(
-    context: typer.Context,
-    state_dir: Here = None,
-) -> None:
+def renew(context: typer.Context, state_dir: Here = None) -> None:
     """Make a copy of a machine one of its own.
 
     On the copy, while its collector is stopped.

@@ -181,10 +181,7 @@ def history(
 
 @hosts_app.callback()
 def hosts(
-    context: typer.Context,
-    hub: HubUrl = None,
-    state_dir: StateDir = None,
-    as_json: AsJson = False,
+    context: typer.Context, hub: HubUrl = None, state_dir: StateDir = None, as_json: AsJson = False
 ) -> None:
     """Machines, how fresh their news is; rename, forget."""
     if context.invoked_subcommand is not None:
@@ -300,8 +297,7 @@ def report_wrong_state(
 @reach_app.command("logs")
 def logs(
     part: Annotated[
-        str | None,
-        typer.Argument(help="hub, collector or broker; all of them if left out."),
+        str | None, typer.Argument(help="hub, collector or broker; all of them if left out.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="So many at first.")] = 50,

@@ -61,12 +61,7 @@ class Receiver:
     """doors: by the agent's name; whoever names none is the first's. port: as clients see it."""
 
     def __init__(
-        self,
-        doors: Mapping[str, HookDoor],
-        *,
-        port: int,
-        token: str,
-        status: CollectorStatus,
+        self, doors: Mapping[str, HookDoor], *, port: int, token: str, status: CollectorStatus
     ) -> None:
         self._doors = {PATH: next(iter(doors.values()))}
         self._doors |= {f"{PATH}/{agent}": door for agent, door in doors.items()}

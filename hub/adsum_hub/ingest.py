@@ -20,14 +20,7 @@ from starlette.routing import Route
 
 from adsum_hub.join.joining import Joining
 from adsum_hub.join.machines import JoinedMachine
-from adsum_hub.rest.api import (
-    BadRequestError,
-    Problem,
-    address_of,
-    as_json,
-    bearer_of,
-    unavailable,
-)
+from adsum_hub.rest.api import BadRequestError, Problem, address_of, as_json, bearer_of, unavailable
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
 from adsum_shared.host_keys import (

@@ -113,10 +113,7 @@ def packed(facts: Facts) -> Facts:
     """
     times: dict[int, int] = {}
     meta = {
-        intern(name): (
-            times.setdefault(at, at),
-            intern(text) if name in _COMMON else text,
-        )
+        intern(name): (times.setdefault(at, at), intern(text) if name in _COMMON else text)
         for name, (at, text) in facts.meta.items()
     }
     usage = {intern(key): group for key, group in facts.usage.items()}

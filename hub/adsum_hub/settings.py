@@ -70,8 +70,7 @@ class HubSettings(AdsumSettings):
         description="Prices that are to hold before the known ones; nothing there: none.",
     )
     budgets: Any = Field(
-        default=None,
-        description="Tables of scope, usd, per and perhaps name: see docs/usage.md.",
+        default=None, description="Tables of scope, usd, per and perhaps name: see docs/usage.md."
     )
     error_grace: float = Field(
         default=LIMITS.error_grace / 1000,

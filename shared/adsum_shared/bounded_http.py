@@ -51,11 +51,7 @@ TOO_LONG = (
     f"more than {MOST_HEAD_BYTES >> 10} kB of headers; in a browser, clear this site's cookies"
 )
 
-_ANSWERS = {
-    408: b"Request Timeout",
-    400: b"Bad Request",
-    431: b"Request Header Fields Too Large",
-}
+_ANSWERS = {408: b"Request Timeout", 400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 
 class Stage(enum.Enum):

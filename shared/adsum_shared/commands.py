@@ -86,10 +86,7 @@ def signed(command: Command, key: Ed25519PrivateKey) -> dict[bytes, bytes]:
 
 
 def opened(
-    fields: Mapping[bytes, bytes],
-    host_id: str,
-    keys: Mapping[str, Ed25519PublicKey],
-    age_ms: int,
+    fields: Mapping[bytes, bytes], host_id: str, keys: Mapping[str, Ed25519PublicKey], age_ms: int
 ) -> Command:
     """The command of an entry, if it is for this machine, from a key that is pinned, and not too old.
 

@@ -58,11 +58,7 @@ _RULES: tuple[_Rule, ...] = (
     _Rule("pypi_token", ("pypi-",), re.compile(r"\bpypi-[\w-]{30,}")),
     _Rule("hf_token", ("hf_",), re.compile(r"\bhf_[A-Za-z0-9]{20,}")),
     _Rule("jwt", ("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")),
-    _Rule(
-        "url_password",
-        ("://",),
-        re.compile(r"://[^\s/:@]{0,256}:(?P<secret>[^\s/@]{1,512})@"),
-    ),
+    _Rule("url_password", ("://",), re.compile(r"://[^\s/:@]{0,256}:(?P<secret>[^\s/@]{1,512})@")),
     _Rule(
         "bearer",
         ("bearer",),

@@ -45,10 +45,7 @@ _TLS: tuple[tuple[tuple[str, ...], str], ...] = (
         ("certificate has expired",),
         f"{_SHOWN} that has expired. Renew it there, and let Redis read it.",
     ),
-    (
-        ("not yet valid",),
-        f"{_SHOWN} that is not valid yet. Look at the clocks of both machines.",
-    ),
+    (("not yet valid",), f"{_SHOWN} that is not valid yet. Look at the clocks of both machines."),
     (
         ("Hostname mismatch", "IP address mismatch"),
         f"{_SHOWN} for another name than the one it was reached by. Use a name that stands "
@@ -128,11 +125,7 @@ _CAUSES: tuple[tuple[type[Exception] | None, tuple[str, ...], str], ...] = (
         ("OOM",),
         "is out of memory. Start a hub if none runs, so that streams are trimmed, or raise its maxmemory.",
     ),
-    (
-        ReadOnlyError,
-        ("READONLY",),
-        "is a read-only replica. Point ADSUM_REDIS_URL at the primary.",
-    ),
+    (ReadOnlyError, ("READONLY",), "is a read-only replica. Point ADSUM_REDIS_URL at the primary."),
     (
         None,
         ("MISCONF",),

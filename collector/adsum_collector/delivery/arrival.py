@@ -33,11 +33,7 @@ class Arrival:
     """adopt: called with the identity that this machine has from now on."""
 
     def __init__(
-        self,
-        state_dir: Path,
-        identity: Identity,
-        spool: Spool,
-        adopt: Callable[[Identity], None],
+        self, state_dir: Path, identity: Identity, spool: Spool, adopt: Callable[[Identity], None]
     ) -> None:
         self._state_dir, self._identity, self._spool = state_dir, identity, spool
         self._adopt = adopt

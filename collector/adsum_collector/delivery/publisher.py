@@ -54,13 +54,7 @@ CHECK_INTERVAL_S = 10.0
 #: machine that push each other aside must not do so at full speed.
 STEADY_S = 5.0
 #: What ends a connection and is tried again on the next.
-_PASSING = (
-    *UNAVAILABLE,
-    BrokerTooOldError,
-    DeliveryError,
-    OddReplyError,
-    SpoolUnavailable,
-)
+_PASSING = (*UNAVAILABLE, BrokerTooOldError, DeliveryError, OddReplyError, SpoolUnavailable)
 #: How long a notice is told after its last cause: of two copies both go on, and one that sends
 #: little shows itself only now and then.
 NOTICE_S = 600.0

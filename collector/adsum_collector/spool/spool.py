@@ -53,10 +53,7 @@ class Spool:
 
     @classmethod
     async def open(
-        cls,
-        directory: Path,
-        limits: SpoolLimits | None = None,
-        now: Timer = time.time,
+        cls, directory: Path, limits: SpoolLimits | None = None, now: Timer = time.time
     ) -> Spool:
         """Raises StartError."""
         try:

@@ -159,10 +159,7 @@ class TranscriptFiles:
     """roots: directories whose files `file_of` knows by their path below. began: ms."""
 
     def __init__(
-        self,
-        roots: Sequence[str],
-        file_of: Callable[[str], TranscriptFile | None],
-        began: int,
+        self, roots: Sequence[str], file_of: Callable[[str], TranscriptFile | None], began: int
     ) -> None:
         reals = _by_real_path(roots)
         self._roots = {

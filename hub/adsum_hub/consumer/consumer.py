@@ -180,12 +180,7 @@ class Discovery:
     """Which hosts there are, and what is stored of each, taken over as they are met."""
 
     def __init__(
-        self,
-        roster: Roster,
-        redis: Redis,
-        places: Places,
-        clock: Clock,
-        heartbeats: Heartbeats,
+        self, roster: Roster, redis: Redis, places: Places, clock: Clock, heartbeats: Heartbeats
     ) -> None:
         self._roster, self._redis, self._places, self._clock = roster, redis, places, clock
         self._heartbeats = heartbeats

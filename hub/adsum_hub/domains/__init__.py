@@ -3,12 +3,4 @@
 from adsum_hub.domains.contract import API_VERSION, Display, hookimpl
 from adsum_shared.state import ChildView, Chip, RequestView, SessionView
 
-__all__ = [
-    "API_VERSION",
-    "ChildView",
-    "Chip",
-    "Display",
-    "RequestView",
-    "SessionView",
-    "hookimpl",
-]
+__all__ = ["API_VERSION", "ChildView", "Chip", "Display", "RequestView", "SessionView", "hookimpl"]

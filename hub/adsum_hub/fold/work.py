@@ -474,9 +474,7 @@ def listed(held: Child | None, entry: s.BackgroundTask, at: int) -> Child:
 def task_created(facts: Facts, signal: s.TaskCreated) -> Changes:
     held = facts.tasks.get(signal.task_id, Task())
     merged = replace(
-        held,
-        created=earliest(held.created, signal.at),
-        subject=held.subject or signal.subject,
+        held, created=earliest(held.created, signal.at), subject=held.subject or signal.subject
     )
     return put_task(facts, signal.task_id, merged)
 
@@ -485,8 +483,6 @@ def task_completed(facts: Facts, signal: s.TaskCompleted) -> Changes:
     """Fires in mid-turn for to-do items, so it decides nothing here: it counts at the turn's end."""
     held = facts.tasks.get(signal.task_id, Task())
     merged = replace(
-        held,
-        completed=earliest(held.completed, signal.at),
-        subject=held.subject or signal.subject,
+        held, completed=earliest(held.completed, signal.at), subject=held.subject or signal.subject
     )
     return put_task(facts, signal.task_id, merged)

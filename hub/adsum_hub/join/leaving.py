@@ -21,14 +21,7 @@ from adsum_hub.join.joining import (
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollWatch, State
 from adsum_hub.join.rights import NoRightsError, Rights
 from adsum_hub.join.tokens import HostChanged, JoinTokenStore, LabelAsked, LeaveAsked
-from adsum_hub.rest.api import (
-    JSON_ONLY,
-    REFUSED,
-    SCHEMA,
-    UNKNOWN,
-    BadRequestError,
-    add_endpoints,
-)
+from adsum_hub.rest.api import JSON_ONLY, REFUSED, SCHEMA, UNKNOWN, BadRequestError, add_endpoints
 from adsum_hub.roster import Roster
 from adsum_shared.connect import UNAVAILABLE
 
@@ -217,13 +210,7 @@ def _gone(_: JoinedMachine) -> None:
 def leaving_of(joining: Joining) -> Leaving:
     watch = joining.watch
     return Leaving(
-        joining.roster,
-        joining.tokens,
-        watch.machines,
-        watch.rights,
-        watch,
-        joining.clock,
-        joining,
+        joining.roster, joining.tokens, watch.machines, watch.rights, watch, joining.clock, joining
     )
 
 

@@ -210,10 +210,7 @@ NAMES_SLICE = 500
 
 
 async def misspelt(
-    roster: Roster,
-    host: str | None = None,
-    project: str | None = None,
-    model: str | None = None,
+    roster: Roster, host: str | None = None, project: str | None = None, model: str | None = None
 ) -> list[str]:
     """Notes on names that nothing bears: a slip of the pen must not look like "nothing".
 

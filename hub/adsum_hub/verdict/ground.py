@@ -184,12 +184,7 @@ def ground_of(  # noqa: PLR0912 - one part after the other, each with why it may
         unclosed, last_closed = [], requests.closed  # as above: most sessions ask nothing
     # A prompt typed into the queue is no word of the main agent: it says that a human types.
     last_main = max(
-        stand.opened,
-        calls.ended,
-        turns.closed,
-        facts.progress,
-        facts.compacting,
-        facts.compacted,
+        stand.opened, calls.ended, turns.closed, facts.progress, facts.compacting, facts.compacted
     )
     return Ground(
         facts,

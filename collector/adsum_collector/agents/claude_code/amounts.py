@@ -63,11 +63,7 @@ def prompt_size(usage: Any) -> int | None:
         told = msgspec.convert(usage, _Prompt)
     except msgspec.ValidationError:
         return None
-    parts = (
-        told.input_tokens,
-        told.cache_creation_input_tokens,
-        told.cache_read_input_tokens,
-    )
+    parts = (told.input_tokens, told.cache_creation_input_tokens, told.cache_read_input_tokens)
     return sum(part or 0 for part in parts) or None
 
 

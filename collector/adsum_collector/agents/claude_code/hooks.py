@@ -329,11 +329,7 @@ def request_opened(
 
 def call_finished(common: Common, call: Call, tool_use_id: str, **outcome: Any) -> s.ToolFinished:
     return s.ToolFinished(
-        **common,
-        **tools.about(call.tool),
-        tool_use_id=tool_use_id,
-        digest=call.digest,
-        **outcome,
+        **common, **tools.about(call.tool), tool_use_id=tool_use_id, digest=call.digest, **outcome
     )
 
 

@@ -29,13 +29,7 @@ ENDS = (
     _signal.SIGUSR2,
 )
 #: Of these we die as the command did; others may dump core, and are told as a shell tells them.
-SILENT_ENDS = (
-    _signal.SIGHUP,
-    _signal.SIGINT,
-    _signal.SIGKILL,
-    _signal.SIGPIPE,
-    _signal.SIGTERM,
-)
+SILENT_ENDS = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGKILL, _signal.SIGPIPE, _signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
 
 
