@@ -56,15 +56,7 @@ class Notification(msgspec.Struct, frozen=True):
     needing: int | None = None
 
 
-TEST = Notification(
-    title="Test from Adsum",
-    body="Messages arrive here.",
-    topic="test",
-    urgency="high",
-    kind="test",
-    count=0,
-    at=0,
-)
+TEST = Notification("Test from Adsum", "Messages arrive here.", "test", "high", "test", 0, 0)
 
 
 def message_of(cases: Sequence[Case], content: Content, needing: int | None = None) -> Notification:

@@ -227,19 +227,10 @@ def _computed(group: _Group, cost: float | None) -> CostLine:
 
 def _line(group: _Group, usd: float | None, source: CostSource, unpriced: int) -> CostLine:
     usage = group.usage
-    return CostLine(
-        group.key,
-        group.day,
-        group.model,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_5m_tokens + usage.cache_1h_tokens,
-        usage.web_searches,
-        usd,
-        source,
-        unpriced,
-    )
+    written = usage.cache_5m_tokens + usage.cache_1h_tokens
+    tokens = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, written
+    told = usage.web_searches, usd, source, unpriced
+    return CostLine(group.key, group.day, group.model, *tokens, *told)
 
 
 def _tokenless(facts: Facts, usd: float, day_of: Callable[[int], str]) -> CostLine:

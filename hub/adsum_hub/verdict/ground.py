@@ -186,21 +186,8 @@ def ground_of(  # noqa: PLR0912 - one part after the other, each with why it may
     last_main = max(
         stand.opened, calls.ended, turns.closed, facts.progress, facts.compacting, facts.compacted
     )
-    return Ground(
-        facts,
-        turns,
-        calls,
-        requests,
-        children,
-        status,
-        run,
-        stand,
-        unclosed,
-        last_closed,
-        last_main,
-        facts.updated_at,
-        tools,
-    )
+    parts = turns, calls, requests, children, status, run, stand, unclosed
+    return Ground(facts, *parts, last_closed, last_main, facts.updated_at, tools)
 
 
 def gather_turns(turns: dict[str, Turn]) -> Turns:

@@ -65,18 +65,15 @@ class Limits(msgspec.Struct, frozen=True):
 LIMITS = Limits()
 
 
-class Clock:
+class Clock(msgspec.Struct, gc=False):
     """The present, as far as rules may ask for it: whether an instant has come.
 
     until: the soonest instant that somebody asked for and that is still to come. Before it every
     answer given here stays the same, and so does whatever was made of these answers alone.
     """
 
-    __slots__ = ("now", "until")
-
-    def __init__(self, now: int) -> None:
-        self.now = now
-        self.until: int | None = None
+    now: int
+    until: int | None = None
 
     def passed(self, at: int) -> bool:
         if self.now >= at:
@@ -294,14 +291,15 @@ def alive(
         talks = child.kind == "agent" and not (word == "busy" and said <= last)
         if not talks or not clock.passed(last + limits.child_silence):
             found[key] = child
-    if not children.finished or clock.passed(children.finished + limits.child_silence):
-        return found  # of many that have ended long ago nothing is asked
+    drained = facts.drained
+    if children.finished <= drained or clock.passed(children.finished + limits.child_silence):
+        return found  # of many that were told of, or have ended long ago, nothing is asked
     return found | {
         key: child
         for key, child in children.by_id.items()
-        if key not in children.running
+        if child.finished > drained  # as in `_wakes_parent`; asked first, since few have
+        and key not in children.running
         and child.last >= run
-        and child.last >= facts.drained
         and not is_killed(facts, child)
         and _wakes_parent(facts, child, status, clock, limits)
         and not (word == "idle" and clock.passed(max(said, child.last) + limits.registry_hold))
