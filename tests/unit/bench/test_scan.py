@@ -17,7 +17,7 @@ from bench.corpus import History
 def test_one_process_or_two_come_to_what_was_spent(processes: str, tmp_path: Path) -> None:
     truth = History(tmp_path, 3_000_000, seed=5).write()
     places = [str(tmp_path / "projects"), str(tmp_path / "ledger")]
-    command = [sys.executable, "-m", "bench.scan_run", *places, processes]
+    command = [sys.executable, "-m", "bench.scan_run", "claude_code", *places, processes]
 
     told = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
