@@ -147,6 +147,7 @@ ONE_IMPORTER = {
     "pure, and tested by itself": {
         *("adsum.demo.story", "adsum_hub.fold.work"),
         "adsum_hub.verdict.rules",
+        "adsum_collector.agents.claude_code.decisions",
         "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.agents.claude_code.settings_text",
     },

@@ -10,7 +10,7 @@ import typer
 
 from adsum.options import HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
-from adsum.parts_app import collector_app, hub_app, service_app
+from adsum.parts_app import collector_app, control_app, hub_app, service_app
 from adsum.sessions_app import reach_app, sessions_app
 from adsum_shared.errors import AdsumError
 
@@ -30,6 +30,7 @@ app.add_typer(reach_app)
 app.add_typer(hooks_app, name="hooks")
 app.add_typer(config_app, name="config")
 app.add_typer(collector_app, name="collector")
+app.add_typer(control_app, name="control")
 app.add_typer(hub_app, name="hub")
 app.add_typer(service_app, name="service")
 
@@ -153,15 +154,17 @@ def join(
     fresh: Annotated[
         bool, typer.Option("--new-identity", help="As a machine of its own: on a copy of one.")
     ] = False,
+    control: Annotated[str, typer.Option(help="off, approve or full: see adsum control.")] = "off",
     state_dir: StateDir = None,
 ) -> None:
     """Have this machine report to a hub. Ends with its first signal there, or undoes everything."""
+    from adsum.control import parse_level
     from adsum.join.join import Wish
     from adsum.join.join import join as join_hub
     from adsum.machine import wished_way
 
-    way = wished_way(via)
-    wish = Wish(token, ca, yes, not no_hooks, not no_service, again, fresh, way)
+    way, level = wished_way(via), parse_level(control)
+    wish = Wish(token, ca, yes, not no_hooks, not no_service, again, fresh, way, level)
     join_hub(url, state_dir, wish)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from adsum_collector.agents.installer import (
     Transport,
     Version,
 )
+from adsum_collector.control.consent import read_consent
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import others_here, stranger_on
 from adsum_collector.state_dir import held_token, renew_token, running_port, token_of
@@ -102,7 +104,13 @@ class Setup:
             shim=package.parent / SHIM_NAME,
             socket=self.socket,
             transport=self.transport,
+            holds=self.holds,
         )
+
+    @property
+    def holds(self) -> bool:
+        """Whether the machine's owner lets requests be decided from elsewhere."""
+        return read_consent(self.state_dir).at(time.time()) != "off"
 
     @property
     def transport(self) -> Transport:
@@ -185,6 +193,7 @@ class Setup:
             ports = ", ".join(map(str, sorted(report.ports)))
             found.append(f"they post to port {ports}, but the collector's is {self.port}")
         found += self._sent_astray(report)
+        found += self._held_wrong(report)
         if report.tokens - {f"Bearer {held_token(self.state_dir)}"}:
             found.append("they carry another token than this collector's")
         if report.untrusted:
@@ -199,6 +208,14 @@ class Setup:
         if all_files:
             found += report.faults()
         return found + faults_of(report.statusline, self.socket)
+
+    def _held_wrong(self, report: Report) -> list[str]:
+        """Hooks that wait for decisions where the owner has not agreed, or do not where they have."""
+        wait = set(report.holdable(self.version)) if self.holds else set()
+        lacking, idle = sorted(wait - report.held), sorted(report.held - wait)
+        is_on = f"control is on, and these do not wait for decisions: {', '.join(lacking)}"
+        is_off = f"control is off, and these wait for decisions: {', '.join(idle)}"
+        return [*([is_on] if lacking else []), *([is_off] if idle else [])]
 
     def _sent_astray(self, report: Report) -> list[str]:
         """What goes where others may listen, or where nobody of ours does."""

@@ -20,6 +20,7 @@ spool_app = typer.Typer(help="What waits on this machine's disk.", no_args_is_he
 service_app = typer.Typer(
     help="Have systemd or launchd run the collector, and a hub.", no_args_is_help=True
 )
+control_app = typer.Typer(invoke_without_command=True)
 hub_app.add_typer(tokens_app, name="tokens")
 hub_app.add_typer(sign_ins_app, name="sign-ins")
 collector_app.add_typer(spool_app, name="spool")
@@ -29,6 +30,10 @@ Here = Annotated[Path | None, typer.Option(help="State directory of this machine
 ToJoin = Annotated[bool, typer.Option("--join", help="Of those by which machines join.")]
 Id = Annotated[str, typer.Argument(help="As `list` shows it.")]
 System = Annotated[bool, typer.Option("--system", help="Of the whole machine, not yours; root's.")]
+AsText = Annotated[bool, typer.Option("--json", help="The same, as JSON.")]
+Until = Annotated[str | None, typer.Option(help="For how long, such as 30m or 8h; else until off.")]
+Agreed = Annotated[bool, typer.Option("--yes", "-y", help="Agree without being asked.")]
+OnlyShown = Annotated[bool, typer.Option("--dry-run", help="Say what would change, only.")]
 HubOnly = Annotated[bool, typer.Option("--hub", help="Only the hub.")]
 
 
@@ -193,6 +198,71 @@ def renew(context: typer.Context, state_dir: Here = None) -> None:
     from adsum.collector import take_new_identity
 
     take_new_identity(state_dir or context.obj)
+
+
+@control_app.callback()
+def control(context: typer.Context, state_dir: StateDir = None, as_json: AsText = False) -> None:
+    """Let people elsewhere decide what sessions here ask.
+
+    Off unless you say so, here, and for as long as you say.
+    """
+    context.obj = state_dir
+    if context.invoked_subcommand is None:
+        from adsum.control import show
+
+        show(state_dir, as_json=as_json)
+
+
+@control_app.command("approve")
+def control_approve(
+    context: typer.Context,
+    until: Until = None,
+    yes: Agreed = False,
+    dry_run: OnlyShown = False,
+    state_dir: Here = None,
+) -> None:
+    """Let them answer what a session itself asks."""
+    from adsum.control import change
+
+    change("approve", state_dir or context.obj, until, yes=yes, dry_run=dry_run)
+
+
+@control_app.command("full")
+def control_full(
+    context: typer.Context,
+    until: Until = None,
+    yes: Agreed = False,
+    dry_run: OnlyShown = False,
+    state_dir: Here = None,
+) -> None:
+    """Let them prompt and interrupt as well.
+
+    Whoever may prompt may run anything as you.
+    """
+    from adsum.control import change
+
+    change("full", state_dir or context.obj, until, yes=yes, dry_run=dry_run)
+
+
+@control_app.command("off")
+def control_off(context: typer.Context, dry_run: OnlyShown = False, state_dir: Here = None) -> None:
+    """Decide everything here again."""
+    from adsum.control import change
+
+    change("off", state_dir or context.obj, None, yes=True, dry_run=dry_run)
+
+
+@control_app.command("trail")
+def control_trail(
+    context: typer.Context,
+    verify: Annotated[bool, typer.Option("--verify", help="Whether it was changed.")] = False,
+    as_json: AsText = False,
+    state_dir: Here = None,
+) -> None:
+    """What was asked, decided, by whom, and what came of it."""
+    from adsum.control import show_trail
+
+    show_trail(state_dir or context.obj, as_json=as_json, verify=verify)
 
 
 @service_app.command("install")

@@ -16,6 +16,10 @@ import msgspec
 
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
+from adsum_collector.control.consent import LiveConsent
+from adsum_collector.control.feed import CommandFeed
+from adsum_collector.control.remote import HoldTimes, Parties, RemoteControl
+from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTransport, Transport
@@ -97,6 +101,21 @@ class Collector:
             now=time.time,
             arrival=self._arrival,
         )
+        self._control = RemoteControl(
+            Parties({agent.name: agent for agent in agents}, self._intakes),
+            LiveConsent(
+                settings.state_dir,
+                wall=time.time,
+                timer=time.monotonic,
+                allowed=settings.privacy != "metadata",
+            ),
+            Trail(settings.state_dir),
+            HoldTimes(settings.hold_s, settings.hold_subagent_s),
+            now=now_ms,
+            timer=time.monotonic,
+        )
+        url = transport.url
+        self._feed = url and CommandFeed(url, lambda: self._identity.host_id, self._control)
         table = ProcessTable(watched(spool.state).values())
         watch = watch_of(self._intakes, agents, settings, spool, table, now_ms)
         heard = witnesses_of(self._intakes, agents, settings, spool, watch, port, now_ms)
@@ -104,7 +123,7 @@ class Collector:
         ticks = Ticks(agents[0].statusline)
         self._parts = Witnesses(
             receiver=Receiver(doors, port=port, token=token_of(settings.state_dir), status=self),
-            local=LocalSocket(doors, ticks, table=table, now=now_ms),
+            local=LocalSocket(doors, ticks, table=table, now=now_ms, control=self._control),
             watch=watch,
             statusline=ticks,
             agents=heard,
@@ -136,6 +155,8 @@ class Collector:
             witnesses = [
                 tasks.create_task(self._parts.local.serve(unix), name="local socket"),
                 tasks.create_task(self._parts.watch.run(), name="watch"),
+                tasks.create_task(self._control.run(), name="control"),
+                *([tasks.create_task(self._feed.run(), name="commands")] if self._feed else []),
                 *(tasks.create_task(each.run(), name="usage") for each in self._parts.usages),
                 *(
                     tasks.create_task(each.tailer.run(), name=f"tailer of {each.agent.name}")
@@ -180,6 +201,7 @@ class Collector:
             counts=self._parts.counts(self._spool, self._publisher),
             via=self._transport.via,
             agents=tuple(each.agent.words for each in self._parts.agents),
+            control=self._control.level,
         )
 
 

@@ -33,6 +33,8 @@ class Intake:
 
     def __init__(self, spool: Spool, private: Private, agent: str = DEFAULT_AGENT) -> None:
         self.spool, self.private, self._agent = spool, private, agent
+        #: given all that comes in; returns at once
+        self.hear: Callable[[Sequence[AnySignal]], None] = lambda _signals: None
         #: signals that are on disk
         self.accepted = 0
         #: signals of a session that has no usable id
@@ -55,6 +57,8 @@ class Intake:
             signals = self._usable(signals)
         if not signals and not state:
             return self.spool.last_seq
+        # before the disk: whoever decides meanwhile must not decide what is over
+        self.hear(signals)
         if self._agent != DEFAULT_AGENT:
             signals = [msgspec.structs.replace(signal, agent=self._agent) for signal in signals]
         number = await self.spool.append(

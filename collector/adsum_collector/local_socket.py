@@ -1,4 +1,7 @@
-"""The unix socket takes messages of the shim and the status line: a line of JSON each."""
+"""The unix socket takes messages of the shim and the status line: a line of JSON each.
+
+A hook that waits for a decision keeps its connection open: its second line is what the hook prints.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from adsum_collector.agents.base import Adapt
+from adsum_collector.agents.base import Adapt, Asked
+from adsum_collector.control.holds import Held
+from adsum_collector.control.remote import RemoteControl
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import HookDoor, understand
 from adsum_collector.processes import ProcessTable
@@ -34,12 +39,26 @@ TIMEOUT_S = 5.0
 
 
 class _ShimMessage(msgspec.Struct):
+    """hold: its hook waits for what it is to print."""
+
     v: int
     id: str
     at: int
     pid: int
     body: msgspec.Raw
     agent: str = ""
+    hold: bool = False
+
+
+class _Heard(NamedTuple):
+    """One message, understood. at: when its hook fired, ms. name: the agent's."""
+
+    door: HookDoor
+    name: str
+    message: _ShimMessage
+    at: int
+    signals: list[AnySignal]
+    asked: Asked | None
 
 
 _decoder: msgspec.json.Decoder[_ShimMessage] = msgspec.json.Decoder(_ShimMessage)
@@ -48,7 +67,7 @@ _decoder: msgspec.json.Decoder[_ShimMessage] = msgspec.json.Decoder(_ShimMessage
 class LocalSocket:
     """doors: by the agent's name; whoever names none is the first's. ticks: of the first.
 
-    now: ms of wall clock.
+    now: ms of wall clock. control: holds what waits; None: nothing is held.
     """
 
     def __init__(
@@ -58,11 +77,13 @@ class LocalSocket:
         *,
         table: ProcessTable,
         now: WallClock,
+        control: RemoteControl | None = None,
     ) -> None:
         self._doors = doors
-        self._first = next(iter(doors.values()))
-        self._ticks, self._table, self._now = ticks, table, now
+        self._first_name, self._first = next(iter(doors.items()))
+        self._control, self._ticks, self._table, self._now = control, ticks, table, now
         self._connections: set[asyncio.Task[None]] = set()
+        self._held: set[asyncio.Task[None]] = set()
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0
         self.heard_at = 0
@@ -75,6 +96,8 @@ class LocalSocket:
             await server.serve_forever()
         finally:
             server.close()
+            for task in self._held:  # whoever stops has not decided
+                task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=1.0)
 
@@ -86,6 +109,7 @@ class LocalSocket:
         task = asyncio.create_task(self._converse(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+        task.add_done_callback(self._held.discard)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -93,19 +117,34 @@ class LocalSocket:
             if uid is not None and uid != os.getuid():
                 self.refused["another user"] += 1
                 return
+            held = None
             async with asyncio.timeout(TIMEOUT_S):
-                while line := await self._read(reader):
+                while held is None and (line := await self._read(reader)):
                     if is_statusline(line):  # unanswered: its sender does not wait for anything
                         await self._hear(line)
                         continue
-                    writer.write(await self._answer(line) + b"\n")
+                    # whom it may hold for must be known
+                    reply, held = await self._answer(line, may_hold=uid is not None)
+                    writer.write(reply + b"\n")
                     await writer.drain()
+            if held is not None and self._control is not None:
+                await self._wait(held, reader, writer)
         except ValueError:
             self.refused["too long"] += 1
         except (TimeoutError, OSError):
             self.refused["broken off"] += 1
         finally:
             writer.close()
+
+    async def _wait(
+        self, held: Held, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Beside the others: the bound on these is how many requests are held."""
+        task = asyncio.current_task()
+        assert self._control is not None and task is not None  # noqa: S101, PT018 - so it was held
+        self._connections.discard(task)
+        self._held.add(task)
+        await self._control.wait(held, reader, writer)
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         """A line, or what came before the end. Raises ValueError beyond the limit."""
@@ -128,16 +167,17 @@ class LocalSocket:
                 except asyncio.LimitOverrunError as error:
                     held = error.consumed
 
-    async def _answer(self, line: bytes) -> bytes:
+    async def _answer(self, line: bytes, *, may_hold: bool) -> tuple[bytes, Held | None]:
         try:
-            seq = await self._take(line)
+            seq, held = await self._take(line, may_hold=may_hold)
         except SpoolUnavailable as error:
-            return self._refuse(str(error), retry=True)
+            return self._refuse(str(error), retry=True), None
         except (ValueError, msgspec.DecodeError, RecursionError) as error:
-            return self._refuse(str(error), retry=False)
+            return self._refuse(str(error), retry=False), None
         self.accepted += 1
         self.heard_at = self._now()
-        return msgspec.json.encode({"ok": True, "seq": seq})
+        told = {"ok": True, "seq": seq}
+        return msgspec.json.encode(told if held is None else {**told, "held": True}), held
 
     async def _hear(self, line: bytes) -> None:
         tick = await understand(self._ticks.read, line, self._now())
@@ -147,34 +187,47 @@ class LocalSocket:
         except SpoolUnavailable:
             self._ticks.forget(signals)
 
-    async def _take(self, line: bytes) -> int:
+    async def _take(self, line: bytes, *, may_hold: bool) -> tuple[int, Held | None]:
         now = self._now()
-        door, message, at, signals = await understand(self._parse, line, now)
+        heard = await understand(self._parse, line, now)
+        door, message, signals = heard.door, heard.message, heard.signals
         started = self._table.started_of(message.pid)
         if signals and started is not None:
             session_id = signals[0].session_id
             seen = ProcessSeen(
                 session_id=session_id,
-                at=at,
+                at=heard.at,
                 seen=now,
                 source="process",
                 pid=message.pid,
                 started=started,
             )
             signals.append(seen)
-        seq = await door.intake.accept(signals, message.id)
+        control, held = self._control, None
+        if control is not None and may_hold and message.hold:
+            held = control.offer(heard.name, heard.asked, message.id, heard.at, signals)
+        try:
+            state = control.announced(held) if control is not None and held is not None else None
+            seq = await door.intake.accept(signals, message.id, state)
+        except BaseException:
+            if control is not None and held is not None:
+                control.withdraw(held)
+            raise
         door.heard(signals)
-        return seq
+        return seq, held
 
-    def _parse(self, line: bytes, now: int) -> tuple[HookDoor, _ShimMessage, int, list[AnySignal]]:
+    def _parse(self, line: bytes, now: int) -> _Heard:
         message = _decoder.decode(line)
         if message.v != VERSION:
             raise ValueError(f"version {message.v}, this collector speaks {VERSION}")
         at = message.at if 0 <= now - message.at <= OLDEST_MS else now
-        door = self._doors.get(message.agent) if message.agent else self._first
+        name = message.agent or self._first_name
+        door = self._doors.get(name)
         if door is None:
             raise ValueError(f"no agent {message.agent[:40]!r} is known here")
-        return door, message, at, list(door.hook(bytes(message.body), at))
+        body = bytes(message.body)
+        asked = self._control.asked(name, body) if self._control and message.hold else None
+        return _Heard(door, name, message, at, list(door.hook(body, at)), asked)
 
     def _refuse(self, error: str, *, retry: bool) -> bytes:
         self.refused["spool" if retry else "malformed"] += 1

@@ -10,7 +10,11 @@ from pydantic_settings import NoDecode
 
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
+from adsum_collector.agents.installer import HOLD_TIMEOUT_S
 from adsum_shared.settings import AdsumSettings
+
+#: Ours ends before the hook's own time does: to the agent that would look like its being dismissed.
+HOLD_MOST_S = HOLD_TIMEOUT_S - 600
 
 
 def _paths(value: object) -> object:
@@ -63,6 +67,19 @@ class CollectorSettings(AdsumSettings):
     )
     privacy: Literal["metadata", "redacted", "full"] = Field(
         default="redacted", description="What may leave this machine."
+    )
+
+    hold_s: float = Field(
+        default=12 * 3600,
+        ge=1,
+        le=HOLD_MOST_S,
+        description="Seconds a request is held open for a decision from elsewhere.",
+    )
+    hold_subagent_s: float = Field(
+        default=60,
+        ge=1,
+        le=HOLD_MOST_S,
+        description="The same of a subagent's, which the terminal does not show meanwhile.",
     )
 
     def directories_of(self, agent: Agent) -> tuple[Path, ...]:

@@ -6,6 +6,9 @@ or, if that is not set, it bears one of these NAMEs, or begins with it. ADSUM_WI
 up at the latest. It prints nothing, ends with 0 whatever happens, and imports
 only what the interpreter has loaded or built in: `socket`, `json` and `subprocess` would each cost
 more than the rest of this program, for every event.
+
+With --hold as its last word it waits for as long as the collector holds the request, and prints what
+was decided. Nothing printed means that the terminal decides, whatever the reason.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ VERSION = 1
 TOTAL_S = 5.0
 TRIES = 3
 MOST_BYTES = 16 << 20
+#: The last word of a hook that waits.
+HOLD = "--hold"
+HELD = b'"held":true'
 
 
 def default_socket() -> str:
@@ -72,15 +78,16 @@ def fired_at() -> float:
     return (now - age if 0 < age < TOTAL_S else now) * 1000
 
 
-def message(body: bytes, agent: str, pid: int) -> bytes:
+def message(body: bytes, agent: str, pid: int, more: bytes = b"") -> bytes:
     # outside its strings, JSON may hold a newline only where it may hold a space
     flat = body.replace(b"\r", b" ").replace(b"\n", b" ").strip()
-    return b'{"v":%d,"id":"%s","at":%d,"agent":"%s","pid":%d,"body":%s}\n' % (
+    return b'{"v":%d,"id":"%s","at":%d,"agent":"%s","pid":%d%s,"body":%s}\n' % (
         VERSION,
         os.urandom(12).hex().encode(),
         fired_at(),
         agent.encode(),
         pid,
+        more,
         flat,
     )
 
@@ -92,6 +99,19 @@ def peer_uid(connection: Any, _socket: Any) -> int:
         return int.from_bytes(connection.getsockopt(0, 1, 76)[4:8], sys.byteorder)
     ucred = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     return int.from_bytes(ucred[4:8], sys.byteorder)
+
+
+def print_whole(connection: Any, answer: bytes) -> None:
+    """What was decided, if it came whole: half an answer is none."""
+    connection.settimeout(None)
+    try:
+        while part := connection.recv(65536):
+            answer += part
+    except OSError:  # not tried again: what it was held by has gone
+        return
+    if answer.startswith(b"{") and answer.endswith(b"}\n"):
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
 
 
 def exchange(path: str, line: bytes, timeout: float) -> bool:
@@ -110,12 +130,15 @@ def exchange(path: str, line: bytes, timeout: float) -> bool:
             return True
         connection.sendall(line)
         reply = b""
-        while not reply.endswith(b"\n"):
+        while b"\n" not in reply:
             part = connection.recv(4096)
             if not part:
                 return False
             reply += part
-        return b'"retry":true' not in reply
+        told, _, answer = reply.partition(b"\n")
+        if HELD in told:
+            print_whole(connection, answer)
+        return b'"retry":true' not in told
     finally:
         connection.close()
 
@@ -123,9 +146,12 @@ def exchange(path: str, line: bytes, timeout: float) -> bool:
 def main() -> None:
     deadline = time.monotonic() + float(os.environ.get("ADSUM_WITHIN_S", TOTAL_S))
     given = sys.argv[1:]
+    holds = given[-1:] == [HOLD]
+    if holds:
+        given.pop()
     path, agent, variable = (given + ["-", "", ""][len(given) :])[:3]
     pid = agent_pid(variable, tuple(name.encode() for name in given[3:]))
-    line = message(sys.stdin.buffer.read(MOST_BYTES), agent, pid)
+    line = message(sys.stdin.buffer.read(MOST_BYTES), agent, pid, b',"hold":true' if holds else b"")
     if path == "-":
         path = default_socket()
     for tries in range(1, TRIES + 1):

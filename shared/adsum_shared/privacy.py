@@ -17,6 +17,7 @@ Level = Literal["metadata", "redacted", "full"]
 _NAMES = {
     *("id", "session_id", "agent", "agent_id", "prompt_id", "source", "role", "server"),
     *("tool_use_id", "request_id", "child_id", "task_id", "forked_from", "digest", "v"),
+    *("binding", "verbs", "command_id", "verb", "trail"),
 }
 #: Fields that hold what people and agents wrote: the level `metadata` leaves them out.
 _TEXTS = {
@@ -53,6 +54,8 @@ def _struct(value: T, salt: str, *, terse: bool) -> T:
             continue
         if isinstance(old, list) and old and all(isinstance(each, msgspec.Struct) for each in old):
             new: Any = [_struct(each, salt, terse=terse) for each in old]
+        elif isinstance(old, msgspec.Struct):
+            new = _struct(old, salt, terse=terse)
         elif name == "models":
             new = {_model(key, salt) if terse else redact_text(key, salt): old[key] for key in old}
         else:

@@ -160,6 +160,11 @@ class ToolStarted(Signal, frozen=True, kw_only=True, tag="tool.started"):
 
 
 class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
+    """decided_by: who let it run or not, `hook` or the agent's own word; accepted: which of the two.
+
+    None: the witness does not say.
+    """
+
     tool: str
     tool_use_id: str
     role: ToolRole = "other"
@@ -172,6 +177,8 @@ class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
     digest: str | None = None
     child_id: str | None = None  # the child this call launched
     background: bool = False  # it returned at once, its work goes on
+    decided_by: str | None = None
+    accepted: bool | None = None
 
 
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

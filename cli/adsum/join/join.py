@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from adsum.config import read_settings
+from adsum.control import require_shown, switch_on
 from adsum.hooks import Setup, setups_for
 from adsum.hooks_commands import note_closed
 from adsum.join.leave import (
@@ -53,6 +54,7 @@ from adsum_collector.state_dir import (
 from adsum_shared import __version__
 from adsum_shared.envelope import VERSION
 from adsum_shared.errors import AdsumError
+from adsum_shared.state import Control
 
 WITHOUT = "Or join without hooks: --no-hooks."
 CLOCK_MOST_MS = 5_000
@@ -78,6 +80,7 @@ class Wish:
     again: bool = False
     fresh_identity: bool = False
     via: Way = "auto"
+    control: Control = "off"
 
 
 def join(url: str, state_dir: Path | None, wish: Wish) -> None:
@@ -85,6 +88,8 @@ def join(url: str, state_dir: Path | None, wish: Wish) -> None:
     began = time.monotonic()
     settings = read_settings(CollectorSettings, state_dir=state_dir)
     hub = Hub(url, wish.ca)
+    if wish.control != "off":
+        require_shown(settings)
     if wish.ca is not None:
         require_usable(wish.ca)
     before = membership(settings.state_dir)
@@ -172,6 +177,10 @@ class _Joining:
         kept = (host, answer["label"], redis_url or "", answer["secret"], ca)
         via: Literal["redis", "ingest"] = "redis" if redis_url else "ingest"
         keep(self._home, Membership(self._hub.url, *kept, via=via))
+        if self._wish.control != "off":
+            switch_on(
+                self._home, self._wish.control, answer.get("command_keys"), yes=self._wish.yes
+            )
         say(f"signals    {words}")
 
     def _start(self, folder: Folder) -> str:

@@ -18,6 +18,7 @@ from adsum.outcome import CommandError, Exit
 from adsum.service.job import NoServiceManagerError
 from adsum.service.service import remove_service
 from adsum.text.saying import say
+from adsum_collector.control.consent import FILE as CONSENT
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import SOCKET_FILE as SOCKET
 from adsum_collector.state_dir import HOST_FILE as IDENTITY
@@ -28,7 +29,7 @@ from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 #: What joining rewrites.
-_KEPT = (IDENTITY, JOINED, "token")
+_KEPT = (IDENTITY, JOINED, CONSENT, "token")
 #: What the collector that it starts makes besides. Other processes have files here too.
 _RUNNING = (LOCK, SOCKET, "logs/collector.log", "spool", LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm")
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -112,7 +113,7 @@ class Folder:
     def restore(self) -> None:
         """Only by name: a hub or a broker may have come to live here. Raises CommandError."""
         running = self.in_use or holder_of(self._path) is not None
-        names = self._new & {JOINED} if running else self._new
+        names = self._new & {JOINED, CONSENT} if running else self._new
         wrong = [f"a collector may still run, so its files stay in {self._path}"] if running else []
         for each in (*(self._path / name for name in sorted(names)), *self._locks(), *self._held):
             try:
@@ -168,6 +169,7 @@ def leave(state_dir: Path | None) -> int:
     told = _tell(was, left)
     with uninterrupted():
         (home / JOINED).unlink(missing_ok=True)
+        (home / CONSENT).unlink(missing_ok=True)
     say("credential removed")
     if not left:
         say(f"Left {was.hub}.")

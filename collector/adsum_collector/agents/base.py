@@ -6,10 +6,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import msgspec
 
 from adsum_collector.agents.installer import Installer
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
+from adsum_shared.commands import Command, Decision, NotObeyedError
 from adsum_shared.signals import AnySignal
 from adsum_shared.state import HostAgent
 
@@ -98,6 +101,26 @@ class HookFile(NamedTuple):
     changed_at: int = 0
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a hook asks that waits for its answer. event: the agent's name of it.
+
+    tool: or who else asks. given: its whole input. verbs: the decisions it takes. always: the rules
+    that `always` would add, in words. whole: False: `given` stands for an input too long to be shown.
+    extra: what else the adapter needs to answer.
+    """
+
+    event: str
+    session_id: str
+    cwd: str
+    tool: str
+    given: dict[str, Any]
+    verbs: tuple[Decision, ...]
+    agent_id: str | None = None
+    always: tuple[str, ...] = ()
+    whole: bool = True
+    extra: Any = None
+
+
 class Agent(ABC):
     """One kind of agent. A witness that it does not have stays as it is here: it says nothing.
 
@@ -159,3 +182,11 @@ class Agent(ABC):
     def look_at_hooks(self, path: Path, port: int) -> HookFile:  # noqa: ARG002 - for those who have one
         """Whether those in `path` report to the collector on this port. Nothing raises."""
         return HookFile("ok")
+
+    def asked(self, body: bytes) -> Asked | None:  # noqa: ARG002 - for those that can be answered
+        """What a hook asks that can be answered; None for all else. Nothing raises."""
+        return None
+
+    def answer(self, asked: Asked, command: Command) -> bytes:  # noqa: ARG002 - as above
+        """What the hook prints for a decision. Raises NotObeyedError for one that is not sound."""
+        raise NotObeyedError(f"{self.title} takes no answer")

@@ -22,6 +22,9 @@ Mode = Literal["leave", "wrap", "fill"]
 
 HOOK_PATH: Final = "/api/live/hook"
 SHIM_NAME: Final = "adsum_collector/shim.py"
+#: The word by which the shim waits for a decision, and for how many seconds the agent lets it.
+HOLD_WORD: Final = "--hold"
+HOLD_TIMEOUT_S: Final = 86_400
 _BEARER = re.compile(r"Bearer [^\"]+")
 
 
@@ -39,7 +42,10 @@ class AgentsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where hooks and the status line report to, and by which programs of this installation."""
+    """Where hooks and the status line report to, and by which programs of this installation.
+
+    holds: the hooks of requests wait for decisions from elsewhere, as the machine's owner wants it.
+    """
 
     port: int
     token: str
@@ -47,6 +53,7 @@ class Target:
     shim: Path
     socket: Path
     transport: Transport = "shim"
+    holds: bool = False
 
     @property
     def url(self) -> str:
@@ -101,7 +108,8 @@ class Report:
     posted: the events that go to a port. sockets: where those go that the shim hands on.
     untrusted: the events whose hooks the agent skips until they are trusted.
     shared: others on this machine may read the file, and so the token in it. disabled: it lets no
-    hook run. command: the words of the first of ours that runs the shim.
+    hook run. command: the words of the first of ours that runs the shim. held: events whose hooks
+    wait for decisions.
     """
 
     path: Path
@@ -116,6 +124,7 @@ class Report:
     disabled: bool = False
     statusline: StatusLine = StatusLine("none")
     command: tuple[str, ...] | None = None
+    held: frozenset[str] = frozenset()
 
     @property
     def doubled(self) -> list[str]:
@@ -124,6 +133,10 @@ class Report:
     def wanted(self, version: Version) -> Sequence[str]:  # noqa: ARG002 - for those whose versions differ
         """The events that should be hooked."""
         return list(self.counts)
+
+    def holdable(self, version: Version) -> Sequence[str]:  # noqa: ARG002 - for those that can be answered
+        """The events whose hooks should wait where control is on."""
+        return []
 
     def faults(self) -> list[str]:
         """What else in this file keeps the hooks from running, as sentences for people."""

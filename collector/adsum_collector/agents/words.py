@@ -44,16 +44,22 @@ def shorten(text: str, limit: int) -> str:
 
 def payload(value: Mapping[str, Any]) -> dict[str, Any]:
     """The request's input to show in full, its texts cut so that the whole stays bounded."""
-    plain: dict[str, Any] = _plain(dict(value), DEPTH_MAX)
-    if len(msgspec.json.encode(plain)) <= PAYLOAD_MAX:
-        return plain
-    return {key: _cut(item, PAYLOAD_MAX // 2) for key, item in list(plain.items())[:20]}
+    whole = plain(value)
+    if len(msgspec.json.encode(whole)) <= PAYLOAD_MAX:
+        return whole
+    return {key: _cut(item, PAYLOAD_MAX // 2) for key, item in list(whole.items())[:20]}
+
+
+def plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What every reader can take of an input, however long its texts are."""
+    found: dict[str, Any] = _plain(dict(value), DEPTH_MAX)
+    return found
 
 
 def bounded(value: list[Any] | None) -> list[Any] | None:
     """A request's suggestions: all of them, or none."""
-    plain: list[Any] = _plain(value or [], DEPTH_MAX)
-    return plain if len(msgspec.json.encode(plain)) <= PAYLOAD_MAX else None
+    whole: list[Any] = _plain(value or [], DEPTH_MAX)
+    return whole if len(msgspec.json.encode(whole)) <= PAYLOAD_MAX else None
 
 
 def _plain(value: object, depth: int) -> Any:

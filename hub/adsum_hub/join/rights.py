@@ -21,8 +21,8 @@ from adsum_shared.redis_url import address_of
 #: over the list of hosts, and whoever may write its stream could forge its own orders.
 OLDEST = (7, 0)
 PREFIX = "adsum-"
-#: The last one: where in a cluster its keys are.
-_ALWAYS = ("+ping", "+hello", "+auth", "+client|setname", "+cluster|slots")
+#: Where in a cluster its keys are; and by which clock the age of a command is told.
+_ALWAYS = ("+ping", "+hello", "+auth", "+client|setname", "+cluster|slots", "+time")
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adsum_collector.agents.base import Agent, HookFile, Transcripts
+from adsum_collector.agents.base import Agent, Asked, HookFile, Transcripts
 from adsum_collector.agents.claude_code.bodies import decode_hook
+from adsum_collector.agents.claude_code.decisions import answer_of, asked_in
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_collector.agents.claude_code.install import ClaudeInstaller, ClaudeReport, inspect_hooks
 from adsum_collector.agents.claude_code.lines import (
@@ -20,6 +21,7 @@ from adsum_collector.agents.claude_code.status import signals_from_registry, sig
 from adsum_collector.agents.claude_code.usage_lines import USAGE_LINES
 from adsum_collector.agents.installer import SettingsError
 from adsum_collector.errors import shown
+from adsum_shared.commands import Command
 from adsum_shared.signals import AnySignal
 
 
@@ -67,6 +69,12 @@ class ClaudeCode(Agent):
         except SettingsError as error:
             # what it quotes need not be text, and the heartbeat must be
             return HookFile("trouble", str(error).encode(errors="replace").decode())
+
+    def asked(self, body: bytes) -> Asked | None:
+        return asked_in(body)
+
+    def answer(self, asked: Asked, command: Command) -> bytes:
+        return answer_of(asked, command)
 
 
 def _judged(report: ClaudeReport, name: str, port: int) -> tuple[str, str | None]:

@@ -24,6 +24,7 @@ from adsum_collector.agents.claude_code.settings_text import (
     FIRST_WITH_STATUS,
     added,
     events_for,
+    holdable,
     is_ours,
     is_posted,
     permits,
@@ -42,6 +43,7 @@ from adsum_collector.agents.hook_entries import (
     sockets_in,
 )
 from adsum_collector.agents.installer import (
+    HOLD_WORD,
     Change,
     Installation,
     Installer,
@@ -78,6 +80,9 @@ class ClaudeReport(Report):
 
     def astray(self, transport: Transport) -> list[str]:
         return sorted(event for event in self.posted if not is_posted(event, transport))
+
+    def holdable(self, version: Version) -> list[str]:
+        return sorted(holdable(version) & self.counts.keys())
 
     def faults(self) -> list[str]:
         found = []
@@ -164,6 +169,11 @@ def inspect_hooks(path: Path) -> ClaudeReport:
         shared=bool((mode_of(path) or 0) & 0o044),
         statusline=statusline_in(settings),
         command=tuple(commands[0]) if commands else None,
+        held=frozenset(
+            event
+            for event, hook in ours
+            if hook.get("type") == "command" and HOLD_WORD in command_words(hook)
+        ),
     )
 
 

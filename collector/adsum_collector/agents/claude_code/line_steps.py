@@ -312,12 +312,24 @@ def _tool_result(
         answered=bool(outcome.get("answers")),
         child_id=child_id,
         background=kind is not None,
+        **_decided(line),
     )
     change, tasks = outcome.get("statusChange"), task_created(common, outcome.get("task"))
     if not tasks and isinstance(change, dict) and change.get("to") == "completed":
         tasks = task_completed(common, outcome.get("taskId"))
     children = [*children_of(common, call, child_id, kind), *wake_up(common, call, outcome)]
     return [finished, *children, *tasks]
+
+
+def _decided(line: TranscriptLine) -> dict[str, Any]:
+    """Who let the call run: the only record of it, a hook of ours, or somebody at the keyboard."""
+    told = line.get("permissionDecision", dict[str, Any]) or {}
+    source, decision = told.get("source"), told.get("decision")
+    known = isinstance(source, str) and decision in ("accept", "reject")
+    # Rules and modes decide most calls; nobody waits to hear so.
+    if not known or source == "config":
+        return {}
+    return {"decided_by": name_of(source), "accepted": decision == "accept"}
 
 
 def _result_text(content: object) -> str:

@@ -17,6 +17,8 @@ from adsum_collector.agents.hook_entries import (
     without_hooks,
 )
 from adsum_collector.agents.installer import (
+    HOLD_TIMEOUT_S,
+    HOLD_WORD,
     HOOK_PATH,
     Mode,
     StatusLine,
@@ -89,6 +91,10 @@ BY_SHIM: Final = frozenset(
     {"SessionStart", "PermissionRequest", "PermissionDenied", "Elicitation", "ElicitationResult"}
 )
 
+#: What a human answers, and so may somebody elsewhere where the machine's owner agrees. By versions
+#: whose registry tells that the keyboard was first: else a card would stay while the tool runs.
+HELD: Final = frozenset({"PermissionRequest", "Elicitation"})
+
 #: Before, a command that the CLI does not wait for leaves an `async_hook_response` line in the
 #: user's transcript (2.1.112: one for each; a command that is waited for and prints nothing leaves
 #: none). So it is waited for there. When that ended is not known, hence the first version that gets
@@ -106,6 +112,10 @@ def events_for(version: Version, users_own: frozenset[str] = frozenset()) -> lis
     ]
 
 
+def holdable(version: Version) -> frozenset[str]:
+    return HELD if version >= FIRST_WITH_STATUS else frozenset()
+
+
 def is_posted(event: str, transport: Transport) -> bool:
     return transport == "http" and event not in BY_SHIM
 
@@ -116,6 +126,8 @@ def entry_for(event: str, target: Target, version: Version) -> dict[str, Any]:
     # At its end the CLI kills what it does not wait for (seen on a busy machine).
     waited = version < FIRST_WITH_QUIET_ASYNC or event == "SessionEnd"
     hook = _http_hook(target) if posted else _shim_hook(target, version, waited=waited)
+    if target.holds and event in holdable(version):
+        hook = _holding_hook(target, version)
     group: dict[str, Any] = {"hooks": [hook]}
     return {"matcher": "auto"} | group if event in SHOWN_WHEN_TYPED else group
 
@@ -156,6 +168,12 @@ def _shim_hook(target: Target, version: Version, *, waited: bool) -> dict[str, A
     # These versions take `args`, so that no shell has to quote them.
     command = {"type": "command", "command": words[0], "args": words[1:]}
     return {**command, "timeout": 2} if waited else {**command, "async": True, "timeout": 5}
+
+
+def _holding_hook(target: Target, version: Version) -> dict[str, Any]:
+    """The dialog shows meanwhile; a subagent's and a server's form do not."""
+    hook = _shim_hook(target, version, waited=True)
+    return {**hook, "args": [*hook["args"], HOLD_WORD], "timeout": HOLD_TIMEOUT_S}
 
 
 ALLOWED_URLS = "allowedHttpHookUrls"

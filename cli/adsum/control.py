@@ -1,0 +1,240 @@
+"""Says, on this machine alone, what people elsewhere may decide here: `adsum control`."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adsum.access import seconds
+from adsum.client import fetch, hub_url
+from adsum.config import read_settings
+from adsum.hooks import Setup, setups_for
+from adsum.machine import membership, signals_go
+from adsum.outcome import CommandError, Exit, require
+from adsum.text.saying import put, put_json, say
+from adsum_collector.control.consent import Consent, keep_consent, read_consent
+from adsum_collector.control.trail import Checked, Line, check_trail, read_trail
+from adsum_collector.settings import CollectorSettings
+from adsum_collector.state_dir import make_private
+from adsum_shared import streams
+from adsum_shared.connect import UNAVAILABLE, open_redis
+from adsum_shared.redact import clean
+from adsum_shared.state import Control
+
+SCHEMA = 1
+MEANS: dict[Control, str] = {
+    "off": "Nothing of this machine is decided from elsewhere.",
+    "approve": "Operators and admins of its hubs may answer what sessions here ask: allow, deny, "
+    "answer questions, approve plans. Nothing else.",
+    "full": "Operators and admins of its hubs may answer what sessions here ask, and prompt, queue, "
+    "interrupt, suspend and resume them: whoever may prompt may run any command as you. This version "
+    "refuses all but the answers.",
+}
+TOO_PRIVATE = (
+    "With privacy = metadata, nothing of what a session asks leaves this machine, so nobody elsewhere "
+    "could know what they decide. Control stays off; to have it, set privacy to redacted or full."
+)
+
+
+def parse_level(text: str) -> Control:
+    """Raises CommandError."""
+    match text:
+        case "off" | "approve" | "full":
+            return text
+        case _:
+            raise CommandError(f"Control is approve, full or off, not {text[:40]!r}.", Exit.USAGE)
+
+
+def change(
+    level: Control, state_dir: Path | None, until: str | None, *, yes: bool, dry_run: bool
+) -> None:
+    """Shows what it would change, and changes it once that is agreed to."""
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    home, setups = settings.state_dir, _installed(settings.state_dir)
+    if level == "off":
+        if not dry_run:
+            make_private(home)
+            keep_consent(home, Consent())
+        _set_hooks(setups, dry_run=dry_run)
+        say(
+            f"Control would be off. {MEANS['off']}"
+            if dry_run
+            else f"Control is off. {MEANS['off']}"
+        )
+        return
+    require_shown(settings)
+    now = time.time()
+    end = now + seconds(until) if until else None
+    keys = _usable(_keys_of(settings))
+    _tell(level, keys, end)
+    for setup in setups:
+        _ = setup.install(dry_run=True)  # raises for settings that cannot be edited
+    if dry_run:
+        say("Nothing has changed.")
+        return
+    _require_yes(yes=yes)
+    make_private(home)
+    keep_consent(home, Consent(level, now, end, keys))
+    _set_hooks(setups, dry_run=False)
+    if not setups:
+        say("No hooks of Adsum wait here yet: adsum hooks install")
+    say(f"Control is {level}{_until(end)}. To end it: adsum control off")
+
+
+def require_shown(settings: CollectorSettings) -> None:
+    """Raises CommandError."""
+    require(settings.privacy != "metadata", TOO_PRIVATE)
+
+
+def switch_on(home: Path, level: Control, keys: Any, *, yes: bool) -> None:
+    """At joining: hooks are installed afterwards. Raises CommandError."""
+    found = _usable(keys)
+    _tell(level, found, None)
+    _require_yes(yes=yes)
+    keep_consent(home, Consent(level, time.time(), None, found))
+
+
+def _tell(level: Control, keys: dict[str, str], end: float | None) -> None:
+    """What it means, before anybody agrees."""
+    say(f"{MEANS[level]}{f' It ends {_clock(end)}.' if end else ''}")
+    say(f"Signed by these hubs' keys, and by no other: {', '.join(sorted(keys))}")
+    say("Compare them with what a hub tells those who sign in: GET /api/v1/command-keys")
+
+
+def _require_yes(*, yes: bool) -> None:
+    """Said, not only let pass. Raises CommandError."""
+    if not yes and sys.stdin.isatty():
+        say("Let them? Type yes:")
+        yes = sys.stdin.readline().strip().lower() in ("y", "yes")
+    if not yes:
+        raise CommandError("Nothing has changed: it takes a yes, or --yes.")
+
+
+def _installed(home: Path) -> list[Setup]:
+    """Where hooks of ours stand that can wait. Raises CommandError: they are not ours to change."""
+    found = []
+    for setup in setups_for("user", home):
+        report = setup.inspect()
+        plugin = setup.installer.plugin(setup.installer.files(Path.home(), Path.cwd()))
+        if plugin is not None and not report.counts:
+            raise CommandError(
+                f"The hooks come from the plugin {plugin.id}, and those cannot wait for decisions. "
+                f"Next: {plugin.removal} && {setup.command}"
+            )
+        if report.held or report.holdable(setup.version):
+            found.append(setup)
+    return found
+
+
+def _set_hooks(setups: Sequence[Setup], *, dry_run: bool) -> None:
+    for setup in setups:
+        done = setup.install(dry_run=dry_run)
+        if done.needed:
+            would = "would change" if dry_run else "changed; sessions take it up within seconds"
+            say(f"hooks      {setup.path}: {would}")
+
+
+def _keys_of(settings: CollectorSettings) -> Any:
+    """Raises CommandError."""
+    joined = None if settings.redis_url else membership(settings.state_dir)
+    if joined is not None:
+        return joined.open_hub().ask("/api/v1/machine").get("command_keys")
+    if url := signals_go(settings)[0]:
+        return asyncio.run(_keys_in(url))
+    return fetch(hub_url(None, settings.state_dir), "/api/v1/command-keys")["keys"]
+
+
+def _usable(keys: Any) -> dict[str, str]:
+    """Raises CommandError."""
+    if not isinstance(keys, dict) or not Consent(keys=keys).public_keys():
+        raise CommandError(
+            "The hub names no key by which it signs commands: it is older, or has none yet. "
+            "Upgrade it and start it anew."
+        )
+    return {str(name): str(key) for name, key in keys.items()}
+
+
+async def _keys_in(url: str) -> dict[str, str]:
+    client: Any = open_redis(url, connections=1)
+    try:
+        found = await client.hgetall(streams.COMMAND_KEYS)
+        return {name.decode(): key.decode() for name, key in found.items()}
+    except UNAVAILABLE as error:
+        raise CommandError(f"Redis cannot be asked for the hubs' keys ({error}).") from error
+    finally:
+        await client.aclose()
+
+
+def show(state_dir: Path | None, *, as_json: bool) -> None:
+    settings = read_settings(CollectorSettings, state_dir=state_dir)
+    consent, trail = read_consent(settings.state_dir), check_trail(read_trail(settings.state_dir))
+    level: Control = "off" if settings.privacy == "metadata" else consent.at(time.time())
+    waiting = {str(each.path): sorted(each.inspect().held) for each in _hooked(settings.state_dir)}
+    if as_json:
+        put_json(
+            {
+                "schema": SCHEMA,
+                "control": level,
+                "until": None if consent.until is None else int(consent.until * 1000),
+                "keys": sorted(consent.public_keys()),
+                "hooks": waiting,
+                "privacy": settings.privacy,
+                "trail": {"lines": trail.lines, "last": trail.last, "fault": trail.fault},
+            }
+        )
+        return
+    end = _until(consent.until) if level != "off" else ""
+    put(f"control    {level}{end}")
+    put(f"means      {MEANS[level]}")
+    if level != "off":
+        put(f"keys       {', '.join(sorted(consent.public_keys()))}")
+    for path, events in waiting.items():
+        put(f"hooks      {path}: {', '.join(events) or 'none waits'}")
+    put(f"trail      {trail.lines} lines, {trail.fault or 'whole'}; the last is {trail.last[:16]}")
+
+
+def _hooked(home: Path) -> list[Setup]:
+    return [each for each in setups_for("user", home) if each.inspect().counts]
+
+
+def show_trail(state_dir: Path | None, *, as_json: bool, verify: bool) -> None:
+    """Raises CommandError, with ERROR, for a chain that is broken."""
+    home = read_settings(CollectorSettings, state_dir=state_dir).state_dir
+    if verify:
+        checked = check_trail(read_trail(home))
+        if as_json:
+            put_json(checked._asdict())
+        else:
+            put(_verdict(checked))
+        if checked.fault:
+            raise CommandError(f"The trail was changed: {checked.fault}.")
+        return
+    for raw in read_trail(home):
+        text = raw.decode(errors="replace").rstrip("\n")
+        put(text if as_json else clean(_told(text)))
+
+
+def _verdict(checked: Checked) -> str:
+    return f"{checked.lines} lines, {checked.fault or 'whole'}. The last hash: {checked.last}"
+
+
+def _told(text: str) -> str:
+    try:
+        line = msgspec.json.decode(text, type=Line)
+    except msgspec.DecodeError:
+        return f"(no line of the trail: {text[:60]})"
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at / 1000))
+    words = (line.what, line.verb, line.outcome, line.by and f"by {line.by}", line.about)
+    return f"{when}  {line.session_id[:8]}  {'  '.join(word for word in words if word)}"
+
+
+def _until(end: float | None) -> str:
+    return f" until {_clock(end)}" if end else ""
+
+
+def _clock(end: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(end))

@@ -1,0 +1,267 @@
+"""Which decisions a request of Claude Code takes, and what its hook prints for each. Pure.
+
+The bodies are those that the real CLI was seen to obey. What is wrong in one of them is no "no": a wrong
+`updatedInput` has the call denied, and a bare `allow` is ignored for questions and plans. So whatever is
+not sound is refused here, and the dialog stays. Never built: input of a tool other than a question or a
+plan (it would run what neither screen nor model shows), rules that the CLI did not suggest, a mode
+beyond acceptEdits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from adsum_collector.agents.base import Asked
+from adsum_collector.agents.claude_code import tools
+from adsum_collector.agents.claude_code.bodies import HookBody, HookError, decode_hook, lenient
+from adsum_shared.commands import Command, Decision, NotObeyedError
+
+#: Of an input, in bytes of JSON. What is longer nobody reads before they allow it.
+INPUT_MAX: Final = 64 << 10
+#: Of a reason, an answer or a note; of a name.
+TEXT_MAX: Final = 4_000
+NAME_MAX: Final = 80
+RULES_MAX: Final = 20
+#: In which a plan may be carried out. `auto` would be taken too, and asks nobody.
+MODES: Final = ("default", "acceptEdits")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_FIELDS: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+
+
+def asked_in(body: bytes) -> Asked | None:
+    try:
+        hook = decode_hook(body)
+    except HookError:
+        return None
+    found = ASKED.get(hook.event)
+    return found(hook) if found else None
+
+
+def _permission(hook: HookBody) -> Asked | None:
+    tool, raw = hook.whole("tool_name"), hook.raw("tool_input")
+    given = lenient(raw, dict[str, Any]) if len(raw) <= INPUT_MAX else None
+    if not tool:
+        return None
+    verbs = ["deny"]
+    always: tuple[str, ...] = ()
+    if given is not None:
+        role = tools.role_of(tool)
+        if role == "question":
+            verbs = [*(["answer"] if _questions(given) else []), "deny"]
+        elif role == "plan":
+            verbs = [*(["plan"] if isinstance(given.get("plan"), str) else []), "deny"]
+        else:
+            always = tuple(map(_in_words, _rules(_suggestions(hook))))
+            verbs = ["allow", *(["always"] if always else []), "deny"]
+    return _asked(hook, tool, (given, raw), verbs, always)
+
+
+def _elicitation(hook: HookBody) -> Asked | None:
+    """A form of an MCP server. One that leads to a web page is answered there."""
+    server = hook.name("mcp_server_name") or "mcp"
+    form = ("message", "mode", "url", "elicitation_id", "requested_schema")
+    parts = {name: hook.raw(name) for name in form if name in hook.fields}
+    schema = hook.get("requested_schema", dict[str, Any])
+    fits = sum(map(len, parts.values())) <= INPUT_MAX
+    given = {name: lenient(raw, object) for name, raw in parts.items()} if fits else None
+    verbs = ["elicit"] if given and _form(schema) and hook.text("mode") in (None, "form") else []
+    return _asked(hook, server, (given, b"".join(parts.values())), [*verbs, "deny"])
+
+
+ASKED: Final = {"PermissionRequest": _permission, "Elicitation": _elicitation}
+
+
+def _asked(
+    hook: HookBody,
+    tool: str,
+    whole: tuple[dict[str, Any] | None, bytes],
+    verbs: list[str],
+    always: tuple[str, ...] = (),
+) -> Asked:
+    """whole: the input, as read and as sent. A decision is bound to either, to the latter by its hash."""
+    given, raw = whole
+    marks = {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+    return Asked(
+        event=hook.event,
+        session_id=hook.session_id,
+        cwd=hook.whole("cwd") or "",
+        tool=tool,
+        given=marks if given is None else given,
+        verbs=msgspec.convert((*verbs, "defer"), tuple[Decision, ...]),
+        agent_id=hook.name("agent_id"),
+        always=always,
+        whole=given is not None,
+        extra=_suggestions(hook),
+    )
+
+
+def _suggestions(hook: HookBody) -> list[Any]:
+    return hook.get("permission_suggestions", list[Any]) or []
+
+
+def _rules(suggestions: list[Any]) -> list[dict[str, str]]:
+    """Those that the CLI suggests. Other suggestions change a mode, or add directories.
+
+    A rule without content is for the whole tool: only that of a server is that narrow.
+    """
+    rules = []
+    for each in suggestions:
+        whole = isinstance(each, dict) and each.get("type") == "addRules"
+        if not whole or each.get("behavior") != "allow" or not isinstance(each.get("rules"), list):
+            continue
+        for rule in each["rules"]:
+            try:
+                words = msgspec.convert(rule, dict[str, str])
+            except msgspec.ValidationError:
+                return []  # of rules that belong together, not a part
+            tool, content = words.get("toolName"), words.get("ruleContent")
+            if not tool or words.keys() - {"toolName", "ruleContent"}:
+                return []
+            if not content and not tools.server_of(tool):
+                return []
+            rules.append(words)
+    return rules if len(rules) <= RULES_MAX else []
+
+
+def _in_words(rule: Mapping[str, str]) -> str:
+    content = rule.get("ruleContent")
+    return f"{rule['toolName']}({content})" if content else rule["toolName"]
+
+
+def _questions(given: Mapping[str, Any]) -> dict[str, bool]:
+    """Question -> whether it takes several answers; empty if they cannot be told apart."""
+    questions = given.get("questions")
+    found: dict[str, bool] = {}
+    for each in questions if isinstance(questions, list) else ():
+        text = each.get("question") if isinstance(each, dict) else None
+        if not isinstance(text, str) or not text or text in found:
+            return {}
+        found[text] = each.get("multiSelect") is True
+    return found
+
+
+def _form(schema: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+    """Its fields; empty if one is of a kind that no form has."""
+    fields = (schema or {}).get("properties")
+    if not isinstance(fields, dict):
+        return {}
+    known = (isinstance(each, dict) and each.get("type") in _FIELDS for each in fields.values())
+    return fields if all(known) else {}
+
+
+def answer_of(asked: Asked, command: Command) -> bytes:
+    """Raises NotObeyedError."""
+    if command.verb not in asked.verbs:
+        raise NotObeyedError(f"{asked.tool} does not take `{command.verb}` from elsewhere")
+    if command.verb == "defer":
+        return b""
+    told = {"hookEventName": asked.event}
+    if asked.event == "Elicitation":
+        body = told | _elicited(asked, command)
+    else:
+        body = told | {"decision": DECISIONS[command.verb](asked, command)}
+    return msgspec.json.encode({"hookSpecificOutput": body})
+
+
+def _allow(_asked: Asked, _command: Command) -> dict[str, Any]:
+    return {"behavior": "allow"}
+
+
+def _always(asked: Asked, _command: Command) -> dict[str, Any]:
+    """For this session: the other destinations write into files, one of them the repository's."""
+    rules = _rules(asked.extra)
+    added = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}
+    return {"behavior": "allow", "updatedPermissions": [added]}
+
+
+def _deny(_asked: Asked, command: Command) -> dict[str, Any]:
+    """It says who, as the screen does not. With `interrupt` the CLI passes no message on."""
+    message = f"Denied by {_name(command)} with Adsum."
+    if reason := _text(command.text, "the reason"):
+        message = f"{message[:-1]}: {reason}"
+    told = {"behavior": "deny", "message": message}
+    return {**told, "interrupt": True} if command.stop else told
+
+
+def _answer(asked: Asked, command: Command) -> dict[str, Any]:
+    questions, given = _questions(asked.given), command.answers or {}
+    for question, several in questions.items():
+        chosen = [_text(each, "an answer") for each in given.get(question, [])]
+        if not chosen or not all(chosen):
+            raise NotObeyedError(f"not answered: {question[:NAME_MAX]}")
+        if len(chosen) > 1 and not several:
+            raise NotObeyedError(f"one answer only: {question[:NAME_MAX]}")
+    notes = command.notes or {}
+    if (given.keys() | notes.keys()) - questions.keys():
+        raise NotObeyedError("an answer is to no question that was asked")
+    answers = {question: ", ".join(given[question]) for question in questions}
+    told = {"questions": asked.given["questions"], "answers": answers}
+    if said := {q: {"notes": note} for q, note in notes.items() if _text(note, "a note")}:
+        told |= {"annotations": said}
+    return {"behavior": "allow", "updatedInput": told}
+
+
+def _plan(asked: Asked, command: Command) -> dict[str, Any]:
+    """The input is echoed whole: without it the CLI ignores the decision."""
+    if command.mode not in (None, *MODES):
+        raise NotObeyedError(f"a plan is approved with {' or '.join(MODES)}, nothing beyond")
+    plan = asked.given["plan"] if command.text is None else command.text
+    if not plan.strip() or _CONTROL.search(plan):
+        raise NotObeyedError("the plan is empty, or holds control characters")
+    told: dict[str, Any] = {"behavior": "allow", "updatedInput": {**asked.given, "plan": plan}}
+    if command.mode is not None:
+        mode = {"type": "setMode", "mode": command.mode, "destination": "session"}
+        told |= {"updatedPermissions": [mode]}
+    return told
+
+
+def _elicited(asked: Asked, command: Command) -> dict[str, Any]:
+    if command.verb == "deny":
+        return {"action": "decline"}
+    schema = asked.given.get("requested_schema") or {}
+    fields, content = _form(schema), command.content or {}
+    if missing := [each for each in schema.get("required") or [] if each not in content]:
+        raise NotObeyedError(f"not filled in: {', '.join(map(str, missing))[:NAME_MAX]}")
+    for name, value in content.items():
+        if name not in fields:
+            raise NotObeyedError(f"the form has no field {name[:NAME_MAX]!r}")
+        kind, choices = fields[name]["type"], fields[name].get("enum")
+        fits = type(value) in _FIELDS[kind]  # True is an int as well
+        if not fits or (isinstance(choices, list) and value not in choices):
+            raise NotObeyedError(f"{name[:NAME_MAX]!r} is no {kind} that the form takes")
+        if isinstance(value, str):
+            _text(value, name[:NAME_MAX])
+    return {"action": "accept", "content": content}
+
+
+DECISIONS: Final = {
+    "allow": _allow,
+    "always": _always,
+    "deny": _deny,
+    "answer": _answer,
+    "plan": _plan,
+}
+
+
+def _name(command: Command) -> str:
+    return _CONTROL.sub("", command.by).replace("\n", " ").strip()[:NAME_MAX] or "somebody"
+
+
+def _text(text: str | None, what: str) -> str:
+    """Raises NotObeyedError: too long, or with what a terminal would obey."""
+    text = (text or "").strip()
+    if len(text) > TEXT_MAX:
+        raise NotObeyedError(f"{what} is too long: {TEXT_MAX} characters at most")
+    if _CONTROL.search(text):
+        raise NotObeyedError(f"{what} holds control characters")
+    return text

@@ -1,0 +1,390 @@
+"""Holds requests open for people elsewhere, obeys their commands, and reports what came of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from adsum_collector.agents.base import Agent, Asked
+from adsum_collector.agents.words import plain
+from adsum_collector.control.consent import LiveConsent
+from adsum_collector.control.holds import Held, HoldOver, Holds, TooLateError
+from adsum_collector.control.trail import Trail
+from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.intake import Intake
+from adsum_shared import Timer, WallClock
+from adsum_shared.commands import Command, NotObeyedError, binding_of
+from adsum_shared.signals import (
+    AnySignal,
+    CommandReported,
+    Hold,
+    HoldEnded,
+    RequestClosed,
+    RequestOpened,
+)
+from adsum_shared.state import Control
+
+log = logging.getLogger(__name__)
+
+#: Of what waits to be written into the spool and the trail; beyond it the oldest goes.
+MOST_REPORTS: Final = 1_000
+MOST_NAMES: Final = 256
+#: Between two looks at deadlines and at the owner's consent.
+LOOK_S: Final = 0.5
+#: In the spool's state: a request of which hubs were told that it is held.
+ANNOUNCED: Final = "held:"
+#: What is refused unread: not each in the trail, or whoever may write to Redis could fill this disk.
+MOST_ODD_TOLD: Final = 100
+_ID = re.compile(r"[0-9a-f]{16,32}")
+_DROPPED: Final = b""
+
+
+class HoldTimes(NamedTuple):
+    """Seconds for which a request is held: the main agent's, and a subagent's."""
+
+    main_s: float
+    subagent_s: float
+
+
+class Parties(NamedTuple):
+    """Who takes part, by the agent's name; the first is the default."""
+
+    agents: Mapping[str, Agent]
+    intakes: Mapping[str, Intake]
+
+
+class HookAnswer(NamedTuple):
+    """What a hook prints, and by which command. Nothing: the terminal decides."""
+
+    body: bytes = _DROPPED
+    command: Command | None = None
+
+
+class Announced(msgspec.Struct, frozen=True):
+    """What is kept of a held request, to say after a restart that it is held no more."""
+
+    agent: str
+    session_id: str
+
+
+class RemoteControl:
+    """now: ms of wall clock. timer: seconds, monotonic. odd: commands that could not even be read."""
+
+    def __init__(
+        self,
+        parties: Parties,
+        consent: LiveConsent,
+        trail: Trail,
+        limits: HoldTimes,
+        *,
+        now: WallClock,
+        timer: Timer,
+    ) -> None:
+        self.consent = consent
+        self._parties = parties
+        self._trail = trail
+        self._limits = limits
+        self._now, self._timer = now, timer
+        self._holds = Holds()
+        self._answers: dict[str, asyncio.Future[HookAnswer]] = {}
+        #: (session, the agent's own name of a request) -> ours
+        self._names: OrderedDict[tuple[str, str], Held] = OrderedDict()
+        self._reports: deque[tuple[str, AnySignal | None, dict[str, Any] | None]]
+        self._reports = deque(maxlen=MOST_REPORTS)
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self.odd: Counter[str] = Counter()
+        for intake in parties.intakes.values():
+            intake.hear = self.hear
+
+    @property
+    def level(self) -> Control:
+        return self.consent.level
+
+    def is_on(self) -> bool:
+        return self.level != "off"
+
+    def asked(self, agent: str, body: bytes) -> Asked | None:
+        """What a hook that waits asks; it is asked in a thread, so nothing is kept of it."""
+        return self._parties.agents[agent].asked(body)
+
+    def offer(
+        self, agent: str, asked: Asked | None, message_id: str, at: int, signals: list[AnySignal]
+    ) -> Held | None:
+        """Holds what a hook asks, and says so in the signal that tells of it. None: it is not held.
+
+        message_id: the hook's own, which no other ever has. at: when it fired, ms.
+        """
+        place = next((i for i, s in enumerate(signals) if isinstance(s, RequestOpened)), None)
+        if asked is None or place is None or not self.is_on() or not _ID.fullmatch(message_id):
+            return None
+        if self._holds.is_full or self._holds.knows(message_id):
+            return None
+        opened = signals[place]
+        assert isinstance(opened, RequestOpened)  # noqa: S101 - so it was found
+        lasts = self._limits.subagent_s if asked.agent_id else self._limits.main_s
+        asked, shown = self._as_shown(agent, asked, opened)
+        binding = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)
+        held = Held(
+            id=message_id,
+            agent=agent,
+            asked=asked,
+            binding=binding,
+            at=at,
+            until=self._timer() + lasts,
+            digest=opened.digest,
+            tool_use_id=opened.tool_use_id,
+            own_id=opened.request_id,
+        )
+        hold = Hold(binding, list(asked.verbs), int(lasts * 1000), list(asked.always) or None)
+        signals[place] = msgspec.structs.replace(shown, request_id=message_id, hold=hold)
+        self._holds.hold(held)
+        if held.own_id:
+            self._names[asked.session_id, held.own_id] = held
+            if len(self._names) > MOST_NAMES:
+                self._names.popitem(last=False)
+        self._answers[held.id] = asyncio.get_running_loop().create_future()
+        self._note(held, "held", about=asked.tool)
+        return held
+
+    def _as_shown(
+        self, agent: str, asked: Asked, opened: RequestOpened
+    ) -> tuple[Asked, RequestOpened]:
+        """With the whole input. What is masked before it is shown cannot be consented to.
+
+        A secret's shape may hide what a command does, so only what is seen as it is can be allowed.
+        """
+        if not asked.whole:
+            return asked, opened
+        shown = msgspec.structs.replace(opened, payload=plain(asked.given))
+        private = self._parties.intakes[agent].private
+        rules = msgspec.structs.replace(shown, payload={"rules": list(asked.always)})
+        if private(shown).payload == asked.given and private(rules).payload == rules.payload:
+            return asked, shown
+        verbs = tuple(verb for verb in asked.verbs if verb in ("deny", "defer"))
+        return msgspec.structs.replace(asked, verbs=verbs, always=()), shown
+
+    def announced(self, held: Held) -> dict[str, bytes | None]:
+        """To be kept in the spool with the signal that tells of it."""
+        kept = Announced(held.agent, held.asked.session_id)
+        return {ANNOUNCED + held.id: msgspec.json.encode(kept)}
+
+    def withdraw(self, held: Held) -> None:
+        """Nobody was told of it."""
+        self._holds.release(held.id, "gone")
+        self._answers.pop(held.id, None)
+
+    async def wait(
+        self, held: Held, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Until it is decided or over; the connection's end means that its hook has gone."""
+        answer = self._answers[held.id]
+        gone = asyncio.ensure_future(reader.read(1))
+        either: set[asyncio.Future[Any]] = {answer, gone}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                self._finish(self._holds.release(held.id, "gone"))
+                return
+            body, command = answer.result()
+            if command is None or gone.done():
+                if command is not None:
+                    self._tell(held, command, "too_late", "its hook had ended")
+                return
+            try:
+                writer.write(body + b"\n")
+                await writer.drain()
+            except (OSError, RuntimeError):
+                self._tell(held, command, "too_late", "its hook had ended")
+            else:
+                self._tell(held, command, "sent")
+        finally:
+            gone.cancel()
+            self._answers.pop(held.id, None)
+            # a collector that stops, or this task that fails, has not decided
+            self._finish(self._holds.release(held.id, "restarted"))
+
+    async def obey(self, command: Command) -> None:
+        """Decides what this names, once; reports it either way."""
+        try:
+            if not self.is_on():
+                raise NotObeyedError("control is off on this machine")
+            held, body = self._holds.decide(command, self._timer(), self._body)
+        except NotObeyedError as error:
+            late = isinstance(error, TooLateError)
+            self._report(command, "too_late" if late else "refused", str(error))
+            return
+        told = {"outcome": "decided", "about": held.asked.tool}
+        try:
+            mark = await self._written(_about(command) | told, "command")
+        except OSError as error:
+            # what nobody could account for later is no decision
+            self._report(command, "refused", f"the trail cannot be written ({error})")
+            self._finish([HoldOver(held, "handed back")])
+            return
+        answer = self._answers.get(held.id)
+        if answer is None or answer.done() or not self.is_on():
+            self._report(command, "too_late", "its hook had ended")
+            self._finish([HoldOver(held, "gone")])
+        elif body:
+            answer.set_result(HookAnswer(body, command))
+            self._finish([HoldOver(held, "decided")])
+        else:
+            self._finish([HoldOver(held, "handed back")])
+            self._tell(held, command, "took_effect", "it is decided at the terminal", trail=mark)
+
+    def _body(self, asked: Asked, command: Command) -> bytes:
+        held = self._holds.open[command.request_id or ""]
+        try:
+            return self._parties.agents[held.agent].answer(asked, command)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            # What an agent asks has any shape; what is not understood is not answered.
+            raise NotObeyedError(f"no answer can be made of it ({error})") from error
+
+    def refuse(self, why: str) -> None:
+        """Of a command that passed no check, and so says nothing that could be believed."""
+        self.odd[why] += 1
+        if self.odd.total() <= MOST_ODD_TOLD:
+            log.warning("a command is not obeyed: %s", why)
+            self._queue("", None, what="command", outcome="refused", about=why)
+
+    def hear(self, signals: Sequence[AnySignal]) -> None:
+        """All that any witness of this machine says, once. Returns at once."""
+        ended, effects = self._holds.hear(signals)
+        self._finish(ended)
+        for effect in effects:
+            self._tell(effect.held, effect.command, effect.outcome)
+        for each in signals:
+            if isinstance(each, RequestClosed) and each.request_id is not None:
+                held = self._names.pop((each.session_id, each.request_id), None)
+                if held is not None:  # hubs know it by our name
+                    named = msgspec.structs.replace(each, request_id=held.id)
+                    self._reports.append((held.agent, named, None))
+                    self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled: deadlines, the owner's consent, and what is to be written."""
+        await self._say_restarted()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S if self._holds.open else None):
+                    await self._wake.wait()
+            self._wake.clear()
+            if not self.is_on():
+                self._finish(self._holds.release_all("handed back"))
+            self._finish(self._holds.expire(self._timer()))
+            await self._write()
+
+    async def _say_restarted(self) -> None:
+        for agent, intake in self._parties.intakes.items():
+            state = intake.spool.state
+            for key in [each for each in state if each.startswith(ANNOUNCED)]:
+                try:
+                    kept = msgspec.json.decode(state[key], type=Announced)
+                except msgspec.DecodeError:
+                    continue
+                request_id = key.removeprefix(ANNOUNCED)
+                if kept.agent == agent and request_id not in self._holds.open:
+                    ended = self._ended_signal(kept.session_id, request_id, "restarted")
+                    self._queue(agent, ended, what="ended", outcome="restarted")
+        self._wake.set()
+
+    def _finish(self, ended: Sequence[HoldOver]) -> None:
+        """Their hooks, if they still wait, leave it to the terminal; hubs are told."""
+        for held, reason in ((each.held, each.reason) for each in ended):
+            answer = self._answers.get(held.id)
+            if answer is not None and not answer.done():
+                answer.set_result(HookAnswer())
+            signal = self._ended_signal(held.asked.session_id, held.id, reason)
+            self._queue(held.agent, signal, what="ended", outcome=reason)
+
+    def _ended_signal(self, session_id: str, request_id: str, reason: str) -> HoldEnded:
+        now = self._now()
+        return HoldEnded(
+            session_id=session_id, at=now, seen=now, request_id=request_id, reason=reason
+        )
+
+    def _tell(
+        self, held: Held, command: Command, outcome: str, reason: str | None = None, **more: Any
+    ) -> None:
+        self._report(command, outcome, reason, agent=held.agent, **more)
+
+    def _report(
+        self,
+        command: Command,
+        outcome: str,
+        reason: str | None = None,
+        agent: str | None = None,
+        trail: str | None = None,
+    ) -> None:
+        now = self._now()
+        signal = CommandReported(
+            session_id=command.session_id,
+            at=now,
+            seen=now,
+            command_id=command.id,
+            verb=command.verb,
+            outcome=outcome,
+            by=command.by,
+            request_id=command.request_id,
+            reason=reason,
+            trail=trail,
+        )
+        name = agent or next(iter(self._parties.intakes))
+        what = "effect" if outcome in ("took_effect", "overruled") else "command"
+        told = _about(command) | {"outcome": outcome, "about": reason or ""}
+        self._queue(name, signal, what=what, **told)
+
+    def _note(self, held: Held, what: str, **told: Any) -> None:
+        named = {"session_id": held.asked.session_id, "request_id": held.id}
+        self._queue(held.agent, None, what=what, **named, **told)
+
+    def _queue(self, agent: str, signal: AnySignal | None, **line: Any) -> None:
+        if isinstance(signal, HoldEnded):
+            line |= {"session_id": signal.session_id, "request_id": signal.request_id}
+        self._reports.append((agent, signal, line))
+        self._wake.set()
+
+    async def _write(self) -> None:
+        while self._reports:
+            agent, signal, line = self._reports.popleft()
+            mark = None
+            try:
+                if line is not None:
+                    what = line.pop("what")
+                    mark = await self._written(line, what)
+            except OSError as error:
+                log.warning("the trail cannot be written: %s", error)
+            if signal is None:
+                continue
+            state: dict[str, bytes | None] = {}
+            if isinstance(signal, HoldEnded):
+                state = {ANNOUNCED + signal.request_id: None}
+            elif isinstance(signal, CommandReported) and signal.trail is None:
+                signal = msgspec.structs.replace(signal, trail=mark)
+            try:
+                await self._parties.intakes[agent].accept([signal], state=state)
+            except SpoolUnavailable:
+                log.warning("a report of control is lost: the spool cannot be written to")
+
+    async def _written(self, line: Mapping[str, Any], what: str) -> str:
+        """The line's hash, once it is on disk. Raises OSError."""
+        async with self._writing:
+            return await asyncio.to_thread(self._trail.add, self._now(), what, **line)
+
+
+def _about(command: Command) -> dict[str, Any]:
+    return {
+        "session_id": command.session_id,
+        "request_id": command.request_id or "",
+        "command_id": command.id,
+        "verb": command.verb,
+        "by": command.by,
+    }

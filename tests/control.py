@@ -1,0 +1,120 @@
+"""A hub's half of control for tests: keys, consent, requests of Claude Code, and signed commands."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from adsum_collector import shim
+from adsum_collector.agents.base import Asked
+from adsum_collector.agents.claude_code.decisions import asked_in
+from adsum_collector.control.consent import Consent, keep_consent
+from adsum_shared import streams
+from adsum_shared.commands import Command, binding_of, key_id, signed
+from adsum_shared.connect import Redis
+from adsum_shared.state import Control
+from tests.collectors import CollectorProcess
+
+SESSION = "11111111-1111-4111-8111-111111111111"
+QUESTION = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "options": [{"label": "Red"}, {"label": "Blue"}],
+}
+FEATURES = {"question": "Which features?", "multiSelect": True, "options": [{"label": "Logging"}]}
+RULES = [
+    {
+        "type": "addRules",
+        "rules": [{"toolName": "Bash", "ruleContent": "make test"}],
+        "behavior": "allow",
+        "destination": "localSettings",
+    }
+]
+
+
+class ClaudeCollector(CollectorProcess):
+    """With the real adapter of Claude Code."""
+
+    module = "tests.control"
+
+
+def permission(
+    tool: str = "Bash",
+    given: dict[str, Any] | None = None,
+    *,
+    session_id: str = SESSION,
+    **more: Any,
+) -> bytes:
+    body = {
+        "hook_event_name": "PermissionRequest",
+        "session_id": session_id,
+        "cwd": "/work",
+        "tool_name": tool,
+        "tool_input": {"command": "make test"} if given is None else given,
+    }
+    return json.dumps(body | more).encode()
+
+
+def asked_by(body: bytes) -> Asked:
+    found = asked_in(body)
+    assert found is not None
+    return found
+
+
+def command_for(asked: Asked, verb: Any = "allow", **more: Any) -> Command:
+    binding = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)
+    fields = {
+        "id": os.urandom(16).hex(),
+        "host_id": "h1",
+        "session_id": asked.session_id,
+        "verb": verb,
+        "by": "ann",
+        "request_id": "a" * 24,
+        "binding": binding,
+    }
+    return Command(**(fields | more))
+
+
+def consent_to(state_dir: Path, key: Ed25519PrivateKey, level: Control = "approve") -> None:
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    public = key.public_key()
+    keys = {key_id(public): public.public_bytes_raw().hex()}
+    keep_consent(state_dir, Consent(level, time.time(), None, keys))
+
+
+async def give(redis: Redis, command: Command, key: Ed25519PrivateKey) -> None:
+    fields: dict[Any, Any] = signed(command, key)
+    await redis.xadd(streams.commands(command.host_id), fields)
+
+
+async def run_hook(path: Path, body: bytes) -> asyncio.subprocess.Process:
+    """The hook as it is installed where control is on; it has its body, and waits."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", shim.__file__, str(path)),
+        *("claude_code", "CLAUDE_PID", "claude", shim.HOLD),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "CLAUDE_PID": str(os.getpid())},
+    )
+    assert process.stdin is not None
+    process.stdin.write(body)
+    process.stdin.close()
+    return process
+
+
+def main() -> None:
+    from adsum_collector.app import run_collector
+    from adsum_collector.settings import CollectorSettings
+
+    asyncio.run(run_collector(CollectorSettings()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""Decisions from elsewhere, through a real Redis, a real collector and the hook as it is installed."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from adsum_collector.control.consent import Consent, keep_consent
+from adsum_collector.control.trail import check_trail, read_trail
+from adsum_shared import streams
+from adsum_shared.commands import Command, signed
+from adsum_shared.connect import Redis
+from adsum_shared.signals import (
+    CommandReported,
+    HoldEnded,
+    RequestOpened,
+    Signal,
+)
+from tests.collectors import batches
+from tests.control import (
+    ClaudeCollector,
+    consent_to,
+    give,
+    permission,
+    run_hook,
+)
+
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(60)]
+
+T = TypeVar("T", bound=Signal)
+ALLOWED = b'{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"allow"}}}\n'
+
+
+class Scene:
+    """A machine whose owner agreed, and a hub's key."""
+
+    def __init__(self, state_dir: Path, redis: Redis, redis_url: str) -> None:
+        self.redis = redis
+        self.key = Ed25519PrivateKey.generate()
+        consent_to(state_dir, self.key)
+        self.collector = ClaudeCollector(state_dir, redis_url)
+        self.collector.start()
+        self.hooks: list[asyncio.subprocess.Process] = []
+
+    @property
+    def state_dir(self) -> Path:
+        return self.collector.state_dir
+
+    async def said(self, kind: type[T]) -> list[T]:
+        found = await batches(self.redis, self.collector.host_id)
+        return [each for batch in found for each in batch.signals if isinstance(each, kind)]
+
+    async def until(self, kind: type[T], holds: Callable[[T], Any], within_s: float = 8) -> T:
+        async with asyncio.timeout(within_s):
+            while True:
+                for each in await self.said(kind):
+                    if holds(each):
+                        return each
+                await asyncio.sleep(0.02)
+
+    async def hook(self, body: bytes) -> asyncio.subprocess.Process:
+        process = await run_hook(self.state_dir / "collector.sock", body)
+        self.hooks.append(process)
+        return process
+
+    async def held(self, body: bytes) -> tuple[asyncio.subprocess.Process, RequestOpened]:
+        before = {each.request_id for each in await self.said(RequestOpened)}
+        process = await self.hook(body)
+        opened = await self.until(
+            RequestOpened, lambda each: each.hold and each.request_id not in before
+        )
+        return process, opened
+
+    def command(self, opened: RequestOpened, verb: Any = "allow", **more: Any) -> Command:
+        assert opened.hold is not None
+        return Command(
+            **{
+                "id": os.urandom(16).hex(),
+                "host_id": self.collector.host_id,
+                "session_id": opened.session_id,
+                "verb": verb,
+                "by": "ann",
+                "request_id": opened.request_id,
+                "binding": opened.hold.binding,
+                **more,
+            }
+        )
+
+    async def give(self, command: Command) -> None:
+        await give(self.redis, command, self.key)
+
+    async def outcome(self, command: Command, outcome: str) -> CommandReported:
+        return await self.until(
+            CommandReported, lambda e: (e.command_id, e.outcome) == (command.id, outcome)
+        )
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, redis: Redis, redis_url: str) -> AsyncIterator[Scene]:
+    scene = Scene(tmp_path / "state", redis, redis_url)
+    yield scene
+    for each in scene.hooks:
+        with contextlib.suppress(ProcessLookupError):
+            each.kill()
+        await each.wait()
+    scene.collector.kill()
+
+
+async def printed(process: asyncio.subprocess.Process) -> bytes:
+    async with asyncio.timeout(10):
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    return out
+
+
+async def test_a_decision_reaches_the_hook_that_waits(scene: Scene) -> None:
+    hook, opened = await scene.held(permission())
+    command = scene.command(opened)
+    assert opened.payload == {"command": "make test"}
+
+    await scene.give(command)
+
+    assert await printed(hook) == ALLOWED
+    sent = await scene.outcome(command, "sent")
+    assert sent.by == "ann"
+    assert sent.trail
+    ended = await scene.until(HoldEnded, lambda each: each.request_id == opened.request_id)
+    assert ended.reason == "decided"
+    assert check_trail(read_trail(scene.state_dir)).fault is None
+
+
+async def test_what_was_said_before_it_listened_is_never_obeyed(scene: Scene) -> None:
+    hook, opened = await scene.held(permission())
+    command = scene.command(opened)
+    scene.collector.stop()
+    assert await printed(hook) == b""
+    await scene.give(command)
+
+    scene.collector.start()
+    ended = await scene.until(HoldEnded, lambda each: each.reason == "restarted")
+
+    assert ended.request_id == opened.request_id
+    other, again = await scene.held(permission())
+    await scene.give(scene.command(again, "deny"))
+    assert b"deny" in await printed(other)
+    assert not [each for each in await scene.said(CommandReported) if each.command_id == command.id]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"binding": "0" * 64}, "what was shown is not what is asked"),
+        ({"session_id": "22222222-2222-4222-8222-222222222222"}, "another session's"),
+        ({"request_id": "f" * 24}, "no longer open"),
+        ({"verb": "plan"}, "does not take"),
+        ({"verb": "prompt", "text": "go"}, "cannot `prompt` yet"),
+        ({"verb": "answer", "answers": {}}, "does not take"),
+    ],
+)
+async def test_a_command_that_does_not_fit_leaves_it_open(
+    scene: Scene, wrong: dict[str, Any], why: str
+) -> None:
+    hook, opened = await scene.held(permission())
+    command = msgspec.structs.replace(scene.command(opened), **wrong)
+
+    await scene.give(command)
+
+    told = await scene.until(CommandReported, lambda each: each.command_id == command.id)
+    assert told.outcome in ("refused", "too_late")
+    assert why in (told.reason or "")
+    await scene.give(scene.command(opened, "deny", text="no"))
+    assert b"Denied by ann with Adsum: no" in await printed(hook)
+
+
+async def test_forged_foreign_and_late_commands_do_nothing(scene: Scene) -> None:
+    hook, opened = await scene.held(permission())
+    command = scene.command(opened)
+    key = streams.commands(scene.collector.host_id)
+    await give(scene.redis, command, Ed25519PrivateKey.generate())
+    other: dict[Any, Any] = {b"c": b"{}", b"s": b"x", b"k": b"y"}
+    await scene.redis.xadd(key, other)
+    stale: dict[Any, Any] = signed(command, scene.key)
+    seconds, _ = await scene.redis.time()
+    await scene.redis.delete(key)
+    await scene.redis.xadd(key, stale, id=f"{seconds * 1000 - 20_000}-0")
+
+    hook.terminate()
+    await hook.wait()
+
+    ended = await scene.until(HoldEnded, lambda each: each.request_id == opened.request_id)
+    assert ended.reason == "gone"
+    assert not await scene.said(CommandReported)
+
+
+async def test_one_decision_and_no_second(scene: Scene) -> None:
+    hook, opened = await scene.held(permission())
+    first, second = scene.command(opened), scene.command(opened, "deny")
+
+    await scene.give(first)
+    await scene.give(first)
+    await scene.give(second)
+
+    assert await printed(hook) == ALLOWED
+    await scene.outcome(second, "too_late")
+    told = [e.outcome for e in await scene.said(CommandReported) if e.command_id == first.id]
+    assert told.count("sent") == 1
+    assert "refused" in told
+
+
+async def test_control_that_ends_hands_everything_back(scene: Scene) -> None:
+    hook, opened = await scene.held(permission())
+
+    keep_consent(scene.state_dir, Consent())
+
+    assert await printed(hook) == b""
+    ended = await scene.until(HoldEnded, lambda each: each.request_id == opened.request_id)
+    assert ended.reason == "handed back"
+    assert await printed(await scene.hook(permission())) == b""
+
+
+async def test_a_killed_collector_has_decided_nothing(scene: Scene) -> None:
+    hook, opened = await scene.held(permission())
+
+    scene.collector.kill()
+
+    assert await printed(hook) == b""
+    scene.collector.start()
+    ended = await scene.until(HoldEnded, lambda each: each.request_id == opened.request_id)
+    assert ended.reason == "restarted"
+
+
+async def test_several_requests_wait_at_once(scene: Scene) -> None:
+    """Subagents ask at the same time; each is answered by its own."""
+    one, first = await scene.held(permission(given={"command": "touch a"}, agent_id="A"))
+    two, second = await scene.held(permission(given={"command": "touch b"}, agent_id="B"))
+    assert first.hold is not None
+    assert first.hold.for_ms == 60_000
+
+    await scene.give(scene.command(second, "deny"))
+    await scene.give(scene.command(first))
+
+    assert await printed(one) == ALLOWED
+    assert b"deny" in await printed(two)
+
+
+async def test_a_prompt_at_the_terminal_hands_a_subagents_request_back(scene: Scene) -> None:
+    hook, opened = await scene.held(permission(agent_id="A"))
+    main, _ = await scene.held(permission(given={"command": "ls"}))
+
+    prompt = b'{"hook_event_name":"UserPromptSubmit","prompt":"hi","cwd":"/work","session_id":"%s"}'
+    await printed(await scene.hook(prompt % opened.session_id.encode()))
+
+    assert await printed(hook) == b""
+    ended = await scene.until(HoldEnded, lambda each: each.request_id == opened.request_id)
+    assert ended.reason == "handed back"
+    assert main.returncode is None
+
+
+async def test_a_hook_that_does_not_wait_is_answered_as_before(scene: Scene) -> None:
+    with socket.socket(socket.AF_UNIX) as plain:
+        plain.connect(str(scene.state_dir / "collector.sock"))
+        plain.sendall(
+            b'{"v":1,"id":"%s","at":1,"pid":1,"agent":"claude_code","body":%s}\n'
+            % (b"b" * 24, permission())
+        )
+        assert b"held" not in plain.recv(4096)
