@@ -131,15 +131,17 @@ def tls_to(url: str) -> ssl.SSLContext | None:
     if not url.startswith("https:"):
         return None
     ca = url.ca if isinstance(url, HubAddress) else None
+    again = " Put it back, or join anew: adsum join --again --ca FILE"
+    return trusting(ca, f"{ca}, which this machine joined {url} with,", again)
+
+
+def trusting(ca: str | None, named: str, step: str = "") -> ssl.SSLContext:
+    """Who may have signed. named: the file, in a sentence. Raises CommandError."""
     try:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
         why = getattr(error, "strerror", None) or "it holds no certificate"
-        raise CommandError(
-            f"{ca}, which this machine joined {url} with, cannot be used ({why}). Put it back, or "
-            "join anew: adsum join --again --ca FILE",
-            Exit.USAGE,
-        ) from error
+        raise CommandError(f"{named} cannot be used ({why}).{step}", Exit.USAGE) from error
 
 
 def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from adsum.client import SilentError, is_address, request
+from adsum.client import SilentError, is_address, request, trusting
 from adsum.outcome import CommandError, Exit, require
 from adsum_collector.delivery.transports import HubPlace
 from adsum_collector.settings import CollectorSettings
@@ -162,11 +162,7 @@ def _is_loopback(host: str) -> bool:
 
 def require_usable(ca: Path | None) -> ssl.SSLContext:
     """For the hub; Redis is reached by it too, by whichever way the hub is. Raises CommandError."""
-    try:
-        return ssl.create_default_context(cafile=str(ca) if ca else None)
-    except (OSError, ssl.SSLError) as error:
-        why = getattr(error, "strerror", None) or "it holds no certificate"
-        raise CommandError(f"--ca {ca} cannot be used ({why}).", Exit.USAGE) from error
+    return trusting(str(ca) if ca else None, f"--ca {ca}")
 
 
 def wished_way(via: str) -> Way:

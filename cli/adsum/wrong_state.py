@@ -10,6 +10,7 @@ import json
 import tarfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def report(
     texts["shown.json"] = json.dumps(shown(view, ahead), indent=1) + "\n"
     file = output or Path(f"adsum-{name}.tar.gz")
     try:
-        write_private(file, packed(name, texts), durable=False)
+        contents = {each: text.encode() for each, text in texts.items()}
+        write_private(file, packed(name, contents), durable=False)
     except OSError as error:
         raise CommandError(
             f"{file} cannot be written: {error.strerror}. Give another by -o."
@@ -152,14 +154,14 @@ def label_of(
     }
 
 
-def packed(name: str, texts: dict[str, str]) -> bytes:
-    """A folder of these files as .tar.gz."""
+def packed(name: str, contents: Mapping[str, bytes]) -> bytes:
+    """A folder of these files as .tar.gz, for its owner's eyes."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w:gz") as archive:
-        for each, text in texts.items():
+        for each, content in contents.items():
             entry = tarfile.TarInfo(f"{name}/{each}")
-            entry.size, entry.mtime = len(text.encode()), int(time.time())
-            archive.addfile(entry, io.BytesIO(text.encode()))
+            entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+            archive.addfile(entry, io.BytesIO(content))
     return raw.getvalue()
 
 

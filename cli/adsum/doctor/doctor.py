@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
 import secrets
-import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -58,6 +56,7 @@ from adsum.machine import host_id_of, membership
 from adsum.outcome import CommandError, Exit
 from adsum.text.console import open_console, show
 from adsum.text.saying import put_json, say
+from adsum.wrong_state import packed
 from adsum_collector.agents.installer import ProgramNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port
@@ -217,14 +216,8 @@ def write_bundle(
     """Raises CommandError rather than overwrite anything."""
     require_name(file)
     contents = gather(findings, hub, state_dir)
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, text in contents.items():
-            entry = tarfile.TarInfo(f"{file.name.removesuffix(SUFFIX)}/{name}")
-            entry.size, entry.mtime, entry.mode = len(text), int(time.time()), 0o600
-            archive.addfile(entry, io.BytesIO(text))
     try:
-        write_private(file, packed.getvalue(), replace=False)
+        write_private(file, packed(file.name.removesuffix(SUFFIX), contents), replace=False)
     except FileExistsError as error:
         raise CommandError(f"{file} is there already: name another.", Exit.USAGE) from error
     except OSError as error:
