@@ -1,6 +1,6 @@
 # Every target sets up what it needs; the second run is quick. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all coverage check unit bench chaos docs lock image-check clean-check claude-code system-deps clean
+.PHONY: help up test test-all coverage check unit bench chaos docs lock image-check clean-check claude-code codex system-deps clean
 
 BIN := .venv/bin
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -111,6 +111,9 @@ clean-check: .venv/.dev-stamp ## Time `make up` and `make test` in a clean Debia
 
 claude-code: .venv/.dev-stamp ## Install the Claude Code CLI from npm into .rig/, for tests/real_cli
 	@$(BIN)/python -c 'from tests.real_cli.cli_rig import claude_binary; print(claude_binary())'
+
+codex: .venv/.dev-stamp ## Install the Codex CLI from npm into .rig/, for tests/real_cli
+	@$(BIN)/python -c 'from tests.real_cli.codex_rig import codex_binary; print(codex_binary())'
 
 system-deps: ## Install with apt (as root) what the tests need: Redis, Chromium, tmux and more
 	@sh scripts/system-deps test

@@ -75,8 +75,9 @@ class HookSink:
 
         def take(connection: socket.socket) -> None:
             with connection, connection.makefile("rb") as lines:
-                body = json.loads(lines.readline())["body"]
-                self.heard.append({**body, "_arrived": time.monotonic()})
+                said = json.loads(lines.readline())
+                about = {"_arrived": time.monotonic(), "_pid": said["pid"]}
+                self.heard.append({**said["body"], **about})
                 connection.sendall(b'{"ok":true,"seq":1}\n')
 
         def serve() -> None:

@@ -238,6 +238,14 @@ def test_entries_that_somebody_wrote_otherwise_stay(tmp_path: Path) -> None:
     assert moved(other, file, {"stop:0:0": None}) == other
 
 
+def test_a_header_that_other_entries_need_stays(tmp_path: Path) -> None:
+    file = tmp_path / "hooks.json"
+    mine = f'[hooks.state]\n\n[hooks.state."{file}:stop:0:0"]\ntrusted_hash = "x"\n'
+    ours = f'\n[hooks.state."{file}:stop:1:0"]\ntrusted_hash = "y"\n'
+    assert moved(mine + ours, file, {"stop:1:0": None}) == mine
+    assert moved(mine + ours, file, {"stop:1:0": None, "stop:0:0": None}) == ""
+
+
 def test_each_home_has_hooks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     one, other, absent = tmp_path / "one", tmp_path / "other", tmp_path / "absent"

@@ -142,7 +142,9 @@ def moved(text: str, file: Path, moves: Mapping[str, str | None]) -> str:
         else:
             parts.append(header[0].replace(old, new))
             at = header.end()
-    result = _EMPTY.sub("", "".join([*parts, text[at:]])) if parts else text
+    result = "".join([*parts, text[at:]])
+    if parts and not _HEADER.search(result):
+        result = _EMPTY.sub("", result)
     if at == len(text) and result.strip():
         result = result.rstrip("\n") + "\n"
     return result if _says_the_same(text, result, file, moves) else text
