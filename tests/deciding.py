@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
+import redis
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fastapi import FastAPI
 
@@ -16,7 +19,9 @@ from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
 from adsum_shared import streams
+from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.commands import Command, binding_of, opened
+from adsum_shared.envelope import encode_batch
 from adsum_shared.signals import (
     CommandReported,
     Hold,
@@ -24,7 +29,9 @@ from adsum_shared.signals import (
     PromptSubmitted,
     RequestOpened,
     Signal,
+    encode_signal,
 )
+from tests.half_hubs import HOST as MACHINE
 from tests.unit.hub.test_roster import AHEAD, HOST, Fleet
 
 SHOWN = {"command": "make clean", "description": "Clean up"}
@@ -54,11 +61,11 @@ ALL = ["allow", "always", "deny", "answer", "plan", "elicit", "defer"]
 class DecidingHub:
     """One hub, and a machine with one session that asks `r1`."""
 
-    def __init__(self, redis: Any, state_dir: Path, fleet: Fleet | None = None) -> None:
-        self.redis = redis
+    def __init__(self, client: Any, state_dir: Path, fleet: Fleet | None = None) -> None:
+        self.redis = client
         self.fleet = fleet or Fleet()
-        self.keys = CommandKeys(state_dir, redis)
-        self.decisions = Decisions(self.fleet.roster, self.clock, redis, self.keys)
+        self.keys = CommandKeys(state_dir, client)
+        self.decisions = Decisions(self.fleet.roster, self.clock, client, self.keys)
         self.role = "operator"
         roster = self.fleet.roster
         app = FastAPI()
@@ -111,3 +118,73 @@ class DecidingHub:
             streams.commands(HOST)
         )
         return [opened(fields, HOST, keys, 0) for _, fields in found]
+
+
+class FakeMachine(threading.Thread):
+    """A machine that can be decided for from elsewhere, without a collector: a beat, one session.
+
+    outcomes: what it reports of each command, one after the other.
+    """
+
+    def __init__(self, redis_url: str, *outcomes: str, control: str = "approve") -> None:
+        super().__init__(daemon=True)
+        self.redis = redis.Redis.from_url(redis_url)
+        self.outcomes = outcomes or ("sent", "took_effect")
+        self.control = control
+        self.obeyed: list[Command] = []
+        self.seq = 0
+        self._ended = threading.Event()
+        self._telling = threading.Lock()
+        self.redis.sadd(streams.HOSTS, MACHINE)
+        self._beat()
+
+    def run(self) -> None:
+        last = "0-0"
+        while not self._ended.is_set():
+            self._beat()
+            read: Any = self.redis.xread({streams.commands(MACHINE): last}, block=100)
+            for entry, fields in read[0][1] if read else ():
+                last = entry.decode()
+                self._obey(fields)
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join(5)
+        self.redis.close()
+
+    def _beat(self) -> None:
+        beat = Beat(MACHINE, "lab", wall_ms(), "n", "sp", seq=self.seq, control=self.control)  # type: ignore[arg-type]
+        self.redis.set(streams.beat(MACHINE), encode_beat(beat), px=streams.BEAT_TTL_MS)
+
+    def _obey(self, fields: Mapping[bytes, bytes]) -> None:
+        known: Any = self.redis.hgetall(streams.COMMAND_KEYS)
+        keys = {
+            named.decode(): Ed25519PublicKey.from_public_bytes(bytes.fromhex(public.decode()))
+            for named, public in known.items()
+        }
+        command = opened(fields, MACHINE, keys, 0)
+        self.obeyed.append(command)
+        about = {"command_id": command.id, "verb": command.verb, "by": command.by}
+        for outcome in self.outcomes:
+            told = {**about, "request_id": command.request_id, "outcome": outcome}
+            self.tell(command.session_id, CommandReported, **told)
+        self.tell(command.session_id, HoldEnded, request_id=command.request_id, reason="decided")
+
+    def tell(self, session: str, kind: type[Signal], **data: Any) -> None:
+        with self._telling:
+            now, self.seq = wall_ms(), self.seq + 1
+            body = encode_signal(kind(session_id=session, at=now, seen=now, **data))
+            entry: Any = encode_batch(
+                spool_id="sp", first=self.seq, nonce="n", sent_at=now, signals=[body]
+            )
+            self.redis.xadd(streams.inbox(MACHINE), entry, id=f"1-{self.seq}")
+
+    def asks(self, session: str = "s", asked: str = "r1", *verbs: str, **data: Any) -> None:
+        about = {"request_kind": "permission", "tool": "Bash", "payload": SHOWN, "role": "shell"}
+        hold = Hold(BINDING, list(verbs) or ALL, 60_000, data.pop("always", ["Bash(make:*)"]))
+        self.tell(session, PromptSubmitted, prompt_id="p", text=f"work of {session}")
+        self.tell(session, RequestOpened, request_id=asked, hold=hold, **(about | data))
+
+
+def wall_ms() -> int:
+    return int(time.time() * 1000)

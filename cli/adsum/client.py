@@ -217,18 +217,21 @@ def reason_of(error: BaseException) -> str:
 
 def _decoded(url: str, response: HttpResponse) -> Any:
     status, answer = response.status, response.json
-    if status == 200 and answer is not None:
+    if status in (200, 202) and answer is not None:
         return answer
     said = answer if isinstance(answer, dict) else {}
     reason = f"{said.get('error', 'it gives no reason')} {said.get('next', '')}".rstrip()
     if status in (401, 403):
         raise refused(url, reason)
     if "error" in said:
-        raise CommandError(reason, Exit.USAGE if status in (400, 422) else Exit.ERROR)
+        raise CommandError(reason, _CODES.get(status, Exit.ERROR))
     if status == 422:
         why = _misunderstood(said.get("detail"))
         raise CommandError(f"The hub does not understand the question: {why}", Exit.USAGE)
     raise no_hub(url, f" (HTTP {status})")
+
+
+_CODES = {400: Exit.USAGE, 422: Exit.USAGE, 410: Exit.TOO_LATE}
 
 
 def refused(url: str, why: str = "it gives no reason") -> CommandError:

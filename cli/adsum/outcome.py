@@ -12,6 +12,8 @@ class Exit(IntEnum):
     UNREACHABLE = 3
     AUTH = 4
     PARTIAL = 5
+    OVERRULED = 6
+    TOO_LATE = 7
     NEEDS_YOU = 10
     INTERRUPTED = 130
 

@@ -6,7 +6,7 @@ What a command needs is imported when it runs.
 # ruff: noqa: FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -271,6 +271,142 @@ def attach(
     from adsum.reach import attach
 
     attach(session, ssh, only_print=only_print, hub=hub, state_dir=state_dir)
+
+
+MaybeSessions = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SESSION]...",
+        help="Session ids, or the start of each; the one that asks, if left out.",
+        autocompletion=sessions,
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to.")]
+WaitS = Annotated[
+    float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for the effect.")
+]
+OutcomeJson = Annotated[bool, typer.Option("--json", help="What became of it, as JSON.")]
+DECIDED = """
+
+    Shows all of what is asked before it is decided, and then waits for the effect.
+
+    Exit codes: 0 took effect, 1 refused or error, 2 usage, 3 hub unreachable, 4 not allowed, 5 sent,
+    but what came of it is not known yet, 6 overruled at the terminal, 7 too late."""
+
+
+def _decide(name: str, sessions: list[str] | None, **given: Any) -> None:
+    from adsum.decide import DecisionAsked, asker, decide
+
+    raise typer.Exit(decide(DecisionAsked(name, sessions or (), ask=asker(), **given)))
+
+
+@reach_app.command(help=f"Allow what a session asks.{DECIDED}")
+def approve(
+    sessions: MaybeSessions = None,
+    always: Annotated[
+        bool, typer.Option("--always", help="In this session, by the rules that it suggests.")
+    ] = False,
+    yes: Yes = False,
+    wait_s: WaitS = 10.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    name = "always" if always else "approve"
+    _decide(name, sessions, yes=yes, wait_s=wait_s, as_json=as_json, hub=hub, state_dir=state_dir)
+
+
+@reach_app.command(help=f"Deny what a session asks, with a reason.{DECIDED}")
+def deny(
+    sessions: MaybeSessions = None,
+    text: Annotated[
+        str | None, typer.Option("--message", "-m", help="What the agent is told.")
+    ] = None,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Its turn ends; it is not told the message then.")
+    ] = False,
+    yes: Yes = False,
+    wait_s: WaitS = 10.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    _decide(
+        "deny",
+        sessions,
+        text=text,
+        stop=stop,
+        yes=yes,
+        wait_s=wait_s,
+        as_json=as_json,
+        hub=hub,
+        state_dir=state_dir,
+    )
+
+
+@reach_app.command(help=f"Answer a session's questions, or its form.{DECIDED}")
+def answer(
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            help="Session id, or the start of it; the one that asks, if left out.",
+            autocompletion=sessions,
+        ),
+    ] = None,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answer",
+            "-a",
+            help="For each question: a number, a label, words; several as 1,3. Of a form FIELD=VALUE.",
+        ),
+    ] = None,
+    note: Annotated[str | None, typer.Option(help="Beside the first answer.")] = None,
+    yes: Yes = False,
+    wait_s: WaitS = 10.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    _decide(
+        "answer",
+        [session] if session else None,
+        answers=answers or (),
+        note=note,
+        yes=yes,
+        wait_s=wait_s,
+        as_json=as_json,
+        hub=hub,
+        state_dir=state_dir,
+    )
+
+
+@reach_app.command(help=f"Approve a session's plan. To send it back: deny -m.{DECIDED}")
+def plan(
+    sessions: MaybeSessions = None,
+    mode: Annotated[
+        str | None, typer.Option(help="In which it is carried out: default or acceptEdits.")
+    ] = None,
+    edit: Annotated[
+        Path | None, typer.Option("--edit", metavar="FILE", help="This plan in its place.")
+    ] = None,
+    yes: Yes = False,
+    wait_s: WaitS = 10.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    _decide(
+        "plan",
+        sessions,
+        mode=mode,
+        edit=edit,
+        yes=yes,
+        wait_s=wait_s,
+        as_json=as_json,
+        hub=hub,
+        state_dir=state_dir,
+    )
 
 
 @reach_app.command("report-wrong-state")

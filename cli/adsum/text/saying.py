@@ -50,9 +50,9 @@ def agrees(question: str) -> bool:
             return False
 
 
-def put(text: str, end: str = "\n") -> None:
-    """Data, and what is laid out already: no line of it is broken."""
-    print(safe(text), end=end, flush=True)  # noqa: T201 - the way out
+def put(text: str, end: str = "\n", to: TextIO | None = None) -> None:
+    """Data, and what is laid out already: no line of it is broken. to: standard output unless given."""
+    print(safe(text), end=end, file=to or sys.stdout, flush=True)
 
 
 def put_json(value: Any, indent: int | None = 2) -> None:

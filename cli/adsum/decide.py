@@ -1,0 +1,326 @@
+"""`adsum approve`, `deny`, `answer` and `plan`: shows what a session asks, decides it, and waits for the effect."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adsum.client import fetch, hub_url, send
+from adsum.outcome import CommandError, Exit, require
+from adsum.sessions import fetch_sessions, named, path_of, typed
+from adsum.text.saying import put, put_json, say
+from adsum_shared.redact import clean
+from adsum_shared.state import CommandView, RequestView, SessionView
+
+#: What each command says, by what the request takes: the first of them.
+VERBS = {
+    "approve": ("allow", "plan"),
+    "always": ("always",),
+    "deny": ("deny",),
+    "answer": ("answer", "elicit"),
+    "plan": ("plan",),
+}
+OUTCOMES = {
+    "took_effect": "took effect",
+    "sent": "sent, but what came of it is not known yet",
+    "given": "on its way, but its machine has not answered yet",
+    "overruled": "overruled: the terminal was first",
+    "too_late": "too late",
+    "refused": "refused by its machine",
+}
+CODES = {
+    "took_effect": Exit.OK,
+    "sent": Exit.PARTIAL,
+    "given": Exit.PARTIAL,
+    "overruled": Exit.OVERRULED,
+    "too_late": Exit.TOO_LATE,
+}
+#: Of several the gravest is the command's.
+GRAVITY = (Exit.OK, Exit.PARTIAL, Exit.OVERRULED, Exit.TOO_LATE, Exit.ERROR)
+ATTACH = "Answer it at its terminal: adsum attach"
+
+
+class OpenRequest(NamedTuple):
+    view: SessionView
+    request: RequestView
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionAsked:
+    """What was typed. name: of VERBS. sessions: starts of ids; none: whichever asks."""
+
+    name: str
+    sessions: Sequence[str] = ()
+    text: str | None = None
+    stop: bool = False
+    mode: str | None = None
+    edit: Path | None = None
+    answers: Sequence[str] = ()
+    note: str | None = None
+    yes: bool = False
+    wait_s: float = 10.0
+    as_json: bool = False
+    hub: str | None = None
+    state_dir: Path | None = None
+    #: asks on the terminal; None: nobody is there to be asked
+    ask: Callable[[str], str] | None = field(default=None)
+
+
+def asker() -> Callable[[str], str] | None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    def ask(question: str) -> str:
+        say(question)
+        return sys.stdin.readline().strip()
+
+    return ask
+
+
+def decide(asked: DecisionAsked) -> Exit:
+    """Raises CommandError before anything is decided."""
+    url = hub_url(asked.hub, asked.state_dir)
+    views = typed(url, fetch_sessions(url, {})["sessions"], list[SessionView])
+    chosen = list(_chosen(asked, views))
+    require(asked.yes or asked.ask, "Nobody can be asked here whether to decide this: give --yes.")
+    told: list[tuple[OpenRequest, dict[str, Any]]] = []
+    for each in chosen:
+        _show(each)
+        body = {"verb": each.verb, "request_id": each.request.id, **_parameters(asked, each)}
+        if each.request.hold is not None:
+            body["binding"] = each.request.hold.binding
+        # An empty line is no yes: nobody decides by a key too many.
+        if asked.yes or asked.ask is None or asked.ask(_question(each)).lower() in ("y", "yes"):
+            told.append((each, body))
+        else:
+            say("Nothing is decided.")
+    given = [(each, _given(url, each, body)) for each, body in told]
+    until = time.monotonic() + asked.wait_s
+    ended = [(each, _awaited(url, each, command, until)) for each, command in given]
+    if asked.as_json:
+        found = [{"session": each.view.id, **_as_json(command)} for each, command in ended]
+        put_json({"schema": 1, "commands": found})
+    for each, command in [] if asked.as_json else ended:
+        put(f"{each.view.session_id[:8]} on {clean(each.view.host)}: {_in_words(command)}")
+    if not ended:
+        return Exit.ERROR
+    return max((CODES.get(it.outcome, Exit.ERROR) for _, it in ended), key=GRAVITY.index)
+
+
+def _in_words(command: CommandView) -> str:
+    words = OUTCOMES.get(command.outcome, clean(command.outcome))
+    why = f" ({clean(command.reason)})" if command.reason else ""
+    return f"{command.verb}: {words}{why}"
+
+
+def _as_json(command: CommandView) -> dict[str, Any]:
+    return {name: getattr(command, name) for name in command.__struct_fields__}
+
+
+def _chosen(asked: DecisionAsked, views: Sequence[SessionView]) -> Iterator[OpenRequest]:
+    """Raises CommandError: nothing asks so, or it cannot be told which."""
+    if not asked.sessions:
+        found = [each for view in views for each in _takes(asked.name, view)]
+        require(found, f"No session asks anything that `adsum {_command(asked)}` could decide.")
+        yield _one_of(asked, found)
+    for wanted in asked.sessions:
+        view = named(views, wanted)
+        found = list(_takes(asked.name, view))
+        if not found:
+            raise CommandError(_why_not(asked, view))
+        yield _one_of(asked, found)
+
+
+def _command(asked: DecisionAsked) -> str:
+    return "approve --always" if asked.name == "always" else asked.name
+
+
+def _takes(name: str, view: SessionView) -> Iterator[OpenRequest]:
+    for request in view.requests:
+        verbs = request.hold.verbs if request.hold is not None else ()
+        verb = next((each for each in VERBS[name] if each in verbs), None)
+        if verb is not None:
+            yield OpenRequest(view, request, verb)
+
+
+def _why_not(asked: DecisionAsked, view: SessionView) -> str:
+    name = f"Session {clean(view.session_id)[:8]}"
+    if not view.requests:
+        return f"{name} asks nothing just now."
+    holds = [each.hold for each in view.requests if each.hold is not None]
+    if not holds:
+        return f"What {name.lower()} asks cannot be answered from elsewhere. {ATTACH}"
+    if asked.name != "deny" and all(hold.partial for hold in holds):
+        return f"Not all that {name.lower()} asks is shown here, so it cannot be allowed here. {ATTACH}"
+    takes = ", ".join(sorted({verb for hold in holds for verb in hold.verbs}))
+    return f"{name} asks nothing that `adsum {_command(asked)}` could decide; it takes {takes}."
+
+
+def _one_of(asked: DecisionAsked, found: Sequence[OpenRequest]) -> OpenRequest:
+    """Raises CommandError."""
+    if len(found) == 1:
+        return found[0]
+    lines = [
+        f"{number}  {clean(each.view.session_id)[:8]}  {clean(each.view.title) or '(untitled)'}: "
+        f"{clean(each.request.summary or each.request.tool or each.request.kind)}"
+        for number, each in enumerate(found, 1)
+    ]
+    listed = "\n".join(f"  {line}" for line in lines)
+    number = asked.ask(f"Several requests are open:\n{listed}\nWhich?") if asked.ask else ""
+    if number.isascii() and number.isdecimal() and 0 < int(number) <= len(found):
+        return found[int(number) - 1]
+    step = "Name one session" if len({each.view.id for each in found}) > 1 else "Answer at its page"
+    raise CommandError(f"Several requests are open:\n{listed}\n{step}.", Exit.USAGE)
+
+
+def visible(text: str) -> str:
+    """Nothing in it can hide: what does not show as itself is written as an escape."""
+    shown = (
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+    return "".join(shown)
+
+
+def _show(wanted: OpenRequest) -> None:
+    """The whole of it, beside the data: nobody decides what they have not seen."""
+    view, request = wanted.view, wanted.request
+    lines = [
+        "",
+        f"{clean(view.session_id)[:8]}  {clean(view.title) or '(untitled)'}",
+        f"on {clean(view.host)}, in {visible(view.cwd or '?')}",
+        f"asks: {clean(request.kind)} {clean(request.tool)}".rstrip(),
+    ]
+    for name, value in (request.payload or {}).items():
+        body = visible(value if isinstance(value, str) else _plain(value))
+        lines.append(f"  {visible(name)}:{chr(10) if chr(10) in body else ' '}{body}")
+    if wanted.verb == "always" and request.hold is not None:
+        lines.append(f"from now on, in this session: {visible(', '.join(request.hold.always))}")
+    put("\n".join(lines), to=sys.stderr)
+
+
+def _plain(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _question(wanted: OpenRequest) -> str:
+    words = {"allow": "Allow it", "always": "Allow it, always", "deny": "Deny it"}
+    words |= {"plan": "Have this plan carried out"}
+    return f"{words.get(wanted.verb, 'Answer so')}? [y/N]"
+
+
+def _parameters(asked: DecisionAsked, wanted: OpenRequest) -> dict[str, Any]:
+    """What goes with the verb. Raises CommandError."""
+    payload = wanted.request.payload or {}
+    if wanted.verb == "deny":
+        return _without_none(text=asked.text, stop=asked.stop or None)
+    if wanted.verb == "plan":
+        return _without_none(text=_edited(asked.edit), mode=asked.mode)
+    if wanted.verb == "answer":
+        return _answers(asked, payload.get("questions") or [])
+    if wanted.verb == "elicit":
+        schema = payload.get("requested_schema") or {}
+        return {"content": _filled(asked, schema.get("properties") or {})}
+    return {}
+
+
+def _without_none(**given: Any) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _edited(file: Path | None) -> str | None:
+    try:
+        return None if file is None else file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise CommandError(f"{file} cannot be read ({why}).", Exit.USAGE) from error
+
+
+def _answers(asked: DecisionAsked, questions: Sequence[Any]) -> dict[str, Any]:
+    """One of `--answer` for each question, in their order; else each is asked for."""
+    given = list(asked.answers)
+    if not given and asked.ask is not None:
+        given = [asked.ask(_listed(each)) for each in questions]
+    require(
+        len(given) == len(questions),
+        f"It asks {len(questions)} question(s): give --answer once for each, a number or words.",
+    )
+    answers = {
+        str(each["question"]): labels_in(text, each)
+        for each, text in zip(questions, given, strict=True)
+    }
+    notes = {str(questions[0]["question"]): asked.note} if asked.note and questions else None
+    return _without_none(answers=answers, notes=notes)
+
+
+def _listed(question: Any) -> str:
+    options = [
+        f"  {number}  {visible(str(each.get('label')))}"
+        for number, each in enumerate(question.get("options") or [], 1)
+    ]
+    several = " (several: 1,3)" if question.get("multiSelect") is True else ""
+    return "\n".join(
+        [visible(str(question["question"])), *options, f"A number, or words{several}:"]
+    )
+
+
+def labels_in(text: str, question: Any) -> list[str]:
+    """The labels that a number or words stand for; what is none of them is free text."""
+    labels = [str(each.get("label")) for each in question.get("options") or []]
+    known = {label.casefold(): label for label in labels}
+    known = {str(number): label for number, label in enumerate(labels, 1)} | known
+    if question.get("multiSelect") is True:
+        parts = [part.strip().casefold() for part in text.split(",")]
+        if all(part in known for part in parts):
+            return list(dict.fromkeys(known[part] for part in parts))
+    return [known.get(text.strip().casefold(), text.strip())]
+
+
+def _filled(asked: DecisionAsked, fields: dict[str, Any]) -> dict[str, Any]:
+    """`--answer FIELD=VALUE` for each; else each is asked for. An empty one is left out."""
+    given = dict(each.partition("=")[::2] for each in asked.answers)
+    if not given and asked.ask is not None:
+        given = {
+            name: asked.ask(f"{visible(str(about.get('title') or name))} ({about.get('type')}):")
+            for name, about in fields.items()
+        }
+    require(
+        not given.keys() - fields.keys(),
+        f"Give --answer FIELD=VALUE, of the fields {', '.join(map(visible, fields))}.",
+    )
+    return {name: _value(name, text, fields[name]) for name, text in given.items() if text}
+
+
+def _value(name: str, text: str, about: Any) -> Any:
+    """Raises CommandError."""
+    kind = about.get("type")
+    try:
+        if kind == "boolean":
+            return {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
+        return {"integer": int, "number": float}.get(kind, str)(text)
+    except (KeyError, ValueError) as error:
+        raise CommandError(f"{visible(name)} is no {kind}: {text!r}.", Exit.USAGE) from error
+
+
+def _given(url: str, wanted: OpenRequest, body: dict[str, Any]) -> CommandView:
+    """Raises CommandError."""
+    answer = send(url, "POST", f"{path_of(wanted.view)}/commands", body)
+    return typed(url, answer.get("command"), CommandView)
+
+
+def _awaited(url: str, wanted: OpenRequest, command: CommandView, until: float) -> CommandView:
+    """What has become of it by then. Raises CommandError."""
+    path = f"{path_of(wanted.view)}/commands/{command.id}"
+    while (left := until - time.monotonic()) > 0:
+        told = fetch(url, path, {"wait": f"{min(left, 5.0):.1f}"})
+        command = typed(url, told.get("command"), CommandView)
+        if told.get("final"):
+            break
+    return command

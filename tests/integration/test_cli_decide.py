@@ -1,0 +1,171 @@
+"""`adsum approve`, `deny`, `answer`, `plan`: what is shown, what is sent, how each outcome is told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adsum.decide import asker, labels_in, visible
+from tests.deciding import FORM, QUESTIONS, FakeMachine
+from tests.hub_processes import HubProcess, started
+from tests.integration.conftest import Run
+from tests.support import wait_until
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def hub(home: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubProcess]:
+    hub = HubProcess(home / "hub", redis_url)
+    with started(hub):
+        monkeypatch.setenv("ADSUM_HUB_URL", hub.url)
+        yield hub
+
+
+@pytest.fixture
+def machine(redis_url: str) -> Iterator[FakeMachine]:
+    machine = FakeMachine(redis_url)
+    machine.start()
+    yield machine
+    machine.stop()
+
+
+def asked(hub: HubProcess, count: int = 1) -> None:
+    def all_held() -> bool:
+        views = hub.get("/api/v1/sessions")["sessions"]
+        return sum("hold" in each for view in views for each in view.get("requests", ())) == count
+
+    asyncio.run(wait_until(all_held))
+
+
+def test_the_whole_command_is_shown_and_the_effect_is_waited_for(
+    run: Run, hub: HubProcess, machine: FakeMachine
+) -> None:
+    machine.asks(payload={"command": "make\n  clean\u202e # x", "description": "Clean"})
+    asked(hub)
+    code, out, err = run("approve", "--yes")
+
+    assert (code, out) == (0, "s on lab: allow: took effect\n")
+    assert "  command:\nmake\n  clean\\u202e # x\n" in err
+    assert [(each.verb, each.request_id) for each in machine.obeyed] == [("allow", "r1")]
+    code, _, err = run("approve", "--yes")
+    assert code == 2
+    assert "No session asks anything" in err
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code", "said"),
+    [
+        (("sent",), 5, "allow: sent, but what came of it is not known yet"),
+        (("sent", "overruled"), 6, "allow: overruled: the terminal was first"),
+        (("too_late",), 7, "allow: too late"),
+        (("refused",), 1, "allow: refused by its machine"),
+    ],
+)
+def test_what_became_of_it_is_told_apart(
+    run: Run, hub: HubProcess, machine: FakeMachine, outcomes: Any, code: int, said: str
+) -> None:
+    machine.outcomes = outcomes
+    machine.asks()
+    asked(hub)
+    found = run("approve", "s", "--yes", "--wait", "2" if code == 5 else "10")
+
+    assert found[:2] == (code, f"s on lab: {said}\n")
+
+
+def test_nobody_is_asked_where_nobody_is_and_a_key_too_many_is_no_yes(
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.asks()
+    asked(hub)
+    code, _, err = run("deny")
+    assert (code, "give --yes" in err) == (2, True)
+
+    assert asker() is None
+    monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "")
+    code, out, err = run("approve")
+    assert (code, out) == (1, "")
+    assert "Nothing is decided." in err
+    assert machine.obeyed == []
+
+
+def test_several_sessions_are_decided_and_told_as_json(
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        machine.asks(name, f"r-{name}")
+    asked(hub, 2)
+    code, _, err = run("approve", "--yes")
+    assert code == 2
+    assert "Several requests are open" in err
+    monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "y")
+
+    code, out, _ = run("deny", "one", "two", "-m", "not now", "--stop", "--json")
+
+    told = json.loads(out)["commands"]
+    assert code == 0
+    assert [(each["session"][-3:], each["outcome"]) for each in told] == [
+        ("one", "took_effect"),
+        ("two", "took_effect"),
+    ]
+    assert {(each.text, each.stop) for each in machine.obeyed} == {("not now", True)}
+
+
+def test_always_and_plans_and_questions_and_forms_send_what_they_are_for(
+    run: Run, hub: HubProcess, machine: FakeMachine, home: Path
+) -> None:
+    machine.asks("a1", "r1")
+    machine.asks("b2", "r2", "plan", "deny", request_kind="plan", payload={"plan": "# Plan"})
+    machine.asks("c3", "r3", "answer", request_kind="question", payload=QUESTIONS)
+    machine.asks("d4", "r4", "elicit", "deny", request_kind="dialog", payload=FORM)
+    asked(hub, 4)
+    (home / "plan.md").write_text("# Another")
+
+    code, _, err = run("approve", "a1", "--always", "--yes")
+    assert (code, "in this session: Bash(make:*)" in err) == (0, True)
+    assert run("plan", "b2", "--yes", "--mode", "default", "--edit", "plan.md")[0] == 0
+    assert run("answer", "c3", "--yes", "-a", "Blue")[0] == 2
+    assert run("answer", "c3", "--yes", "-a", "2", "-a", "1,b", "--note", "dark")[0] == 0
+    assert run("answer", "d4", "--yes", "-a", "branch=x", "-a", "force=maybe")[0] == 2
+    assert run("answer", "d4", "--yes", "-a", "branch=x", "-a", "force=true")[0] == 0
+
+    always, plan, answer, form = machine.obeyed
+    assert always.verb == "always"
+    assert (plan.verb, plan.mode, plan.text) == ("plan", "default", "# Another")
+    assert answer.answers == {"Which colour?": ["Blue"], "Which parts?": ["a", "b"]}
+    assert answer.notes == {"Which colour?": "dark"}
+    assert form.content == {"branch": "x", "force": True}
+
+
+def test_what_cannot_be_decided_says_why(run: Run, hub: HubProcess, machine: FakeMachine) -> None:
+    machine.asks("a1", "r1", payload={"command": "x [redacted:value:ab]"})
+    machine.asks("b2", "r2", "deny")
+    asked(hub, 2)
+    partial = run("approve", "a1", "--yes")
+    other = run("approve", "b2", "--yes")
+    machine.control = "off"
+    asyncio.run(wait_until(lambda: "control" not in hub.get("/api/v1/hosts")["hosts"][0]))
+    off = run("deny", "b2", "--yes")
+
+    assert (partial[0], "Not all that session a1 asks is shown" in partial[2]) == (1, True)
+    assert (other[0], "it takes deny" in other[2]) == (1, True)
+    assert (off[0], "adsum control approve" in off[2]) == (1, True)
+
+
+def test_words_and_numbers_are_labels_and_all_else_is_free_text() -> None:
+    single, several = QUESTIONS["questions"]
+
+    assert labels_in("2", single) == ["Blue"]
+    assert labels_in("red", single) == ["Red"]
+    assert labels_in("Red, but darker", single) == ["Red, but darker"]
+    assert labels_in("1, b,a", several) == ["a", "b"]
+    assert labels_in("a, or so", several) == ["a, or so"]
+
+
+def test_nothing_hides_in_what_is_shown() -> None:
+    assert visible("a\x1b[2Jb\u202ec\n\td") == "a\\x1b[2Jb\\u202ec\n\td"
