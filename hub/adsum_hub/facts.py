@@ -254,6 +254,7 @@ class Gauges(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     context_tokens: tuple[int, int] | None = None
     context_size: tuple[int, int] | None = None
     limits: tuple[int, tuple[RateLimit, ...]] | None = None
+    plan: tuple[int, str] | None = None
 
 
 class ActivityNote(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from adsum_hub import host_troubles
 from adsum_hub.clock import AHEAD_MS, HostClock, reachability
-from adsum_hub.facts import Budget, Facts
+from adsum_hub.facts import Budget, Facts, Gauges
 from adsum_hub.fold.fold import fold
 from adsum_hub.host_troubles import Troubles
 from adsum_hub.inbox import Admission, Runs, advance, dated_back, order
@@ -20,7 +20,7 @@ from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_hub.views import Shown, Spent, ViewedHost, in_hub_time, limits_that_hold, session_view
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch, Unread
-from adsum_shared.signals import AnySignal, RateLimit
+from adsum_shared.signals import DEFAULT_AGENT, AnySignal
 from adsum_shared.state import GapView, Group, HostView, Reachability, SessionView
 
 #: How long a delivered session stays in the list after its last sign of life.
@@ -74,7 +74,8 @@ class Host:
         self.over: dict[str, Budget] = {}
         #: what people decided about sessions; see Dismissal
         self.dismissals: dict[str, Dismissal] = {}
-        self.limits: tuple[int, tuple[RateLimit, ...]] | None = None  # and when they were told
+        #: By agent, what its sessions told last of its account's limits.
+        self.gauges: dict[str, Gauges] = {}
         self.reachability: Reachability = "offline"
         self.saved = Saved()
         #: what people call it, before what it calls itself
@@ -219,9 +220,9 @@ class Host:
         if facts is None or archived or not facts.materialised:
             self._unlist(session_id)
             return None
-        told = facts.gauges.limits
-        if told is not None and (self.limits is None or told[0] > self.limits[0]):
-            self.limits = told
+        told, held = facts.gauges.limits, self.gauges.get(facts.agent)
+        if told is not None and (held is None or held.limits is None or told[0] > held.limits[0]):
+            self.gauges[facts.agent] = facts.gauges
         verdict = judge(
             self._decided(facts),
             self.clock.host_now(now),
@@ -368,10 +369,15 @@ class Host:
     def place(self) -> ViewedHost:
         return ViewedHost(self.id, self.label, self.reachability, self.clock.offset_ms)
 
+    def titled(self, agent: str) -> str:
+        """What people call an agent; "" for the default one, which needs no name."""
+        known = self.beat.agents if self.beat else ()
+        title = next((each.title for each in known if each.name == agent), agent)
+        return "" if agent == DEFAULT_AGENT else title
+
     def view(self, now: int = 0) -> HostView:
         """now: the hub's clock, for limits that have been reset since."""
         applied = self.applied.get(self.beat.spool_id, 0) if self.beat else 0
-        limits = self.limits[1] if self.limits else ()
         return HostView(
             id=self.id,
             label=self.label,
@@ -387,7 +393,12 @@ class Host:
             witnesses=in_hub_time(self.beat.witnesses, self.clock.offset_ms) if self.beat else (),
             gaps=tuple(replace(gap, at=self.clock.to_hub(gap.at)) for gap in self.gaps),
             set_aside=self.set_aside,
-            limits=limits_that_hold(limits, now),
+            limits=tuple(
+                limit
+                for agent, gauges in sorted(self.gauges.items())
+                if gauges.limits is not None
+                for limit in limits_that_hold(gauges.limits[1], now, self.titled(agent))
+            ),
             # Nobody knows how far a machine has got that is not heard.
             scan=self.beat.scan if self.beat and self.reachability == "live" else None,
             via=self.beat.via if self.beat else None,

@@ -143,7 +143,11 @@ def _gauges(signal: s.GaugesReported) -> str | None:
             return f"used_percent is {limit.used_percent}"
         if not 0 <= limit.resets_at <= MOST_TOKENS or not _NAME.fullmatch(limit.name):
             return f"resets_at is {limit.resets_at} of {limit.name[:40]!r}"
-    return None
+    return (
+        f"plan is {signal.plan[:40]!r}"
+        if signal.plan and not _NAME.fullmatch(signal.plan)
+        else None
+    )
 
 
 def _is_usd(number: float) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from adsum_hub.facts import Facts, Request
+from adsum_hub.facts import Facts, Gauges, Request
 from adsum_hub.verdict.judge import Verdict, end_of
 from adsum_shared.signals import Hold, RateLimit
 from adsum_shared.state import (
@@ -25,6 +25,7 @@ from adsum_shared.state import (
     HoldView,
     HostView,
     HostWitness,
+    PlanView,
     RateLimitView,
     Reachability,
     RequestView,
@@ -53,10 +54,11 @@ class ViewedHost(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spent(msgspec.Struct, frozen=True, gc=False):
-    """What a session used, and how full it is."""
+    """What a session used, how full it is, and what pays for it."""
 
     usage: UsageView | None = None
     context: ContextView | None = None
+    plan: PlanView | None = None
 
 
 NOTHING_SPENT = Spent()
@@ -99,6 +101,7 @@ def session_view(
             incomplete=incomplete,
             usage=spent.usage,
             context=spent.context,
+            plan=spent.plan,
         )
     state = verdict.state
     if offset_ms:
@@ -130,6 +133,7 @@ def session_view(
         ended_at=_ended_at(facts, state, offset_ms) if state.state in OVER else None,
         usage=spent.usage,
         context=spent.context,
+        plan=spent.plan,
     )
 
 
@@ -319,11 +323,12 @@ def witness_views(
 
 def only_ticks(before: SessionView, after: SessionView) -> bool:
     """Nothing but what grows by itself while an agent works: such a change can wait a moment."""
-    if before.usage == after.usage and before.context == after.context:
+    names = ("usage", "context", "plan")
+    ticked = {name: getattr(before, name) for name in names}
+    if ticked == {name: getattr(after, name) for name in names}:
         return False
-    usage, context, updated_at = before.usage, before.context, before.updated_at
     heard = before.witnesses if _still(before) == _still(after) else after.witnesses
-    ticked = {"usage": usage, "context": context, "updated_at": updated_at, "witnesses": heard}
+    ticked |= {"updated_at": before.updated_at, "witnesses": heard}
     return before == replace(after, **ticked)
 
 
@@ -340,13 +345,22 @@ def in_hub_time(witnesses: Iterable[HostWitness], offset_ms: int) -> tuple[HostW
     )
 
 
-def limits_that_hold(limits: Iterable[RateLimit], now: int) -> tuple[RateLimitView, ...]:
-    """Without those that have been reset since they were told."""
+def limits_that_hold(
+    limits: Iterable[RateLimit], now: int, agent: str = ""
+) -> tuple[RateLimitView, ...]:
+    """Without those that have been reset since they were told. agent: see `RateLimitView`."""
     return tuple(
-        RateLimitView(each.name, each.used_percent, each.resets_at)
+        RateLimitView(each.name, each.used_percent, each.resets_at, agent)
         for each in limits
         if not each.resets_at or each.resets_at > now
     )
+
+
+def plan_view(gauges: Gauges) -> PlanView | None:
+    """All limits, also those that were reset since: when, they tell themselves."""
+    if gauges.plan is None or not gauges.plan[1]:
+        return None
+    return PlanView(gauges.plan[1], limits_that_hold(gauges.limits[1] if gauges.limits else (), 0))
 
 
 def same_host(a: HostView, b: HostView) -> bool:

@@ -361,11 +361,13 @@ class GaugesReported(Signal, frozen=True, kw_only=True, tag="gauges.reported"):
     """How full the context is and how much of the account's limits is used; None: not told.
 
     context_tokens: of the last prompt, cached ones too. context_size: how many there may be.
+    plan: the account's, which pays where tokens are not billed; "": they are.
     """
 
     context_tokens: int | None = None
     context_size: int | None = None
     limits: list[RateLimit] | None = None
+    plan: str | None = None
 
 
 class MetaChanged(Signal, frozen=True, kw_only=True, tag="meta.changed"):

@@ -49,7 +49,8 @@ class UsageView(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was used up. cache_write_tokens: for five minutes and for an hour.
 
     cost_usd: None if there are tokens and none of them has a price. cost_source: `reported` by the
-    agent itself; `computed` from prices; `mixed`. unpriced_tokens: not part of cost_usd.
+    agent itself; `computed` from prices; `mixed`; `plan`: none, for a plan pays. unpriced_tokens: not
+    part of cost_usd.
     """
 
     input_tokens: int = 0
@@ -58,7 +59,7 @@ class UsageView(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_write_tokens: int = 0
     web_searches: int = 0
     cost_usd: float | None = None
-    cost_source: Literal["reported", "computed", "mixed"] = "computed"
+    cost_source: Literal["reported", "computed", "mixed", "plan"] = "computed"
     unpriced_tokens: int = 0
 
 
@@ -70,11 +71,22 @@ class ContextView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RateLimitView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """name: `five_hour`, `seven_day`. resets_at: hub clock, ms; 0 = not told."""
+    """name: `five_hour`, `seven_day`. resets_at: hub clock, ms; 0 = not told.
+
+    agent: whose limit a machine tells of, its title; "" for the default agent's.
+    """
 
     name: str
     used_percent: float
     resets_at: int = 0
+    agent: str = ""
+
+
+class PlanView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What pays for a session whose tokens are not billed. limits: as the session told last."""
+
+    name: str
+    limits: tuple[RateLimitView, ...] = ()
 
 
 class ScanProgress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -257,6 +269,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ended_at: int | None = None
     usage: UsageView | None = None
     context: ContextView | None = None
+    plan: PlanView | None = None
     display: DisplayView | None = None
     commands: tuple[CommandView, ...] = ()
 

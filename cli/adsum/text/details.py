@@ -10,7 +10,17 @@ from rich.text import Text
 from rich.tree import Tree
 
 from adsum.text.tables import icon_of
-from adsum.text.words import PRICES, age, cost, missing_of, moment, percent, short, witness_word
+from adsum.text.words import (
+    PRICES,
+    age,
+    cost,
+    limit_words,
+    missing_of,
+    moment,
+    percent,
+    short,
+    witness_word,
+)
 from adsum_shared.redact import clean
 from adsum_shared.state import (
     ActivityEntry,
@@ -33,6 +43,7 @@ COST_SOURCES = {
     "reported": "as the agent reports",
     "computed": "from list prices",
     "mixed": "in part as the agent reports, in part from list prices",
+    "plan": "a plan pays, tokens are not billed",
 }
 
 PROBLEMS = {
@@ -98,7 +109,7 @@ def _facts(
     yield "started", ago(view.started_at, now)
     yield "ended", ago(view.ended_at, now)
     yield "changed", f"{age(now - view.updated_at)} ago"
-    yield from _used_up(view, plain=plain)
+    yield from _used_up(view, now, plain=plain)
     heard = [each for each in view.witnesses if each.heard_at]
     ages = [f"{witness_word(each.name)} {age(now - each.heard_at)}" for each in heard]
     yield "heard", f"{', '.join(ages)} ago" if ages else ""
@@ -125,9 +136,12 @@ def ago(at: int | None, now: int) -> str:
     return f"{age(now - at)} ago ({moment(at, now)})" if at else ""
 
 
-def _used_up(view: SessionView, *, plain: bool) -> Iterator[tuple[str, str]]:
+def _used_up(view: SessionView, now: int, *, plain: bool) -> Iterator[tuple[str, str]]:
     if view.usage is not None:
         yield "tokens", _token_words(view.usage)
+    if view.plan is not None:
+        yield "plan", "; ".join(map(clean, (view.plan.name, *limit_words(view.plan.limits, now))))
+    elif view.usage is not None:
         yield "cost", cost_words(view.usage, clean(view.model), plain=plain)
     if view.context is not None:
         tokens, size = view.context.tokens, view.context.size

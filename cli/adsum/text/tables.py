@@ -28,6 +28,7 @@ from adsum.text.words import (
     marks,
     moment,
     octets,
+    paid,
     short,
     span,
     tokens_of,
@@ -118,7 +119,7 @@ def _session_row(view: SessionView, now: int, *, plain: bool) -> dict[str, Text]
         "PROJECT": Text(clean(view.project)),
         "HOST": Text(clean(view.host)),
         "ID": Text(clean(view.session_id)),
-        "COST": Text(cost(usage, plain=plain)),
+        "COST": Text(clean(paid(view, plain=plain))),
         "TOKENS": Text(short(tokens_of(usage)) if usage else NONE),
         "CTX": Text(context(view.context)),
         # How long it has been so is not known of a host that does not report.
@@ -215,7 +216,7 @@ def _history_row(view: SessionView, now: int, *, plain: bool) -> dict[str, Text]
         "PROJECT": Text(clean(view.project)),
         "HOST": Text(clean(view.host)),
         "TOKENS": Text(short(tokens_of(view.usage)) if view.usage else NONE),
-        "COST": Text(cost(view.usage, plain=plain)),
+        "COST": Text(clean(paid(view, plain=plain))),
         "ID": Text(clean(view.session_id)),
     }
 

@@ -149,6 +149,8 @@ def cost(usage: UsageView | None, *, plain: bool = False) -> str:
     """The mark says whose word it is; what has no price never reads as $0.00."""
     if usage is None:
         return NONE
+    if usage.cost_source == "plan":
+        return "plan"
     if usage.cost_usd is None:
         return UNPRICED if usage.unpriced_tokens or tokens_of(usage) else NONE
     if usage.cost_usd <= 0 and not tokens_of(usage) and not usage.web_searches:
@@ -174,10 +176,22 @@ def context(view: ContextView | None) -> str:
     return percent(view.tokens, view.size) if view.size else short(view.tokens)
 
 
+def paid(view: SessionView, *, plain: bool = False) -> str:
+    """Its dollars, or what it has used of its plan."""
+    if view.plan is None:
+        return cost(view.usage, plain=plain)
+    used = [f"{_limit_name(each)} {percent(each.used_percent, 100)}" for each in view.plan.limits]
+    return " ".join(used) or "plan"
+
+
+def _limit_name(limit: RateLimitView) -> str:
+    name = LIMIT_NAMES.get(limit.name, limit.name.replace("_", " "))
+    return f"{limit.agent} {name}" if limit.agent else name
+
+
 def limit_words(limits: tuple[RateLimitView, ...], now: int) -> Iterator[str]:
     for limit in limits:
-        name = LIMIT_NAMES.get(limit.name, limit.name.replace("_", " "))
-        used = percent(limit.used_percent, 100)
+        name, used = _limit_name(limit), percent(limit.used_percent, 100)
         if limit.resets_at and limit.resets_at <= now:
             yield f"{name} was {used}, reset since"
         elif limit.resets_at:

@@ -341,6 +341,7 @@ def gauges_reported(facts: Facts, signal: s.GaugesReported) -> Changes:
         "context_tokens": signal.context_tokens,
         "context_size": signal.context_size,
         "limits": limits,
+        "plan": signal.plan,
     }
     changes: dict[str, Any] = {}
     for name, value in news.items():

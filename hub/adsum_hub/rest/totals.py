@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from adsum_hub.clock import Clock
-from adsum_hub.facts import Facts
+from adsum_hub.facts import Facts, Gauges
 from adsum_hub.host import Host
 from adsum_hub.past import HistorySearch, search
 from adsum_hub.rest.api import SCHEMA, BadRequestError, add_endpoints, as_json, endpoint
@@ -20,7 +20,7 @@ from adsum_hub.usage.accounts import workers
 from adsum_hub.usage.budgets import Uses
 from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
-from adsum_hub.views import view_id
+from adsum_hub.views import limits_that_hold, view_id
 from adsum_shared import MOST_DAYS
 from adsum_shared.state import OVER, Budgets, BudgetView, History, SessionView, UsageReport
 
@@ -194,12 +194,37 @@ def _unfinished(roster: Roster, now: int) -> list[str]:
         scan = view.scan
         if scan is not None:
             notes.append(f"{view.label} still reads its history: {scan.percent} % so far.")
+    for host in roster.hosts.values():
+        notes += [
+            _plan_note(host, agent, each, now)
+            for agent, each in sorted(host.gauges.items())
+            if each.plan and each.plan[1]
+        ]
     dropped = roster.counts["history_dropped"]
     if dropped:
         notes.append(
             f"{dropped:,} sessions are too old or too many to be kept, and are in no sum any more."
         )
     return notes
+
+
+def _plan_note(host: Host, agent: str, gauges: Gauges, now: int) -> str:
+    used = [
+        f"{limit.name.replace('_', ' ')} limit {limit.used_percent:.0f} % used"
+        + (f", resets in {_span(limit.resets_at - now)}" if limit.resets_at else "")
+        for limit in limits_that_hold(gauges.limits[1] if gauges.limits else (), now)
+    ]
+    title, plan = host.titled(agent) or agent, gauges.plan[1] if gauges.plan else ""
+    pays = (
+        f"On {host.label} the plan {plan} pays for {title}, whose tokens are in no sum of dollars."
+    )
+    return " ".join([pays, *([f"{'; '.join(used)}."] if used else [])])
+
+
+def _span(ms: int) -> str:
+    minutes = max(0, ms) // 60_000
+    hours, days = minutes // 60, minutes // 1440
+    return f"{days} d {hours % 24} h" if days else f"{hours} h {minutes % 60} min"
 
 
 #: Named in a note, the most alike first; and of each name so many characters.

@@ -13,7 +13,7 @@ from adsum_hub.past import past_verdict
 from adsum_hub.usage.budgets import Overspent, Worker
 from adsum_hub.usage.spending import Key, NoPrices, Spending, summed
 from adsum_hub.verdict.reading import LIMITS, Limits
-from adsum_hub.views import Spent, session_view
+from adsum_hub.views import Spent, plan_view, session_view
 from adsum_shared.state import OVER, SessionView
 
 #: Budgets and the day's sum are looked at no more often: while a history is read, all of it moves.
@@ -70,7 +70,9 @@ class Accounts:
 
     def _spent(self, host: Host, facts: Facts) -> Spent:
         lines = self.spending.own((host.id, facts.session_id))
-        return Spent(summed(lines) if lines else None, self.spending.context(facts))
+        return Spent(
+            summed(lines) if lines else None, self.spending.context(facts), plan_view(facts.gauges)
+        )
 
     def past_view(self, host: Host, facts: Facts) -> SessionView:
         session_id, spent = facts.session_id, self._spent(host, facts)

@@ -11,6 +11,8 @@ Three sources, the best first:
   one never says less, and one that was reset is found out.
 - The price book.
 
+Where a plan pays, nothing is billed by tokens, and no dollars are told.
+
 A fork's reports include what its parent spent before, which is the parent's: it is computed only.
 
 A session whose home directory several machines share, or that was copied, is told of by each: of
@@ -29,7 +31,7 @@ from adsum_hub.facts import Facts, Usage
 from adsum_shared.signals import ModelCost
 from adsum_shared.state import ContextView, UsageView
 
-CostSource = Literal["reported", "computed", "mixed"]
+CostSource = Literal["reported", "computed", "mixed", "plan"]
 #: A session of whose model nothing is known, only that it has cost something.
 UNKNOWN_MODEL = "unknown"
 #: Sums of many floats differ by a hair, and a report is rounded to it.
@@ -95,6 +97,8 @@ def lines_of(facts: Facts, prices: Prices, day_of: Callable[[int], str]) -> Line
     day_of: the day of a time of its host's clock, for dollars that come without tokens.
     """
     groups = [_group(key, facts.usage[key]) for key in sorted(facts.usage)]
+    if paid_by_plan(facts):
+        return tuple(_line(group, None, "plan", 0) for group in groups)
     costs = [_cost(prices, group, group.usage) for group in groups]
     report = None if facts.about("forked_from") else _report(facts, groups, costs, prices)
     if report is None:
@@ -102,6 +106,10 @@ def lines_of(facts: Facts, prices: Prices, day_of: Callable[[int], str]) -> Line
     if not groups:
         return (_tokenless(facts, report.usd, day_of),)
     return _spread(groups, costs, report, prices)
+
+
+def paid_by_plan(facts: Facts) -> bool:
+    return facts.gauges.plan is not None and facts.gauges.plan[1] != ""
 
 
 def _group(key: str, usage: Usage) -> _Group:
@@ -244,12 +252,13 @@ def _tokenless(facts: Facts, usd: float, day_of: Callable[[int], str]) -> CostLi
 class Sum:
     """Adds up line by line; `view` is the whole."""
 
-    __slots__ = ("_numbers", "_sources", "dollars")
+    __slots__ = ("_is_planned", "_numbers", "_sources", "dollars")
 
     def __init__(self) -> None:
         self._numbers = [0, 0, 0, 0, 0, 0]
         self.dollars: list[float] = []
         self._sources: set[CostSource] = set()
+        self._is_planned = False
 
     def add(self, line: CostLine) -> None:
         numbers = self._numbers
@@ -262,6 +271,7 @@ class Sum:
         if line.usd is not None:
             self.dollars.append(line.usd)
             self._sources.add(line.source)
+        self._is_planned = self._is_planned or line.source == "plan"
 
     @property
     def tokens(self) -> int:
@@ -273,6 +283,8 @@ class Sum:
         source: CostSource = "mixed" if self._sources else "computed"
         if len(self._sources) == 1:
             (source,) = self._sources
+        elif self._is_planned and not self.dollars and not unpriced:
+            cost, source = None, "plan"
         return UsageView(input_, output, read, written, searches, cost, source, unpriced)
 
 
@@ -488,6 +500,7 @@ def _same(a: Facts, b: Facts) -> bool:
     return bool(
         a.usage is b.usage
         and a.costs is b.costs
+        and paid_by_plan(a) == paid_by_plan(b)
         and (
             a.meta is b.meta
             or (

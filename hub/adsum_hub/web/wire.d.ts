@@ -42,6 +42,7 @@ export interface SessionView {
   ended_at?: number | null;
   usage?: UsageView | null;
   context?: ContextView | null;
+  plan?: PlanView | null;
   display?: DisplayView | null;
   commands?: CommandView[];
 }
@@ -108,7 +109,8 @@ export interface WitnessView {
 /** What was used up. cache_write_tokens: for five minutes and for an hour.
  *
  *  cost_usd: None if there are tokens and none of them has a price. cost_source: `reported` by the
- *  agent itself; `computed` from prices; `mixed`. unpriced_tokens: not part of cost_usd. */
+ *  agent itself; `computed` from prices; `mixed`; `plan`: none, for a plan pays. unpriced_tokens: not
+ *  part of cost_usd. */
 export interface UsageView {
   input_tokens?: number;
   output_tokens?: number;
@@ -116,7 +118,7 @@ export interface UsageView {
   cache_write_tokens?: number;
   web_searches?: number;
   cost_usd?: number | null;
-  cost_source?: "computed" | "mixed" | "reported";
+  cost_source?: "computed" | "mixed" | "plan" | "reported";
   unpriced_tokens?: number;
 }
 
@@ -124,6 +126,22 @@ export interface UsageView {
 export interface ContextView {
   tokens: number;
   size?: number | null;
+}
+
+/** What pays for a session whose tokens are not billed. limits: as the session told last. */
+export interface PlanView {
+  name: string;
+  limits?: RateLimitView[];
+}
+
+/** name: `five_hour`, `seven_day`. resets_at: hub clock, ms; 0 = not told.
+ *
+ *  agent: whose limit a machine tells of, its title; "" for the default agent's. */
+export interface RateLimitView {
+  name: string;
+  used_percent: number;
+  resets_at?: number;
+  agent?: string;
 }
 
 /** How domains would show a session; what is absent stays as state and group have it.
@@ -205,13 +223,6 @@ export interface GapView {
   at: number;
   reason: string;
   numbers?: number;
-}
-
-/** name: `five_hour`, `seven_day`. resets_at: hub clock, ms; 0 = not told. */
-export interface RateLimitView {
-  name: string;
-  used_percent: number;
-  resets_at?: number;
 }
 
 /** A machine's reading of its history; all 0 = it still looks for it.

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from adsum.text.words import context, cost, dollars, limit_words, octets, percent, short, span
-from adsum_shared.state import ContextView, RateLimitView, UsageView
+from adsum.text.details import _used_up
+from adsum.text.words import context, cost, dollars, limit_words, octets, paid, percent, short, span
+from adsum_shared.state import ContextView, PlanView, RateLimitView, UsageView
+from tests.domains import running
 
 NOW = 1_764_000_000_000
 HOUR = 3_600_000
@@ -132,3 +134,13 @@ def test_a_rate_limit_says_how_much_and_until_when() -> None:
         "7d was 91%, reset since",
         "thirty day 3%",
     ]
+
+
+def test_a_plan_stands_in_place_of_dollars() -> None:
+    usage = UsageView(input_tokens=5, cost_source="plan")
+    limits = (RateLimitView("five_hour", 34.4), RateLimitView("seven_day", 5, agent="Codex"))
+    view = running("ls", usage=usage, plan=PlanView("pro", limits))
+
+    assert paid(view) == "5h 34% Codex 7d 5%"
+    assert paid(running("ls", usage=usage, plan=PlanView("pro"))) == cost(usage) == "plan"
+    assert dict(_used_up(view, NOW, plain=True))["plan"] == "pro; 5h 34%; Codex 7d 5%"

@@ -13,7 +13,7 @@ from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
 from adsum_shared import signals as s
-from adsum_shared.signals import AnySignal
+from adsum_shared.signals import AnySignal, RateLimit
 
 #: Ids begin with the time at which they were given.
 BEFORE, ROOT, TURN, CHILD, CHILDS_TURN = (
@@ -362,3 +362,31 @@ def test_what_the_head_and_the_tail_tell_of_a_session_of_the_past() -> None:
     assert past is not None
     assert (past.first_prompt, past.last_answer) == ("mend the boat", "Mended.")
     assert (past.model, past.version, past.ended - past.started) == (MODEL, "0.169.0", 6)
+
+
+def limits(ms: int, plan: str | None = None, **told: Any) -> bytes:
+    windows = {"primary": None, "secondary": None, **told}
+    return event(ms, "token_count", info=None, rate_limits={"plan_type": plan, **windows})
+
+
+def test_a_plan_tells_its_limits_by_their_windows_when_they_change() -> None:
+    five = {"used_percent": 34.0, "window_minutes": 299, "resets_at": START // 1000}
+    week = {"used_percent": 5, "window_minutes": 10_080, "resets_at": None}
+    plan = {"plan": "pro", "primary": five, "secondary": week}
+    said = read(meta(), limits(1, **plan), limits(2, **plan), limits(3)).signals
+    first, last = (each for each in said if isinstance(each, s.GaugesReported))
+
+    assert (first.plan, last.plan, last.limits) == ("pro", "", None)
+    assert first.limits == [RateLimit("five_hour", 34.0, START), RateLimit("seven_day", 5.0)]
+
+
+def test_limits_without_a_plans_name_or_of_one_model_alone_are_told_too() -> None:
+    odd = {"used_percent": 1.0, "window_minutes": 180}
+    strange = {"used_percent": "much"}
+    said = only(
+        read(meta(), limits(1, limit_id="spark", primary=odd, secondary=strange)).signals,
+        s.GaugesReported,
+    )
+
+    assert (said.plan, said.limits) == ("ChatGPT", [RateLimit("3_hour_spark", 1.0)])
+    assert not [e for e in read(meta(), limits(1)).signals if isinstance(e, s.GaugesReported)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adsum_hub.host import KEEP_DELIVERED_MS
+from adsum_hub.rest.totals import _unfinished
 from adsum_hub.roster import USAGE_MS, Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts, local_day
@@ -12,8 +13,8 @@ from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
 from adsum_shared.envelope import Batch
-from adsum_shared.signals import RateLimit, Signal
-from adsum_shared.state import ScanProgress, SessionView
+from adsum_shared.signals import DEFAULT_AGENT, RateLimit, Signal
+from adsum_shared.state import HostAgent, ScanProgress, SessionView
 from tests.spenders import HOUR, NOON, TODAY, FlatPrices, spending
 
 HOST = "host-1"
@@ -420,3 +421,42 @@ def test_once_a_price_is_known_the_session_is_told_anew() -> None:
     assert view.usage is not None
     assert (view.usage.cost_usd, view.usage.unpriced_tokens) == (2.0, 0)
     assert hub.roster.accounts.spending.day(TODAY).total == 2.0
+
+
+def test_two_agents_accounts_have_limits_of_their_own() -> None:
+    hub = Hub()
+    hub.beat(agents=(HostAgent("other", "Other"),))
+    for session, agent, used in (("s", DEFAULT_AGENT, 40.0), ("t", "other", 9.0)):
+        hub.tell(s.PromptSubmitted, session, source="hook", prompt_id="p", agent=agent)
+        limits = [RateLimit("five_hour", used)]
+        hub.tell(s.GaugesReported, session, agent=agent, limits=limits)
+    hub.told()
+
+    found = [(each.agent, each.used_percent) for each in hub.host.view(hub.now).limits]
+    assert found == [("", 40.0), ("Other", 9.0)]
+
+
+def test_what_a_plan_pays_shows_its_limits_and_no_dollars_until_tokens_are_billed() -> None:
+    hub = Hub()
+    hub.prompt()
+    hub.use(100)
+    limits = [RateLimit("five_hour", 34.0, NOON + HOUR), RateLimit("seven_day", 5.0)]
+    hub.tell(s.GaugesReported, agent="other", plan="pro", limits=limits)
+    hub.later(USAGE_MS)
+    hub.told()
+    plan, usage = hub.view.plan, hub.view.usage
+    assert plan is not None
+    assert usage is not None
+    assert (plan.name, [each.used_percent for each in plan.limits]) == ("pro", [34.0, 5.0])
+    assert (usage.cost_source, usage.cost_usd, usage.input_tokens) == ("plan", None, 100)
+    assert hub.roster.accounts.spending.day(TODAY).total == 0
+    (note,) = _unfinished(hub.roster, hub.now)
+    assert "On lab the plan pro pays for" in note
+    assert "five hour limit 34 % used, resets in 0 h 5" in note
+
+    hub.tell(s.GaugesReported, at=hub.now + 1, plan="")
+    hub.later(USAGE_MS)
+    hub.told()
+    assert hub.view.plan is None
+    assert hub.view.usage is not None
+    assert hub.view.usage.cost_usd == pytest.approx(1.0)

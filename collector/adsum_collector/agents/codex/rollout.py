@@ -36,6 +36,8 @@ LAST_WORDS_MAX: Final = 1_000
 CALLS_MAX: Final = 32
 #: Later than any time that a line may bear.
 NEVER: Final = 1 << 53
+#: By hours; versions differ by a minute.
+WINDOWS: Final = {5: "five_hour", 24: "one_day", 168: "seven_day", 720: "thirty_day"}
 SUBAGENT_OVER: Final = frozenset({"completed", "failed", "interrupted", "closed"})
 KNOWN_TYPES: Final = frozenset(
     {
@@ -311,13 +313,27 @@ class _Reader:
         info = fields.get("info")
         used = info.get("last_token_usage") if isinstance(info, dict) else None
         tokens = _count(used.get("input_tokens")) if isinstance(used, dict) else None
-        if not isinstance(info, dict) or not tokens or tokens == self.known.used:
-            return []
-        self.known.used = tokens
+        told: dict[str, Any] = {}
+        if isinstance(info, dict) and tokens and tokens != self.known.used:
+            self.known.used = tokens
+            size = _count(info.get("model_context_window"))
+            told = {"context_tokens": tokens, "context_size": size}
         if self.known.kind == "child":
             return []
-        size = _count(info.get("model_context_window"))
-        return [s.GaugesReported(**self.common, context_tokens=tokens, context_size=size)]
+        told |= self._limits(fields.get("rate_limits"))
+        return [s.GaugesReported(**self.common, **told)] if told else []
+
+    def _limits(self, rates: object) -> dict[str, Any]:
+        """Of an account with a plan. With a key tokens are billed, and all of it is empty."""
+        if not isinstance(rates, dict):
+            return {}
+        limits = [_limit(name, rates) for name in ("primary", "secondary")]
+        found = [limit for limit in limits if limit is not None]
+        plan = name_of(rates.get("plan_type")) or ("ChatGPT" if found else "")
+        news = self.known.news({"plan": plan, "limits": repr(found) if found else None})
+        if not plan and self.known.told.pop("plan", ""):
+            news["plan"] = ""
+        return {**news, "limits": found} if "limits" in news else news
 
     def compacted(self, _fields: Fields) -> list[KnownSignal]:
         return [s.CompactionFinished(**self.common)] if self.known.kind != "child" else []
@@ -446,6 +462,19 @@ STEPS: Final[dict[str, Callable[[_Reader, Fields], list[KnownSignal]]]] = {
     **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call"), _Reader.called),
     **dict.fromkeys(("function_call_output", "custom_tool_call_output"), _Reader.returned),
 }
+
+
+def _limit(which: str, rates: Fields) -> s.RateLimit | None:
+    """Named by its window, as other agents name theirs; and by what it limits, if that is not all."""
+    told = rates.get(which)
+    used = told.get("used_percent") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(used, int | float) or not 0 <= used <= 10_000:
+        return None
+    hours = round((_count(told.get("window_minutes")) or 0) / 60)
+    window = WINDOWS.get(hours) or (f"{hours}_hour" if hours else which)
+    limited = name_of(rates.get("limit_id")) or "codex"
+    name = window if limited == "codex" else f"{window}_{limited}"
+    return s.RateLimit(name[:NAME_MAX], float(used), (_count(told.get("resets_at")) or 0) * 1000)
 
 
 def _task(fields: Fields) -> str | None:

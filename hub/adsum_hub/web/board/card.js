@@ -4,7 +4,7 @@ import { useEffect, useId, useMemo, useRef } from "../vendor/preact-hooks.js";
 import { computed } from "../vendor/signals-core.js";
 import { Branches, finishedCount } from "./children.js";
 import { isSeen, markNoticed, unreadIn } from "../core/attention.js";
-import { costOf, counted, exactUsage, fullness, nearlyFull, plain, short, tokensOf } from "../core/format.js";
+import { costOf, counted, exactUsage, fullness, nearlyFull, plain, planOf, short, tokensOf } from "../core/format.js";
 import { missingOf, problemOf, sourceWords } from "../core/hosts.js";
 import { opened, openSession } from "../core/navigation.js";
 import { askOfSession } from "../core/requests.js";
@@ -15,7 +15,7 @@ import { Age, Bar, html, Icon } from "../ui/html.js";
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 /** @import { Ask } from "../core/requests.js" */
 /** @import { Entry } from "../core/roster.js" */
-/** @import { Group, SessionView, UsageView } from "../wire.js" */
+/** @import { Group, PlanView, SessionView, UsageView } from "../wire.js" */
 
 /** For so long a card that has just come draws the eye. */
 const NEW_MS = 1500;
@@ -177,7 +177,7 @@ function AskBlock({ ask }) {
 
 /** @param {{session: SessionView}} props */
 export function Meta({ session }) {
-  const { project, host, branch, model, reachability, incomplete, usage, children = [] } = session;
+  const { project, host, branch, model, reachability, incomplete, usage, plan, children = [] } = session;
   const finished = finishedCount(children);
   return html`
     <ul class="meta">
@@ -209,7 +209,7 @@ export function Meta({ session }) {
           ${modelName(plain(model))}
         </li>
       `}
-      ${usage && html`<${Spent} usage=${usage} />`}
+      ${usage && html`<${Spent} usage=${usage} plan=${plan} />`}
       <${Gauge} session=${session} />
       ${finished > 0 && html`
         <li>
@@ -364,10 +364,14 @@ function place(tip, chip) {
   tip.style.top = `${below ? chip.bottom : Math.max(GAP, chip.top - height)}px`;
 }
 
-/** Its dollars and tokens in the quiet line of a card. @param {{usage: UsageView}} props */
-export function Spent({ usage }) {
+/**
+ * Its dollars, or what is used of its plan, and its tokens in the quiet line of a card.
+ * @param {{usage: UsageView, plan?: PlanView}} props
+ */
+export function Spent({ usage, plan }) {
   const tokens = tokensOf(usage);
-  const words = [costOf(usage), tokens > 0 && `${short(tokens)} tokens`].filter(Boolean).join(" · ");
+  const paid = plan ? planOf(plan) : costOf(usage);
+  const words = [paid, tokens > 0 && `${short(tokens)} tokens`].filter(Boolean).join(" · ");
   return (
     words && html`
       <li class="spent" title=${exactUsage(usage)}>

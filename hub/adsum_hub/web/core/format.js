@@ -1,7 +1,7 @@
 // @ts-check
 /** Text as people read it: agents' text made safe, counts, times, tokens, dollars; as `adsum` has them. Pure. */
 
-/** @import { ContextView, UsageReport, UsageView } from "../wire.js" */
+/** @import { ContextView, PlanView, UsageReport, UsageView } from "../wire.js" */
 
 /** @param {number} ms @returns {string} such as 42s, 7m, 1h 04m, 2d 3h */
 export function duration(ms) {
@@ -95,6 +95,7 @@ export function tokensOf({ input_tokens = 0, output_tokens = 0, cache_read_token
  * @param {UsageView} usage
  */
 export function costOf(usage) {
+  if (usage.cost_source === "plan") return "plan";
   if (usage.cost_usd == null) return tokensOf(usage) > 0 || usage.unpriced_tokens ? "unpriced" : "";
   // Not even begun, or all of it was another session's: no price was applied to anything.
   if (usage.cost_usd <= 0 && tokensOf(usage) === 0 && !usage.web_searches) return "";
@@ -107,10 +108,12 @@ const SOURCES = {
   reported: "as the agent reports",
   computed: "from list prices",
   mixed: "in part as the agent reports, in part from list prices",
+  plan: "a plan pays, tokens are not billed",
 };
 
 /** Where the dollars come from, and what is not part of them. @param {UsageView} usage */
 export function costSource(usage) {
+  if (usage.cost_source === "plan") return SOURCES.plan;
   if (usage.cost_usd == null) return tokensOf(usage) > 0 ? "no price is known for the model" : "";
   const left = usage.unpriced_tokens ?? 0;
   const unpriced = left > 0 ? `; ${left.toLocaleString()} tokens have no price and are not part of it` : "";
@@ -137,7 +140,8 @@ export function reportSource({ rows, total }) {
 
 /** One exact sentence, for a title. @param {UsageView} usage */
 export function exactUsage(usage) {
-  const cost = usage.cost_usd == null ? "Unpriced" : exactDollars(usage.cost_usd);
+  const unpriced = usage.cost_source === "plan" ? "No dollars" : "Unpriced";
+  const cost = usage.cost_usd == null ? unpriced : exactDollars(usage.cost_usd);
   const source = costSource(usage);
   return `${tokensOf(usage).toLocaleString()} tokens. ${cost}${source && `, ${source}`}`;
 }
@@ -169,6 +173,21 @@ const LIMITS = {
 /** @param {string} name of a rate limit */
 export function limitName(name) {
   return Object.hasOwn(LIMITS, name) ? LIMITS[name] : `${name.replaceAll("_", " ")} limit`;
+}
+
+/** @param {string} name such as 5h, 7d */
+export function limitShort(name) {
+  return plain(limitName(name))
+    .replace(/-hour limit$/, "h")
+    .replace(/-day limit$/, "d")
+    .replace(/-day (\w+) limit$/, "d $1")
+    .replace(/ limit$/, "");
+}
+
+/** What is used of a plan's limits, in place of dollars. @param {PlanView} plan */
+export function planOf({ name, limits = [] }) {
+  const used = limits.map((limit) => `${limitShort(limit.name)} ${Math.round(limit.used_percent)} %`);
+  return used.join(" · ") || `plan ${plain(name)}`;
 }
 
 const LONGEST = 1200;

@@ -212,7 +212,7 @@ function onArrow(press) {
 
 /** @param {{session: SessionView}} props */
 function Result({ session }) {
-  const { id, project, host, branch, model, started_at, usage } = session;
+  const { id, project, host, branch, model, started_at, usage, plan } = session;
   const at = session.ended_at ?? session.updated_at;
   /** @param {MouseEvent} click */
   const onClick = (click) => {
@@ -261,7 +261,7 @@ function Result({ session }) {
             ${duration(at - started_at)}
           </li>
         `}
-        ${usage && html`<${Spent} usage=${usage} />`}
+        ${usage && html`<${Spent} usage=${usage} plan=${plan} />`}
       </ul>
     </li>
   `;

@@ -2,7 +2,7 @@
 /** The strip of hosts above the list: those with a problem first. */
 import { useMemo } from "../vendor/preact-hooks.js";
 import { computed } from "../vendor/signals-core.js";
-import { capital, counted, exact, limitName, nearlyFull, plain } from "../core/format.js";
+import { capital, counted, exact, limitName, limitShort, nearlyFull, plain } from "../core/format.js";
 import { conditionOf, isUnwell, shareOf, troubleOf, witnessName, witnessState } from "../core/hosts.js";
 import { hubNow, stale } from "../core/link.js";
 import { hosts } from "../core/roster.js";
@@ -124,7 +124,7 @@ export function LimitsShort({ limits }) {
     limits.length > 0 && html`
       <span class="limits-short">
         ${limits.map((limit) => html`
-          <${LimitShort} key=${limit.name} limit=${limit} />
+          <${LimitShort} key=${(limit.agent ?? "") + limit.name} limit=${limit} />
         `)}
       </span>
     `
@@ -132,27 +132,19 @@ export function LimitsShort({ limits }) {
 }
 
 /** @param {{limit: RateLimitView}} props */
-function LimitShort({ limit: { name, used_percent, resets_at } }) {
+function LimitShort({ limit: { name, used_percent, resets_at, agent = "" } }) {
   if (useReset(resets_at)) return null;
   const near = nearlyFull(used_percent);
   const reset = resets_at ? `, resets at ${exact(resets_at)}` : "";
-  const words = `${plain(limitName(name))} ${Math.round(used_percent)} % used${reset}`;
+  const whose = agent && `${plain(agent)} `;
+  const words = `${whose}${plain(limitName(name))} ${Math.round(used_percent)} % used${reset}`;
   return html`
     <span class="limit-short" data-near=${near} title=${words}>
       ${near && html`<${Icon} name="triangle-alert" />`}
       <span aria-hidden="true">
-        ${shortName(name)} ${Math.round(used_percent)} %
+        ${whose}${limitShort(name)} ${Math.round(used_percent)} %
       </span>
       <span class="sr"> ${words}</span>
     </span>
   `;
-}
-
-/** @param {string} name such as 5h, 7d */
-function shortName(name) {
-  return plain(limitName(name))
-    .replace(/-hour limit$/, "h")
-    .replace(/-day limit$/, "d")
-    .replace(/-day (\w+) limit$/, "d $1")
-    .replace(/ limit$/, "");
 }

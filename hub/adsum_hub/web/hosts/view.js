@@ -451,7 +451,7 @@ export function Limits({ limits }) {
     limits.length > 0 && html`
       <ul class="limits" aria-label="Rate limits">
         ${limits.map((limit) => html`
-          <${LimitRow} key=${limit.name} limit=${limit} />
+          <${LimitRow} key=${(limit.agent ?? "") + limit.name} limit=${limit} />
         `)}
       </ul>
     `
@@ -459,12 +459,12 @@ export function Limits({ limits }) {
 }
 
 /** @param {{limit: RateLimitView}} props */
-function LimitRow({ limit: { name, used_percent, resets_at } }) {
+function LimitRow({ limit: { name, used_percent, resets_at, agent = "" } }) {
   const over = useReset(resets_at);
   const near = !over && nearlyFull(used_percent);
   return html`
     <li data-near=${near}>
-      <span class="witness-name">${plain(limitName(name))}</span>
+      <span class="witness-name">${agent && `${plain(agent)}: `}${plain(limitName(name))}</span>
       <${Bar} percent=${over ? 0 : used_percent} />
       <span class="witness-state">
         ${over ? (

@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { Badge } from "../board/card.js";
 import { clearFilters, filtering, filters } from "../core/filters.js";
-import { costOf, counted, exactUsage, fullness, nearlyFull, plain, short, tokensOf } from "../core/format.js";
+import { costOf, counted, exactUsage, fullness, nearlyFull, plain, planOf, short, tokensOf } from "../core/format.js";
 import { allShown, countHere, readMembership, sameItems } from "../core/roster.js";
 import { isOver, modelName, toneOf } from "../core/states.js";
 import { AskLine, HostName, NoMatch, openFromRow, RowAge, RowLink, useSteadyOrder } from "./rows.js";
@@ -206,7 +206,7 @@ function Divider({ index, count }) {
 /** @param {{entry: Entry, index: number}} props */
 function Row({ entry, index }) {
   const session = entry.view.value;
-  const { state, project, branch, model, usage } = session;
+  const { state, project, branch, model, usage, plan } = session;
   const tokens = usage ? tokensOf(usage) : 0;
   return html`
     <tr
@@ -246,7 +246,7 @@ function Row({ entry, index }) {
         ${tokens > 0 && short(tokens)}
       </td>
       <td role="cell" data-col="cost" title=${usage ? exactUsage(usage) : undefined}>
-        ${usage && costOf(usage)}
+        ${plan ? planOf(plan) : usage && costOf(usage)}
       </td>
       <td role="cell" data-col="context">
         <${Fullness} session=${session} />

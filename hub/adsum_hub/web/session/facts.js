@@ -4,7 +4,9 @@ import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { Meta } from "../board/card.js";
 import { askHub } from "../core/api.js";
-import { capital, costOf, costSource, duration, exact, fullness, nearlyFull, plain, tokensOf } from "../core/format.js";
+import {
+  capital, costOf, costSource, duration, exact, fullness, limitName, nearlyFull, plain, tokensOf,
+} from "../core/format.js";
 import { problemOf, whoTold, witnessName } from "../core/hosts.js";
 import { openSession } from "../core/navigation.js";
 import { agentOf, hostOf, lastSeen } from "../core/roster.js";
@@ -215,10 +217,27 @@ function Unheard() {
 }
 
 /** @param {{session: SessionView}} props */
-export function UsageFacts({ session: { usage, context } }) {
-  const cost = usage && costOf(usage);
+export function UsageFacts({ session: { usage, context, plan } }) {
+  const cost = !plan && usage && costOf(usage);
   return html`
     <dl class="facts used">
+      ${plan && html`
+        <div class="used-cost">
+          <dt>plan</dt>
+          <dd>
+            <b>${plain(plan.name)}</b>, tokens are not billed
+          </dd>
+        </div>
+        ${(plan.limits ?? []).map(({ name, used_percent, resets_at }) => html`
+          <div class="used-kind" key=${name}>
+            <dt>${plain(limitName(name))}</dt>
+            <dd>
+              <${Bar} percent=${used_percent} />
+              <span>${Math.round(used_percent)} %${resets_at ? `, resets at ${exact(resets_at)}` : ""}</span>
+            </dd>
+          </div>
+        `)}
+      `}
       ${cost && html`
         <div class="used-cost">
           <dt>cost</dt>
