@@ -40,37 +40,18 @@ _CA = (
     "it names another one."
 )
 #: As OpenSSL has it, and what to say.
-_TLS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("certificate has expired",),
-        f"{_SHOWN} that has expired. Renew it there, and let Redis read it.",
-    ),
-    (("not yet valid",), f"{_SHOWN} that is not valid yet. Look at the clocks of both machines."),
-    (
-        ("Hostname mismatch", "IP address mismatch"),
-        f"{_SHOWN} for another name than the one it was reached by. Use a name that stands "
-        "in the certificate (subjectAltName), or have one made for this name.",
-    ),
-    (
-        (
-            "self-signed certificate",
-            "self signed certificate",
-            "unable to get",
-            "signature failure",
-        ),
-        _CA,
-    ),
-    (("CERTIFICATE_VERIFY_FAILED",), f"{_SHOWN} that cannot be verified."),
-    (
-        ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "record layer failure"),
-        "speaks no TLS at that port. Name its TLS port, or begin the URL with redis in place of rediss.",
-    ),
-    (
-        ("CERTIFICATE_REQUIRED", "certificate required", "HANDSHAKE_FAILURE", "handshake failure"),
-        "wants a certificate of ours. Put ssl_certfile and ssl_keyfile into the URL's query, or set "
-        "tls-auth-clients no there.",
-    ),
-)
+_TLS = {
+    "certificate has expired": f"{_SHOWN} that has expired. Renew it there, and let Redis read it.",
+    "not yet valid": f"{_SHOWN} that is not valid yet. Look at the clocks of both machines.",
+    "Hostname mismatch|IP address mismatch": f"{_SHOWN} for another name than the one it was reached by. "
+    "Use a name that stands in the certificate (subjectAltName), or have one made for this name.",
+    "self-signed certificate|self signed certificate|unable to get|signature failure": _CA,
+    "CERTIFICATE_VERIFY_FAILED": f"{_SHOWN} that cannot be verified.",
+    "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|record layer failure": "speaks no TLS at that port. Name its "
+    "TLS port, or begin the URL with redis in place of rediss.",
+    "CERTIFICATE_REQUIRED|certificate required|HANDSHAKE_FAILURE|handshake failure": "wants a certificate of "
+    "ours. Put ssl_certfile and ssl_keyfile into the URL's query, or set tls-auth-clients no there.",
+}
 
 
 def explained(error: BaseException | None) -> str | None:
@@ -84,9 +65,10 @@ def explained(error: BaseException | None) -> str | None:
         if isinstance(each, WayError):
             return f"is not reached: {each}"
     text = str(chain[0]) if chain else ""
-    for words, sentences in _TLS:
-        if any(word in text for word in words):
-            return f"{sentences} ({_bare(text)})" if words[0].isupper() else sentences
+    for words, sentences in _TLS.items():
+        if re.search(words, text):
+            said = words.partition("|")[0].isupper()
+            return f"{sentences} ({_bare(text)})" if said else sentences
     return None
 
 
@@ -105,56 +87,34 @@ def _bare(text: str) -> str:
     return text[text.find("[SSL") :] if "[SSL" in text else text
 
 
+#: How Redis begins, and what to say; in braces, its own words.
+_CAUSES = {
+    "NOPERM": "forbids this user a command ({text}). Give this machine's user the rights docs/protocol.md "
+    "lists.",
+    "NOAUTH|WRONGPASS": "refused the password, or wants one. "
+    "Put the right one into the URL: redis://user:password@host:port (ADSUM_REDIS_URL). A machine "
+    "that joined may have been shut out: `adsum hosts` on the hub's machine says so.",
+    "OOM": "is out of memory. Start a hub if none runs, so that streams are trimmed, or raise its maxmemory.",
+    "READONLY": "is a read-only replica. Point ADSUM_REDIS_URL at the primary.",
+    "MISCONF": "cannot save to its disk and takes no writes. Look at its log and its free space.",
+    "NOREPLICAS": "has fewer replicas than it wants (NOREPLICAS) and takes no writes. "
+    "Start them, or lower its min-replicas-to-write.",
+    "MASTERDOWN": "has lost its primary and answers nothing. Start that, or point ADSUM_REDIS_URL at the new "
+    "one.",
+    "CLUSTERDOWN": "has lost some of its servers and refuses this. Start them.",
+    "BUSY": "is busy with somebody's script and answers nobody. Wait; or end it: redis-cli SCRIPT KILL.",
+    "LOADING": "is still loading its data. Wait.",
+    "max number of clients": "has no connection left for us. Raise its maxclients, or end what holds them.",
+}
 #: The client cuts some words off and makes classes of them, so both are looked for.
-_CAUSES: tuple[tuple[type[Exception] | None, tuple[str, ...], str], ...] = (
-    (ExhaustedError, (), "is asked too much from here at once: {text}. Wait."),
-    (
-        NoPermissionError,
-        ("NOPERM",),
-        "forbids this user a command ({text}). Give this machine's user the rights docs/protocol.md lists.",
-    ),
-    (
-        AuthenticationError,
-        ("NOAUTH", "WRONGPASS"),
-        "refused the password, or wants one. "
-        "Put the right one into the URL: redis://user:password@host:port (ADSUM_REDIS_URL). A machine "
-        "that joined may have been shut out: `adsum hosts` on the hub's machine says so.",
-    ),
-    (
-        OutOfMemoryError,
-        ("OOM",),
-        "is out of memory. Start a hub if none runs, so that streams are trimmed, or raise its maxmemory.",
-    ),
-    (ReadOnlyError, ("READONLY",), "is a read-only replica. Point ADSUM_REDIS_URL at the primary."),
-    (
-        None,
-        ("MISCONF",),
-        "cannot save to its disk and takes no writes. Look at its log and its free space.",
-    ),
-    (
-        None,
-        ("NOREPLICAS",),
-        "has fewer replicas than it wants (NOREPLICAS) and takes no writes. "
-        "Start them, or lower its min-replicas-to-write.",
-    ),
-    (
-        MasterDownError,
-        ("MASTERDOWN",),
-        "has lost its primary and answers nothing. Start that, or point ADSUM_REDIS_URL at the new one.",
-    ),
-    (None, ("CLUSTERDOWN",), "has lost some of its servers and refuses this. Start them."),
-    (
-        None,
-        ("BUSY",),
-        "is busy with somebody's script and answers nobody. Wait; or end it: redis-cli SCRIPT KILL.",
-    ),
-    (BusyLoadingError, ("LOADING",), "is still loading its data. Wait."),
-    (
-        None,
-        ("max number of clients",),
-        "has no connection left for us. Raise its maxclients, or end what holds them.",
-    ),
-)
+_KINDS: dict[str, type[Exception]] = {
+    "NOPERM": NoPermissionError,
+    "NOAUTH|WRONGPASS": AuthenticationError,
+    "OOM": OutOfMemoryError,
+    "READONLY": ReadOnlyError,
+    "MASTERDOWN": MasterDownError,
+    "LOADING": BusyLoadingError,
+}
 
 
 def describe(error: Exception, address: str, kept: str) -> str:
@@ -172,8 +132,11 @@ def cause_of(error: Exception) -> str:
     if (text := explained(error)) is not None:
         return text
     text = str(error)
-    for kind, words, sentences in _CAUSES:
-        if (kind is not None and isinstance(error, kind)) or _says(text, words):
+    if isinstance(error, ExhaustedError):
+        return f"is asked too much from here at once: {text}. Wait."
+    for words, sentences in _CAUSES.items():
+        # Redis begins with the word; where a script was refused, 6.2 has it inside, after a dash.
+        if isinstance(error, _KINDS.get(words, ())) or re.search(rf"(?:^|-)(?:{words})\b", text):
             return sentences.format(text=text)
     if isinstance(error, TimeoutError) and "connect" not in text:
         return (
@@ -186,8 +149,3 @@ def cause_of(error: Exception) -> str:
             "Start it, or correct ADSUM_REDIS_URL."
         )
     return f"answered: {text or type(error).__name__}. Look at its log."
-
-
-def _says(text: str, words: tuple[str, ...]) -> bool:
-    """Redis begins with the word; where a script was refused, 6.2 has it inside, after a dash."""
-    return any(re.search(rf"(?:^|-){word}\b", text) for word in words)

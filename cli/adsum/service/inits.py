@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -36,79 +37,12 @@ _RESULTS = {
 #: OOMPolicy: a reader of history that takes too much ends alone, and the collector stays.
 #: Nice: not for the collector, for whose answer an agent waits; its readers of history are at 19.
 #: NoNewPrivileges to UMask: what a user's manager can do too, by seccomp and prctl alone.
-SERVICE = f"""\
-{MARK}
-
-[Unit]
-Description=Adsum {{part}}
-Wants={{network}}
-Requires={{doors}}
-After={{after}}
-StartLimitIntervalSec=300
-StartLimitBurst=20
-
-[Service]
-Type=exec
-ExecStart={{command}}
-EnvironmentFile={{env_file}}
-User={{account}}
-Restart=always
-RestartSec=100ms
-TimeoutStopSec=15
-OOMPolicy=continue
-MemoryMax={{memory}}
-TasksMax={{tasks}}
-Nice={{nice}}
-NoNewPrivileges=yes
-ProtectSystem=strict
-ProtectHome=read-only
-RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallErrorNumber=EPERM
-UMask=0077
-ReadWritePaths={{state_dir}}
-{{tmp}}
-{{dropping}}
-
-[Install]
-WantedBy={{target}}
-"""
-#: Of the system alone: whatever drops capabilities (private devices, kernel modules, the clock) ends
-#: in a user's manager with 218/CAPABILITIES, and guards nothing from somebody who is not root.
+#: The last of them, from `capabilities` on, for the system alone: whatever drops capabilities ends in a
+#: user's manager with 218/CAPABILITIES, and guards nothing from somebody who is not root.
 #: ProtectProc stays as it is: a collector looks at the processes of sessions.
-DROPPING = """\
-CapabilityBoundingSet=
-PrivateDevices=yes
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes"""
+SERVICE = "adsum.service"
 #: Held open by systemd, so that a restart refuses no hook.
-SOCKET = f"""\
-{MARK}
-
-[Unit]
-Description=Adsum collector: the doors for hooks
-
-[Socket]
-ListenStream=127.0.0.1:{{port}}
-ListenStream={{socket}}
-SocketMode=0600
-DirectoryMode=0700
-Backlog=512
-RemoveOnStop=yes
-SocketUser={{account}}
-
-[Install]
-WantedBy=sockets.target
-"""
+SOCKET = "adsum.socket"
 
 
 class Systemd(Init):
@@ -274,7 +208,8 @@ def service_unit(job: Job) -> str:
         nice=None if collector else 5,
         state_dir=_word(str(job.state_dir)),
         tmp="ReadWritePaths=/tmp /var/tmp" if job.shared_tmp else "PrivateTmp=yes",
-        dropping=DROPPING if job.account else "",
+        capabilities="CapabilityBoundingSet=" if job.account else "",
+        system="yes" if job.account else "",
         target="multi-user.target" if job.account else "default.target",
     )
 
@@ -283,12 +218,13 @@ def socket_unit(job: Job) -> str:
     return _filled(SOCKET, port=job.port, socket=_path(job.socket), account=job.account)
 
 
-def _filled(template: str, **values: object) -> str:
-    """Without the lines whose value is none."""
+def _filled(file: str, **values: object) -> str:
+    """A unit, without the lines whose value is none."""
+    template = files(__package__).joinpath(file).read_text("utf-8")
     for name, value in values.items():
         if not value:
             template = re.sub(rf".*{{{name}}}\n", "", template)
-    return template.format_map(values)
+    return template.format_map({**values, "mark": MARK})
 
 
 def _path(path: Path) -> str:
