@@ -14,7 +14,14 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from adsum_shared.signals import DEFAULT_AGENT, AnySignal, ProcessGone, ProcessSeen, SessionEnded
+from adsum_shared.signals import (
+    DEFAULT_AGENT,
+    LEFT,
+    AnySignal,
+    ProcessGone,
+    ProcessSeen,
+    SessionEnded,
+)
 
 _PREFIX = "process:"
 #: Two start times of one process id this close are the same start, measured twice: the boot time
@@ -48,14 +55,20 @@ class AgentProcess(msgspec.Struct, frozen=True):
 
 
 def state_changes(signals: Iterable[AnySignal]) -> dict[str, bytes | None]:
-    """What these signals change in the spool's state, in the same commit as the signals."""
+    """What these signals change in the spool's state, in the same commit as the signals.
+
+    That a transcript was closed is not the end of its process: that is told when it has come.
+    """
     changes: dict[str, bytes | None] = {}
     for signal in signals:
         if isinstance(signal, ProcessSeen):
             agent = f" {signal.agent}" if signal.agent != DEFAULT_AGENT else ""
             value = f"{signal.pid} {signal.started}{agent}"
             changes[_PREFIX + signal.session_id] = value.encode()
-        elif isinstance(signal, ProcessGone | SessionEnded):
+        elif isinstance(signal, ProcessGone) or (
+            isinstance(signal, SessionEnded)
+            and (signal.source != "transcript" or signal.reason == LEFT)
+        ):
             changes[_PREFIX + signal.session_id] = None
     return changes
 

@@ -54,6 +54,8 @@ class Limits(msgspec.Struct, frozen=True):
     #: A `busy` stamped this much after a request opened is no late report of before it: three
     #: times the longest lag measured.
     registry_missed: int = 1_000
+    #: A dialog is `waiting` in the registry within half of this: 0.8 s was the longest of a hundred.
+    registry_silent: int = 1_500
     #: A headless run writes its cost report up to so long before it ends (1.5 s after an API error).
     closing: int = 2_000
     #: The user's own hooks on a turn's end may take so long, by the client's own limit.
@@ -168,12 +170,18 @@ def masked(request: Request, status: Status, clock: Clock, limits: Limits) -> bo
     is a return from a `waiting` too short to have been read (seen on a loaded machine: a dialog
     answered within half a second stood for as long as its tool ran). (Rejected: to let either stand
     for half a second; between two dialogs of one batch it is `busy` for 0.2 to 0.4 s, and so long
-    the screen shows its spinner.)
+    the screen shows its spinner.) And where the registry tells of dialogs and has not of this one,
+    it is on no screen: a hook of the user's own decides in its place, for minutes. So it is with a
+    subagent in the background, whose request is hooked before any dialog, and with a question, which
+    is known by its call. (Not with the main agent's permissions: theirs stand there meanwhile.)
     """
     if status.status == "waiting":
         return False
     if status.status == "busy" and status.at >= request.opened + limits.registry_missed:
         return clock.passed(status.at + limits.passing)
+    told_early = request.agent_id is not None or request.kind in ("question", "plan")
+    if status.status == "busy" and told_early and 0 < status.released <= request.opened:
+        return clock.passed(request.opened + limits.registry_silent)
     released = status.released
     return released > request.opened and clock.passed(released + limits.passing)
 
@@ -200,9 +208,11 @@ def busy_since(status: Status, ground: Ground, clock: Clock, limits: Limits) -> 
 
     Its word may be a late one of the turn that has just ended, but not where it has been at rest
     since: then it is sooner believed. (A typed /compact is one: no hook that we install tells of it.
-    Rejected: at once; /btw, /model and their like are busy for a moment before their dialog opens.)
+    Rejected: at once; /btw, /model and their like are busy for a moment before their dialog opens.
+    Rejected: only one newer than all that was heard of the main agent; the user's own hooks run on
+    after a compaction has said that it is over.)
     """
-    if status.status != "busy" or status.at <= ground.last_main:
+    if status.status != "busy" or status.at <= max(ground.stand.opened, ground.turns.closed):
         return 0
     rested = status.rested >= ground.turns.closed > 0
     hold = limits.passing if rested else limits.registry_hold

@@ -356,7 +356,13 @@ def queued_since(reading: Reading) -> int:
     facts, stand = reading.facts, reading.stand
     # Esc takes the next from the queue; of that turn's end the registry tells first.
     closed = reading.idle if stand.open else stand.closed
-    if not facts.queued or not closed or facts.dequeued >= facts.queued:
+    if not facts.queued or not closed:
+        return 0
+    if facts.dequeued >= facts.queued and (
+        # What leaves the queue at rest begins, and its line comes a moment later.
+        facts.dequeued < closed
+        or reading.clock.passed(facts.dequeued + reading.limits.registry_hold)
+    ):
         return 0
     begun = (turn.first for turn in facts.turns.values() if turn.prompt or turn.closed)
     if max(begun, default=0) > facts.queued or stand.opened > facts.queued:

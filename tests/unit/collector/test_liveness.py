@@ -161,6 +161,8 @@ def test_what_is_watched_follows_the_signals() -> None:
 
     assert watched(state) == {"s1": AGENT}
     assert state_changes([SessionEnded(session_id="s1", at=1, seen=1)]) == {"process:s1": None}
+    closed = SessionEnded(session_id="s1", at=1, seen=1, source="transcript", reason="closed")
+    assert state_changes([closed]) == {}  # its end is still to come, and nobody else may tell it
     assert state_changes([status()]) == {}
 
 

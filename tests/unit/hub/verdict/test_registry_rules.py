@@ -81,6 +81,22 @@ def test_busy_alone_never_masks() -> None:
     assert story.state(60) == "needs_permission"
 
 
+def test_what_a_registry_that_tells_of_dialogs_says_nothing_of_is_on_no_screen() -> None:
+    """The user's own hook decides it: on a subagent's permission, or on the call that asks."""
+    known = asking().status(9, "busy").finish(9.5)
+    subagent = known.start(10, "t2", agent_id="a1").ask(10.1, name="t2", agent_id="a1")
+
+    assert subagent.deadline(10.2) == 11.6
+    assert [subagent.asked(at) for at in (11, 11.6, 60)] == [["permission"], [], []]
+    assert subagent.status(70, "waiting", "permission prompt").asked(70) == ["permission"]
+
+
+def test_nothing_is_concluded_from_a_registry_that_has_told_of_no_dialog_yet() -> None:
+    story = working().status(0, "busy").start(1, agent_id="a1").ask(1.1, agent_id="a1")
+
+    assert story.asked(60) == ["permission"]
+
+
 def test_a_wait_too_short_to_be_read_masks_by_the_busy_that_followed_it() -> None:
     story = working().status(0, "busy").start(1).ask(1.1).status(2.2, "busy")
 
@@ -193,6 +209,13 @@ def test_busy_after_the_registrys_own_rest_opens_a_turn_sooner() -> None:
 
     assert (story.state(3.19), story.deadline(3.1)) == ("idle", 3.2)
     assert story.state(3.2) == "thinking"
+
+
+def test_busy_goes_on_while_the_users_own_hooks_run_after_a_typed_compaction() -> None:
+    story = working().stop(1).status(2, "idle").status(3, "busy").tell(s.CompactionFinished, 8)
+    assert story.state(12) == "thinking"
+
+    assert story.status(13, "idle").state(13) == "idle"
 
 
 def test_a_command_that_opens_a_dialog_is_no_turn_though_it_is_busy_before() -> None:

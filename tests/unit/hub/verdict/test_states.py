@@ -508,6 +508,14 @@ def test_esc_takes_the_next_prompt_from_the_queue_and_nobody_is_called_in_betwee
     assert story.state(5.4) == "thinking"
 
 
+def test_what_has_left_the_queue_at_rest_begins_and_nobody_is_called_in_between() -> None:
+    story = working().prompt(1).stop(3).tell(s.PromptDequeued, 3.1, source="transcript")
+    assert (story.state(3.2), story.state(3.6)) == ("queued", "idle")
+
+    joined = working().prompt(1).tell(s.PromptDequeued, 2, source="transcript").stop(3)
+    assert joined.state(3.1) == "idle"
+
+
 def test_a_stop_of_the_turn_before_stamped_late_does_not_close_the_next() -> None:
     story = (
         working().prompt(10, "p2", source="transcript").stop(10.8, "p1").start(11, prompt_id="p2")
