@@ -12,7 +12,7 @@ import msgspec
 from adsum.client import fetch, no_hub, send
 from adsum.outcome import CommandError, Exit, require
 from adsum_shared.redact import clean
-from adsum_shared.state import GROUP_OF, Group, History, SessionView
+from adsum_shared.state import AWAITING_REVIEW, GROUP_OF, Group, History, SessionView
 
 SESSIONS, HISTORY = "/api/v1/sessions", "/api/v1/history"
 PAGE = 1000
@@ -50,10 +50,9 @@ class Filter:
             group, known = GROUPS.get(self.group.casefold()), ", ".join(GROUPS_SHOWN)
             require(group, f"{self.group!r} is no group. --group is one of {known}.")
             object.__setattr__(self, "group", group)
-        known_state = self.state is None or self.state in GROUP_OF
-        require(
-            known_state, f"{self.state!r} is no state. --state is one of {', '.join(GROUP_OF)}."
-        )
+        states = (*GROUP_OF, AWAITING_REVIEW)
+        known_state = self.state is None or self.state in states
+        require(known_state, f"{self.state!r} is no state. --state is one of {', '.join(states)}.")
 
     @property
     def query(self) -> dict[str, str]:
@@ -66,7 +65,10 @@ class Filter:
         group = Group.NEEDS_YOU.value if self.needs_you else self.group
         return (
             (group is None or view.state.group.value == group)
-            and (self.state is None or view.state.state == self.state)
+            and (
+                self.state in (None, view.state.state)
+                or (self.state == AWAITING_REVIEW and view.review is not None)
+            )
             and (self.host is None or self.host in (view.host, view.host_id))
             and (self.project is None or self.project == view.project)
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_shared.signals import Hold, ModelCost, RateLimit, ToolRole
+from adsum_shared.signals import Delivery, Hold, ModelCost, RateLimit, ToolRole
 
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
@@ -21,6 +21,7 @@ AT_HAND_KEPT = 1
 REQUESTS_MAX = 16
 CHILDREN_MAX = 48
 TASKS_MAX = 64
+DELIVERED_MAX = 64
 TURNS_MAX = 12
 RELEASED_MAX = 16
 COMMANDS_MAX = 20
@@ -302,6 +303,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     commands: dict[str, ReportedCommand] = {}
     children: dict[str, Child] = {}
     tasks: dict[str, Task] = {}
+    #: by call: when it was first told, and what it made; apart from calls, which are pruned
+    delivered: dict[str, tuple[int, tuple[Delivery, ...]]] = {}
 
     queued: int = 0
     dequeued: int = 0

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adsum_hub.facts import Facts, Gauges, Request
-from adsum_hub.verdict.judge import Verdict, end_of
+from adsum_hub.verdict.judge import Review, Verdict, end_of
 from adsum_shared.signals import Hold, RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
@@ -29,6 +29,7 @@ from adsum_shared.state import (
     RateLimitView,
     Reachability,
     RequestView,
+    ReviewView,
     SessionView,
     Summary,
     UsageView,
@@ -134,6 +135,7 @@ def session_view(
         usage=spent.usage,
         context=spent.context,
         plan=spent.plan,
+        review=review_view(verdict.review, offset_ms) if verdict.review else None,
     )
 
 
@@ -145,6 +147,7 @@ def _stands(last: Shown, facts: Facts, verdict: Verdict) -> bool:
         and before.requests is verdict.requests
         and before.children is verdict.children
         and before.unread == verdict.unread
+        and before.review == verdict.review
         and before.began == verdict.began
         and verdict.ground is not None  # else its end may be told of anew
         and last.facts.turns is facts.turns
@@ -204,6 +207,19 @@ def command_views(facts: Facts, offset_ms: int) -> tuple[CommandView, ...]:
         CommandView(named, it.verb, it.by, it.at - offset_ms, it.outcome, it.reason, it.request_id)
         for named, it in told
     )
+
+
+def review_view(told: Review, offset_ms: int) -> ReviewView:
+    words = []
+    if told.commits:
+        on = f" on {told.branch}" if told.branch else ""
+        sha = f" ({told.sha[:7]})" if told.sha else ""
+        words.append(f"{told.commits} commit{'s' * (told.commits > 1)}{on}{sha}")
+    if told.opened:
+        number = (told.pr or "").rpartition("/")[2]
+        words.append(f"pull request #{number}" if number else "a pull request")
+    since = told.since - offset_ms
+    return ReviewView(", ".join(words), told.commits, since, told.sha, told.branch, told.pr)
 
 
 def shortened(text: str | None) -> str | None:
@@ -378,19 +394,21 @@ def summarise(
     usd, tokens: of today, on all hosts: what was spent is spent, whoever is out of reach by now.
     """
     count = dict.fromkeys(Group, 0)
-    offline = unread = 0
+    offline = unread = reviews = 0
     for view in views:
         if view.reachability == "offline":
             offline += 1
             continue
         count[view.state.group] += 1
         unread += view.unread
+        reviews += view.review is not None
     return Summary(
         needs_you_count=count[Group.NEEDS_YOU],
         autonomous_count=count[Group.AUTONOMOUS],
         delivered_count=count[Group.DELIVERED],
         offline_count=offline,
         unread_count=unread,
+        review_count=reviews,
         total_cost_today_usd=usd,
         total_tokens_today=tokens,
     )

@@ -159,6 +159,18 @@ class ToolStarted(Signal, frozen=True, kw_only=True, tag="tool.started"):
     timeout_ms: int | None = None
 
 
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a call made that a human is to review.
+
+    deed: `commit`, `amend` of the commit before, `pull_request`. ref: short SHA, or address. branch:
+    None for one that has no name.
+    """
+
+    deed: Literal["commit", "amend", "pull_request"]
+    ref: str | None = None
+    branch: str | None = None
+
+
 class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
     """decided_by: who let it run or not, `hook` or the agent's own word; accepted: which of the two.
 
@@ -179,6 +191,7 @@ class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
     background: bool = False  # it returned at once, its work goes on
     decided_by: str | None = None
     accepted: bool | None = None
+    delivered: list[Delivery] | None = None
 
 
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

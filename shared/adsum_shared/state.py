@@ -41,6 +41,8 @@ URGENCY = {state: urgency for urgency, state in enumerate(_STATES[Group.NEEDS_YO
 UNKNOWN_URGENCY = 5
 #: A session that has just been opened and waits for its first prompt.
 LEAST_URGENT = 8
+#: No state: what filters and rules call sessions with a `review`, whatever their state.
+AWAITING_REVIEW = "awaiting_review"
 #: Nothing of such a session can be missing: it is over, or set aside by a human.
 OVER = frozenset({"session_ended", "suspended", "archived"})
 
@@ -206,6 +208,21 @@ class ChildView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     description: str | None = None
 
 
+class ReviewView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A turn that has ended left this for a human to review. label: all of it, for people.
+
+    commits: made since the last prompt; sha and branch of the latest. pr: the address of a pull
+    request that was opened. What the machine keeps to itself is None. since: when the last was made.
+    """
+
+    label: str
+    commits: int
+    since: int
+    sha: str | None = None
+    branch: str | None = None
+    pr: str | None = None
+
+
 Tone = Literal["plain", "good", "warning", "bad"]
 
 
@@ -272,6 +289,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     plan: PlanView | None = None
     display: DisplayView | None = None
     commands: tuple[CommandView, ...] = ()
+    review: ReviewView | None = None
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -353,6 +371,7 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     delivered_count: int = 0
     offline_count: int = 0
     unread_count: int = 0
+    review_count: int = 0
     total_cost_today_usd: float | None = None
     total_tokens_today: int | None = None
 

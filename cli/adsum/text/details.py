@@ -101,6 +101,7 @@ def _facts(
     yield "directory", clean(view.cwd)
     yield "worktree", clean(view.worktree)
     yield "branch", clean(view.branch)
+    yield "to review", clean(view.review.label if view.review else None)
     yield "PR", clean(view.pr)
     yield "forked from", clean(view.forked_from)
     yield "model", clean(view.model)

@@ -166,6 +166,8 @@ def counts_line(views: Sequence[SessionView], hosts: Iterable[HostView], now: in
     for group, word in WORDS.items():
         words = "needs you" if word == "need you" and counts[group] == 1 else word
         parts.append(Text(f"{counts[group]} {words}", COLOURS[group] if counts[group] else "dim"))
+    if reviews := sum(view.review is not None and view.reachability != "offline" for view in views):
+        parts.append(Text(f"{reviews} to review"))
     if unwell:
         words = ", ".join(f"{problem} in {times}" for problem, times in sorted(unwell.items()))
         parts.append(Text(f"hooks {words}", "red"))

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from adsum_shared.signals import Delivery
+
 #: Of a name: a tool's, a kind's, an id.
 NAME_MAX = 256
 SUMMARY_MAX = 160
@@ -60,6 +62,42 @@ def bounded(value: list[Any] | None) -> list[Any] | None:
     """A request's suggestions: all of them, or none."""
     whole: list[Any] = _plain(value or [], DEPTH_MAX)
     return whole if len(msgspec.json.encode(whole)) <= PAYLOAD_MAX else None
+
+
+#: A command that commits or opens a pull request; what git and the forges' tools then print.
+_DELIVERS = re.compile(
+    r"\bgit\b[^\n|;&]*\b(?:commit|cherry-pick|revert)\b|\b(?:gh pr|glab mr) create\b"
+)
+_COMMITTED = re.compile(
+    r"^\[(detached HEAD|[^\s\[\]]{1,200})(?: \(root-commit\))? ([0-9a-f]{7,40})\] .*(\n Date: )?",
+    re.MULTILINE,
+)
+_OPENED = re.compile(
+    r"^https://[^\s/]{1,200}/\S{1,300}/(?:pull|merge_requests|pull-requests)/\d{1,9}$", re.MULTILINE
+)
+SHA_SHOWN = 12
+DELIVERIES_MAX = 32
+
+
+def delivers(command: object) -> bool:
+    """Whether a shell's command commits, or opens a pull request, if it succeeds."""
+    return isinstance(command, str) and _DELIVERS.search(command) is not None
+
+
+def deliveries(output: object) -> list[Delivery] | None:
+    """What a command that `delivers` says it has made.
+
+    Git prints a date under a commit whose author's date is not now: of an amended one. Output alone
+    proves nothing: who reads a log, or asks for a pull request's address, prints the same lines.
+    """
+    if not isinstance(output, str):
+        return None
+    found = [
+        Delivery("amend" if dated else "commit", sha[:SHA_SHOWN], None if " " in branch else branch)
+        for branch, sha, dated in _COMMITTED.findall(output)
+    ]
+    found += [Delivery("pull_request", address) for address in _OPENED.findall(output)]
+    return found[:DELIVERIES_MAX] or None
 
 
 def _plain(value: object, depth: int) -> Any:

@@ -259,6 +259,8 @@ def sdlc(session: SessionView) -> Display | None:
         label, icon = _reviewing(session)
     elif state in RESTED:
         label, icon, chips = _sdlc_done(session)
+        if label is None and session.review is not None:  # as of a turn before the latest
+            label, icon = named("To review:", session.review.label), "git-branch"
     number = pull_request(session)
     if number is not None and label != f"PR #{number} opened":
         chips.append(Chip(f"PR #{number}"))

@@ -12,6 +12,7 @@ from adsum_hub.facts import (
     AT_HAND_MAX,
     CHILDREN_MAX,
     COMMANDS_MAX,
+    DELIVERED_MAX,
     RELEASED_MAX,
     REQUESTS_MAX,
     TASKS_MAX,
@@ -238,6 +239,12 @@ def tool_finished(facts: Facts, signal: s.ToolFinished) -> Changes:
         requests = bind_by_finish(requests, signal)
     if requests is not facts.requests:
         changes["requests"] = requests
+    if signal.delivered:
+        at, made = facts.delivered.get(signal.tool_use_id, (signal.at, tuple(signal.delivered)))
+        told = (min(at, signal.at), made)
+        changes |= put(
+            facts, "delivered", signal.tool_use_id, told, DELIVERED_MAX, lambda it: it[0]
+        )
     return changes
 
 

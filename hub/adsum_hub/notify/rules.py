@@ -14,7 +14,7 @@ import msgspec
 from adsum_shared.settings import EntryError, entries_of, read_entry
 from adsum_shared.state import GROUP_OF, LEAST_URGENT, UNKNOWN_URGENCY, Group, HostView, SessionView
 
-On = Literal["needs_you", "delivered", "host_offline"]
+On = Literal["needs_you", "delivered", "review", "host_offline"]
 #: Less urgent than anything that needs a human.
 NOT_URGENT = 9
 #: A question that is guessed from the last words of an answer is told as what it is for certain.
@@ -39,6 +39,8 @@ class Case(msgspec.Struct, frozen=True):
     label: str = ""
     title: str | None = None
     project: str | None = None
+    #: it is told by the same message, and so once
+    review: bool = False
 
     @property
     def identity(self) -> tuple[str, str, int]:
@@ -75,9 +77,10 @@ def case_of_session(view: SessionView, stamp: int) -> Case | None:
         host=view.host,
         host_id=view.host_id,
         urgency=(view.urgency or UNKNOWN_URGENCY) if needs_you else NOT_URGENT,
-        label=state.label,
+        label=f"Awaiting review: {view.review.label}" if view.review else state.label,
         title=view.title,
         project=view.project,
+        review=view.review is not None,
     )
 
 
@@ -165,7 +168,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     def matches(self, case: Case) -> bool:
         return (
-            case.on == self.on
+            (case.on == self.on or (case.review and self.on == "review"))
             and _fits(self.states, case.state)
             and _fits(self.hosts, case.host, case.host_id)
             and _fits(self.projects, case.project)
@@ -202,7 +205,7 @@ def _fits(patterns: tuple[str, ...], *names: str | None) -> bool:
 MOST = 50
 DAY_S = 24 * 3600
 #: Without a word about it: a need that is met at the desk is not told; a machine may be restarted.
-AFTER_S: dict[On, int] = {"needs_you": 60, "delivered": 1, "host_offline": 300}
+AFTER_S: dict[On, int] = {"needs_you": 60, "delivered": 1, "review": 60, "host_offline": 300}
 #: A session that was closed or put away delivers nothing new.
 STATES: dict[On, tuple[str, ...]] = {"delivered": ("task_complete",)}
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,39}")

@@ -14,7 +14,15 @@ from adsum_hub.recent import report_of
 from adsum_hub.rest.api import SCHEMA, BadRequestError, add_endpoints, as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_shared.beat import Counts
-from adsum_shared.state import ActivityEntry, Group, HostView, HubTrouble, SessionView, Summary
+from adsum_shared.state import (
+    AWAITING_REVIEW,
+    ActivityEntry,
+    Group,
+    HostView,
+    HubTrouble,
+    SessionView,
+    Summary,
+)
 
 MOST = 1000
 MOST_MINUTES = 24 * 60
@@ -32,11 +40,16 @@ def matches(view: SessionView, query: SessionQuery) -> bool:
     """host: label or id. q: any of what a person would recognise the session by."""
     return (
         (query.group is None or view.state.group == query.group)
-        and (query.state is None or view.state.state == query.state)
+        and _is_in(view, query.state)
         and (query.host is None or query.host in (view.host, view.host_id))
         and (query.project is None or query.project == view.project)
         and (query.q is None or query.q.casefold() in _words(view))
     )
+
+
+def _is_in(view: SessionView, state: str | None) -> bool:
+    awaits = state == AWAITING_REVIEW and view.review is not None
+    return awaits or state in (None, view.state.state)
 
 
 def _words(view: SessionView) -> str:

@@ -127,7 +127,7 @@ _ELSE = attrgetter(
     "named", "process", "tasks", "queued", "dequeued", "drained", "killed",
     "released", "ended", "left", "closing", "engaged", "resumed", "born", "known", "compacting",
     "compacted", "commanded", "retry", "doubled", "dismissed", "suspended", "read", "budget",
-    "budget_answered",
+    "budget_answered", "delivered",
 )  # fmt: skip
 
 

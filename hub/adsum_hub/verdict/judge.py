@@ -25,6 +25,20 @@ NOBODY: frozenset[str] = frozenset()
 NEEDS_YOU = Group.NEEDS_YOU  # looked up a thousand times a second, by an enum's own slow way
 
 
+class Review(msgspec.Struct, frozen=True, gc=False):
+    """What a turn that has ended left for a human to review. since: when the last of it was made.
+
+    sha, branch: of the latest commit; pr: address. None: not told. opened: a pull request was.
+    """
+
+    commits: int
+    since: int
+    sha: str | None = None
+    branch: str | None = None
+    pr: str | None = None
+    opened: bool = False
+
+
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """All times: the host's clock.
 
@@ -44,6 +58,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     until: int | None
     ground: Ground | None = None
     judged: int = 0
+    review: Review | None = None
 
 
 def judge(facts: Facts, now: int, limits: Limits = LIMITS, last: Verdict | None = None) -> Verdict:
@@ -73,6 +88,7 @@ def judge(facts: Facts, now: int, limits: Limits = LIMITS, last: Verdict | None 
         # Of a session that is over most likely nothing comes any more, and there may be thousands.
         None if over else ground,
         now,
+        review(ground, state, children) if facts.delivered and not requests else None,
     )
 
 
@@ -211,6 +227,53 @@ def calls(state: AgentState) -> bool:
         prompted = state.context is None or state.context.get("prompted") is not False
         return state.state != "stuck" and prompted
     return state.state == "task_complete"
+
+
+# Review: what a turn that is over has made, and nobody has answered since.
+
+#: A turn is over in these, where nothing is asked. Not in `error`, which is to be seen to first, and
+#: not in `archived`: whoever dismissed it has seen it.
+RESTED = frozenset(
+    {"idle", "task_complete", "awaiting_input", "session_ended", "waiting_for_agent"}
+)
+
+
+def review(ground: Ground, state: AgentState, children: Set[str]) -> Review | None:
+    """Commits and pull requests of calls that were made since a human last prompted the session.
+
+    It stands beside the state and changes nothing of it: that a session waits for its next prompt is
+    as true with a commit as without. (Rejected: a state of its own. It would take the place of
+    `idle`, `task_complete` and `session_ended`, which are of two groups, and whoever sorts, notifies
+    or measures by these would find another answer in the same situation.)
+
+    The witness is what git and the forges' tools printed to the agent's own call. (Rejected: git of
+    the working directory. Sessions share one, and humans commit there as well; and to ask git runs
+    what the repository's configuration names. Rejected: that a command said `git commit`. It may
+    have had nothing to commit.) So a commit that printed nothing is not seen, and one that was taken
+    back within the turn still counts.
+
+    The next prompt ends it: whoever writes has looked, or wants something else first. A turn that a
+    background task began has none, and goes on with what came before it. While subagents work, more
+    may come; a shell that goes on may be a server, which never ends.
+    """
+    facts = ground.facts
+    if state.state not in RESTED or (state.state == "awaiting_input" and ground.stand.open):
+        return None
+    if any(facts.children[key].kind in ("agent", "workflow") for key in children):
+        return None
+    commits, since, opened = 0, 0, False
+    sha = branch = pr = None
+    for at, made in sorted(facts.delivered.values(), key=lambda each: each[0]):
+        if at <= ground.turns.typed_at:
+            continue
+        since = at
+        for each in made:
+            if each.deed == "pull_request":
+                opened, pr = True, each.ref
+            else:
+                commits += each.deed == "commit" or not commits  # an amended one that is older
+                sha, branch = each.ref, each.branch
+    return Review(commits, since, sha, branch, pr, opened) if since else None
 
 
 def _ended_by_hand(facts: Facts) -> int:

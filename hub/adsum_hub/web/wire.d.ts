@@ -45,6 +45,7 @@ export interface SessionView {
   plan?: PlanView | null;
   display?: DisplayView | null;
   commands?: CommandView[];
+  review?: ReviewView | null;
 }
 
 /** What a session is doing, and why we believe it.
@@ -173,6 +174,19 @@ export interface CommandView {
   request_id?: string | null;
 }
 
+/** A turn that has ended left this for a human to review. label: all of it, for people.
+ *
+ *  commits: made since the last prompt; sha and branch of the latest. pr: the address of a pull
+ *  request that was opened. What the machine keeps to itself is None. since: when the last was made. */
+export interface ReviewView {
+  label: string;
+  commits: number;
+  since: number;
+  sha?: string | null;
+  branch?: string | null;
+  pr?: string | null;
+}
+
 /** One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.
  *
  *  limits: of its user's account, as its sessions told last. scan: while it reads its history.
@@ -271,6 +285,7 @@ export interface Summary {
   deliveredCount?: number;
   offlineCount?: number;
   unreadCount?: number;
+  reviewCount?: number;
   totalCostTodayUsd?: number | null;
   totalTokensToday?: number | null;
 }

@@ -17,7 +17,16 @@ from adsum_collector.agents.claude_code.bodies import (
     value_in,
 )
 from adsum_collector.agents.claude_code.tools import project_of
-from adsum_collector.agents.words import NAME_MAX, NUMBER_MAX, bounded, one_line, payload, shorten
+from adsum_collector.agents.words import (
+    NAME_MAX,
+    NUMBER_MAX,
+    bounded,
+    deliveries,
+    delivers,
+    one_line,
+    payload,
+    shorten,
+)
 from adsum_shared import signals as s
 from adsum_shared.signals import ChildKind, KnownSignal
 
@@ -79,7 +88,7 @@ class Call(msgspec.Struct, omit_defaults=True):
     """A tool call. digest: joins it to a request; only hooks know it.
 
     The rest is what its result will not repeat: summary and type of the child that it may launch,
-    and the id of the one that it stops.
+    the id of the one that it stops, and whether it may deliver something.
     """
 
     tool: str
@@ -87,6 +96,7 @@ class Call(msgspec.Struct, omit_defaults=True):
     type: str | None = None
     target: str | None = None
     digest: str | None = None
+    delivers: bool = False
 
     @classmethod
     def of(cls, tool: str, value: tools.Input, digest: str | None = None) -> Call:
@@ -97,6 +107,7 @@ class Call(msgspec.Struct, omit_defaults=True):
             type=name_of(value.get("subagent_type")),
             target=name_of(target),
             digest=digest,
+            delivers=tools.role_of(tool) == "shell" and delivers(value.get("command")),
         )
 
 
@@ -409,6 +420,7 @@ def _post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
     call, tool_use_id, value = _call_in(body)
     response = body.get("tool_response", dict[str, msgspec.Raw]) or {}
     outcome = {name: value_in(response[name]) for name in ANSWER_FIELDS if name in response}
+    made = value_in(response["stdout"]) if call.delivers and "stdout" in response else None
     child_id, kind = child_in(call.tool, outcome)
     is_question = tools.role_of(call.tool) == "question"
     finished = call_finished(
@@ -418,6 +430,7 @@ def _post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
         answered=is_question and bool(value.get("answers") or outcome.get("answers")),
         child_id=child_id,
         background=kind is not None,
+        delivered=deliveries(made),
     )
     found = [finished, *children_of(common, call, child_id, kind), *wake_up(common, call, outcome)]
     if call.tool == "TaskCreate":

@@ -46,7 +46,7 @@ from adsum_collector.agents.claude_code.hooks import (
 )
 from adsum_collector.agents.claude_code.tools import project_of
 from adsum_collector.agents.records import Private
-from adsum_collector.agents.words import NAME_MAX, one_line, shorten
+from adsum_collector.agents.words import NAME_MAX, deliveries, one_line, shorten
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 
@@ -313,6 +313,7 @@ def _tool_result(
         child_id=child_id,
         background=kind is not None,
         **_decided(line),
+        delivered=deliveries(outcome.get("stdout")) if call.delivers and ok else None,
     )
     change, tasks = outcome.get("statusChange"), task_created(common, outcome.get("task"))
     if not tasks and isinstance(change, dict) and change.get("to") == "completed":

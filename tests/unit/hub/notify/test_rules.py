@@ -81,7 +81,7 @@ def test_entries_may_come_as_json_from_the_environment():
         ([{"channels": ["nobody"]}], [], "[[notify]] 1: there is no channel 'nobody'. Name one of push"),
         ([{"channels": []}], [], "[[notify]] 1: `channels` is empty."),
         ([{"channels": [PUSH]}, {"channels": [PUSH], "after": -1}], [], "[[notify]] 2: `after` is -1"),
-        ([{"channels": [PUSH], "on": "asleep"}], [], "no value that is known - at `on`. Write one of needs_you, delivered, host_offline."),
+        ([{"channels": [PUSH], "on": "asleep"}], [], "no value that is known - at `on`. Write one of needs_you, delivered, review, host_offline."),
         ([{"channels": [PUSH], "on": 5}], [], "at `on`. Write one of needs_you, delivered"),
         ([], [{**TEAM, "content": "all"}], "at `content`. Write one of none, title."),
         ([{"channels": [PUSH], "when": 3}], [], "unknown field `when`"),
