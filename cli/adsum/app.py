@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adsum.options import HubUrl, RedisUrl, StateDir
+from adsum.options import Claude, HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.parts_app import collector_app, control_app, hub_app, service_app
 from adsum.sessions_app import reach_app, sessions_app
@@ -51,10 +51,6 @@ Statusline = Annotated[
         "--statusline/--no-statusline",
         help="Have the status line report too: yours, or an empty one. By default only yours.",
     ),
-]
-Claude = Annotated[
-    Path | None,
-    typer.Option("--claude", "--program", help="The agent's program, if it is not on PATH."),
 ]
 AgentName = Annotated[
     str | None, typer.Option("--agent", help="Of this agent alone, such as claude_code.")

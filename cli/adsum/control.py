@@ -4,6 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,17 @@ TOO_PRIVATE = (
 )
 
 
+NO_PROGRAM = (
+    "{} is in no usual place, and which hooks it understands depends on its version. Name it: "
+    "--claude PATH"
+)
+
+NO_WAY_BACK = (
+    "This machine's signals go through the hub, and no decision can come back that way yet. Control "
+    "stays off; to have it, let the machine reach Redis: adsum join --again --via redis"
+)
+
+
 def parse_level(text: str) -> Control:
     """Raises CommandError."""
     match text:
@@ -49,17 +61,26 @@ def parse_level(text: str) -> Control:
             raise CommandError(f"Control is approve, full or off, not {text[:40]!r}.", Exit.USAGE)
 
 
-def change(
-    level: Control, state_dir: Path | None, until: str | None, *, yes: bool, dry_run: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """program: the agent's, if it is not on PATH. until: for how long, such as 8h."""
+
+    state_dir: Path | None
+    until: str | None = None
+    program: Path | None = None
+    yes: bool = False
+    dry_run: bool = False
+
+
+def change(level: Control, asking: Asking) -> None:
     """Shows what it would change, and changes it once that is agreed to."""
-    settings = read_settings(CollectorSettings, state_dir=state_dir)
-    home, setups = settings.state_dir, _installed(settings.state_dir)
+    settings = read_settings(CollectorSettings, state_dir=asking.state_dir)
+    home, dry_run, until = settings.state_dir, asking.dry_run, asking.until
     if level == "off":
-        if not dry_run:
+        if not dry_run:  # first of all: what waits is handed back, whatever stands in the way below
             make_private(home)
             keep_consent(home, Consent())
-        _set_hooks(setups, dry_run=dry_run)
+        _set_hooks(_installed(home, asking.program), dry_run=dry_run)
         say(
             f"Control would be off. {MEANS['off']}"
             if dry_run
@@ -67,6 +88,7 @@ def change(
         )
         return
     require_shown(settings)
+    setups = _installed(home, asking.program)
     now = time.time()
     end = now + seconds(until) if until else None
     keys = _usable(_keys_of(settings))
@@ -76,7 +98,7 @@ def change(
     if dry_run:
         say("Nothing has changed.")
         return
-    _require_yes(yes=yes)
+    _require_yes(yes=asking.yes)
     make_private(home)
     keep_consent(home, Consent(level, now, end, keys))
     _set_hooks(setups, dry_run=False)
@@ -88,6 +110,7 @@ def change(
 def require_shown(settings: CollectorSettings) -> None:
     """Raises CommandError."""
     require(settings.privacy != "metadata", TOO_PRIVATE)
+    require(signals_go(settings)[1] is None, NO_WAY_BACK)
 
 
 def switch_on(home: Path, level: Control, keys: Any, *, yes: bool) -> None:
@@ -114,10 +137,10 @@ def _require_yes(*, yes: bool) -> None:
         raise CommandError("Nothing has changed: it takes a yes, or --yes.")
 
 
-def _installed(home: Path) -> list[Setup]:
+def _installed(home: Path, program: Path | None) -> list[Setup]:
     """Where hooks of ours stand that can wait. Raises CommandError: they are not ours to change."""
     found = []
-    for setup in setups_for("user", home):
+    for setup in setups_for("user", home, program):
         report = setup.inspect()
         plugin = setup.installer.plugin(setup.installer.files(Path.home(), Path.cwd()))
         if plugin is not None and not report.counts:
@@ -125,7 +148,12 @@ def _installed(home: Path) -> list[Setup]:
                 f"The hooks come from the plugin {plugin.id}, and those cannot wait for decisions. "
                 f"Next: {plugin.removal} && {setup.command}"
             )
-        if report.held or report.holdable(setup.version):
+        if not report.held and not report.holdable(setup.version):
+            if setup.found[0] is None and report.counts and setup.is_default:
+                raise CommandError(NO_PROGRAM.format(setup.agent.title))
+        elif setup.found[0] is None:
+            raise CommandError(NO_PROGRAM.format(setup.agent.title))
+        else:
             found.append(setup)
     return found
 
@@ -172,7 +200,8 @@ async def _keys_in(url: str) -> dict[str, str]:
 def show(state_dir: Path | None, *, as_json: bool) -> None:
     settings = read_settings(CollectorSettings, state_dir=state_dir)
     consent, trail = read_consent(settings.state_dir), check_trail(read_trail(settings.state_dir))
-    level: Control = "off" if settings.privacy == "metadata" else consent.at(time.time())
+    cannot = settings.privacy == "metadata" or signals_go(settings)[1] is not None
+    level: Control = "off" if cannot else consent.at(time.time())
     waiting = {str(each.path): sorted(each.inspect().held) for each in _hooked(settings.state_dir)}
     if as_json:
         put_json(

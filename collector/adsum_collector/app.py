@@ -107,7 +107,8 @@ class Collector:
                 settings.state_dir,
                 wall=time.time,
                 timer=time.monotonic,
-                allowed=settings.privacy != "metadata",
+                # a hub hands no commands on yet
+                allowed=settings.privacy != "metadata" and transport.url is not None,
             ),
             Trail(settings.state_dir),
             HoldTimes(settings.hold_s, settings.hold_subagent_s),

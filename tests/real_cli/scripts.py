@@ -63,6 +63,17 @@ QUESTION = {
     ],
 }
 
+FEATURES = {
+    "question": "Which features do you want?",
+    "header": "Features",
+    "multiSelect": True,
+    "options": [
+        {"label": name, "description": f"With {name.lower()}"}
+        for name in ("Logging", "Metrics", "Tracing")
+    ],
+}
+STAMP = "date +%s.%N > stamp"
+
 PLAN = "# Plan\n\n1. Do nothing\n"
 #: stands for the file that the CLI has named for its plan
 PLAN_FILE = "<plan file>"
@@ -77,6 +88,30 @@ SCRIPTS: dict[str, tuple[Turn, ...]] = {
         Turn("One question.", (Call("AskUserQuestion", {"questions": [QUESTION]}),)),
         Turn("Thanks for the answer."),
     ),
+    "askm": (Turn(calls=(Call("AskUserQuestion", {"questions": [FEATURES]}),)), Turn("Thanks.")),
+    "ask2": (
+        Turn(calls=(Call("AskUserQuestion", {"questions": [QUESTION, FEATURES]}),)),
+        Turn("Thanks."),
+    ),
+    "perm2": (Turn(calls=(shell("mkdir -p made/second"),)), Turn("Done with it.")),
+    "perm3": (Turn(calls=(shell("mkdir -p made/third"),)), Turn("Done with it.")),
+    "always": (Turn(calls=(shell("python3 -m compileall -h"),)), Turn("Checked once.")),
+    "stamp": (Turn(calls=(shell(STAMP),)), Turn("Stamped.")),
+    "stamps": (Turn(calls=(shell(STAMP),)), Turn("Stamped.")),
+    "agents2": (
+        Turn(
+            "I send two.",
+            (
+                agent("Make it, play:innera", background=True),
+                agent("Make it, play:innerb", background=True),
+            ),
+        ),
+        Turn("They work in the background."),
+        Turn("One has reported."),
+        Turn("Both have reported."),
+    ),
+    "innera": (Turn(calls=(shell("touch by-a"),)), Turn("Made.")),
+    "innerb": (Turn(calls=(shell("touch by-b"),)), Turn("Made, or not.")),
     "plan": (
         Turn("A plan.", (Call("Write", {"file_path": PLAN_FILE, "content": PLAN}),)),
         Turn(calls=(Call("ExitPlanMode", {"plan": PLAN}),)),

@@ -162,6 +162,8 @@ class Holds:
                 self._calls.pop((signal.session_id, signal.agent_id, signal.digest), None)
             if isinstance(signal, ToolFinished | RequestClosed):
                 effects += self._effect(signal)
+            elif isinstance(signal, TurnInterrupted):
+                effects += self._stopped(signal)
             if self.open:
                 ended += self._retired(signal)
         return ended, effects
@@ -223,6 +225,18 @@ class Holds:
         # another hook of the user's may have said the opposite
         took = ours and accepted == (command.verb != "deny")
         return [Effect(held, command, "took_effect" if took else "overruled")]
+
+    def _stopped(self, signal: TurnInterrupted) -> list[Effect]:
+        """A denial that ends the turn is recorded as Esc is, by nobody's name: what it asks for is so."""
+        found = [
+            (name, held, command)
+            for name, (held, command) in self._sent.items()
+            if command.stop and held.asked.session_id == signal.session_id
+            if held.asked.agent_id == signal.agent_id and signal.at > held.at
+        ]
+        for name, _, _ in found:
+            del self._sent[name]
+        return [Effect(held, command, "took_effect") for _, held, command in found]
 
     def _of(self, session_id: str) -> list[Held]:
         return self._those(lambda held: held.asked.session_id == session_id)

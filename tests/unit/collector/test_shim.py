@@ -476,3 +476,35 @@ SLOW_START = (
     "import runpy, sys, time; time.sleep(float(sys.argv[3])); sys.argv = sys.argv[1:3]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
 )
+
+
+@pytest.mark.parametrize(
+    ("answers", "printed"),
+    [
+        ((b'{"ok":true,"held":true}\n', b'{"a":1}\n'), b'{"a":1}\n'),
+        ((b'{"ok":true,"held":true}\n', b'{"a":'), b""),
+        ((b'{"ok":true,"held":true}\n', b"no\n"), b""),
+        ((b'{"ok":true,"held":true}\n',), b""),
+        ((b'{"ok":true}\n', b'{"a":1}\n'), b""),
+    ],
+)
+async def test_half_a_decision_is_none(
+    tmp_path: Path, answers: tuple[bytes, ...], printed: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert b'"hold":true' in await reader.readline()
+        for each in answers:
+            writer.write(each)
+        await writer.drain()
+        writer.close()
+
+    path = tmp_path / "s.sock"
+    async with await asyncio.start_unix_server(answer, path):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(SHIM), str(path), *WORDS, shim.HOLD),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert await process.communicate(BODY) == (printed, b"")
+        assert process.returncode == 0

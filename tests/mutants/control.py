@@ -1,0 +1,215 @@
+"""Mutants of control: each check that a command passes before it decides anything."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Edit, Mutant
+
+_COMMANDS = "shared/adsum_shared/commands.py"
+_HOLDS = "collector/adsum_collector/control/holds.py"
+_REMOTE = "collector/adsum_collector/control/remote.py"
+_CONSENT = "collector/adsum_collector/control/consent.py"
+_FEED = "collector/adsum_collector/control/feed.py"
+_DECISIONS = "collector/adsum_collector/agents/claude_code/decisions.py"
+_SHIM = "collector/adsum_collector/shim.py"
+
+_CORE = "tests/unit/collector/test_holds.py"
+_MACHINE = "tests/unit/collector/test_remote_control.py"
+_BODIES = "tests/unit/collector/test_decisions.py"
+_MANY = f"{_CORE}::test_ten_thousand_sequences_have_no_unwanted_effect"
+_FITS = f"{_CORE}::test_what_does_not_fit_leaves_it_open"
+_SOUND = f"{_BODIES}::test_what_is_not_sound_is_refused_and_not_sent"
+_WHOLE = f"{_MACHINE}::test_what_is_not_shown_whole_cannot_be_allowed"
+
+MUTANTS = (
+    Mutant(
+        "obeys a command again",
+        "who repeats what was said decides",
+        (Edit(_HOLDS, "if command.id in self._used:", "if False:"),),
+        (f"{_CORE}::test_a_command_is_used_once_even_if_it_was_refused",),
+    ),
+    Mutant(
+        "decides another session's request",
+        "what was meant for one session allows a command in another",
+        (Edit(_HOLDS, "if command.session_id != asked.session_id:", "if False:"),),
+        (_FITS, _MANY),
+    ),
+    Mutant(
+        "decides what was not shown",
+        "a click on one command runs another",
+        (
+            Edit(
+                _HOLDS,
+                'if not secrets.compare_digest(now_asked.encode(), (command.binding or "").encode()):',
+                "if False:",
+            ),
+        ),
+        (_FITS, _MANY),
+    ),
+    Mutant(
+        "binds to what was asked at first",
+        "an input that is changed after it was shown is allowed",
+        (
+            Edit(
+                _HOLDS,
+                "now_asked = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)",
+                "now_asked = held.binding",
+            ),
+        ),
+        (f"{_CORE}::test_what_is_changed_after_it_was_shown_is_not_decided",),
+    ),
+    Mutant(
+        "decides after its time",
+        "a click of yesterday runs a command today",
+        (Edit(_HOLDS, "if now >= held.until:", "if False:"),),
+        (f"{_CORE}::test_nothing_is_decided_after_its_time", _MANY),
+    ),
+    Mutant(
+        "takes whatever verb it is given",
+        "a rule is added that nobody suggested, a plan is allowed as a command is",
+        (
+            Edit(_HOLDS, "if command.verb not in asked.verbs:", "if False:"),
+            Edit(_DECISIONS, "if command.verb not in asked.verbs:", "if False:"),
+        ),
+        (_SOUND,),
+    ),
+    Mutant(
+        "leaves open what it has decided",
+        "a second decision follows the first",
+        (Edit(_HOLDS, '        self._end(held, "decided" if body else "handed back")\n', ""),),
+        (f"{_CORE}::test_a_decision_closes_what_it_decides", _MANY),
+    ),
+    Mutant(
+        "keeps what the terminal has answered",
+        "a card can be decided that nobody asks any more",
+        (
+            Edit(
+                _HOLDS,
+                'return "answered" if held.tool_use_id is not None and same',
+                "return None if same",
+            ),
+        ),
+        (f"{_CORE}::test_what_ends_a_request_and_what_does_not", _MANY),
+    ),
+    Mutant(
+        "ends every request of a session with any turn",
+        "an end that was read late takes a new request away",
+        (Edit(_HOLDS, "if signal.agent_id == child and signal.at > held.at", "if True"),),
+        (f"{_CORE}::test_what_ends_a_request_and_what_does_not",),
+    ),
+    Mutant(
+        "believes that what was sent took effect",
+        "the page says denied, and the command ran",
+        (Edit(_HOLDS, 'took = ours and accepted == (command.verb != "deny")', "took = True"),),
+        (f"{_CORE}::test_what_came_of_a_decision_is_what_the_agent_wrote",),
+    ),
+    Mutant(
+        "believes any signature",
+        "whoever may write to Redis decides",
+        (Edit(_COMMANDS, "        key.verify(signature, _covered(host_id, raw))\n", ""),),
+        (_MANY,),
+    ),
+    Mutant(
+        "takes commands for other machines",
+        "what was allowed there is allowed here",
+        (
+            Edit(_COMMANDS, "if command.host_id != host_id:", "if False:"),
+            Edit(
+                _COMMANDS,
+                "_covered(host_id, raw))\n        command",
+                '_covered(msgspec.json.decode(raw)["host_id"], raw))\n        command',
+            ),
+        ),
+        (_MANY,),
+    ),
+    Mutant(
+        "takes commands of any age",
+        "one that was held back, of which was said that it failed, decides later",
+        (Edit(_COMMANDS, "if not -DECISION_TTL_MS <= age_ms <= command.ttl_ms:", "if False:"),),
+        (_MANY,),
+    ),
+    Mutant(
+        "obeys what was said before it listened",
+        "after a restart old commands are obeyed",
+        (Edit(_FEED, "last = await _end(client, key)", 'last = "0-0"'),),
+        (
+            "tests/integration/test_control_collector.py::test_what_was_said_before_it_listened_is_never_obeyed",
+        ),
+    ),
+    Mutant(
+        "obeys where control is off",
+        "the owner's no does not count",
+        (
+            Edit(
+                _REMOTE,
+                "            if not self.is_on():\n                raise NotObeyed",
+                "            if False:\n                raise NotObeyed",
+            ),
+        ),
+        (f"{_MACHINE}::test_a_command_that_comes_when_control_has_ended_is_refused",),
+    ),
+    Mutant(
+        "decides what nobody could account for",
+        "a decision leaves no trace",
+        (
+            Edit(
+                _REMOTE,
+                '            self._finish([HoldOver(held, "handed back")])\n            return\n        answer = self',
+                "        answer = self",
+            ),
+            Edit(
+                _REMOTE,
+                "            mark = await self._written(_about(command) | told",
+                '            mark = ""\n            mark = await self._written(_about(command) | told',
+            ),
+        ),
+        (f"{_MACHINE}::test_without_a_trail_nothing_is_decided",),
+    ),
+    Mutant(
+        "lets be allowed what was masked",
+        "a command hides behind the shape of a secret",
+        (Edit(_REMOTE, "if private(shown).payload == asked.given and", "if"),),
+        (_WHOLE,),
+    ),
+    Mutant(
+        "lets be allowed what is too long to be read",
+        "a command hides behind its length",
+        (
+            Edit(
+                _DECISIONS,
+                "lenient(raw, dict[str, Any]) if len(raw) <= INPUT_MAX else None",
+                "lenient(raw, dict[str, Any])",
+            ),
+        ),
+        (_WHOLE,),
+    ),
+    Mutant(
+        "believes a consent that others can write or read",
+        "another program of the machine switches control on",
+        (Edit(_CONSENT, "if os.fstat(file.fileno()).st_mode & 0o077:", "if False:"),),
+        (f"{_MACHINE}::test_what_nobody_agreed_to_is_off",),
+    ),
+    Mutant(
+        "believes the clock on the wall alone",
+        "who sets the clock back prolongs a consent",
+        (Edit(_CONSENT, "consent.until is not None and self._timer() >= self._ends", "False"),),
+        (f"{_MACHINE}::test_it_ends_while_the_collector_runs_whatever_the_clock_on_the_wall_says",),
+    ),
+    Mutant(
+        "sends answers that are not complete",
+        "the agent is told that its question was not answered",
+        (Edit(_DECISIONS, "if not chosen or not all(chosen):", "if False:"),),
+        (_SOUND,),
+    ),
+    Mutant(
+        "carries plans out in any mode",
+        "a click switches off every question that follows",
+        (Edit(_DECISIONS, "if command.mode not in (None, *MODES):", "if False:"),),
+        (_SOUND,),
+    ),
+    Mutant(
+        "prints half an answer",
+        "the agent reads what nobody decided",
+        (Edit(_SHIM, ' and answer.endswith(b"}\\n")', ""),),
+        ("tests/unit/collector/test_shim.py::test_half_a_decision_is_none",),
+    ),
+)

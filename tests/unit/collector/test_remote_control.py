@@ -1,0 +1,314 @@
+"""Whose consent counts, what is held and shown, and what keeps a decision from being carried out."""
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from adsum_collector.agents import known_agents
+from adsum_collector.control.consent import FILE, Consent, LiveConsent, keep_consent, read_consent
+from adsum_collector.control.holds import Held
+from adsum_collector.control.remote import HoldTimes, Parties, RemoteControl
+from adsum_collector.control.trail import FILE as TRAIL
+from adsum_collector.control.trail import Trail, check_trail, read_trail
+from adsum_collector.intake import Intake
+from adsum_collector.spool.spool import Rows, Spool
+from adsum_collector.spool.spool_file import SpoolLimits
+from adsum_shared.privacy import private_as
+from adsum_shared.signals import CommandReported, HoldEnded, RequestOpened, decode_signal
+from tests.control import RULES, command_for, consent_to, permission
+
+KEY = Ed25519PrivateKey.generate()
+SECRET = {"command": "curl -H 'Authorization: Bearer abcdefgh12345678' https://x"}
+
+
+class Machine:
+    """A collector's control, without its doors. clock: seconds that never go back."""
+
+    def __init__(self, state_dir: Path, spool: Spool) -> None:
+        self.spool, self.state_dir, self.clock = spool, state_dir, 0.0
+        self.agent = known_agents()[0]
+        intake = Intake(spool, private_as("redacted", "salt"))
+        self.control = RemoteControl(
+            Parties({self.agent.name: self.agent}, {self.agent.name: intake}),
+            LiveConsent(state_dir, wall=time.time, timer=time.monotonic),
+            Trail(state_dir),
+            HoldTimes(100, 60),
+            now=lambda: time.time_ns() // 1_000_000,
+            timer=lambda: self.clock,
+        )
+        self._ids = iter(f"{number:024x}" for number in range(1, 1000))
+
+    def ask(self, body: bytes | None = None, name: str | None = None) -> tuple[Held | None, Any]:
+        body = body or permission(permission_suggestions=RULES)
+        signals = list(self.agent.hook(body, 1_000))
+        asked = self.agent.asked(body)
+        held = self.control.offer(self.agent.name, asked, name or next(self._ids), 1_000, signals)
+        return held, next(each for each in signals if isinstance(each, RequestOpened))
+
+    async def said(self) -> list[Any]:
+        found = await self.spool.read(0, 1000, 1 << 20)
+        return [decode_signal(body) for body in found.bodies] if isinstance(found, Rows) else []
+
+    async def until(self, kind: type[Any]) -> Any:
+        async with asyncio.timeout(5):
+            while not (found := [e for e in await self.said() if isinstance(e, kind)]):
+                await self.spool.added.wait()
+                self.spool.added.clear()
+        return found[-1]
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    consent_to(tmp_path, KEY)
+    spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0))
+    machine = Machine(tmp_path, spool)
+    running = asyncio.create_task(machine.control.run())
+    yield machine
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await spool.close()
+
+
+class Ends:
+    """Both ends of a hook's connection."""
+
+    def __init__(self) -> None:
+        self.reader = asyncio.StreamReader()
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    async def drain(self) -> None:
+        pass
+
+
+async def waiting(machine: Machine, held: Held) -> tuple[Ends, asyncio.Task[None]]:
+    ends: Any = Ends()
+    task = asyncio.create_task(machine.control.wait(held, ends.reader, ends))
+    await asyncio.sleep(0)
+    return ends, task
+
+
+def test_what_nobody_agreed_to_is_off(tmp_path: Path) -> None:
+    assert read_consent(tmp_path) == Consent()
+    consent_to(tmp_path, KEY)
+    assert read_consent(tmp_path).at(time.time()) == "approve"
+
+    (tmp_path / FILE).chmod(0o644)
+    assert read_consent(tmp_path) == Consent()
+    (tmp_path / FILE).chmod(0o600)
+    (tmp_path / FILE).write_bytes(b'{"level": "approve"')
+    assert read_consent(tmp_path) == Consent()
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    assert read_consent(tmp_path) == Consent()
+
+
+@pytest.mark.parametrize(
+    ("wall", "level"), [(99.0, "off"), (100.0, "approve"), (199.0, "approve"), (200.0, "off")]
+)
+def test_consent_has_an_end_and_a_clock_set_back_ends_it(wall: float, level: str) -> None:
+    assert Consent("approve", 100.0, 200.0, {"k": "x"}).at(wall) == level
+
+
+def test_it_ends_while_the_collector_runs_whatever_the_clock_on_the_wall_says(
+    tmp_path: Path,
+) -> None:
+    now = {"wall": 100.0, "timer": 5.0}
+    consent = LiveConsent(tmp_path, wall=lambda: now["wall"], timer=lambda: now["timer"])
+    keep_consent(tmp_path, Consent("approve", 100.0, 160.0, {"k": "x"}))
+    assert consent.level == "approve"
+
+    now["timer"] = 65.0
+
+    assert consent.level == "off"
+
+
+def test_keys_count_under_their_own_ids_alone(tmp_path: Path) -> None:
+    consent_to(tmp_path, KEY)
+    (name,) = read_consent(tmp_path).public_keys()
+    stranger = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+
+    assert not Consent(keys={name: stranger}).public_keys()
+    assert Consent("approve", keys={}).at(0.0) == "off"
+
+
+async def test_a_request_is_shown_whole_and_can_be_decided(machine: Machine) -> None:
+    long = {"command": "echo " + "x" * 20_000}
+
+    held, opened = machine.ask(permission(given=long))
+
+    assert held is not None
+    assert opened.payload == long
+    assert opened.request_id == held.id
+    assert opened.hold.verbs == ["allow", "deny", "defer"]
+    assert opened.hold.for_ms == 100_000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        SECRET,
+        {"command": "token=$(rm${IFS}-rf${IFS}~)"},
+        {"command": "x" * 70_000},
+        {"edits": [{"a": n} for n in range(300)]},
+    ],
+)
+async def test_what_is_not_shown_whole_cannot_be_allowed(machine: Machine, given: Any) -> None:
+    held, opened = machine.ask(permission(given=given, permission_suggestions=RULES))
+
+    assert held is not None
+    assert opened.hold.verbs == ["deny", "defer"]
+    assert opened.hold.always is None
+
+
+async def test_nothing_is_held_where_control_is_off(machine: Machine) -> None:
+    keep_consent(machine.state_dir, Consent())
+
+    held, opened = machine.ask()
+
+    assert held is None
+    assert opened.hold is None
+
+
+async def test_an_id_is_held_once(machine: Machine) -> None:
+    held, _ = machine.ask(name="c" * 24)
+    assert held is not None
+    machine.control.withdraw(held)
+
+    assert machine.ask(name="c" * 24)[0] is None
+    assert machine.ask(name="no id")[0] is None
+
+
+async def test_a_decision_is_written_into_the_trail_before_it_is_sent(machine: Machine) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    told = [json.loads(line) for line in read_trail(machine.state_dir)]
+    await task
+
+    assert any(each.get("outcome") == "decided" and each["by"] == "ann" for each in told)
+    assert b'"allow"' in ends.written
+    assert (await machine.until(CommandReported)).outcome == "sent"
+
+
+async def test_without_a_trail_nothing_is_decided(machine: Machine) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    (machine.state_dir / TRAIL).unlink(missing_ok=True)
+    (machine.state_dir / TRAIL).mkdir()
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    await task
+
+    assert ends.written == b""
+    told = await machine.until(CommandReported)
+    assert told.outcome == "refused"
+    assert "trail" in told.reason
+
+
+async def test_a_command_that_comes_when_control_has_ended_is_refused(machine: Machine) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    keep_consent(machine.state_dir, Consent())
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    await task
+
+    assert ends.written == b""
+    assert (await machine.until(CommandReported)).reason == "control is off on this machine"
+
+
+async def test_a_hook_that_has_gone_takes_no_decision(machine: Machine) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+
+    ends.reader.feed_eof()
+    await task
+    await machine.control.obey(command_for(held.asked, request_id=held.id))
+
+    assert ends.written == b""
+    assert (await machine.until(HoldEnded)).reason == "gone"
+    assert (await machine.until(CommandReported)).outcome == "too_late"
+
+
+async def test_a_collector_that_stops_decides_nothing(machine: Machine) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+    assert ends.written == b""
+    assert (await machine.until(HoldEnded)).reason == "restarted"
+
+
+async def test_what_is_over_in_time_is_handed_back(machine: Machine) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+
+    machine.clock = 100.0
+    await task
+
+    assert ends.written == b""
+    assert (await machine.until(HoldEnded)).reason == "expired"
+
+
+async def test_a_servers_form_is_known_by_our_name_when_it_is_answered(machine: Machine) -> None:
+    form = {"hook_event_name": "Elicitation", "session_id": "s", "cwd": "/", "message": "Who?"}
+    form |= {"requested_schema": {"properties": {"name": {"type": "string"}}}}
+    held, opened = machine.ask(json.dumps(form | {"mcp_server_name": "rig"}).encode())
+    assert held is not None
+    assert opened.request_id == held.id
+
+    result = form | {"hook_event_name": "ElicitationResult", "action": "accept"}
+    body = json.dumps(result | {"mcp_server_name": "rig"}).encode()
+    machine.control.hear(machine.agent.hook(body, 2_000))
+
+    closed = await machine.until(type(machine.agent.hook(body, 2_000)[0]))
+    assert closed.request_id == held.id
+    assert closed.outcome == "accept"
+
+
+def test_a_line_that_is_changed_or_taken_out_breaks_the_chain(tmp_path: Path) -> None:
+    trail = Trail(tmp_path)
+    for number in range(3):
+        trail.add(number, "held", about=f"{number}")
+    Trail(tmp_path).add(3, "ended")  # another run of the collector goes on
+    whole = list(read_trail(tmp_path))
+
+    assert check_trail(iter(whole)).lines == 4
+    assert check_trail(iter(whole)).fault is None
+    assert check_trail(iter([whole[0].replace(b'"0"', b'"9"'), *whole[1:]])).fault
+    assert check_trail(iter([whole[0], *whole[2:]])).fault
+    assert check_trail(iter([whole[1], whole[0], *whole[2:]])).fault
+    assert (tmp_path / TRAIL).stat().st_mode & 0o077 == 0
+
+
+def test_half_a_line_that_a_crash_left_swallows_none_that_follow(tmp_path: Path) -> None:
+    Trail(tmp_path).add(1, "held")
+    with os.fdopen(os.open(tmp_path / TRAIL, os.O_WRONLY | os.O_APPEND), "wb") as file:
+        file.write(b'{"n":2,"at"')
+
+    Trail(tmp_path).add(2, "ended")
+
+    assert check_trail(read_trail(tmp_path)).fault is None
+    assert check_trail(read_trail(tmp_path)).lines == 2
