@@ -13,9 +13,10 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from adsum_collector.agents import known_agents
 from adsum_shared import __version__
 from adsum_shared.beat import Beat
-from adsum_shared.signals import AnySignal, decode_signal
+from adsum_shared.signals import DEFAULT_AGENT, AnySignal, decode_signal
 from adsum_shared.state import HostWitness, ScanProgress
 
 MINUTE = 60_000
@@ -51,13 +52,14 @@ Scene = str | list[Any]
 class Machine(msgspec.Struct):
     """skew_ms: how far its clock is ahead. reads: it still reads its history.
 
-    limits: how much of its account's is used at most, in per cent. up_s: from when to when it is
-    connected, in each period of so many seconds.
+    limits: how much of its account's is used at most, in per cent. plan: that pays for the agents
+    which tell of one. up_s: from when to when it is connected, in each period of so many seconds.
     """
 
     label: str
     home: str
     limits: dict[str, float]
+    plan: str | None = None
     skew_ms: int = 0
     up_s: tuple[int, int, int] = (0, 1, 1)
     says_goodbye: bool = False
@@ -89,6 +91,7 @@ class Machine(msgspec.Struct):
                 *(HostWitness(name, "ok", at - 1_700) for name in heard),
             ),
             scan=progress(played_ms) if self.reads else None,
+            agents=tuple(agent.words for agent in known_agents()),
             **delivery,
         )
 
@@ -105,6 +108,7 @@ class Role(NamedTuple):
     machine: str
     plot: str
     project: str
+    agent: str = DEFAULT_AGENT
 
 
 MACHINES = msgspec.convert(SCRIPT["machines"], tuple[Machine, ...])
@@ -183,6 +187,7 @@ class Player:
         self.machine, self.rng, self.session_id = machine, rng, str(uuid5(IDS, name))
         self.now = 0
         self.said: list[AnySignal] = []
+        self._agent, self._tools = role.agent, SCRIPT["agents"].get(role.agent, {}).get("tools", {})
         self._project = project = SCRIPT["projects"][role.project]
         self._job = project["jobs"][job]
         self._turns = 0
@@ -197,8 +202,11 @@ class Player:
             "version": AGENT_VERSION,
             "turn": None,
             "context": FIRST_CONTEXT,
+            "pays": None,
             **{f"helper{number}": words for number, words in enumerate(project["helpers"], 1)},
         }
+        if about := SCRIPT["agents"].get(role.agent):
+            self.own |= {"pays": machine.plan, "model": about["model"], "version": about["version"]}
 
     def open(self, due: int, *, used: bool) -> None:
         """It was there before: it has used something up, and has a context."""
@@ -246,6 +254,7 @@ class Player:
         """One of these: a tool, and what it is called with. more: of its end; agent_id of both."""
         call, more = self._filled([self.rng.choice(calls), more or {}])
         tool, _, summary = call.partition(" ")
+        tool, _, summary = f"{self._tools.get(tool, tool)} {summary}".partition(" ")
         about = {"tool": tool, "tool_use_id": f"toolu_{self.rng.getrandbits(64):016x}"}
         start = {**about, "summary": summary, "timeout_ms": 600_000 if tool == "Bash" else None}
         self._say({"kind": "tool.started", **start, "agent_id": more.get("agent_id")})
@@ -277,7 +286,12 @@ class Player:
         """By a hook, and now, where the step says nothing else. Through JSON, as over the wire."""
         source = "transcript" if self.machine.hooks_missing else "hook"
         about: dict[str, Any] = {"session_id": self.session_id, "at": self.now, "seen": self.now}
-        about |= {"source": source, "prompt_id": self.own["turn"], **self._filled(step)}
+        about |= {
+            "agent": self._agent,
+            "source": source,
+            "prompt_id": self.own["turn"],
+            **self._filled(step),
+        }
         about |= about.pop("*", {})
         if "tool" in about:
             about["role"] = SCRIPT["roles"].get(about["tool"], "mcp")

@@ -18,7 +18,7 @@ from adsum.demo.story import (
     history,
     progress,
 )
-from adsum_shared.signals import encode_signal
+from adsum_shared.signals import DEFAULT_AGENT, encode_signal
 from adsum_shared.state import GROUP_OF, Group
 from tests.demo_fleets import START, Audience
 
@@ -123,7 +123,7 @@ def test_every_session_has_used_something_and_its_price_is_known() -> None:
     for view in roster.views.values():
         if view.id not in opened:
             assert view.usage is not None
-            assert view.usage.cost_usd
+            assert view.usage.cost_usd or (view.plan and view.plan.limits)
             assert view.context is not None
             assert view.context.size
 
@@ -228,3 +228,13 @@ def test_a_past_is_over_before_the_audience_comes() -> None:
             signal.at < START + machine.skew_ms and signal.seen <= START + machine.skew_ms
             for signal in history(machine, START)
         )
+
+
+def test_another_agent_works_beside_and_a_plan_pays_for_one_of_its_sessions() -> None:
+    roster = Audience().at(START).roster
+    others = [view for view in roster.views.values() if view.agent != DEFAULT_AGENT]
+    hosts = {host.label: host for host in roster.all_hosts(START)}
+
+    assert [view.agent for view in others] == ["codex", "codex"]
+    assert sorted(view.plan.name if view.plan else "" for view in others) == ["", "pro"]
+    assert {limit.agent for limit in hosts["birch"].limits} == {"", "Codex"}
