@@ -34,6 +34,7 @@ from adsum_shared.signals import (
     ProcessSeen,
     SessionEnded,
     StatusReported,
+    TurnEnded,
     decode_signal,
 )
 from bench.traces import Event, Trace
@@ -44,13 +45,15 @@ WITNESSES = ("hooks", "transcript", "registry", "process", "statusline")
 #: Who tells of a process's end: the process table, but no set of witnesses goes without it. A trace
 #: ends a process by an action, which by definition is the one action that everybody learns of.
 THE_END = "the end"
+#: A hook that says more where no transcript is read.
+UNREAD = "hooks, unread"
 PROJECTS = "projects/"
 
 
 class Arrival(NamedTuple):
     """hook: the hook event that said it. installed: our installer subscribes to that one.
 
-    witness: one of WITNESSES, or THE_END.
+    witness: one of WITNESSES, THE_END or UNREAD.
     """
 
     t: int
@@ -96,6 +99,8 @@ def heard(
 ) -> list[Arrival]:
     """Of these, what comes from the witnesses named, and every process's end. without: hook events not subscribed to."""
     names, unheard = set(witnesses), set(without)
+    if "transcript" not in names and "hooks" in names:
+        names.add(UNREAD)
     return [
         arrival
         for arrival in found
@@ -244,6 +249,8 @@ def codex_arrivals(trace: Trace) -> Iterator[Arrival]:
                 if isinstance(signal, SessionEnded):
                     running.pop(signal.session_id, None)
                 yield Arrival(t, signal, "hooks", event.event)
+            unread = (each for each in Codex().hook(body, seen) if isinstance(each, TurnEnded))
+            yield from (Arrival(t, each, UNREAD, event.event) for each in unread)
         elif event.kind == "line" and event.file.startswith("sessions/"):
             file = transcripts.file_of(event.file.removeprefix("sessions/"))
             if file is not None:

@@ -301,6 +301,24 @@ def test_a_prompt_entered_in_mid_turn_waits_for_nothing() -> None:
     assert state(signals) == "idle"
 
 
+def test_a_turn_whose_lines_are_read_is_over_when_the_users_own_hooks_have_run() -> None:
+    codex = Codex()
+    begun = read(meta(), begins(), context(), codex=codex)
+    stopping = [*begun.signals, *hook("Stop", START + 5_000, codex=codex)]
+    assert state(stopping, START + 30_000) == "thinking"
+    ended = event(30_000, "task_complete", turn_id=TURN)
+    done = read(ended, context=begun.context, codex=codex)
+    late = hook("Stop", START + 30_001, codex=codex)  # one that nobody waits for
+    assert state([*stopping, *done.signals, *late]) == "idle"
+
+
+def test_a_turn_whose_lines_are_not_read_is_over_with_its_hook() -> None:
+    codex = Codex()
+    read(meta(), begins(turn=BEFORE), codex=codex)  # an earlier one
+    began = hook("UserPromptSubmit", codex=codex)
+    assert state([*began, *hook("Stop", START + 5, codex=codex)]) == "idle"
+
+
 def test_a_request_of_the_model_that_failed_is_tried_again() -> None:
     begun = hook("UserPromptSubmit", prompt="paint it")
     failed = [*begun, *hook("PostModelRequest", START + 9, status="failed")]

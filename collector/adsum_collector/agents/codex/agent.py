@@ -24,7 +24,7 @@ from adsum_collector.agents.records import Lines, Private, TranscriptFile
 from adsum_collector.errors import shown
 from adsum_shared.signals import AnySignal
 
-#: Sessions of which it is kept in mind who answers them; who was read longest ago goes.
+#: Sessions of which it is kept in mind what was read; the one read longest ago goes.
 MOST_SESSIONS: Final = 4096
 ARCHIVE: Final = "archived_sessions"
 
@@ -35,6 +35,12 @@ class Codex(Agent):
     So what was read there last is kept in mind, the one thing here that is. The line is written at
     the turn's begin, and a model has to answer before anything is asked. Where no rollout was read,
     a human is asked: better once too often than never.
+
+    Nor do they tell when the turn is over: Stop comes before the user's own hooks on it have run,
+    which may take minutes and send the agent on, and the rollout's line after (17 ms later in the
+    median where there are none). So Stop ends no turn whose lines are read. Where they are not, it
+    does, for nothing else will tell. (Rejected: to hold the end back in the hub, as for an agent
+    whose registry stays busy. Codex has none, and the line comes at every end.)
     """
 
     name = "codex"
@@ -48,7 +54,7 @@ class Codex(Agent):
     processes: ClassVar[tuple[str, ...]] = ("codex",)
 
     def __init__(self) -> None:
-        self._reviewed: OrderedDict[str, bool] = OrderedDict()
+        self._known: OrderedDict[str, Thread] = OrderedDict()
 
     @property
     def transcripts(self) -> Transcripts:
@@ -68,10 +74,13 @@ class Codex(Agent):
         return tuple(each / name for each in directories for name in ("sessions", ARCHIVE))
 
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
-        reviewed = b'"PermissionRequest"' in body and self._reviewed.get(
-            str(decoded(body).get("session_id")), False
-        )
-        return signals_from_hook(body, seen, reviewed=reviewed)
+        known, told = None, {}
+        if b'"PermissionRequest"' in body or b'"Stop"' in body:
+            told = decoded(body)
+            known = self._known.get(str(told.get("session_id")))
+        reviewed = known is not None and known.reviewed
+        is_read = known is not None and known.turn == told.get("turn_id")
+        return signals_from_hook(body, seen, reviewed=reviewed, is_read=is_read)
 
     def hook_file(self, directory: Path) -> Path:
         return directory / "hooks.json"
@@ -103,8 +112,8 @@ class Codex(Agent):
         said = signals_from_lines(lines, file, context, now, meta, private)
         known = Thread.of(said.context)
         if known.kind == "session":
-            self._reviewed.pop(known.session, None)
-            self._reviewed[known.session] = known.reviewed
-            if len(self._reviewed) > MOST_SESSIONS:
-                self._reviewed.popitem(last=False)
+            self._known.pop(known.session, None)
+            self._known[known.session] = Thread(turn=known.turn, reviewed=known.reviewed)
+            if len(self._known) > MOST_SESSIONS:
+                self._known.popitem(last=False)
         return said

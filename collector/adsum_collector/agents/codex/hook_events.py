@@ -20,10 +20,13 @@ MESSAGE_MAX: Final = 1_200
 TELLING: Final = frozenset({"SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop"})
 
 
-def signals_from_hook(raw: bytes, seen: int, *, reviewed: bool = False) -> list[KnownSignal]:
+def signals_from_hook(
+    raw: bytes, seen: int, *, reviewed: bool = False, is_read: bool = False
+) -> list[KnownSignal]:
     """All that a hook's body says; raises ValueError for what is none.
 
     reviewed: permissions are asked of another model (`approvals_reviewer`). The body does not tell.
+    is_read: this turn's lines are read, and will tell when it is over.
     An event nobody has heard of is `Alive` with its name.
     """
     body = decoded(raw)
@@ -42,6 +45,8 @@ def signals_from_hook(raw: bytes, seen: int, *, reviewed: bool = False) -> list[
     step = EVENTS.get(event)
     if reviewed and event == "PermissionRequest":
         step = None  # nobody is asked: another model decides within seconds
+    if is_read and event == "Stop":
+        step = None  # the user's own hooks on it may run for long, and send the agent on
     found = (step(body, common) if step else []) or [s.Alive(**common, event=event)]
     if event in TELLING and child is None:
         cwd = name_of(body.get("cwd"), PATH_MAX)
