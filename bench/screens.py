@@ -24,6 +24,7 @@ BLANK = Shown(None, None, "blank screen")
 UNPROMPTED = Shown(None, None, "input box, before its first prompt")
 ELSEWHERE = Shown(None, None, "in no pane of tmux")
 MENU = Shown(None, None, "a menu of commands has the place of the spinner")
+REREAD = Shown(None, None, "the transcript, in place of what runs")
 LEAVING = Shown(None, None, "a dialog of leaving")
 OPENING = Shown(None, None, "it says that it waits for a permission, no dialog yet")
 SPINNER = Shown("autonomous", None, "spinner")
@@ -49,6 +50,7 @@ _STILL_RUN = re.compile(
 _MARKS = ("✻", "● Background agents stopped")
 _DIALOGS = (
     (LEAVING, re.compile(r"will stop when you exit|Moving to background|Resume this session with")),
+    (REREAD, re.compile(r"Showing detailed transcript")),
     (PLAN, re.compile(r"Ready to code\?|written up a plan")),
     (QUESTION, re.compile(r"requests your input|Enter to select ·|Submit answers")),
     (PERMISSION, re.compile(r"Do you want to |Would you like to ")),

@@ -86,8 +86,8 @@ def test_what_a_registry_that_tells_of_dialogs_says_nothing_of_is_on_no_screen()
     known = asking().status(9, "busy").finish(9.5)
     subagent = known.start(10, "t2", agent_id="a1").ask(10.1, name="t2", agent_id="a1")
 
-    assert subagent.deadline(10.2) == 11.6
-    assert [subagent.asked(at) for at in (11, 11.6, 60)] == [["permission"], [], []]
+    assert subagent.deadline(10.2) == 11.1
+    assert [subagent.asked(at) for at in (11, 11.1, 60)] == [["permission"], [], []]
     assert subagent.status(70, "waiting", "permission prompt").asked(70) == ["permission"]
 
 
