@@ -10,21 +10,8 @@ from adsum_shared.streams import SCHEMA_NUMBER
 SHOWN_MS = 600_000
 #: Whatever is told, the most important first; what is not named here comes last.
 _RANKS = (
-    "access",
-    "schema",
-    "stream",
-    "room",
-    "version",
-    "snapshot",
-    "copy",
-    "poison",
-    "entry",
-    "signal",
-    "clock",
-    "sessions",
-    "many",
-    "save",
-    "heartbeat",
+    *("access", "schema", "stream", "room", "version", "snapshot", "copy", "poison", "entry"),
+    *("signal", "clock", "sessions", "many", "save", "heartbeat"),
 )
 
 

@@ -348,20 +348,11 @@ def _words(
     moved = [(streams.SESSION + key, streams.ASIDE + key) for key in keep.aside]
     if draft:
         moved += [(field, field) for field in keep.fields]
-    return [
-        header.version,
-        header.cursor,
-        _encode(header.applied),
-        _encode(header.host),
-        _encode(header.runs),
-        streams.SCHEMA_NUMBER,
-        keep.above,
-        "draft" if draft else "",
-        len(pairs),
-        len(moved),
-        *(word for pair in (*pairs, *moved) for word in pair),
-        *(prefix + key for key in gone for prefix in (streams.SESSION, streams.ASIDE)),
-    ]
+    own = (header.version, header.cursor, *map(_encode, (header.applied, header.host, header.runs)))
+    counts = "draft" if draft else "", len(pairs), len(moved)
+    words = (word for pair in (*pairs, *moved) for word in pair)
+    ended = (prefix + key for key in gone for prefix in (streams.SESSION, streams.ASIDE))
+    return [*own, streams.SCHEMA_NUMBER, keep.above, *counts, *words, *ended]
 
 
 async def _draw_up(redis: Redis, draft: str, whole: Mapping[str, Facts]) -> None:

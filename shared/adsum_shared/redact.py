@@ -7,92 +7,70 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 _KEY = (
     r"(?:pass(?:word|wd|phrase)|secret|token|authorization|api[_-]?key|private[_-]?key"
     r"|access[_-]?key|credential)"
 )
 _KEY_NAME = re.compile(rf"(?i){_KEY}")
-_KEY_HINTS = ("passw", "passphrase", "secret", "token", "authorization", "key", "credential")
+_KEY_HINTS = "passw|passphrase|secret|token|authorization|key|credential"
 
 
-class _Rule(NamedTuple):
-    """hints: lower-case texts, one of which every match contains: cheap to look for.
-
-    A group `secret` in the pattern, if there is one, is all that is masked.
-    """
-
-    kind: str
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-
-
-#: Every repetition that something must follow is bounded, or starts only where a word does: agents
-#: print megabytes without a space.
-_RULES: tuple[_Rule, ...] = (
-    _Rule(
-        "private_key",
-        ("private key-----",),
-        re.compile(
-            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
-            r".*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
-            re.DOTALL,
-        ),
+#: Kind -> (lower-case texts, one of which every match contains: cheap to look for; the pattern). A
+#: group `secret` in it, if there is one, is all that is masked. Every repetition that something must
+#: follow is bounded, or starts only where a word does: agents print megabytes without a space.
+_RULES = {
+    "private_key": (
+        "private key-----",
+        r"(?s)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
+        r".*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
     ),
-    _Rule("anthropic_key", ("sk-ant-",), re.compile(r"\bsk-ant-[\w-]{10,}")),
-    _Rule("openai_key", ("sk-",), re.compile(r"\bsk-(?:proj-|svcacct-)?[\w-]{20,}")),
-    _Rule(
-        "stripe_key", ("k_live_", "k_test_"), re.compile(r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{10,}")
+    "anthropic_key": ("sk-ant-", r"\bsk-ant-[\w-]{10,}"),
+    "openai_key": ("sk-", r"\bsk-(?:proj-|svcacct-)?[\w-]{20,}"),
+    "stripe_key": ("k_live_|k_test_", r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+    "github_pat": (
+        "ghp_|gho_|ghu_|ghs_|ghr_|github_pat_",
+        r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})",
     ),
-    _Rule(
-        "github_pat",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})"),
-    ),
-    _Rule("gitlab_pat", ("glpat-",), re.compile(r"\bglpat-[\w-]{16,}")),
-    _Rule("slack_token", ("xox",), re.compile(r"\bxox[abeoprs]-[\w-]{8,}")),
-    _Rule("aws_key", ("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
-    _Rule("google_key", ("aiza",), re.compile(r"\bAIza[\w-]{30,}")),
-    _Rule("npm_token", ("npm_",), re.compile(r"\bnpm_[A-Za-z0-9]{30,}")),
-    _Rule("pypi_token", ("pypi-",), re.compile(r"\bpypi-[\w-]{30,}")),
-    _Rule("hf_token", ("hf_",), re.compile(r"\bhf_[A-Za-z0-9]{20,}")),
-    _Rule("jwt", ("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")),
-    _Rule("url_password", ("://",), re.compile(r"://[^\s/:@]{0,256}:(?P<secret>[^\s/@]{1,512})@")),
-    _Rule(
+    "gitlab_pat": ("glpat-", r"\bglpat-[\w-]{16,}"),
+    "slack_token": ("xox", r"\bxox[abeoprs]-[\w-]{8,}"),
+    "aws_key": ("akia|asia", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    "google_key": ("aiza", r"\bAIza[\w-]{30,}"),
+    "npm_token": ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
+    "pypi_token": ("pypi-", r"\bpypi-[\w-]{30,}"),
+    "hf_token": ("hf_", r"\bhf_[A-Za-z0-9]{20,}"),
+    "jwt": ("eyj", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    "url_password": ("://", r"://[^\s/:@]{0,256}:(?P<secret>[^\s/@]{1,512})@"),
+    "bearer": (
         "bearer",
-        ("bearer",),
-        re.compile(r"(?i)\bbearer\s{1,9}(?=\S{0,512}\d|\S{20})(?P<secret>[\w.~+/-]{8,}=*)"),
+        r"(?i)\bbearer\s{1,9}(?=\S{0,512}\d|\S{20})(?P<secret>[\w.~+/-]{8,}=*)",
     ),
-    _Rule(
-        "basic",
-        ("authorization",),
-        re.compile(
-            r"(?i)authorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?basic\s{1,9}(?P<secret>[\w+/-]+=*)"
-        ),
+    "basic": (
+        "authorization",
+        r"(?i)authorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?basic\s{1,9}(?P<secret>[\w+/-]+=*)",
     ),
-    _Rule(
-        "value",
+    "value": (
         _KEY_HINTS,
-        re.compile(
-            rf"(?i)(?:{_KEY}[\w-]{{0,40}}[\"']?\s{{0,9}}[:=]\s{{0,9}}"
-            rf"|(?<![\w-])--[\w-]{{0,40}}{_KEY}[\w-]{{0,40}}\s{{1,9}})[\"']?"
-            r"(?!\[redacted:|bearer\b|basic\b)(?P<secret>[^\s\"',;&|)}\]]{4,})"
-        ),
+        rf"(?i)(?:{_KEY}[\w-]{{0,40}}[\"']?\s{{0,9}}[:=]\s{{0,9}}"
+        rf"|(?<![\w-])--[\w-]{{0,40}}{_KEY}[\w-]{{0,40}}\s{{1,9}})[\"']?"
+        r"(?!\[redacted:|bearer\b|basic\b)(?P<secret>[^\s\"',;&|)}\]]{4,})",
     ),
+}
+_HINTS = tuple(
+    (kind, re.compile(pattern), hint)
+    for kind, (hints, pattern) in _RULES.items()
+    for hint in hints.split("|")
 )
-
-
-_HINTS = tuple((rule, hint) for rule in _RULES for hint in rule.hints)
 
 
 def redact_text(text: str, salt: str) -> str:
     """Secrets become `[redacted:<kind>:<mark>]`: equal secrets bear equal marks, under one salt."""
     lower = text.lower()
     # a plain loop: most texts end here, and a generator would cost more than the search
-    for rule, hint in _HINTS:
+    for kind, pattern, hint in _HINTS:
         if hint in lower:
-            text = rule.pattern.sub(_masking(rule.kind, salt), text)
+            text = pattern.sub(_masking(kind, salt), text)
     return text
 
 

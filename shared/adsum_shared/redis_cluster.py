@@ -47,19 +47,8 @@ Open = Callable[[str], redis.asyncio.Redis]
 _SPOKEN = {"XINFO", "OBJECT", "MEMORY", "XGROUP"}
 #: Any node will do, so it is the same one each time: its clock, for one, is to go on.
 _KEYLESS = {
-    *(
-        "ACL",
-        "CLIENT",
-        "CLUSTER",
-        "COMMAND",
-        "CONFIG",
-        "DBSIZE",
-        "ECHO",
-        "INFO",
-        "LASTSAVE",
-        "PING",
-    ),
-    *("ROLE", "SCAN", "SCRIPT", "TIME"),
+    *("ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "INFO"),
+    *("LASTSAVE", "PING", "ROLE", "SCAN", "SCRIPT", "TIME"),
 }
 #: At each master: what is said there holds there alone.
 _EVERYWHERE = ("FLUSHALL", "SCRIPT LOAD")

@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "forgets at its end which runs it has heard",
         "its successor listens to whichever copy speaks first",
-        (Edit(_SNAPSHOTS, "_encode(header.runs),", 'b"{}",'),),
+        (Edit(_SNAPSHOTS, "header.host, header.runs))", "header.host, {}))"),),
         (_STRANGER,),
     ),
     Mutant(

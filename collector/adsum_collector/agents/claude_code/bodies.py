@@ -23,17 +23,9 @@ LARGE_ITEMS = 256
 #: What is read of a large body.
 BODY_FIELDS = (
     *("session_id", "hook_event_name", "agent_id", "agent_type", "prompt_id", "permission_mode"),
-    *(
-        "cwd",
-        "new_cwd",
-        "transcript_path",
-        "session_title",
-        "model",
-        "to_model",
-        "source",
-        "reason",
-    ),
-    *("prompt", "last_assistant_message", "error_details", "error", "message", "trigger", "action"),
+    *("cwd", "new_cwd", "transcript_path", "session_title", "model", "to_model", "source"),
+    *("reason", "prompt", "last_assistant_message", "error_details", "error", "message"),
+    *("trigger", "action"),
     *("notification_type", "mcp_server_name", "permission_suggestions", "is_interrupt"),
     *("background_tasks", "session_crons", "tool_calls", "tool_name", "tool_use_id", "tool_input"),
     *("tool_response", "task_id", "task_subject"),

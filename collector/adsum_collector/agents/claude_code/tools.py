@@ -57,15 +57,7 @@ TELLING = {
     "ScheduleWakeup": ("reason",),
 }
 FALLBACK = (
-    "description",
-    "command",
-    "query",
-    "url",
-    "pattern",
-    "prompt",
-    "text",
-    "name",
-    "subject",
+    *("description", "command", "query", "url", "pattern", "prompt", "text", "name", "subject"),
 )
 #: Names of servers' tools begin with it.
 MCP = "mcp__"
