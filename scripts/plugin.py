@@ -1,6 +1,7 @@
 """Writes what plugin/ holds of the collector's: its hooks, its shim, its version. --check: compares.
 
-A plugin is copied whole into Claude Code's cache, alone, so that it cannot point at the package.
+A plugin is copied whole into its agent's cache, alone, so that it cannot point at the package. One
+folder is for Claude Code and for Codex, which reads the other's manifest where it has none of its own.
 """
 
 # ruff: noqa: T201 - a script speaks by printing
@@ -14,26 +15,26 @@ from typing import Any
 
 import adsum_collector
 from adsum_collector.agents.claude_code.settings_text import entry_for, events_for
+from adsum_collector.agents.codex import install as codex_install
+from adsum_collector.agents.codex.install import group_for
 from adsum_collector.agents.installer import SHIM_NAME, Target
 from adsum_shared import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ROOT / "plugin"
 PACKAGE = Path(adsum_collector.__file__).parent
-#: Set by Claude Code to where it keeps the plugin.
+#: Set by the agent to where it keeps the plugin.
 HOME = Path("${CLAUDE_PLUGIN_ROOT}")
 NEWEST = (9999,)
-SAYS = "Reports this machine's Claude Code sessions to Adsum's collector, on this machine."
+SAYS = "Reports this machine's {} sessions to Adsum's collector, on this machine."
+#: All by the shim: the file is the same for all machines, those with other accounts among them.
+TARGET = Target(0, token="", python="python3", shim=HOME / SHIM_NAME, socket=Path("-"))
 
 
-def hooks() -> dict[str, Any]:
-    """Those of `adsum hooks install` for the newest Claude Code, as far as a file can know them.
-
-    All by the shim: the file is the same for all machines, those with other accounts among them.
-    """
-    target = Target(0, token="", python="python3", shim=HOME / SHIM_NAME, socket=Path("-"))
-    groups = {event: entry_for(event, target, NEWEST) for event in events_for(NEWEST)}
-    return {"description": SAYS, "hooks": {event: [group] for event, group in groups.items()}}
+def hooks(title: str, groups: dict[str, dict[str, Any]]) -> str:
+    """Those of `adsum hooks install` for the newest version, as far as a file can know them."""
+    held = {event: [group] for event, group in groups.items()}
+    return _json({"description": SAYS.format(title), "hooks": held})
 
 
 def manifest(path: Path) -> str:
@@ -45,8 +46,13 @@ def manifest(path: Path) -> str:
 def written() -> dict[Path, str]:
     """Each file that is made from the sources, and what it should hold."""
     described = PLUGIN / ".claude-plugin" / "plugin.json"
+    codexs = PLUGIN / ".codex-plugin" / "plugin.json"
+    claude = {event: entry_for(event, TARGET, NEWEST) for event in events_for(NEWEST)}
+    codex = {event: group_for(event, TARGET, NEWEST) for event in codex_install.events_for(NEWEST)}
     return {
-        PLUGIN / "hooks" / "hooks.json": _json(hooks()),
+        PLUGIN / "hooks" / "hooks.json": hooks("Claude Code", claude),
+        PLUGIN / codex_install.PLUGIN_HOOKS: hooks("Codex", codex),
+        codexs: manifest(codexs),
         PLUGIN / SHIM_NAME: (PACKAGE / Path(SHIM_NAME).name).read_text(),
         described: manifest(described),
     }

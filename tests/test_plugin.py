@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adsum_collector.agents.claude_code.settings_text import entry_for, events_for, is_ours
+from adsum_collector.agents.codex import install as codex
 from adsum_collector.agents.installer import Target
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +36,17 @@ def test_the_plugin_hooks_what_an_install_hooks_and_nothing_else() -> None:
             hook["args"][2:4] = ["${CLAUDE_PLUGIN_ROOT}/adsum_collector/shim.py", "-"]
 
     assert installed == HOOKS
+
+
+def test_the_plugin_hooks_in_codex_what_an_install_hooks_there() -> None:
+    """Codex would run Claude Code's without their arguments, if it had no manifest of its own."""
+    manifest = json.loads((ROOT / "plugin" / ".codex-plugin" / "plugin.json").read_text())
+    held = json.loads((ROOT / "plugin" / manifest["hooks"]).read_text())["hooks"]
+
+    assert list(held) == codex.events_for((0, 169))
+    shim = "${CLAUDE_PLUGIN_ROOT}/adsum_collector/shim.py"
+    target = replace(TARGET, shim=Path(shim), socket=Path("-"))
+    assert held == {event: [codex.group_for(event, target, (0, 169))] for event in held}
 
 
 def test_every_hook_of_the_plugin_is_known_for_ours() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from adsum_collector.agents.codex.install import active_plugin
 from adsum_collector.agents.codex.trust import app_server, listed, trust
 from tests.real_cli.cli_rig import CliMissingError, Terminal
 from tests.real_cli.codex_rig import CodexHome, MockResponses, codex_binary
@@ -19,6 +22,7 @@ from tests.real_cli.hook_sink import HookSink
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(120)]
 
+ROOT = Path(__file__).resolve().parents[2]
 MINE = {"Stop": [{"hooks": [{"type": "command", "command": "cat >> stopped"}]}]}
 #: Of one turn with an approval.
 TURN = {
@@ -147,3 +151,24 @@ def test_sessions_of_the_background_server_take_up_hooks_and_drop_them_at_once(
         until(lambda: terminal.screen().count("All is well.") == 2, "the answer")
 
     assert len(collector.heard) == heard
+
+
+@pytest.mark.parametrize("home", MODES[:1], indirect=True)
+def test_the_plugin_reports_once_its_user_has_trusted_it(home: CodexHome) -> None:
+    market = home.path / "market"
+    for folder in (".claude-plugin", "plugin"):
+        shutil.copytree(ROOT / folder, market / folder)
+    for words in (("marketplace", "add", str(market)), ("add", "adsum@adsum")):
+        subprocess.run([home.program, "plugin", *words], env=home.env, check=True, timeout=30)
+    with HookSink() as sink:
+        sink.hear_shims(home.path / ".local" / "state" / "adsum" / "collector.sock")
+        with Terminal(home, (), ready="Trust all") as terminal:
+            assert " 13 hooks" in terminal.screen()
+            terminal.press("2")
+            terminal.press("Enter")
+            terminal.wait_for("? for shortcuts")
+            turn(terminal)
+            until(lambda: sink.events >= TURN, "the hooks", more=lambda: str(sink.events))
+    plugin = active_plugin(home.directory)
+    assert plugin is not None
+    assert plugin.fault((0, 169)) is None

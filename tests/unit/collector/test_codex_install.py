@@ -15,13 +15,14 @@ from adsum.hooks import setups_for
 from adsum_collector import shim
 from adsum_collector.agents.codex.install import (
     SHORT,
+    active_plugin,
     events_for,
     group_for,
     inspect_hooks,
     install_hooks,
     remove_hooks,
 )
-from adsum_collector.agents.codex.trust import moved
+from adsum_collector.agents.codex.trust import moved, place
 from adsum_collector.agents.installer import Installation, SettingsError, Target, Version
 from tests import fake_codex
 
@@ -244,6 +245,27 @@ def test_a_header_that_other_entries_need_stays(tmp_path: Path) -> None:
     ours = f'\n[hooks.state."{file}:stop:1:0"]\ntrusted_hash = "y"\n'
     assert moved(mine + ours, file, {"stop:1:0": None}) == mine
     assert moved(mine + ours, file, {"stop:1:0": None, "stop:0:0": None}) == ""
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_plugin_reports_once_it_is_trusted(wanted: Installation, trusted: bool) -> None:
+    home = wanted.path.parent
+    assert active_plugin(home) is None
+    copy = home / "plugins" / "cache" / "market" / "adsum" / "0.1.0" / "hooks" / "codex.json"
+    copy.parent.mkdir(parents=True)
+    groups = {event: [group_for(event, wanted.target, NEW)] for event in events_for(NEW)}
+    copy.write_text(json.dumps({"hooks": groups}))
+    keys = [f"adsum@market:hooks/codex.json:{place(event, 0, 0)}" for event in groups]
+    said = "".join(f'[hooks.state."{key}"]\ntrusted_hash = "x"\n' for key in keys * trusted)
+    config_of(wanted).write_text(f'[plugins."adsum@market"]\nenabled = true\n{said}')
+
+    plugin = active_plugin(home)
+
+    assert plugin is not None
+    fault = plugin.fault(NEW)
+    assert (fault is None) == trusted
+    assert trusted or "not trusted" in fault[0]
+    assert "is for Codex" in plugin.fault((0, 145))[0]
 
 
 def test_each_home_has_hooks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

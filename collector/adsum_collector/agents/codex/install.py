@@ -35,6 +35,7 @@ from adsum_collector.agents.installer import (
     Change,
     Installation,
     Installer,
+    Plugin,
     Report,
     SettingsError,
     SettingsFiles,
@@ -84,7 +85,10 @@ SHIM_WORDS: Final = ("codex", "ADSUM_AGENT_PID", "codex")
 #: Codex shows every exit code but 0, and takes 2, with which Python ends if the shim is gone, for a
 #: refusal. By sh, whatever the user's shell is, which Codex runs hooks with; and with exec, so that
 #: whoever starts the shim is no shell.
-SCRIPT: Final = 'test -x "$0" && test -r "$3" && export ADSUM_WITHIN_S=2 && exec "$0" "$@"; exit 0'
+SCRIPT: Final = 'command -v "$0" >/dev/null && test -r "$3" && export ADSUM_WITHIN_S=2 && exec "$0" "$@"; exit 0'
+#: Of a plugin, where its hooks lie below its own folder.
+PLUGIN: Final = "adsum"
+PLUGIN_HOOKS: Final = "hooks/codex.json"
 
 
 def events_for(version: Version) -> list[str]:
@@ -115,12 +119,15 @@ CONFIG: Final = "config.toml"
 SWITCHED_OFF: Final = '{} says "hooks = false" below [features], so Codex runs none'
 
 
-def inspect_hooks(path: Path) -> CodexReport:
+def inspect_hooks(
+    path: Path, config: Mapping[str, Any] | None = None, known_as: Path | None = None
+) -> CodexReport:
+    """config: beside it, unless given. known_as: how `config.toml` calls the file."""
     _, text = decode_settings(raw := read_settings(path), path)
     settings = _parsed(text, path)
     ours = [each for each in placed_hooks(settings) if runs_shim(each[3])]
-    config = config_in(path.with_name(CONFIG))
-    known = states(config, path) if ours else {}
+    config = config_in(path.with_name(CONFIG)) if config is None else config
+    known = states(config, known_as or path) if ours else {}
     words = [_words_of_shim(hook) for *_, hook in ours]
     return CodexReport(
         path=path,
@@ -282,6 +289,48 @@ def _dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
 
+@dataclass(frozen=True, slots=True)
+class CodexPlugin:
+    """id: such as `adsum@adsum`. hooks: as Codex keeps them, None where they are not found."""
+
+    id: str
+    hooks: Report | None
+
+    @property
+    def removal(self) -> str:
+        return f"codex plugin remove {self.id}"
+
+    def fault(self, version: Version) -> tuple[str, str] | None:
+        name = f"The plugin {self.id}"
+        if version < FIRST_WITH_ASYNC:
+            what = f"{name} is for Codex {_dotted(FIRST_WITH_ASYNC)} and newer."
+            return what, f"Update Codex, or: {self.removal} && adsum hooks install --agent codex"
+        if self.hooks is None:
+            what = f"{name} is switched on, but Codex holds no hooks of it."
+            return what, f"codex plugin add {self.id}"
+        if missing := self.hooks.missing(version):
+            what = f"{name} is an older one; it lacks: {', '.join(missing)}."
+            return what, f"{self.removal} && codex plugin add {self.id}"
+        if self.hooks.untrusted:
+            what = f"{name} is not trusted, so Codex skips its hooks."
+            return what, "Start `codex`: it asks whether to trust them."
+        return None
+
+
+def active_plugin(directory: Path) -> CodexPlugin | None:
+    """The one that is switched on. Raises SettingsError."""
+    config = config_in(directory / CONFIG)
+    plugins = config.get("plugins")
+    for plugin, said in (plugins if isinstance(plugins, dict) else {}).items():
+        name, _, market = plugin.partition("@")
+        if name == PLUGIN and isinstance(said, dict) and said.get("enabled", True) is True:
+            copies = (directory / "plugins" / "cache" / market / name).glob(f"*/{PLUGIN_HOOKS}")
+            newest = max(copies, key=lambda path: path.stat().st_mtime, default=None)
+            known_as = Path(f"{plugin}:{PLUGIN_HOOKS}")
+            return CodexPlugin(plugin, newest and inspect_hooks(newest, config, known_as))
+    return None
+
+
 def find_codex(env: Mapping[str, str], home: Path) -> Path | None:
     return programs.find_program("codex", env, home)
 
@@ -307,6 +356,9 @@ class CodexInstaller(Installer):
         self, chosen: Path | None, env: Mapping[str, str], home: Path
     ) -> tuple[Version | None, Path | None]:
         return programs.installed_version(chosen, find_codex(env, home), "codex", "Codex")
+
+    def plugin(self, files: SettingsFiles) -> Plugin | None:
+        return active_plugin(files.user.parent)
 
     def hindrance(self, files: SettingsFiles, url: str) -> tuple[str, str] | None:  # noqa: ARG002 - none is posted
         config = files.user.with_name(CONFIG)
