@@ -1,7 +1,5 @@
 """`adsum approve`, `deny`, `answer` and `plan`: shows what a session asks, decides it, and waits for the effect."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence

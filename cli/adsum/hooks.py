@@ -1,7 +1,5 @@
 """Knows how hooks of ours stand in an agent's settings, and how they should: `Setup`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

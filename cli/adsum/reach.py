@@ -1,7 +1,5 @@
 """`adsum open` and `adsum attach` lead to a session: to its page, or to its terminal, by tmux."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

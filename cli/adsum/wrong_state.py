@@ -3,8 +3,6 @@
 The bundle is a scenario that `python -m bench.accuracy` replays, so it can become a test.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

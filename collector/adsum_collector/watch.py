@@ -75,11 +75,8 @@ class Watch:
         table: ProcessTable,
         now: WallClock,
     ) -> None:
-        self._intake = intake
-        self._registries = registries
-        self._watched = watched
-        self._table = table
-        self._now = now
+        self._intake, self._registries, self._watched = intake, registries, watched
+        self._table, self._now = table, now
         self._work: dict[AgentProcess, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}

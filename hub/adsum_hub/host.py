@@ -1,7 +1,5 @@
 """One machine as the hub knows it: its facts, the verdicts on them, and what is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from heapq import nsmallest
 
@@ -50,8 +48,7 @@ class Host:
     """
 
     def __init__(self, host_id: str, held: Snapshot, now: int = 0, rules: Limits = LIMITS) -> None:
-        self.id = host_id
-        self.rules = rules
+        self.id, self.rules = host_id, rules
         self.beat: Beat | None = None
         self.lag_ms: int | None = None
         #: what the collector says is wrong with itself, and what we find wrong with its keys

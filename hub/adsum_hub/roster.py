@@ -1,7 +1,5 @@
 """The roster runs the fold of every host, and collects what has changed since it was sent."""
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Iterable

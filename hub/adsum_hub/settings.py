@@ -1,7 +1,5 @@
 """The hub's settings: flags, ADSUM_… variables, TOML file, defaults."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Makes what clients see from facts and a verdict, in the hub's time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -42,10 +42,7 @@ _RULES = {
     "hf_token": ("hf_", r"\bhf_[A-Za-z0-9]{20,}"),
     "jwt": ("eyj", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
     "url_password": ("://", r"://[^\s/:@]{0,256}:(?P<secret>[^\s/@]{1,512})@"),
-    "bearer": (
-        "bearer",
-        r"(?i)\bbearer\s{1,9}(?=\S{0,512}\d|\S{20})(?P<secret>[\w.~+/-]{8,}=*)",
-    ),
+    "bearer": ("bearer", r"(?i)\bbearer\s{1,9}(?=\S{0,512}\d|\S{20})(?P<secret>[\w.~+/-]{8,}=*)"),
     "basic": (
         "authorization",
         r"(?i)authorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?basic\s{1,9}(?P<secret>[\w+/-]+=*)",

@@ -5,8 +5,6 @@ struct. Kinds this version does not know decode to `UnknownSignal` and are encod
 so an older hub passes on what a newer collector says.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, Union
 
 import msgspec

@@ -1,7 +1,5 @@
 """What the hub sends to everyone: the states of sessions, views of sessions and hosts, reports of usage."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ The braces are a hash tag: all keys of one host share a cluster slot, so that on
 them together.
 """
 
-from __future__ import annotations
-
 #: What all of them match.
 ALL = "adsum:*"
 

@@ -1,7 +1,5 @@
 """Defines a finding of `adsum doctor`, and checks the collector, its spool, the hub and what it has of this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

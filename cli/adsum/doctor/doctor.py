@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, Any
 from platformdirs import user_state_path
 from rich.text import Text
 
-from adsum.client import (
-    DEFAULT_URL,
-    SilentError,
-    config_file,
-    fetch,
-    home_of,
-    hub_url,
-    readiness,
-)
+from adsum.client import DEFAULT_URL, SilentError, config_file, fetch, home_of, hub_url, readiness
 from adsum.config import every_setting, read_file, read_settings
 from adsum.doctor.agents import check_agents, check_hooks, check_sessions
 from adsum.doctor.checks import (

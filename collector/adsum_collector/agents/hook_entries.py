@@ -3,8 +3,6 @@
 Ours are put in as groups of their own, behind the user's, and taken out so that all else stays.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The contract of an agent's installer: all that the command line asks about hooks in its settings."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from abc import ABC, abstractmethod

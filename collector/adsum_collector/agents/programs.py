@@ -1,7 +1,5 @@
 """Finds an agent's program on this machine, and asks it for its version."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

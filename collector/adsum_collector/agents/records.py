@@ -1,7 +1,5 @@
 """What reading a transcript gives, whichever agent wrote it: signals, a past, and usage records."""
 
-from __future__ import annotations
-
 from typing import Final, Protocol, TypeVar
 
 import msgspec

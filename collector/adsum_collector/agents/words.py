@@ -1,7 +1,5 @@
 """Cuts what agents and people wrote to what is told of it: one line, or a bounded payload."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

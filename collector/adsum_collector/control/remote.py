@@ -87,10 +87,7 @@ class RemoteControl:
         now: WallClock,
         timer: Timer,
     ) -> None:
-        self.consent = consent
-        self._parties = parties
-        self._trail = trail
-        self._limits = limits
+        self.consent, self._parties, self._trail, self._limits = consent, parties, trail, limits
         self._now, self._timer = now, timer
         self._holds = Holds()
         self._answers: dict[str, asyncio.Future[HookAnswer]] = {}

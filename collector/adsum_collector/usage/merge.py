@@ -114,9 +114,7 @@ class Merge:
     """
 
     def __init__(self, kept: Numbered, kinds: Kinds, held: Mapping[int, bytes]) -> None:
-        self._kept = kept
-        self._kinds = kinds
-        self._held = held
+        self._kept, self._kinds, self._held = kept, kinds, held
         self.rows: dict[int, bytes] = {}
         self.sums: dict[int, list[int]] = {}
         self.moved: set[int] = set()

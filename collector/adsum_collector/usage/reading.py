@@ -199,9 +199,7 @@ class UsageReading:
     """now: ms of wall clock. processes: two at most."""
 
     def __init__(self, ledger: Ledger, agent: Agent, now: WallClock, processes: int = 1) -> None:
-        self._ledger = ledger
-        self._now = now
-        self._processes = processes
+        self._ledger, self._now, self._processes = ledger, now, processes
         self._reader = FileReader(agent, now)
         self._care = 0
         self._read: dict[bytes, tuple[Errand, ScanPlace]] = {}

@@ -1,7 +1,5 @@
 """Folds the last hundred things a session did, for people to read. No state rests on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any

@@ -5,8 +5,6 @@ a dead process or an approval at the terminal. Rejected: the transcript alone; i
 0.25 s and cannot see an open permission dialog.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any

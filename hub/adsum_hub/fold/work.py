@@ -1,7 +1,5 @@
 """Folds what happens in a session: turns, tools, requests, children, tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

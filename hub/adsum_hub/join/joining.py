@@ -1,7 +1,5 @@
 """Machines join with a token, are looked up by their credential, and leave or are shut out."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

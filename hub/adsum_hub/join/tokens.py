@@ -1,7 +1,5 @@
 """Makes join tokens and machines' secrets, checks them by what Redis keeps; and what machines ask."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from typing import Literal

@@ -8,8 +8,6 @@ No client has a queue: it has an offset. One that comes late for its next messag
 missed as one, the latest view of each session, or a fresh snapshot.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -80,9 +78,7 @@ class SendBudget:
     """
 
     def __init__(self, per_s: float, saved: float) -> None:
-        self._per_s = per_s
-        self._saved = saved
-        self._left = saved
+        self._per_s, self._saved, self._left = per_s, saved, saved
         self._at = 0.0
 
     def wait(self, cost: float, now: float, longest: float) -> float:
@@ -273,8 +269,7 @@ class Broadcast:
         self.flushed = asyncio.Event()
         #: told of every change at once, so they only note it
         self.listeners: list[Callable[[Changes], None]] = []
-        self._roster = roster
-        self._clock = clock
+        self._roster, self._clock = roster, clock
         self.measures = roster.measures
         self._recent = RecentDeltas()
         self._waiters = Waiters()

@@ -1,7 +1,5 @@
 """Serves dismissing, archiving and restoring sessions, and shares these decisions with other hubs."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Keeps what was spent today, what a session used, and which ones are over a budget."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 

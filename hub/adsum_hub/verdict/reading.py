@@ -1,7 +1,5 @@
 """Reads the facts at one instant: which requests are open, and who is at work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -260,12 +258,7 @@ def nameless_since(
 
 
 def alive(
-    facts: Facts,
-    children: Children,
-    run: int,
-    status: Status | None,
-    clock: Clock,
-    limits: Limits,
+    facts: Facts, children: Children, run: int, status: Status | None, clock: Clock, limits: Limits
 ) -> dict[str, Child]:
     """Children that run, or have finished so lately that their parent is about to wake up.
 

@@ -3,8 +3,6 @@
 Nothing here reads a terminal's screen or asks a model to classify: both were rejected for good.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Claude Code, as the collector knows it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

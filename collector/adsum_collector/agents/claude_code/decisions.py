@@ -7,8 +7,6 @@ plan (it would run what neither screen nor model shows), rules that the CLI did 
 beyond acceptEdits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

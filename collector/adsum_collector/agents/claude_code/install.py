@@ -1,7 +1,5 @@
 """Puts our hooks into Claude Code's settings file, takes them out, and looks at them."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -12,11 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from adsum_collector.agents.claude_code.program import (
-    FIRST_WITH_JSON,
-    ask,
-    installed_version,
-)
+from adsum_collector.agents.claude_code.program import FIRST_WITH_JSON, ask, installed_version
 from adsum_collector.agents.claude_code.settings_text import (
     ALLOWED_URLS,
     ASSUMED,
@@ -115,11 +109,7 @@ def install_hooks(wanted: Installation, *, clock: Callable[[], float] = time.tim
 
 
 def remove_hooks(
-    path: Path,
-    state_dir: Path,
-    *,
-    dry_run: bool = False,
-    clock: Callable[[], float] = time.time,
+    path: Path, state_dir: Path, *, dry_run: bool = False, clock: Callable[[], float] = time.time
 ) -> Change:
     return _edit(path, state_dir, lambda base: base, dry_run=dry_run, clock=clock)
 

@@ -14,8 +14,6 @@ Of `claude agents --json`, measured on 2.1.330 with sessions in tmux:
 - It counts a killed process as alive until its parent has collected it; we do not.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

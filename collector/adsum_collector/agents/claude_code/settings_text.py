@@ -1,7 +1,5 @@
 """Puts our hooks and status line into the text of Claude Code's settings. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -10,12 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from adsum_collector.agents import json_text
-from adsum_collector.agents.hook_entries import (
-    hooks_in,
-    runs_shim,
-    with_groups,
-    without_hooks,
-)
+from adsum_collector.agents.hook_entries import hooks_in, runs_shim, with_groups, without_hooks
 from adsum_collector.agents.installer import (
     HOLD_TIMEOUT_S,
     HOLD_WORD,

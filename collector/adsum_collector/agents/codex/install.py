@@ -1,7 +1,5 @@
 """Puts our hooks into Codex's `hooks.json`, has Codex trust them, takes them out, and looks at them."""
 
-from __future__ import annotations
-
 import shlex
 import tomllib
 from collections import Counter
@@ -265,11 +263,7 @@ def _places(raw: bytes | None, path: Path) -> dict[str, bool]:
 
 
 def _edit(
-    path: Path,
-    state_dir: Path,
-    edited: Callable[[str | None], str | None],
-    *,
-    dry_run: bool,
+    path: Path, state_dir: Path, edited: Callable[[str | None], str | None], *, dry_run: bool
 ) -> Change:
     def tokens(text: str) -> frozenset[str]:
         _parsed(text, path)

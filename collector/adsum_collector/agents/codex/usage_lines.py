@@ -4,8 +4,6 @@ Since 0.169 a line of its own tells of each response, under its id; before, and 
 told. Of a response that both tell the line of its own counts: a killed turn writes no total.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
