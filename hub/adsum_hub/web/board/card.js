@@ -17,6 +17,8 @@ import { Age, Bar, html, Icon } from "../ui/html.js";
 /** @import { Entry } from "../core/roster.js" */
 /** @import { Group, PlanView, SessionView, UsageView } from "../wire.js" */
 
+/** Younger than that, the age of its state says the same. */
+const ACTIVE_MS = 10_000;
 /** For so long a card that has just come draws the eye. */
 const NEW_MS = 1500;
 
@@ -68,6 +70,7 @@ export function Card({ entry, first }) {
           <${Opener} session=${session} />
         </h3>
         ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} />`}
+        <${Latest} session=${session} />
         <${Meta} session=${session} />
         <${Branches} list=${session.children ?? []} />
         <${Problems} session=${session} />
@@ -146,6 +149,17 @@ function Chips({ session }) {
   `;
 }
 
+/** What it said last, where nothing is asked and nothing runs. @param {{session: SessionView}} props */
+function Latest({ session: { state, requests = [], last_answer: said } }) {
+  if (!said || requests.length > 0 || state.group === "autonomous") return null;
+  return html`
+    <p class="latest" dir="auto" title=${plain(said)}>
+      <span class="sr">Last: </span>
+      ${plain(said).replace(/\s+/g, " ")}
+    </p>
+  `;
+}
+
 /** @param {{ask: Ask | undefined}} props */
 function AskBlock({ ask }) {
   if (!ask) return null;
@@ -175,9 +189,14 @@ function AskBlock({ ask }) {
   `;
 }
 
+/** It works, and has done something since its state began. @param {SessionView} session */
+function isActive({ state, reachability, updated_at: heard }) {
+  return state.group === "autonomous" && reachability !== "offline" && heard - state.since >= ACTIVE_MS;
+}
+
 /** @param {{session: SessionView}} props */
 export function Meta({ session }) {
-  const { project, host, branch, model, reachability, incomplete, usage, plan, children = [] } = session;
+  const { project, host, branch, model, reachability, incomplete, usage, plan, children = [], review } = session;
   const finished = finishedCount(children);
   return html`
     <ul class="meta">
@@ -207,6 +226,20 @@ export function Meta({ session }) {
         <li title=${plain(model)}>
           <${Icon} name="cpu" />
           ${modelName(plain(model))}
+        </li>
+      `}
+      ${review && !session.display?.label?.includes(review.label) && html`
+        <li class="to-review">
+          <${Icon} name="clipboard-check" />
+          <bdi>to review: ${plain(review.label)}</bdi>
+        </li>
+      `}
+      ${isActive(session) && html`
+        <li title="The latest word of any of its witnesses">
+          <${Icon} name="clock" />
+          <span>
+            active <${Age} at=${session.updated_at} /> ago
+          </span>
         </li>
       `}
       ${usage && html`<${Spent} usage=${usage} plan=${plan} />`}

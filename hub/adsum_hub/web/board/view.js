@@ -1,11 +1,13 @@
 // @ts-check
 /** One of the board's three sections: its head with the count, its cards, what it says when empty. */
+import { useMemo } from "../vendor/preact-hooks.js";
+import { computed } from "../vendor/signals-core.js";
 import { useSignal } from "../vendor/signals.js";
 import { Card } from "./card.js";
 import { filtering } from "../core/filters.js";
 import { counted } from "../core/format.js";
 import { countOf, shown } from "../core/roster.js";
-import { GROUP_LOOK, whyFirst } from "../core/states.js";
+import { countsByState, GROUP_LOOK, whyFirst } from "../core/states.js";
 import { html, Icon } from "../ui/html.js";
 
 /** @import { Entry } from "../core/roster.js" */
@@ -28,6 +30,7 @@ export function Section({ group }) {
         <${Icon} name=${icon} />
         <h2 id=${heading}>${title}</h2>
         <${Count} group=${group} />
+        <${Counts} group=${group} />
       </header>
       <div class="scroll" tabindex="0" role="group" aria-labelledby=${heading}>
         ${present.length > 0 && html`
@@ -69,6 +72,12 @@ export function Count({ group }) {
   const all = countOf(group);
   const left = shown[group].here.value.length;
   return html`<span class="count">${filtering.value ? `${left} of ${all}` : all.toLocaleString()}</span>`;
+}
+
+/** Its states, each with its number. @param {{group: Group}} props */
+function Counts({ group }) {
+  const words = useMemo(() => computed(() => countsByState(shown[group].here.value.map(({ view }) => view.value))), []);
+  return words.value && html`<p class="counts">${words.value}</p>`;
 }
 
 /** @param {{group: Group, absent: number}} props */

@@ -37,6 +37,43 @@ const STATE_ICON = {
   archived: "archive",
 };
 
+/** In a count; a state that is not here counts by its own name. @type {Record<string, string>} */
+const COUNTED = {
+  needs_permission: "permission",
+  awaiting_input: "question",
+  error: "failed",
+  awaiting_approval: "plan",
+  budget_exceeded: "over budget",
+  acting: "running a tool",
+  waiting_for_agent: "in the background",
+  task_complete: "finished",
+  session_ended: "closed",
+  archived: "dismissed",
+};
+
+const NOUNS = new Set(["permission", "question", "plan"]);
+
+/**
+ * How many there are of each state, as they follow in the list, and of what waits for review.
+ * @param {SessionView[]} sessions
+ */
+export function countsByState(sessions) {
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const { state } of sessions) {
+    const own = plain(state.state.replaceAll("_", " "));
+    const words = Object.hasOwn(COUNTED, state.state) ? COUNTED[state.state] : own;
+    counts.set(words, (counts.get(words) ?? 0) + 1);
+  }
+  const reviews = sessions.filter(({ review }) => review).length;
+  // Of one kind alone the count beside it says all.
+  const told = counts.size > 1 ? [...counts] : [];
+  if (reviews > 0) told.push(["to review", reviews]);
+  const words = told.map(([one, count]) => `${count.toLocaleString()} ${one}${count > 1 && NOUNS.has(one) ? "s" : ""}`);
+  // A line breaks between two of them only.
+  return words.map((each) => each.replaceAll(" ", "\u00a0")).join(" · ");
+}
+
 /** Why the first card of Needs you stands first. @type {Record<string, string>} */
 const REASON = {
   needs_permission: "blocked until you allow or deny",
