@@ -45,7 +45,17 @@ def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
     settings = read_settings(CollectorSettings, state_dir=state_dir, redis_url=redis_url)
     url, hub = signals_go(settings)
     settings = settings.model_copy(update={"redis_url": url})
-    _run(run_collector(settings if hub else _with_broker(settings), hub=hub), settings)
+    part = run_collector(settings if hub else _with_broker(settings), hub=hub)
+    _run(_mending(part, settings.state_dir) if settings.mend_hooks else part, settings)
+
+
+async def _mending(part: Coroutine[None, None, None], state_dir: Path) -> None:
+    from adsum.hooks import keep_mended
+
+    async with asyncio.TaskGroup() as group:
+        beside = group.create_task(keep_mended(state_dir))
+        await part
+        beside.cancel()
 
 
 def _with_broker(settings: T) -> T:

@@ -1,10 +1,13 @@
 """Knows how hooks of ours stand in an agent's settings, and how they should: `Setup`."""
 
+import asyncio
 import contextlib
+import logging
 import os
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,12 +33,16 @@ from adsum_collector.agents.installer import (
     Transport,
     Version,
 )
+from adsum_collector.agents.settings_file import load_receipt
 from adsum_collector.control.consent import read_consent
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import others_here, stranger_on
 from adsum_collector.state_dir import held_token, renew_token, running_port, token_of
+from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 from adsum_shared.signals import DEFAULT_AGENT
+
+log = logging.getLogger(__name__)
 
 Wanted = Literal["auto", "http", "shim"]
 
@@ -46,7 +53,8 @@ class Setup:
 
     slot: what an install does with the status line; None: as it finds it.
     wanted: how hooks are to be sent; None: as was wanted last. agent: one that has an installer.
-    directory: the one of its directories that this is of; None: the usual one.
+    directory: the one of its directories that this is of; None: the usual one. mends: a collector
+    that runs puts them right by itself.
     """
 
     path: Path
@@ -57,6 +65,7 @@ class Setup:
     wanted: Wanted | None = None
     agent: Agent = field(default_factory=lambda: known_agents()[0])
     directory: Path | None = None
+    mends: bool = False
 
     @property
     def installer(self) -> Installer:
@@ -265,6 +274,41 @@ class Setup:
         return "wrap" if mode == "leave" and not self.inspect().counts else mode
 
 
+#: Between two looks at the hooks, and how often they are put right in a row: whoever takes them out
+#: again and again, another Adsum for instance, is not fought over the user's settings.
+MEND_S = 60.0
+MENDS_MOST = 3
+
+
+def mend(setup: Setup) -> bool:
+    """Puts hooks of ours right that were installed here. Whether anything was to be done.
+
+    Not where Adsum itself took them out: by `adsum hooks remove` no receipt is left, and by the end of
+    `adsum up` they are parked. Raises SettingsError, ProgramNotFoundError, OSError.
+    """
+    installed = load_receipt(setup.path, setup.state_dir) is not None
+    if not installed or setup.parked.exists() or setup.is_complete():
+        return False
+    setup.install(dry_run=False)
+    return True
+
+
+async def keep_mended(state_dir: Path) -> None:
+    """As long as it runs. Only with its owner's agreement, the setting `mend_hooks`."""
+    mended: Counter[Path] = Counter()
+    while True:
+        await asyncio.sleep(MEND_S)
+        try:
+            for setup in await asyncio.to_thread(setups_for, "user", state_dir):
+                count = mended[setup.path]
+                if count < MENDS_MOST and await asyncio.to_thread(mend, setup):
+                    mended[setup.path] += 1
+                    more = "; not again" if count + 1 == MENDS_MOST else ""
+                    log.warning("the hooks in %s were not right, and are now%s", setup.path, more)
+        except (AdsumError, OSError) as error:
+            log.warning("the hooks could not be put right: %s", error)
+
+
 def setup_for(
     scope: str, state_dir: Path | None, program: Path | None = None, agent: str | None = None
 ) -> Setup:
@@ -309,7 +353,7 @@ def setups_for(
             path = files.user if scope == "user" else next(iter(files.project), None)
             if path is not None:
                 about = (path, settings.state_dir, port, own, slot, wanted[transport])
-                found.append(Setup(*about, each, directory))
+                found.append(Setup(*about, each, directory, settings.mend_hooks))
     if not found:
         raise CommandError(
             f"--scope project is not for {able[agent or DEFAULT_AGENT].title}.", Exit.USAGE

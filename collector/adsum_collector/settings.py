@@ -69,6 +69,11 @@ class CollectorSettings(AdsumSettings):
         default="redacted", description="What may leave this machine."
     )
 
+    mend_hooks: bool = Field(
+        default=False,
+        description="Put hooks right that others removed or changed: looked at every minute, "
+        "while a collector runs, where they were installed and not taken out by Adsum.",
+    )
     hold_s: float = Field(
         default=12 * 3600,
         ge=1,

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TOTAL_S = 5.0
-TRIES = 3
+#: After each try the pause is twice as long: a collector that starts anew takes some tenths of a second.
+TRIES = 4
+FIRST_PAUSE_S = 0.1
 MOST_BYTES = 16 << 20
 #: The last word of a hook that waits.
 HOLD = "--hold"
@@ -163,7 +165,8 @@ def main() -> None:
                 return
         except OSError:
             pass
-        time.sleep(min(0.1 * tries, max(0.0, deadline - time.monotonic())))
+        if tries < TRIES:
+            time.sleep(min(FIRST_PAUSE_S * 2 ** (tries - 1), max(0.0, deadline - time.monotonic())))
 
 
 if __name__ == "__main__":

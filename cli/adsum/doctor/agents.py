@@ -74,7 +74,7 @@ def _none(setup: Setup, *, idle: bool, alone: bool) -> Finding:
         return Finding("hooks", "skip", f"{what} yet; `adsum up` offers to add them.")
     if alone:
         return Finding("hooks", "skip", f"{what}, nor has a collector run to take them.")
-    what = f"{what}, so sessions are seen late and in part."
+    what = f"{what}, so sessions are seen late and in part.{_mended(setup)}"
     return Finding("hooks", "fail", what, setup.command)
 
 
@@ -85,7 +85,7 @@ def _installed(setup: Setup, report: Report, reporting: str | None, *, quiet: bo
     plain = dataclasses.replace(report, counts=once)
     gone = [f"they run {file}, which is not there" for file in absent(report.command or ())]
     if faults := [*setup.faults(plain, all_files=False), *gone]:
-        what = f"The hooks in {report.path} are not right: {'; '.join(faults)}."
+        what = f"The hooks in {report.path} are not right: {'; '.join(faults)}.{_mended(setup)}"
         astray = gone or not _arrives(setup, report)
         fix = f"{setup.command}{_scope(setup, report)}"
         return Finding("hooks", "fail" if astray else "warn", what, fix)
@@ -100,6 +100,10 @@ def _installed(setup: Setup, report: Report, reporting: str | None, *, quiet: bo
     title = setup.agent.title
     whose = f"{title} {known}" if found else f"{known}, as {title} was not found"
     return Finding("hooks", "ok", f"{what}, all that are for {whose}; {setup.sends(report)}.")
+
+
+def _mended(setup: Setup) -> str:
+    return " A collector that runs puts right what it installed, within a minute." * setup.mends
 
 
 def _scope(setup: Setup, report: Report) -> str:

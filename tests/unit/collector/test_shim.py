@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -508,3 +509,16 @@ async def test_half_a_decision_is_none(
         )
         assert await process.communicate(BODY) == (printed, b"")
         assert process.returncode == 0
+
+
+def test_each_pause_between_tries_is_twice_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(shim.time, "sleep", pauses.append)
+    monkeypatch.setattr(sys, "argv", ["shim.py", str(tmp_path / "none.sock"), *WORDS])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BODY)))
+
+    shim.main()
+
+    assert pauses == [0.1, 0.2, 0.4]
