@@ -19,7 +19,6 @@ from adsum_shared import streams
 from adsum_shared.commands import Command, binding_of, key_id, signed
 from adsum_shared.connect import Redis
 from adsum_shared.state import Control
-from tests.collectors import CollectorProcess
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 QUESTION = {
@@ -36,12 +35,6 @@ RULES = [
         "destination": "localSettings",
     }
 ]
-
-
-class ClaudeCollector(CollectorProcess):
-    """With the real adapter of Claude Code."""
-
-    module = "tests.control"
 
 
 def permission(
@@ -107,14 +100,3 @@ async def run_hook(path: Path, body: bytes) -> asyncio.subprocess.Process:
     process.stdin.write(body)
     process.stdin.close()
     return process
-
-
-def main() -> None:
-    from adsum_collector.app import run_collector
-    from adsum_collector.settings import CollectorSettings
-
-    asyncio.run(run_collector(CollectorSettings()))
-
-
-if __name__ == "__main__":
-    main()

@@ -46,11 +46,6 @@ NO_PROGRAM = (
     "--claude PATH"
 )
 
-NO_WAY_BACK = (
-    "This machine's signals go through the hub, and no decision can come back that way yet. Control "
-    "stays off; to have it, let the machine reach Redis: adsum join --again --via redis"
-)
-
 
 def parse_level(text: str) -> Control:
     """Raises CommandError."""
@@ -110,7 +105,6 @@ def change(level: Control, asking: Asking) -> None:
 def require_shown(settings: CollectorSettings) -> None:
     """Raises CommandError."""
     require(settings.privacy != "metadata", TOO_PRIVATE)
-    require(signals_go(settings)[1] is None, NO_WAY_BACK)
 
 
 def switch_on(home: Path, level: Control, keys: Any, *, yes: bool) -> None:
@@ -200,8 +194,7 @@ async def _keys_in(url: str) -> dict[str, str]:
 def show(state_dir: Path | None, *, as_json: bool) -> None:
     settings = read_settings(CollectorSettings, state_dir=state_dir)
     consent, trail = read_consent(settings.state_dir), check_trail(read_trail(settings.state_dir))
-    cannot = settings.privacy == "metadata" or signals_go(settings)[1] is not None
-    level: Control = "off" if cannot else consent.at(time.time())
+    level: Control = "off" if settings.privacy == "metadata" else consent.at(time.time())
     waiting = {str(each.path): sorted(each.inspect().held) for each in _hooked(settings.state_dir)}
     if as_json:
         put_json(

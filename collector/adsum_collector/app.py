@@ -107,16 +107,14 @@ class Collector:
                 settings.state_dir,
                 wall=time.time,
                 timer=time.monotonic,
-                # a hub hands no commands on yet
-                allowed=settings.privacy != "metadata" and transport.url is not None,
+                allowed=settings.privacy != "metadata",
             ),
             Trail(settings.state_dir),
             HoldTimes(settings.hold_s, settings.hold_subagent_s),
             now=now_ms,
             timer=time.monotonic,
         )
-        url = transport.url
-        self._feed = url and CommandFeed(url, lambda: self._identity.host_id, self._control)
+        self._feed = CommandFeed(transport, lambda: self._identity.host_id, self._control)
         table = ProcessTable(watched(spool.state).values())
         watch = watch_of(self._intakes, agents, settings, spool, table, now_ms)
         heard = witnesses_of(self._intakes, agents, settings, spool, watch, port, now_ms)
@@ -157,7 +155,7 @@ class Collector:
                 tasks.create_task(self._parts.local.serve(unix), name="local socket"),
                 tasks.create_task(self._parts.watch.run(), name="watch"),
                 tasks.create_task(self._control.run(), name="control"),
-                *([tasks.create_task(self._feed.run(), name="commands")] if self._feed else []),
+                tasks.create_task(self._feed.run(), name="commands"),
                 *(tasks.create_task(each.run(), name="usage") for each in self._parts.usages),
                 *(
                     tasks.create_task(each.tailer.run(), name=f"tailer of {each.agent.name}")

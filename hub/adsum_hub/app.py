@@ -284,6 +284,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         vital = _tasks(settings, state, redis, reader, joining, notifications)
         vital["snapshots"] = saver.run()
         vital["command keys"] = keys.run()
+        vital["commands awaited"] = ingest.awaited.run()
         vital["dismissals"] = dismissals.watch()
         if signing is not None and say is not None:
             vital["greeting"] = greet(signing, url, say)

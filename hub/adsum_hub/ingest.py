@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,18 +22,21 @@ from adsum_hub.join.joining import Joining
 from adsum_hub.join.machines import JoinedMachine
 from adsum_hub.rest.api import BadRequestError, Problem, address_of, as_json, bearer_of, unavailable
 from adsum_shared import streams
-from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
+from adsum_shared.connect import UNAVAILABLE, Redis, open_redis, wanted
 from adsum_shared.host_keys import (
     KIND,
     MOST_BEAT,
     MOST_BYTES,
+    MOST_COMMANDS,
     PATH,
+    FoundCommand,
     KeysReply,
     KeysRequest,
     OddReplyError,
     carry_out,
     decode_request,
     encode,
+    ms_of,
 )
 from adsum_shared.redis_errors import ExhaustedError, describe
 
@@ -71,6 +74,9 @@ BYTES_BURST = float(256 << 20)
 MOST_KNOWN = 10_000
 #: Each for one request at a time.
 CONNECTIONS = 8
+#: Longest wait for a command, well within a collector's patience; and between two looks at who waits.
+MOST_WAIT_S = 5.0
+LOOK_MS = 200
 
 
 class _Left(NamedTuple):
@@ -158,6 +164,66 @@ class IngestPool:
             await _close(self._idle.pop().client)
 
 
+class AwaitedCommands:
+    """Reads the streams of all machines that wait for commands here, with one blocking command.
+
+    A machine waits once: a newer request takes the place of an older one. reader: of nobody else.
+    """
+
+    def __init__(self, reader: Redis) -> None:
+        self._reader: Any = reader
+        self._waiting: dict[str, tuple[str, asyncio.Future[KeysReply]]] = {}
+        self._wake = asyncio.Event()
+
+    async def after(self, host_id: str, last: str, wait_s: float) -> KeysReply:
+        """Raises what is in UNAVAILABLE, BadRequestError."""
+        key = streams.commands(host_id)
+        if key not in self._waiting and len(self._waiting) >= MOST_KNOWN:
+            raise _too_often(1)
+        reply: asyncio.Future[KeysReply] = asyncio.get_running_loop().create_future()
+        _, older = self._waiting.pop(key, (None, None))
+        if older is not None and not older.done():
+            older.set_result(KeysReply(commands=[]))
+        self._waiting[key] = last, reply
+        self._wake.set()
+        try:
+            async with asyncio.timeout(min(wait_s, MOST_WAIT_S)):
+                return await reply
+        except TimeoutError:
+            return KeysReply(commands=[])
+        finally:
+            if self._waiting.get(key, (None, None))[1] is reply:
+                del self._waiting[key]
+
+    async def run(self) -> None:
+        while wanted():
+            self._wake.clear()
+            if not self._waiting:
+                await self._wake.wait()
+            try:
+                await self._read()
+            except (*UNAVAILABLE, ResponseError) as error:
+                for _, reply in self._waiting.values():
+                    if not reply.done():
+                        reply.set_exception(RedisConnectionError(str(error)))
+                await asyncio.sleep(LOOK_MS / 1000)
+
+    async def _read(self) -> None:
+        """Whoever begins to wait meanwhile is asked for in the next turn."""
+        asked = {key: last for key, (last, reply) in self._waiting.items() if not reply.done()}
+        if not asked:
+            await asyncio.sleep(0)
+            return
+        found = await self._reader.xread(asked, count=MOST_COMMANDS, block=LOOK_MS)
+        now_ms = ms_of(await self._reader.time()) if found else 0
+        for key, entries in found:
+            last, reply = self._waiting.get(key.decode(), ("", None))
+            if reply is None or reply.done() or last != asked[key.decode()]:
+                continue
+            given = [FoundCommand(each.decode(), fields) for each, fields in entries]
+            reply.set_result(KeysReply(commands=given, now_ms=now_ms))
+
+
 async def _close(client: Any) -> None:
     with contextlib.suppress(*UNAVAILABLE):
         if client.connection is not None:
@@ -169,8 +235,11 @@ async def _close(client: Any) -> None:
 class Ingest:
     """address: Redis's, as it may be shown."""
 
-    def __init__(self, joining: Joining, pool: IngestPool, address: str) -> None:
+    def __init__(
+        self, joining: Joining, pool: IngestPool, awaited: AwaitedCommands, address: str
+    ) -> None:
         self._joining, self._pool, self._address = joining, pool, address
+        self.awaited = awaited
         self._rate = IngestRate()
         self._big = asyncio.Semaphore(BIG_AT_ONCE)
         self._reading: Counter[str] = Counter()
@@ -203,6 +272,11 @@ class Ingest:
         asked = _checked(await self._body(request, machine.host_id))
         if asked.host_id != machine.host_id:
             raise BadRequestError(403, OTHER, OTHER_STEP)
+        if asked.commands:
+            told = await self.awaited.after(asked.host_id, asked.commands, asked.wait_s)
+            # Of another Redis it gets none from before its own end: ids are times.
+            told.server = asked.server
+            return told
         try:
             return await self._done(asked)
         except RedisConnectionError:  # it had broken while idle; what arrived even so is `there`
@@ -291,6 +365,8 @@ def _checked(raw: bytes) -> KeysRequest:
             raise BadRequestError(400, "An entry has 1 to 16 fields.", UPGRADE)
     if len(asked.beat or b"") > MOST_BEAT:
         raise BadRequestError(413, "This heartbeat is too long.", UPGRADE)
+    if asked.commands:
+        _require_id(asked.commands, 0, MOST_HALF)
     if asked.after:  # what stands in a stream may be of others
         _require_id(asked.after, 0, MOST_HALF)
     return asked
@@ -305,10 +381,11 @@ def _require_id(text: str, least: int, most: int) -> None:
 
 @contextlib.asynccontextmanager
 async def open_ingest(redis_url: str, joining: Joining, address: str) -> AsyncIterator[Ingest]:
-    redis = open_redis(redis_url)
+    redis, reader = open_redis(redis_url), open_redis(redis_url, block_s=LOOK_MS / 1000)
     pool = IngestPool(redis)
     try:
-        yield Ingest(joining, pool, address)
+        yield Ingest(joining, pool, AwaitedCommands(reader), address)
     finally:
         await pool.close()
         await redis.aclose()
+        await reader.aclose()

@@ -18,6 +18,8 @@ PATH = "/ingest"
 KIND = "application/msgpack"
 #: What a batch may hold, and room for the rest of an entry and a heartbeat.
 MOST_BEAT = 256 << 10
+#: At once.
+MOST_COMMANDS = 16
 MOST_BYTES = MOST_BATCH + MOST_BEAT + (64 << 10)
 
 #: there: it is in the stream already, as an earlier try of the same run whose answer was lost.
@@ -53,11 +55,20 @@ class StoredOffsets(msgspec.Struct, frozen=True, array_like=True):
     runs: bytes | None = None
 
 
+class FoundCommand(msgspec.Struct, frozen=True, array_like=True):
+    """fields: see `commands`; nothing is known of them before they are checked."""
+
+    id: str
+    fields: Mapping[bytes, bytes]
+
+
 class KeysRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is to be done and read, in this order, in one go. On the wire of ingest too.
 
     beat: a heartbeat to write. head, stored, want, last_beat: whether that is to be read. after:
-    the first entry beyond this id; empty: beyond none.
+    the first entry beyond this id; empty: beyond none. commands: those beyond this id, awaited for
+    wait_s; empty: only where their stream ends just now. That goes with nothing else, on a connection
+    that nobody else waits for.
 
     host_id, server: for ingest. server: which Redis the caller's knowledge is about, as it was told
     last; of another one nothing is done and read.
@@ -70,6 +81,8 @@ class KeysRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     stored: bool = False
     want: bool = False
     last_beat: bool = False
+    commands: str | None = None
+    wait_s: float = 0.0
     host_id: str = ""
     server: str = ""
 
@@ -77,6 +90,7 @@ class KeysRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 class KeysReply(msgspec.Struct, omit_defaults=True):
     """What became of it. None or empty: there is none, or it was not asked for.
 
+    end: of the stream of commands. now_ms: the clock of Redis when those were read.
     listed: False: it may not enter itself into the list of hosts, and a hub does that.
     """
 
@@ -86,6 +100,9 @@ class KeysReply(msgspec.Struct, omit_defaults=True):
     stored: StoredOffsets = StoredOffsets()
     want: bytes | None = None
     beat: bytes | None = None
+    commands: list[FoundCommand] | None = None
+    end: str = ""
+    now_ms: int = 0
     server: str = ""
     listed: bool = True
 
@@ -155,6 +172,28 @@ def _commands(host_id: str, asked: KeysRequest, *, enlist: bool) -> Iterator[_Co
         yield _Command("want", key, ("GET", key), _bytes)
     if asked.last_beat:
         yield _Command("beat", beat, ("GET", beat), _bytes)
+    if asked.commands is not None:
+        yield from _awaited(streams.commands(host_id), asked.commands, asked.wait_s)
+
+
+def _awaited(key: str, after: str, wait_s: float) -> Iterator[_Command]:
+    if not after:
+        yield _Command("end", key, ("XINFO", "STREAM", key), lambda reply: _head(reply).id)
+        return
+    block = max(1, int(wait_s * 1000))  # 0 would be for ever
+    words = ("XREAD", "COUNT", MOST_COMMANDS, "BLOCK", block, "STREAMS", key, after)
+    yield _Command("commands", key, words, lambda reply: _commands_in(reply[0][1]) if reply else [])
+    yield _Command("now_ms", key, ("TIME",), ms_of)
+
+
+def _commands_in(entries: Reply) -> list[FoundCommand]:
+    return [FoundCommand(entry_id.decode(), _paired(flat or ())) for entry_id, flat in entries]
+
+
+def ms_of(reply: Reply) -> int:
+    """Of TIME."""
+    seconds, micros = map(int, reply)
+    return seconds * 1000 + micros // 1000
 
 
 def _entry_from(inbox: str, low: str, high: str = "+") -> _Command:
@@ -174,6 +213,8 @@ def _understood(command: _Command, reply: Reply) -> Any:
         return False  # a hub, or the operator, has added the host
     if command.name == "head" and "no such key" in text:
         return None
+    if command.name == "end" and "no such key" in text:
+        return "0-0"
     if command.name == "added" and "exhausted" in text:
         return "exhausted"
     if command.name == "added" and "equal or smaller" in text:

@@ -4,16 +4,20 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from adsum.machine import Membership, keep
 from adsum_collector.control.consent import Consent, keep_consent
 from adsum_collector.control.trail import check_trail, read_trail
+from adsum_collector.state_dir import load_identity, make_private
 from adsum_shared import streams
 from adsum_shared.commands import Command, signed
 from adsum_shared.connect import Redis
@@ -23,14 +27,11 @@ from adsum_shared.signals import (
     RequestOpened,
     Signal,
 )
+from tests.brokers import free_port
 from tests.collectors import batches
-from tests.control import (
-    ClaudeCollector,
-    consent_to,
-    give,
-    permission,
-    run_hook,
-)
+from tests.control import SESSION, consent_to, give, permission, run_hook
+from tests.hub_processes import AgentCollector, HubProcess
+from tests.support import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(60)]
 
@@ -45,7 +46,7 @@ class Scene:
         self.redis = redis
         self.key = Ed25519PrivateKey.generate()
         consent_to(state_dir, self.key)
-        self.collector = ClaudeCollector(state_dir, redis_url)
+        self.collector = AgentCollector(state_dir, redis_url)
         self.collector.start()
         self.hooks: list[asyncio.subprocess.Process] = []
 
@@ -271,3 +272,46 @@ async def test_a_hook_that_does_not_wait_is_answered_as_before(scene: Scene) -> 
             % (b"b" * 24, permission())
         )
         assert b"held" not in plain.recv(4096)
+
+
+async def test_a_decision_reaches_a_machine_that_reaches_only_the_hub(
+    tmp_path: Path, redis_url: str
+) -> None:
+    """Signed by a real hub, and awaited there."""
+    away = f"redis://127.0.0.1:{free_port()}"
+    hub = HubProcess(tmp_path / "hub", redis_url, machine_redis_url=away)
+    collector = AgentCollector(tmp_path / "oak", "")
+    collector.env.pop("ADSUM_REDIS_URL")
+    hook: asyncio.subprocess.Process | None = None
+    async with httpx.AsyncClient(trust_env=False, base_url=hub.url, timeout=20) as http:
+        try:
+            hub.start()
+            home = collector.state_dir
+            make_private(home)
+            identity = load_identity(home, "oak")
+            token = (await http.post("/api/v1/join-tokens", json={})).json()["secret"]
+            asked = {"token": token, "host_id": identity.host_id, "label": "oak", "via": "ingest"}
+            answer = (await http.post("/api/v1/join", json=asked)).json()
+            secret = answer["secret"]
+            keep(home, Membership(hub.url, identity.host_id, "oak", "", secret, via="ingest"))
+            keep_consent(home, Consent("approve", time.time(), None, answer["command_keys"]))
+            collector.start()
+            hook = await run_hook(home / "collector.sock", permission())
+
+            def held() -> Any:
+                views = httpx.get(f"{hub.url}/api/v1/sessions", trust_env=False).json()["sessions"]
+                return [r for view in views for r in view["requests"] if r.get("hold")]
+
+            (request,) = await wait_until(held)
+            session = f"/api/v1/sessions/{identity.host_id}:{SESSION}/commands"
+            given = {"request_id": request["id"], "binding": request["hold"]["binding"]}
+            command = (await http.post(session, json={"verb": "allow", **given})).json()["command"]
+
+            assert await printed(hook) == ALLOWED
+            told = (await http.get(f"{session}/{command['id']}")).json()["command"]
+            assert told["outcome"] in ("given", "sent")
+        finally:
+            if hook is not None and hook.returncode is None:
+                hook.kill()
+            collector.kill()
+            hub.kill()

@@ -130,7 +130,13 @@ MUTANTS = (
     Mutant(
         "obeys what was said before it listened",
         "after a restart old commands are obeyed",
-        (Edit(_FEED, "last = await _end(client, key)", 'last = "0-0"'),),
+        (
+            Edit(
+                _FEED,
+                'last = (await line.ask(host_id, KeysRequest(commands=""))).end',
+                'last = "0-0"',
+            ),
+        ),
         (
             "tests/integration/test_control_collector.py::test_what_was_said_before_it_listened_is_never_obeyed",
         ),

@@ -45,13 +45,7 @@ class TransportConnection(Protocol):
 
 
 class Transport(Protocol):
-    """place: what it leads to, for people, such as `Redis at redis://127.0.0.1:6379`.
-
-    url: of Redis, where it goes straight there.
-    """
-
-    @property
-    def url(self) -> str | None: ...
+    """place: what it leads to, for people, such as `Redis at redis://127.0.0.1:6379`."""
 
     @property
     def via(self) -> Literal["hub"] | None: ...
@@ -80,12 +74,12 @@ class RedisTransport:
     via = None
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self._url = url
         self.place = f"Redis at {address_of(url)}"
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[TransportConnection]:
-        pool = open_redis(self.url)
+        pool = open_redis(self._url)
         # The pool would mend a broken connection without a word, and the broker behind the new one
         # may have lost what we sent: this client keeps to one connection and fails with it.
         client = pool.client()
@@ -238,7 +232,6 @@ class HubPlace(NamedTuple):
 
 class HubTransport:
     via: Literal["hub"] = "hub"
-    url = None
 
     def __init__(self, hub: HubPlace) -> None:
         self._hub = hub

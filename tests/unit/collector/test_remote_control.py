@@ -24,6 +24,7 @@ from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared.privacy import private_as
 from adsum_shared.signals import CommandReported, HoldEnded, RequestOpened, decode_signal
 from tests.control import RULES, command_for, consent_to, permission
+from tests.support import wait_until
 
 KEY = Ed25519PrivateKey.generate()
 SECRET = {"command": "curl -H 'Authorization: Bearer abcdefgh12345678' https://x"}
@@ -208,7 +209,8 @@ async def test_without_a_trail_nothing_is_decided(machine: Machine) -> None:
     held, _ = machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
-    (machine.state_dir / TRAIL).unlink(missing_ok=True)
+    await wait_until(lambda: bool(list(read_trail(machine.state_dir))))
+    (machine.state_dir / TRAIL).unlink()
     (machine.state_dir / TRAIL).mkdir()
 
     await machine.control.obey(command_for(held.asked, request_id=held.id))

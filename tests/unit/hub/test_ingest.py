@@ -22,6 +22,7 @@ from adsum_hub.ingest import (
     BYTES_RATE,
     RATE,
     READING,
+    AwaitedCommands,
     Ingest,
     IngestPool,
     IngestRate,
@@ -116,7 +117,7 @@ class Bench:
         monkeypatch.setattr(ingest_module, "carry_out", carry_out)
         lines: Any = IngestPool(self.redis)  # type: ignore[arg-type] # as far as it is asked
         self.joining = Joining()
-        ingest = Ingest(self.joining, lines, "redis://r:6379")  # type: ignore[arg-type] # as above
+        ingest = Ingest(self.joining, lines, AwaitedCommands(self.redis), "redis://r:6379")  # type: ignore[arg-type] # as above
         self.client = TestClient(Starlette(routes=[ingest.route()]))
         self.ingest = ingest
 
