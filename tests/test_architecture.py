@@ -135,7 +135,6 @@ ONE_IMPORTER = {
         *("adsum.service.inits", "adsum_shared.redis_cluster"),
         *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),
         "adsum_collector.agents.claude_code.install",
-        "adsum_collector.agents.claude_code.status",
         "adsum_collector.agents.claude_code.usage_lines",
         "adsum_collector.agents.codex.install",
         "adsum_collector.agents.codex.usage_lines",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.claude_code.amounts import DOLLARS_MAX, MODELS_MAX
 from adsum_collector.agents.claude_code.lines import signals_from_lines
+from adsum_collector.agents.claude_code.status import DOLLARS_MAX, MODELS_MAX
 from adsum_collector.agents.records import Lines, TranscriptFile
 from adsum_shared import signals as s
 from tests.claude_lines import AT, SESSION, assistant, line, text, use, user

@@ -13,14 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from adsum_collector.agents.claude_code import tools
-from adsum_collector.agents.claude_code.amounts import (
-    SYNTHETIC,
-    Dollars,
-    ModelUsage,
-    costs_of,
-    prompt_size,
-    web_address,
-)
 from adsum_collector.agents.claude_code.bodies import TEXT_MAX, lenient
 from adsum_collector.agents.claude_code.hooks import (
     ERROR_MAX,
@@ -43,6 +35,14 @@ from adsum_collector.agents.claude_code.hooks import (
     task_completed,
     task_created,
     wake_up,
+)
+from adsum_collector.agents.claude_code.status import (
+    SYNTHETIC,
+    Dollars,
+    ModelUsage,
+    costs_of,
+    prompt_size,
+    web_address,
 )
 from adsum_collector.agents.claude_code.tools import project_of
 from adsum_collector.agents.records import Private
