@@ -178,8 +178,12 @@ class Roster:
         return True
 
     def lapsed_dismissals(self) -> list[Key]:
-        """Those after which something has happened; they mean nothing any more, and are forgotten."""
-        found: list[Key] = []
+        """Those after which something has happened, and those of hosts that were forgotten."""
+        found = [
+            (host_id, key)
+            for host_id in self.dismissals.keys() & self.hosts.barred
+            for key in self.dismissals.pop(host_id)
+        ]
         for host in self.hosts.values():
             for key, told in list(host.dismissals.items()):
                 facts = host.facts.get(key)

@@ -240,6 +240,16 @@ async def test_what_makes_no_sense_there_is_taken_away(hub: OneHub, raw: bytes) 
     assert hub.listed() == WAITS
 
 
+async def test_a_host_that_is_forgotten_leaves_none(hub: OneHub) -> None:
+    await hub.ask("dismiss")
+    hub.roster.hosts.let_go(HOST)
+    hub.roster.hosts.barred = frozenset({HOST})
+
+    await hub.dismissals.look()
+
+    assert await hub.dismissals.redis.hlen(streams.DISMISSALS) == 0
+
+
 async def test_no_more_than_the_latest_are_kept(
     hub: OneHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,44 @@ from __future__ import annotations
 from tests.mutants.runner import Edit, Mutant
 
 _DISMISSALS = "hub/adsum_hub/rest/dismissals.py"
+_HOOKS = "cli/adsum/hooks.py"
+_JUDGE = "hub/adsum_hub/verdict/judge.py"
+_MENDING = "tests/unit/cli/test_mending.py"
+_PAST = "hub/adsum_hub/past.py"
+_REVIEW = "tests/unit/hub/verdict/test_review.py"
 _TESTS = "tests/integration/test_dismissals.py"
 
 MUTANTS = (
+    Mutant(
+        "hides a dialog that only the registry knows",
+        "a dismissed session waits for a human, and nobody sees it",
+        (Edit(_PAST, "return max(facts.moved, facts.engaged)", "return facts.moved"),),
+        (f"{_TESTS}::test_a_dialog_that_only_the_registry_knows_ends_it",),
+    ),
+    Mutant(
+        "takes whatever follows an archived session for its end",
+        "an archived session that was worked in stays away from the list",
+        (Edit(_PAST, ">= max(doings, default=0)", ""),),
+        (f"{_TESTS}::test_its_end_does_not_bring_an_archived_session_back",),
+    ),
+    Mutant(
+        "goes on to review what a human has answered",
+        "each session awaits review for ever after its first commit",
+        (Edit(_JUDGE, "if at <= ground.turns.typed_at:", "if False:"),),
+        (f"{_REVIEW}::test_the_next_prompt_ends_it_and_a_background_task_does_not",),
+    ),
+    Mutant(
+        "mends hooks that were taken out on purpose",
+        "whoever removes them finds them again a minute later",
+        (
+            Edit(
+                _HOOKS,
+                "if not installed or setup.parked.exists() or setup.is_complete():",
+                "if setup.is_complete():",
+            ),
+        ),
+        (f"{_MENDING}::test_what_was_never_installed_or_taken_out_by_adsum_stays_out",),
+    ),
     Mutant(
         "dismisses as of now",
         "a permission that was asked just before, and is on its way, stays hidden",
