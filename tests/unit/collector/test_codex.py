@@ -408,3 +408,28 @@ def test_limits_without_a_plans_name_or_of_one_model_alone_are_told_too() -> Non
 
     assert (said.plan, said.limits) == ("ChatGPT", [RateLimit("3_hour_spark", 1.0)])
     assert not [e for e in read(meta(), limits(1)).signals if isinstance(e, s.GaugesReported)]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "found"),
+    [
+        (
+            "git add -A && git commit -qm x; git commit -m y",
+            0,
+            [s.Delivery("commit", "1a2b3c4", "main")],
+        ),
+        ("git commit -m y", 1, None),
+        ("cat log", 0, None),
+    ],
+)
+def test_what_a_command_has_committed_is_told(command: str, code: int, found: Any) -> None:
+    asked = json.dumps({"cmd": command})
+    said = f"Chunk ID: 1\nProcess exited with code {code}\nOutput:\n[main 1a2b3c4] Fix\n 1 file changed\n"
+    signals = read(
+        meta(),
+        begins(),
+        response(4, "function_call", name="exec_command", call_id="c", arguments=asked),
+        response(5, "function_call_output", call_id="c", output=said),
+    ).signals
+
+    assert only(signals, s.ToolFinished).delivered == found

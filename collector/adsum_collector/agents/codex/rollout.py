@@ -20,7 +20,15 @@ from adsum_collector.agents.codex import calls
 from adsum_collector.agents.codex.calls import PATH_MAX, name_of
 from adsum_collector.agents.codex.hook_events import PROMPT_MAX, Common, Fields, asked, ends_of
 from adsum_collector.agents.records import SESSION_ID, Lines, Past, Private, TranscriptFile
-from adsum_collector.agents.words import NAME_MAX, NUMBER_MAX, one_line, payload, shorten
+from adsum_collector.agents.words import (
+    NAME_MAX,
+    NUMBER_MAX,
+    deliveries,
+    delivers,
+    one_line,
+    payload,
+    shorten,
+)
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal, MetaChanged, PromptSubmitted, RequestKind, ToolRole
 
@@ -66,6 +74,7 @@ class Thread(msgspec.Struct, omit_defaults=True):
     session: whose it is. copied: what stands here are its parent's lines. begin: the ordinal of its
     own first line, where it says. reviewed: permissions are asked of another model. told: digests of
     what was reported last of the session itself. calls: those that were not answered, to their tool.
+    delivers: of these, and of earlier ones, those whose command may commit.
     """
 
     kind: str = ""
@@ -78,6 +87,7 @@ class Thread(msgspec.Struct, omit_defaults=True):
     reviewed: bool = False
     used: int = 0
     calls: dict[str, str] = {}
+    delivers: list[str] = []
     told: dict[str, str] = {}
 
     @classmethod
@@ -400,6 +410,8 @@ class _Reader:
         known.calls[key] = tool
         while len(known.calls) > CALLS_MAX:
             del known.calls[next(iter(known.calls))]
+        if delivers(calls.shell_line(value.get("command") or value.get("cmd"))):
+            known.delivers = [*known.delivers[1 - CALLS_MAX :], key]
         about: Common = {"tool": tool, "role": calls.role_of(tool), "tool_use_id": key}
         started = s.ToolStarted(**self.common, **about, summary=calls.summary(tool, value))
         if tool != calls.QUESTION:
@@ -416,13 +428,20 @@ class _Reader:
         text = _text(fields.get("output")) or ""
         failed = _EXIT.search(text[:_OUTPUT_HEAD])
         error = f"exit code {failed[1]}" if failed and failed[1] != "0" else None
-        found = self._finished(key, known.calls.pop(key or "", "tool"), error)
+        made = deliveries(text) if error is None and key in known.delivers else None
+        found = self._finished(key, known.calls.pop(key or "", "tool"), error, made=made)
         if not known.calls and not text.startswith(RUNNING) and known.turn:
             found.append(s.RequestClosed(**self.common, request_id=known.turn))
         return found
 
     def _finished(
-        self, key: object, tool: str, error: str | None = None, *, about: Common | None = None
+        self,
+        key: object,
+        tool: str,
+        error: str | None = None,
+        *,
+        about: Common | None = None,
+        made: list[s.Delivery] | None = None,
     ) -> list[KnownSignal]:
         """A call that failed is the model's to mend: a turn that fails says so itself.
 
@@ -440,6 +459,7 @@ class _Reader:
             ok=error is None,
             answered=tool == calls.QUESTION,
             error=error,
+            delivered=made,
         )
         if error is None:
             return [finished]
