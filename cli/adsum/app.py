@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adsum.options import Claude, HubUrl, RedisUrl, StateDir
+from adsum.options import AgentProgram, HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.parts_app import collector_app, control_app, hub_app, service_app
 from adsum.sessions_app import reach_app, sessions_app
@@ -198,7 +198,7 @@ def login(
 def doctor(
     hub: HubUrl = None,
     state_dir: StateDir = None,
-    claude: Claude = None,
+    claude: AgentProgram = None,
     as_json: Annotated[bool, typer.Option("--json", help="Every check, as JSON.")] = False,
     bundle: Annotated[
         Path | None, typer.Option(help="Write a .tar.gz for whoever is to help: no secrets in it.")
@@ -227,7 +227,7 @@ def statusline(
 @hooks_app.command("install")
 def hooks_install(
     scope: Scope = "user",
-    claude: Claude = None,
+    claude: AgentProgram = None,
     state_dir: StateDir = None,
     dry_run: DryRun = False,
     statusline: Statusline = None,
@@ -262,7 +262,7 @@ def hooks_remove(
 @hooks_app.command("status")
 def hooks_status(
     scope: Scope = "user",
-    claude: Claude = None,
+    claude: AgentProgram = None,
     state_dir: StateDir = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The same, as JSON, of one agent.")
@@ -279,7 +279,7 @@ def hooks_status(
 @hooks_app.command("verify")
 def hooks_verify(
     scope: Scope = "user",
-    claude: Claude = None,
+    claude: AgentProgram = None,
     state_dir: StateDir = None,
     hub: HubUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="The times, as JSON.")] = False,

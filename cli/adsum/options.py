@@ -140,7 +140,7 @@ SessionIds = Annotated[
 HostName = Annotated[
     str, typer.Argument(help="Label, or the start of its id.", autocompletion=hosts)
 ]
-Claude = Annotated[
+AgentProgram = Annotated[
     Path | None,
     typer.Option("--claude", "--program", help="The agent's program, if it is not on PATH."),
 ]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from adsum.options import AsJson, Claude, HubUrl, RedisUrl, StateDir
+from adsum.options import AgentProgram, AsJson, HubUrl, RedisUrl, StateDir
 
 hub_app = typer.Typer(invoke_without_command=True)
 tokens_app = typer.Typer(help="Tokens for the API and for command lines.", no_args_is_help=True)
@@ -219,13 +219,13 @@ def control_approve(
     until: Until = None,
     yes: Agreed = False,
     dry_run: OnlyShown = False,
-    claude: Claude = None,
+    program: AgentProgram = None,
     state_dir: Here = None,
 ) -> None:
     """Let them answer what a session itself asks."""
     from adsum.control import Asking, change
 
-    change("approve", Asking(state_dir or context.obj, until, claude, yes, dry_run))
+    change("approve", Asking(state_dir or context.obj, until, program, yes, dry_run))
 
 
 @control_app.command("full")
@@ -234,7 +234,7 @@ def control_full(
     until: Until = None,
     yes: Agreed = False,
     dry_run: OnlyShown = False,
-    claude: Claude = None,
+    program: AgentProgram = None,
     state_dir: Here = None,
 ) -> None:
     """Let them prompt and interrupt as well.
@@ -243,20 +243,20 @@ def control_full(
     """
     from adsum.control import Asking, change
 
-    change("full", Asking(state_dir or context.obj, until, claude, yes, dry_run))
+    change("full", Asking(state_dir or context.obj, until, program, yes, dry_run))
 
 
 @control_app.command("off")
 def control_off(
     context: typer.Context,
     dry_run: OnlyShown = False,
-    claude: Claude = None,
+    program: AgentProgram = None,
     state_dir: Here = None,
 ) -> None:
     """Decide everything here again."""
     from adsum.control import Asking, change
 
-    change("off", Asking(state_dir or context.obj, program=claude, dry_run=dry_run))
+    change("off", Asking(state_dir or context.obj, program=program, dry_run=dry_run))
 
 
 @control_app.command("trail")

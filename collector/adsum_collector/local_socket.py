@@ -18,7 +18,7 @@ import msgspec
 
 from adsum_collector.agents.base import Adapt, Asked
 from adsum_collector.control.holds import Held
-from adsum_collector.control.remote import RemoteControl
+from adsum_collector.control.remote import HoldingHook, RemoteControl
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import HookDoor, understand
 from adsum_collector.processes import ProcessTable
@@ -39,7 +39,7 @@ TIMEOUT_S = 5.0
 
 
 class _ShimMessage(msgspec.Struct):
-    """hold: its hook waits for what it is to print."""
+    """hold: its hook waits for what it is to print. unattended: nobody sits at its terminal."""
 
     v: int
     id: str
@@ -48,6 +48,7 @@ class _ShimMessage(msgspec.Struct):
     body: msgspec.Raw
     agent: str = ""
     hold: bool = False
+    unattended: bool = False
 
 
 class _Heard(NamedTuple):
@@ -205,7 +206,8 @@ class LocalSocket:
             signals.append(seen)
         control, held = self._control, None
         if control is not None and may_hold and message.hold:
-            held = control.offer(heard.name, heard.asked, message.id, heard.at, signals)
+            hook = HoldingHook(heard.name, message.id, heard.at, attended=not message.unattended)
+            held = control.offer(hook, heard.asked, signals)
         try:
             state = control.announced(held) if control is not None and held is not None else None
             seq = await door.intake.accept(signals, message.id, state)

@@ -7,8 +7,9 @@ up at the latest. It prints nothing, ends with 0 whatever happens, and imports
 only what the interpreter has loaded or built in: `socket`, `json` and `subprocess` would each cost
 more than the rest of this program, for every event.
 
-With --hold as its last word it waits for as long as the collector holds the request, and prints what
-was decided. Nothing printed means that the terminal decides, whatever the reason.
+With --hold as its last word, or --hold=NAME, it waits for as long as the collector holds the request, and prints what
+was decided. Nothing printed means that the terminal decides, whatever the reason. NAME is a variable
+that is 0 where nobody sits at a terminal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TOTAL_S = 5.0
 TRIES = 4
 FIRST_PAUSE_S = 0.1
 MOST_BYTES = 16 << 20
-#: The last word of a hook that waits.
+#: The last word of a hook that waits begins so.
 HOLD = "--hold"
 HELD = b'"held":true'
 
@@ -148,12 +149,13 @@ def exchange(path: str, line: bytes, timeout: float) -> bool:
 def main() -> None:
     deadline = time.monotonic() + float(os.environ.get("ADSUM_WITHIN_S", TOTAL_S))
     given = sys.argv[1:]
-    holds = given[-1:] == [HOLD]
-    if holds:
-        given.pop()
+    more = b""
+    if given and given[-1].startswith(HOLD):
+        attended = os.environ.get(given.pop()[len(HOLD) + 1 :], "1")
+        more = b',"hold":true,"unattended":%s' % (b"true" if attended == "0" else b"false")
     path, agent, variable = (given + ["-", "", ""][len(given) :])[:3]
     pid = agent_pid(variable, tuple(name.encode() for name in given[3:]))
-    line = message(sys.stdin.buffer.read(MOST_BYTES), agent, pid, b',"hold":true' if holds else b"")
+    line = message(sys.stdin.buffer.read(MOST_BYTES), agent, pid, more)
     if path == "-":
         path = default_socket()
     for tries in range(1, TRIES + 1):

@@ -109,7 +109,9 @@ def opened(
         raise NotObeyedError(f"it cannot be read: {error}") from error
     if command.host_id != host_id:
         raise NotObeyedError("it is for another machine")
-    if not -DECISION_TTL_MS <= age_ms <= command.ttl_ms:
+    is_decision = command.verb in DECISIONS
+    most_ms = min(command.ttl_ms, DECISION_TTL_MS) if is_decision else command.ttl_ms
+    if not -DECISION_TTL_MS <= age_ms <= most_ms:
         raise NotObeyedError("it came too late")
     return command
 

@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "takes commands of any age",
         "one that was held back, of which was said that it failed, decides later",
-        (Edit(_COMMANDS, "if not -DECISION_TTL_MS <= age_ms <= command.ttl_ms:", "if False:"),),
+        (Edit(_COMMANDS, "if not -DECISION_TTL_MS <= age_ms <= most_ms:", "if False:"),),
         (_MANY,),
     ),
     Mutant(

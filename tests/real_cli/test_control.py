@@ -34,11 +34,17 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with new_fleet(tmp_path_factory.mktemp("control"), "anvil") as fleet:
         until(lambda: fleet_keys(fleet), "the hub to show its key")
         control(fleet, "approve", "--yes")
+        until(lambda: "approve" in levels(fleet), "the hub to know of the consent")
         yield fleet
 
 
 def fleet_keys(fleet: Fleet) -> Any:
     return httpx.get(f"{fleet.hub_url}/api/v1/command-keys").json().get("keys")
+
+
+def levels(fleet: Fleet) -> list[str]:
+    hosts = httpx.get(f"{fleet.hub_url}/api/v1/hosts").json()["hosts"]
+    return [str(each.get("control")) for each in hosts]
 
 
 def control(fleet: Fleet, *words: str) -> str:
@@ -127,6 +133,7 @@ def test_allow_runs_the_call_as_it_was_shown(decider: Callable[..., Decider]) ->
     who = decider("perm")
     (request,) = who.asked()
     assert request["payload"]["command"] == "mkdir -p made/here"
+    assert request["hold"]["until"] > (time.time() + 3600) * 1000  # somebody sits at this terminal
     who.session.terminal.wait_for(ASKS)
 
     given = who.decide("allow")
@@ -279,6 +286,7 @@ def test_two_subagents_each_get_their_own_answer(decider: Callable[..., Decider]
 def test_a_killed_collector_leaves_the_dialog_and_no_trace(decider: Callable[..., Decider]) -> None:
     who = decider("perm3")
     who.asked()
+    who.session.terminal.wait_for(ASKS)
     collector = who.session.machine.collector
     try:
         collector.kill()

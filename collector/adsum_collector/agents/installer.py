@@ -20,7 +20,7 @@ Mode = Literal["leave", "wrap", "fill"]
 
 HOOK_PATH: Final = "/api/live/hook"
 SHIM_NAME: Final = "adsum_collector/shim.py"
-#: The word by which the shim waits for a decision, and for how many seconds the agent lets it.
+#: How the word begins by which the shim waits for a decision, and for how many seconds the agent lets it.
 HOLD_WORD: Final = "--hold"
 HOLD_TIMEOUT_S: Final = 86_400
 _BEARER = re.compile(r"Bearer [^\"]+")

@@ -47,7 +47,7 @@ _DROPPED: Final = b""
 
 
 class HoldTimes(NamedTuple):
-    """Seconds for which a request is held: the main agent's, and a subagent's."""
+    """Seconds for which a request is held: one that the terminal shows meanwhile, and any other."""
 
     main_s: float
     subagent_s: float
@@ -58,6 +58,15 @@ class Parties(NamedTuple):
 
     agents: Mapping[str, Agent]
     intakes: Mapping[str, Intake]
+
+
+class HoldingHook(NamedTuple):
+    """id: of its message, which no other ever has. at: when it fired, ms. attended: it has a terminal."""
+
+    agent: str
+    id: str
+    at: int
+    attended: bool = True
 
 
 class HookAnswer(NamedTuple):
@@ -113,12 +122,10 @@ class RemoteControl:
         return self._parties.agents[agent].asked(body)
 
     def offer(
-        self, agent: str, asked: Asked | None, message_id: str, at: int, signals: list[AnySignal]
+        self, asking: HoldingHook, asked: Asked | None, signals: list[AnySignal]
     ) -> Held | None:
-        """Holds what a hook asks, and says so in the signal that tells of it. None: it is not held.
-
-        message_id: the hook's own, which no other ever has. at: when it fired, ms.
-        """
+        """Holds what a hook asks, and says so in the signal that tells of it. None: it is not held."""
+        agent, message_id, at, attended = asking
         place = next((i for i, s in enumerate(signals) if isinstance(s, RequestOpened)), None)
         if asked is None or place is None or not self.is_on() or not _ID.fullmatch(message_id):
             return None
@@ -126,7 +133,8 @@ class RemoteControl:
             return None
         opened = signals[place]
         assert isinstance(opened, RequestOpened)  # noqa: S101 - so it was found
-        lasts = self._limits.subagent_s if asked.agent_id else self._limits.main_s
+        shown_there = attended and not asked.agent_id
+        lasts = self._limits.main_s if shown_there else self._limits.subagent_s
         asked, shown = self._as_shown(agent, asked, opened)
         binding = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)
         held = Held(

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import FILE, Consent, LiveConsent, keep_consent, read_consent
 from adsum_collector.control.holds import Held
-from adsum_collector.control.remote import HoldTimes, Parties, RemoteControl
+from adsum_collector.control.remote import HoldingHook, HoldTimes, Parties, RemoteControl
 from adsum_collector.control.trail import FILE as TRAIL
 from adsum_collector.control.trail import Trail, check_trail, read_trail
 from adsum_collector.intake import Intake
@@ -47,11 +47,13 @@ class Machine:
         )
         self._ids = iter(f"{number:024x}" for number in range(1, 1000))
 
-    def ask(self, body: bytes | None = None, name: str | None = None) -> tuple[Held | None, Any]:
+    def ask(
+        self, body: bytes | None = None, name: str | None = None, *, attended: bool = True
+    ) -> tuple[Held | None, Any]:
         body = body or permission(permission_suggestions=RULES)
         signals = list(self.agent.hook(body, 1_000))
-        asked = self.agent.asked(body)
-        held = self.control.offer(self.agent.name, asked, name or next(self._ids), 1_000, signals)
+        hook = HoldingHook(self.agent.name, name or next(self._ids), 1_000, attended)
+        held = self.control.offer(hook, self.agent.asked(body), signals)
         return held, next(each for each in signals if isinstance(each, RequestOpened))
 
     async def said(self) -> list[Any]:
@@ -171,6 +173,18 @@ async def test_what_is_not_shown_whole_cannot_be_allowed(machine: Machine, given
     assert held is not None
     assert opened.hold.verbs == ["deny", "defer"]
     assert opened.hold.always is None
+
+
+@pytest.mark.parametrize(
+    ("more", "attended", "lasts"), [({}, True, 100), ({}, False, 60), ({"agent_id": "A"}, True, 60)]
+)
+async def test_what_no_terminal_shows_is_not_held_for_long(
+    machine: Machine, more: Any, attended: bool, lasts: int
+) -> None:
+    """A subagent waits for its hook before it asks, and a run without a terminal asks nobody."""
+    _, opened = machine.ask(permission(**more), attended=attended)
+
+    assert opened.hold.for_ms == lasts * 1000
 
 
 async def test_nothing_is_held_where_control_is_off(machine: Machine) -> None:

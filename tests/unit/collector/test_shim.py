@@ -522,3 +522,25 @@ def test_each_pause_between_tries_is_twice_as_long(
     shim.main()
 
     assert pauses == [0.1, 0.2, 0.4]
+
+
+@pytest.mark.parametrize(("attended", "told"), [("0", b"true"), ("1", b"false"), ("", b"false")])
+async def test_it_says_whether_anybody_sits_there(
+    tmp_path: Path, attended: str, told: bytes
+) -> None:
+    heard: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readline())
+        writer.write(b'{"ok":true}\n')
+        writer.close()
+
+    path = tmp_path / "s.sock"
+    async with await asyncio.start_unix_server(answer, path):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(SHIM), str(path), *WORDS, f"{shim.HOLD}=SITS"),
+            stdin=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "SITS": attended},
+        )
+        await process.communicate(BODY)
+    assert b'"hold":true,"unattended":' + told in heard[0]

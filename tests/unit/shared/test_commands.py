@@ -67,3 +67,9 @@ def test_a_binding_depends_on_all_that_is_shown_but_not_on_the_order_of_fields()
         binding_of("s", "/a", "Bash", {"command": "ls -a", "timeout": 1}),
     }
     assert len({base, *others}) == 5
+
+
+def test_no_hub_makes_a_decision_last_longer() -> None:
+    lasting = replace(COMMAND, ttl_ms=DECISION_TTL_MS * 100)
+    with pytest.raises(NotObeyedError, match="too late"):
+        opened(signed(lasting, KEY), "host", KEYS, DECISION_TTL_MS + 1)

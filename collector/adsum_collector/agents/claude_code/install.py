@@ -162,7 +162,7 @@ def inspect_hooks(path: Path) -> ClaudeReport:
         held=frozenset(
             event
             for event, hook in ours
-            if hook.get("type") == "command" and HOLD_WORD in command_words(hook)
+            if hook.get("type") == "command" and command_words(hook)[-1:][0].startswith(HOLD_WORD)
         ),
     )
 

@@ -85,7 +85,9 @@ BY_SHIM: Final = frozenset(
 )
 
 #: What a human answers, and so may somebody elsewhere where the machine's owner agrees. By versions
-#: whose registry tells that the keyboard was first: else a card would stay while the tool runs.
+#: whose registry tells that the keyboard was first: else a card would stay while the tool runs. A run
+#: with -p waits for its hooks and asks nobody else; ATTENDED is 0 in it.
+ATTENDED: Final = "CLAUDE_CODE_SESSION_ATTENDED"
 HELD: Final = frozenset({"PermissionRequest", "Elicitation"})
 
 #: Before, a command that the CLI does not wait for leaves an `async_hook_response` line in the
@@ -166,7 +168,7 @@ def _shim_hook(target: Target, version: Version, *, waited: bool) -> dict[str, A
 def _holding_hook(target: Target, version: Version) -> dict[str, Any]:
     """The dialog shows meanwhile; a subagent's and a server's form do not."""
     hook = _shim_hook(target, version, waited=True)
-    return {**hook, "args": [*hook["args"], HOLD_WORD], "timeout": HOLD_TIMEOUT_S}
+    return {**hook, "args": [*hook["args"], f"{HOLD_WORD}={ATTENDED}"], "timeout": HOLD_TIMEOUT_S}
 
 
 ALLOWED_URLS = "allowedHttpHookUrls"

@@ -1,0 +1,137 @@
+"""`adsum control` as the owner of a machine meets it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import redis
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from adsum_collector.control.consent import FILE, read_consent
+from adsum_collector.control.trail import FILE as TRAIL
+from adsum_collector.control.trail import Trail
+from adsum_shared import streams
+from adsum_shared.commands import key_id
+from tests.integration.conftest import Run, claude
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def key(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a hub's key, at the Redis that this machine is set to."""
+    monkeypatch.setenv("ADSUM_REDIS_URL", redis_url)
+    public = Ed25519PrivateKey.generate().public_key()
+    with redis.Redis.from_url(redis_url) as client:
+        client.hset(streams.COMMAND_KEYS, key_id(public), public.public_bytes_raw().hex())
+    return key_id(public)
+
+
+def hooks_of(home: Path, event: str) -> str:
+    settings = json.loads((home / ".claude" / "settings.json").read_text())
+    return json.dumps(settings["hooks"][event])
+
+
+def test_it_is_off_until_it_is_agreed_to_and_off_again(home: Path, run: Run, key: str) -> None:
+    claude(home, "2.1.330")
+    run("hooks", "install", "--transport", "http")
+    before = (home / ".claude" / "settings.json").read_bytes()
+    assert json.loads(run("control", "--json")[1])["control"] == "off"
+
+    code, _, err = run("control", "approve", "--until", "8h", "--yes")
+
+    assert code == 0, err
+    assert key in err
+    assert "It ends" in err
+    told = json.loads(run("control", "--json")[1])
+    assert (told["control"], told["keys"]) == ("approve", [key])
+    assert told["until"]
+    assert "--hold" in hooks_of(home, "PermissionRequest")
+    assert "async" not in hooks_of(home, "PermissionRequest")
+    assert "--hold" not in hooks_of(home, "PreToolUse")
+    assert run("hooks", "status")[0] == 0
+    assert not (home / "state" / FILE).stat().st_mode & 0o077
+    assert run("control", "off")[0] == 0
+    assert (home / ".claude" / "settings.json").read_bytes() == before
+    assert json.loads(run("control", "--json")[1])["control"] == "off"
+
+
+def test_it_takes_a_yes(home: Path, run: Run, key: str) -> None:
+    claude(home, "2.1.330")
+
+    code, _, err = run("control", "approve")
+    assert code == 1
+    assert "it takes a yes" in err
+    assert run("control", "approve", "--dry-run")[0] == 0
+
+    assert read_consent(home / "state").level == "off"
+
+
+def test_what_cannot_be_is_said_and_nothing_changes(
+    home: Path, run: Run, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude(home, "2.1.330")
+    code, _, err = run("control", "approve", "--until", "soon", "--yes")
+    assert (code, "is no time" in err) == (2, True)
+    monkeypatch.setenv("ADSUM_PRIVACY", "metadata")
+
+    code, _, err = run("control", "approve", "--yes")
+
+    assert (code, "nobody elsewhere could know what they decide" in err) == (2, True)
+    assert not (home / "state" / FILE).exists()
+
+
+def test_without_a_hubs_key_nothing_is_trusted(
+    home: Path, run: Run, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude(home, "2.1.330")
+    monkeypatch.setenv("ADSUM_REDIS_URL", redis_url)
+
+    code, _, err = run("control", "approve", "--yes")
+
+    assert code == 1
+    assert "names no key" in err
+    assert not (home / "state" / FILE).exists()
+
+
+def test_a_program_of_unknown_version_is_asked_for_before_its_hooks_change(
+    home: Path, run: Run, key: str
+) -> None:
+    run("hooks", "install")
+
+    code, _, err = run("control", "approve", "--yes")
+
+    assert code == 1
+    assert "--program PATH" in err
+    assert not (home / "state" / FILE).exists()
+
+
+def test_hooks_that_do_not_do_what_was_agreed_are_told(home: Path, run: Run, key: str) -> None:
+    claude(home, "2.1.330")
+    run("control", "approve", "--yes")
+    run("hooks", "install")
+    assert "--hold" in hooks_of(home, "PermissionRequest")
+
+    (home / "state" / FILE).unlink()
+
+    code, out, _ = run("hooks", "status")
+    assert code == 1
+    assert "control is off, and these wait" in out.replace("\n", " ")
+
+
+def test_the_trail_is_shown_and_what_was_changed_in_it(home: Path, run: Run) -> None:
+    (home / "state").mkdir(mode=0o700, exist_ok=True)
+    trail = Trail(home / "state")
+    trail.add(1_000, "command", verb="allow", by="ann", outcome="decided", session_id="s" * 36)
+    trail.add(2_000, "effect", verb="allow", by="ann", outcome="took_effect", session_id="s" * 36)
+
+    assert "by ann" in run("control", "trail")[1]
+    assert json.loads(run("control", "trail", "--json")[1].splitlines()[0])["verb"] == "allow"
+    assert run("control", "trail", "--verify")[0] == 0
+    file = home / "state" / TRAIL
+    file.write_bytes(file.read_bytes().replace(b"ann", b"bob"))
+
+    code, _, err = run("control", "trail", "--verify")
+
+    assert code == 1
+    assert "was changed" in err
