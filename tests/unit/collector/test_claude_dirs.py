@@ -18,6 +18,8 @@ def test_several_directories_are_read_and_not_one_of_all_their_names(
 ) -> None:
     one, other = tmp_path / "a", tmp_path / "b"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", f"{one}, {other},")
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no other agent is on this machine
     settings = CollectorSettings(state_dir=tmp_path)
 
     agent = known_agents()[0]
