@@ -28,6 +28,7 @@ from adsum_hub.ingest import (
     IngestRate,
 )
 from adsum_hub.rest.api import BadRequestError
+from adsum_shared import streams
 from adsum_shared.host_keys import (
     KIND,
     MOST_BEAT,
@@ -352,3 +353,41 @@ async def test_where_the_server_may_not_be_asked_or_is_several_it_has_no_name() 
         async with lines.one():
             pass
     assert all(each.closed for each in redis.clients)
+
+
+class Streams:
+    """A Redis that has commands for some; asked for how long to wait, it waits for news."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, list[tuple[bytes, dict[bytes, bytes]]]] = {}
+        self.asked: list[dict[str, str]] = []
+
+    async def xread(self, asked: dict[str, str], count: int, block: int) -> Any:
+        self.asked.append(dict(asked))
+        await asyncio.sleep(0.001)
+        return [(key.encode(), self.there[key]) for key in asked if key in self.there]
+
+    async def time(self) -> tuple[int, int]:
+        return 7, 5_000
+
+
+async def test_one_reader_waits_for_the_commands_of_all_machines() -> None:
+    streams_: Any = Streams()
+    awaited = AwaitedCommands(streams_)
+    running = asyncio.create_task(awaited.run())
+    one, two = (asyncio.create_task(awaited.after(each, "0-0", 5.0)) for each in ("a", "b"))
+    await asyncio.sleep(0.01)
+
+    streams_.there[streams.commands("b")] = [(b"5-0", {b"c": b"{}"})]
+    told = await two
+
+    assert told.commands is not None
+    assert [each.id for each in told.commands] == ["5-0"]
+    assert told.now_ms == 7_005
+    assert not one.done()
+    assert {len(each) for each in streams_.asked} >= {2}
+    newer = asyncio.create_task(awaited.after("a", "0-0", 0.01))
+    assert (await one).commands == []  # a machine waits once
+    assert (await newer).commands == []
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
