@@ -31,9 +31,7 @@ class CommandFeed:
     def __init__(
         self, transport: Transport, host_id: Callable[[], str], control: RemoteControl
     ) -> None:
-        self._transport = transport
-        self._host_id = host_id
-        self._control = control
+        self._transport, self._host_id, self._control = transport, host_id, control
         self.problem: str | None = None
 
     async def run(self) -> None:

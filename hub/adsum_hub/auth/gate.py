@@ -191,8 +191,7 @@ class Lookup:
     """Where credentials are looked up: with connections and a bulkhead of their own."""
 
     def __init__(self, stores: Mapping[Kind, CredentialStore], bulkhead: Bulkhead) -> None:
-        self.stores = stores
-        self.bulkhead = bulkhead
+        self.stores, self.bulkhead = stores, bulkhead
         self.away_until = 0
 
 
@@ -205,10 +204,7 @@ class Authenticator:
     """
 
     def __init__(self, known: Lookup, unknown: Lookup, machine: str, clock: Clock) -> None:
-        self._known = known
-        self._unknown = unknown
-        self._machine = machine
-        self._clock = clock
+        self._known, self._unknown, self._machine, self._clock = known, unknown, machine, clock
         self._cache = CredentialCache()
         #: what -> times that it was refused since this hub started: see Gate and CredentialIssuer
         self.refused: Counter[str] = Counter()
@@ -364,9 +360,7 @@ class Gate:
     def __init__(
         self, app: ASGIApp, authenticator: Authenticator, reception: CredentialReader
     ) -> None:
-        self._app = app
-        self._authenticator = authenticator
-        self._reception = reception
+        self._app, self._authenticator, self._reception = app, authenticator, reception
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
