@@ -30,8 +30,8 @@ export function Section({ group }) {
         <${Icon} name=${icon} />
         <h2 id=${heading}>${title}</h2>
         <${Count} group=${group} />
-        <${Counts} group=${group} />
       </header>
+      <${Counts} group=${group} />
       <div class="scroll" tabindex="0" role="group" aria-labelledby=${heading}>
         ${present.length > 0 && html`
           <ul class="cards">${present.slice(0, limit.value).map((entry, i) => drawn(entry, i, group, present))}</ul>
