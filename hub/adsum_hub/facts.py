@@ -126,6 +126,15 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     held: int = 0
 
 
+class Suspension(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The latest; see `SessionSuspended`."""
+
+    at: int
+    by: str = ""
+    auto: bool = False
+    freed_bytes: int = 0
+
+
 class ReportedCommand(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a machine last said of a command; see `CommandReported`."""
 
@@ -342,7 +351,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     still: tuple[int, bool | None] = (0, None)  # latest time its process was; connected
 
     dismissed: int = 0
-    suspended: int = 0
+    suspension: Suspension | None = None
     read: int = 0
     budget: Budget | None = None
     budget_answered: int = 0

@@ -262,7 +262,7 @@ class Host:
         return told if told and told.kind == "archived" and stands(told, facts) else None
 
     def expire(self, now: int) -> set[str]:
-        """What was delivered long ago becomes history, and of history what is too much is dropped.
+        """What was delivered long ago, and is not suspended, becomes history, and of history what is too much is dropped.
 
         Returns the sessions that are not listed any longer. What never came to be a session is
         dropped as well, a week after its last sign; what it has spent stays spent.
@@ -271,7 +271,7 @@ class Host:
         oldest = host_now - KEEP_DELIVERED_MS
         listed = self.facts.keys() - self.past.keys()
         old = [key for key in listed if self.facts[key].updated_at < oldest]
-        return self._put_away(old, host_now)
+        return self._put_away((key for key in old if not self._is_suspended(key)), host_now)
 
     def make_room(self, wanted: int, now: int) -> set[str]:
         """As `expire`, where as many sessions as are listed: of its oldest, so many more.
@@ -288,6 +288,11 @@ class Host:
         if not gone:
             self.full_until = now + FULL_MS
         return gone
+
+    def _is_suspended(self, session_id: str) -> bool:
+        """Such a one waits to be taken up again for as long as there is room, or until it is archived."""
+        verdict = self.verdicts.get(session_id)
+        return verdict is not None and verdict.state.state == "suspended"
 
     def _is_over(self, session_id: str) -> bool:
         """Delivered; or nothing that was ever listed."""

@@ -30,6 +30,7 @@ from adsum_shared.state import (
     ReviewView,
     SessionView,
     Summary,
+    SuspendedView,
     UsageView,
     WitnessView,
 )
@@ -134,6 +135,7 @@ def session_view(
         context=spent.context,
         plan=spent.plan,
         review=review_view(verdict.review, offset_ms) if verdict.review else None,
+        suspended=suspended_view(facts, state, offset_ms),
     )
 
 
@@ -218,6 +220,13 @@ def review_view(told: Review, offset_ms: int) -> ReviewView:
         words.append(f"pull request #{number}" if number else "a pull request")
     since = told.since - offset_ms
     return ReviewView(", ".join(words), told.commits, since, told.sha, told.branch, told.pr)
+
+
+def suspended_view(facts: Facts, state: AgentState, offset_ms: int) -> SuspendedView | None:
+    told = facts.suspension
+    if told is None or state.state != "suspended":
+        return None
+    return SuspendedView(told.at - offset_ms, told.by, told.auto, told.freed_bytes)
 
 
 def shortened(text: str | None) -> str | None:

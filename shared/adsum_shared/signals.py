@@ -250,6 +250,18 @@ class CommandReported(Signal, frozen=True, kw_only=True, tag="command.reported")
     trail: str | None = None
 
 
+class SessionSuspended(Signal, frozen=True, kw_only=True, tag="session.suspended"):
+    """The collector ends its process, which rests, so that it can be taken up again under its id.
+
+    by: who gave the command; auto: nobody, it had rested for as long as the owner set. freed_bytes: of
+    memory that was resident in the process and in all below it.
+    """
+
+    by: str = ""
+    auto: bool = False
+    freed_bytes: int = 0
+
+
 class RequestClosed(Signal, frozen=True, kw_only=True, tag="request.closed"):
     tool_use_id: str | None = None
     request_id: str | None = None

@@ -164,6 +164,19 @@ class CommandView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     request_id: str | None = None
 
 
+class SuspendedView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A session whose process was ended while it rested, to be taken up again under the same id.
+
+    since: hub clock, ms. by: who wanted it; auto: nobody, it had rested for too long. freed_bytes: of
+    memory.
+    """
+
+    since: int
+    by: str = ""
+    auto: bool = False
+    freed_bytes: int = 0
+
+
 class ActivityEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of the last hundred things a session did. kind: the signal's. at: hub clock, ms."""
 
@@ -288,6 +301,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     display: DisplayView | None = None
     commands: tuple[CommandView, ...] = ()
     review: ReviewView | None = None
+    suspended: SuspendedView | None = None
 
 
 class GapView(msgspec.Struct, frozen=True):

@@ -242,6 +242,8 @@ def _said(signal: s.KnownSignal) -> str:
     if isinstance(signal, s.CommandReported):
         by = f" by {signal.by}" if signal.by else ""
         return f"{signal.verb}{by}: {signal.outcome.replace('_', ' ')}"
+    if isinstance(signal, s.SessionSuspended):
+        return "at rest for too long" if signal.auto else f"by {signal.by}"
     for name in WORDS:
         words = first_line(getattr(signal, name, None))
         if words:

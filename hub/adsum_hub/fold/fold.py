@@ -20,6 +20,7 @@ from adsum_hub.facts import (
     Retry,
     SessionProcess,
     Status,
+    Suspension,
     Trail,
     Usage,
     earliest,
@@ -73,10 +74,11 @@ META = tuple(
 #: What a human decided at the hub, and its register.
 DECISIONS = {
     "control.dismissed": "dismissed",
-    "control.suspended": "suspended",
     "control.read": "read",
     "control.budget": "budget_answered",
 }
+
+OWN_DEEDS = (s.UnknownSignal, s.HoldEnded, s.CommandReported, s.SessionSuspended)
 
 EVIDENCE = {
     "hook": "hook_at",
@@ -103,8 +105,8 @@ def fold(facts: Facts | None, signal: s.AnySignal) -> Facts:
 
 def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> None:
     """When it was heard, by whom; and what its prompt id and agent id alone say."""
-    # What a collector itself has done about a request says nothing of the session's life.
-    if isinstance(signal, s.UnknownSignal | s.HoldEnded | s.CommandReported):
+    # What a collector itself has done says nothing of the session's life.
+    if isinstance(signal, OWN_DEEDS):
         return
     at = signal.at
     if at > facts.moved and type(signal) not in STILL:
@@ -180,6 +182,17 @@ def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
         return {}
     heard = signal.seen if field == "closing" else 0
     return {field: Ended(signal.at, signal.reason, signal.source, heard)}
+
+
+def session_suspended(facts: Facts, signal: s.SessionSuspended) -> Changes:
+    told = Suspension(signal.at, signal.by, signal.auto, signal.freed_bytes)
+    held = facts.suspension
+    known = held is not None and (held.at, held.by, held.freed_bytes) >= (
+        told.at,
+        told.by,
+        told.freed_bytes,
+    )
+    return {} if known else {"suspension": told}
 
 
 def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes:
@@ -403,6 +416,7 @@ def thinned(steps: Steps, most: int) -> Steps:
 STEPS: dict[type, Step] = {
     s.SessionStarted: session_started,
     s.SessionEnded: session_ended,
+    s.SessionSuspended: session_suspended,
     s.ProcessSeen: seen_or_gone,
     s.ProcessGone: seen_or_gone,
     s.ProcessStill: found_still,

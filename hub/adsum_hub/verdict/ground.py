@@ -126,7 +126,7 @@ NO_GROUND = Ground(
 _ELSE = attrgetter(
     "named", "process", "tasks", "queued", "dequeued", "drained", "killed",
     "released", "ended", "left", "closing", "engaged", "resumed", "born", "known", "compacting",
-    "compacted", "commanded", "retry", "doubled", "dismissed", "suspended", "read", "budget",
+    "compacted", "commanded", "retry", "doubled", "dismissed", "suspension", "read", "budget",
     "budget_answered", "delivered",
 )  # fmt: skip
 

@@ -71,7 +71,7 @@ def over_for_good(reading: Reading) -> AgentState | None:
     ended = final(reading)
     if ended is None:
         return None
-    if facts.suspended and facts.suspended >= reading.stand.opened:
+    if suspended(facts, reading.stand.opened):
         return state("suspended", "Suspended; resumable", ended.at, 1.0, ended.source)
     reason = REASONS.get(ended.reason, ended.reason)
     label, context = (
@@ -79,6 +79,13 @@ def over_for_good(reading: Reading) -> AgentState | None:
         {"reason": ended.reason},
     )
     return state("session_ended", label, ended.at, 1.0, ended.source, context)
+
+
+def suspended(facts: Facts, opened: int) -> bool:
+    """Whether the latest run ended by being suspended: one that began since has an end of its own."""
+    told, process = facts.suspension, facts.process
+    began = process.started if process is not None else 0
+    return told is not None and told.at >= max(opened, facts.resumed, began)
 
 
 def final(reading: Reading) -> Ended | None:

@@ -46,6 +46,7 @@ export interface SessionView {
   display?: DisplayView | null;
   commands?: CommandView[];
   review?: ReviewView | null;
+  suspended?: SuspendedView | null;
 }
 
 /** What a session is doing, and why we believe it.
@@ -185,6 +186,17 @@ export interface ReviewView {
   sha?: string | null;
   branch?: string | null;
   pr?: string | null;
+}
+
+/** A session whose process was ended while it rested, to be taken up again under the same id.
+ *
+ *  since: hub clock, ms. by: who wanted it; auto: nobody, it had rested for too long. freed_bytes: of
+ *  memory. */
+export interface SuspendedView {
+  since: number;
+  by?: string;
+  auto?: boolean;
+  freed_bytes?: number;
 }
 
 /** One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.

@@ -22,13 +22,14 @@ from adsum_shared.signals import (
     RequestOpened,
     SessionEnded,
     SessionStarted,
+    SessionSuspended,
     Signal,
     StatusReported,
     ToolFinished,
     ToolStarted,
     TurnEnded,
 )
-from adsum_shared.state import HostWitness, SessionView, WitnessView
+from adsum_shared.state import HostWitness, SessionView, SuspendedView, WitnessView
 
 HOST = "host-1"
 #: The host's clock runs an hour ahead of the hub's.
@@ -293,6 +294,23 @@ def test_delivered_sessions_leave_after_a_week_and_others_stay():
 
     assert fleet.roster.take_changes(fleet.now).gone == ("host-1:done",)
     assert "host-1:works" in fleet.roster.views
+
+
+def test_a_suspended_session_stays_listed_with_who_did_it_and_what_it_saves():
+    fleet = Fleet()
+    at = fleet.now + AHEAD
+    fleet.happen(fleet.prompt("s"))
+    ended = TurnEnded(session_id="s", at=at, seen=at, prompt_id="p1")
+    told = SessionSuspended(session_id="s", at=at + 1, seen=at + 1, by="ann", freed_bytes=1 << 28)
+    fleet.happen(ended, told, SessionEnded(session_id="s", at=at + 2, seen=at + 2))
+    fleet.told()
+    fleet.later(KEEP_DELIVERED_MS + 1_000)
+
+    fleet.roster.expire(fleet.now)
+
+    view = fleet.roster.views["host-1:s"]
+    assert view.state.state == "suspended"
+    assert view.suspended == SuspendedView(at + 1 - AHEAD, "ann", freed_bytes=1 << 28)
 
 
 def test_a_restored_host_is_told_with_its_last_state_before_it_is_heard():

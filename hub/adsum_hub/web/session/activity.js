@@ -183,6 +183,7 @@ function Ending({ child, over }) {
 const KIND = {
   "session.started": { icon: "power", words: "Session started" },
   "session.ended": { icon: "power", words: "Session ended" },
+  "session.suspended": { icon: "circle-pause", words: "Suspended" },
   "process.gone": { icon: "power", words: "Process gone" },
   "prompt.submitted": { icon: "terminal", words: "Prompt" },
   "prompt.dequeued": { icon: "list-plus", words: "Queued prompt started" },

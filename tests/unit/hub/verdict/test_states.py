@@ -138,12 +138,38 @@ def test_session_ended_keeps_the_reason() -> None:
 
 
 def test_suspended_if_we_ended_it_ourselves() -> None:
-    story = working().stop(2).decided(3, "control.suspended").tell(s.SessionEnded, 3.5)
+    story = working().stop(2).tell(s.SessionSuspended, 3, by="ann").tell(s.SessionEnded, 3.5)
 
     assert (story.state(4), story.label(4)) == ("suspended", "Suspended; resumable")
     assert (
         story.tell(s.SessionStarted, 60, reason="resume").prompt(61, "p2").state(62) == "thinking"
     )
+
+
+def test_a_suspended_session_that_was_resumed_and_left_has_ended() -> None:
+    """Its user took it up again in a terminal and typed /exit: nothing puts it aside any more."""
+    story = working().tell(s.ProcessSeen, 0.5, pid=7, started=T0).stop(2)
+    story.tell(s.SessionSuspended, 3).tell(s.ProcessGone, 3.2, pid=7, started=T0)
+    assert story.state(4) == "suspended"
+
+    story.tell(s.ProcessSeen, 60, pid=8, started=T0 + 59_000)
+    assert story.state(61) == "idle"
+    assert story.tell(s.SessionEnded, 70, reason="prompt_input_exit").state(71) == "session_ended"
+
+
+@pytest.mark.parametrize("ended_first", [True, False])
+def test_a_suspension_that_arrives_before_or_after_the_end_says_the_same(ended_first: bool) -> None:
+    told = [(s.SessionSuspended, 3.0), (s.SessionEnded, 3.1)]
+    story = working().stop(2)
+    for kind, at in reversed(told) if ended_first else told:
+        story.tell(kind, at)
+
+    assert story.state(4) == "suspended"
+
+
+def test_a_session_that_lives_is_not_suspended_for_having_been_told_so() -> None:
+    """The signal is on disk before the process is ended, and that may fail."""
+    assert working().stop(2).tell(s.SessionSuspended, 3).state(4) == "idle"
 
 
 def test_archived_until_the_next_signal() -> None:

@@ -36,7 +36,7 @@ BLOCKED = {
 DELIVERED = {
     "task_complete": completed().stop(3),
     "session_ended": working().tell(s.SessionEnded, 3),
-    "suspended": working().stop(2).decided(2.5, "control.suspended").tell(s.SessionEnded, 3),
+    "suspended": working().stop(2).tell(s.SessionSuspended, 2.5).tell(s.SessionEnded, 3),
     "archived": working().stop(2).decided(3, "control.dismissed"),
 }
 
