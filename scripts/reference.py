@@ -126,6 +126,11 @@ def configuration() -> str:
         lines.append("| setting | variable | default | |\n|---|---|---|---|")
         lines += [_setting(kind, name, field) for name, field in fields.items()]
         lines.append("")
+    lines.append(
+        "## Rules of control\n\nIn the file alone: `[[control.rule]]`, `[[control.tag]]` and, below "
+        "`[control]`, `two_persons`. A collector that\nruns takes them up at once; "
+        "docs/control.md, Rules, says what each holds.\n"
+    )
     lines.append("## Variables alone\n\nRead by commands, and not from the file.\n")
     lines.append("| variable | |\n|---|---|")
     lines += [f"| `ADSUM_{name.upper()}` | {_cell(said)} |" for name, said in VARIABLES.items()]

@@ -21,9 +21,11 @@ service_app = typer.Typer(
     help="Have systemd or launchd run the collector, and a hub.", no_args_is_help=True
 )
 control_app = typer.Typer(invoke_without_command=True)
+rules_app = typer.Typer(invoke_without_command=True)
 hub_app.add_typer(tokens_app, name="tokens")
 hub_app.add_typer(sign_ins_app, name="sign-ins")
 collector_app.add_typer(spool_app, name="spool")
+control_app.add_typer(rules_app, name="rules")
 
 HomeDir = Annotated[Path | None, typer.Option("--state-dir", help="State directory.")]
 Here = Annotated[Path | None, typer.Option(help="State directory of this machine.")]
@@ -257,6 +259,28 @@ def control_off(
     from adsum.control import Asking, change
 
     change("off", Asking(state_dir or context.obj, program=program, dry_run=dry_run))
+
+
+@rules_app.callback()
+def control_rules(context: typer.Context, as_json: AsText = False) -> None:
+    """The rules by which this machine decides without a person."""
+    if context.invoked_subcommand is None:
+        from adsum.control_rules import show_rules
+
+        show_rules(as_json=as_json)
+
+
+@rules_app.command("test")
+def control_rules_test(
+    context: typer.Context,
+    days: Annotated[int, typer.Option(min=1, max=366, help="How far back.")] = 7,
+    as_json: AsText = False,
+    state_dir: Here = None,
+) -> None:
+    """Try them on what sessions here did: nothing changes."""
+    from adsum.control_rules import try_rules
+
+    try_rules(state_dir or context.obj, days, as_json=as_json)
 
 
 @control_app.command("trail")

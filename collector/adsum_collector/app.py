@@ -18,6 +18,7 @@ from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.feed import CommandFeed
+from adsum_collector.control.policy import LivePolicy, policy_file
 from adsum_collector.control.remote import HoldTimes, Parties, RemoteControl
 from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.arrival import Arrival
@@ -111,6 +112,7 @@ class Collector:
             ),
             Trail(settings.state_dir),
             HoldTimes(settings.hold_s, settings.hold_subagent_s),
+            policy=LivePolicy(policy_file()),
             now=now_ms,
             timer=time.monotonic,
         )

@@ -1,6 +1,7 @@
 """`adsum control` as the owner of a machine meets it."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,12 @@ import redis
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum_collector.control.consent import FILE, read_consent
+from adsum_collector.control.policy import policy_file
 from adsum_collector.control.trail import FILE as TRAIL
 from adsum_collector.control.trail import Trail
 from adsum_shared import streams
 from adsum_shared.commands import key_id
+from tests.control import SESSION
 from tests.integration.conftest import Run, claude
 
 pytestmark = pytest.mark.redis
@@ -135,3 +138,62 @@ def test_the_trail_is_shown_and_what_was_changed_in_it(home: Path, run: Run) -> 
 
     assert code == 1
     assert "was changed" in err
+
+
+def now_iso() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+RULE = """
+[[control.rule]]
+name = "tests"
+decision = "allow"
+tool = "shell"
+pattern = "make *"
+"""
+
+
+def write_rules(home: Path, text: str) -> Path:
+    file = policy_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o600)
+    return file
+
+
+def test_rules_are_listed_and_tried_on_what_was_done(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    file = write_rules(home, RULE)
+    lines = home / ".claude" / "projects" / "-work" / f"{SESSION}.jsonl"
+    lines.parent.mkdir(parents=True)
+    for number, command in enumerate(("make test", "make x; rm y", "ls")):
+        given = {"command": command}
+        call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": given}
+        told = {"cwd": "/work", "sessionId": SESSION, "timestamp": now_iso()}
+        result = {"type": "tool_result", "tool_use_id": f"t{number}"}
+        decided = {"source": "user_reject", "decision": "reject"}
+        with lines.open("a") as opened:
+            opened.write(
+                json.dumps({"type": "assistant", **told, "message": {"content": [call]}}) + "\n"
+            )
+            answer = {"type": "user", "message": {"content": [result]}}
+            opened.write(json.dumps({**answer, "permissionDecision": decided}) + "\n")
+
+    code, out, err = run("control", "rules")
+    assert (code, "tests" in out, "tried" in out, "pattern=make *" in out) == (0, True, True, True)
+    code, out, err = run("control", "rules", "test", "--days", "2", "--json")
+    told = json.loads(out)
+    assert (code, told["calls"], told["asked"]) == (0, 3, 3), err
+    assert told["rules"]["tests"] == {
+        "calls": 1,
+        "asked": 1,
+        "against": 1,
+        "examples": ["make test"],
+    }
+    assert "1 of them a person has denied" in run("control", "rules", "test")[1]
+    write_rules(home, RULE.replace("allow", "alow"))
+    code, _, err = run("control", "rules")
+    assert code == 1
+    assert f"{file}, [[control.rule]] 1 (tests)" in err.replace("\n", "")

@@ -13,7 +13,7 @@ import msgspec
 from adsum_collector.agents.installer import Installer
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
 from adsum_shared.commands import Command, Decision, NotObeyedError
-from adsum_shared.signals import AnySignal
+from adsum_shared.signals import AnySignal, ToolRole
 from adsum_shared.state import HostAgent
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -106,7 +106,9 @@ class Asked(msgspec.Struct, frozen=True):
 
     tool: or who else asks. given: its whole input. verbs: the decisions it takes. always: the rules
     that `always` would add, in words. whole: False: `given` stands for an input too long to be shown.
-    extra: what else the adapter needs to answer.
+    extra: what else the adapter needs to answer. role: of the tool whose permission is asked; None of
+    what is no tool's permission. subject: what the tool is to be applied to, a command, a path or an
+    address; None where the input says more than that, or where the agent's tool has none.
     """
 
     event: str
@@ -119,6 +121,26 @@ class Asked(msgspec.Struct, frozen=True):
     always: tuple[str, ...] = ()
     whole: bool = True
     extra: Any = None
+    role: ToolRole | None = None
+    subject: str | None = None
+
+
+class PastCall(NamedTuple):
+    """A call that a transcript tells of. id: the agent's own. at: ms, 0 if unknown.
+
+    asked: as its permission would have been asked.
+    """
+
+    id: str
+    at: int
+    asked: Asked
+
+
+class PastDecision(NamedTuple):
+    """What became of a call of which somebody was asked. id: the call's."""
+
+    id: str
+    accepted: bool
 
 
 class Agent(ABC):
@@ -186,6 +208,10 @@ class Agent(ABC):
     def asked(self, body: bytes) -> Asked | None:  # noqa: ARG002 - for those that can be answered
         """What a hook asks that can be answered; None for all else. Nothing raises."""
         return None
+
+    def past(self, line: bytes) -> Sequence[PastCall | PastDecision]:  # noqa: ARG002 - as above
+        """The calls and decisions that one line of a transcript tells of. Nothing raises."""
+        return ()
 
     def answer(self, asked: Asked, command: Command) -> bytes:  # noqa: ARG002 - as above
         """What the hook prints for a decision. Raises NotObeyedError for one that is not sound."""

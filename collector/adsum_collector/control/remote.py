@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import logging
 import re
+import secrets
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -16,6 +18,7 @@ from adsum_collector.agents.base import Agent, Asked
 from adsum_collector.agents.words import plain
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.holds import Held, HoldOver, Holds, TooLateError
+from adsum_collector.control.policy import BY_RULE, LivePolicy, Matter
 from adsum_collector.control.trail import Trail
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 #: Of what waits to be written into the spool and the trail; beyond it the oldest goes.
 MOST_REPORTS: Final = 1_000
 MOST_NAMES: Final = 256
+#: What may be decided whatever else is in doubt: nothing runs by it.
+REFUSING: Final = frozenset(("deny", "defer"))
 #: Between two looks at deadlines and at the owner's consent.
 LOOK_S: Final = 0.5
 #: In the spool's state: a request of which hubs were told that it is held.
@@ -93,9 +98,11 @@ class RemoteControl:
         trail: Trail,
         limits: HoldTimes,
         *,
+        policy: LivePolicy,
         now: WallClock,
         timer: Timer,
     ) -> None:
+        self._policy = policy
         self.consent, self._parties, self._trail, self._limits = consent, parties, trail, limits
         self._now, self._timer = now, timer
         self._holds = Holds()
@@ -194,6 +201,7 @@ class RemoteControl:
         gone = asyncio.ensure_future(reader.read(1))
         either: set[asyncio.Future[Any]] = {answer, gone}
         try:
+            await self._by_rule(held)
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 self._finish(self._holds.release(held.id, "gone"))
@@ -216,11 +224,42 @@ class RemoteControl:
             # a collector that stops, or this task that fails, has not decided
             self._finish(self._holds.release(held.id, "restarted"))
 
+    async def _by_rule(self, held: Held) -> None:
+        """What the owner's rules decide, as if a person had: by the same checks, and in the trail."""
+        clock = time.localtime(self._now() / 1000)
+        matter = Matter(held.asked, clock.tm_hour * 60 + clock.tm_min)
+        rule, tried = await asyncio.to_thread(self._policy.current.judge, matter)
+        for each in tried:
+            told = {"verb": each.decision, "by": f"{BY_RULE}{each.name}", "outcome": "tried"}
+            self._note(held, "tried", about=held.asked.tool, **told)
+        if rule is None:
+            return
+        command = Command(
+            id=secrets.token_hex(16),
+            host_id="",
+            session_id=held.asked.session_id,
+            verb=rule.decision,
+            by=f"{BY_RULE}{rule.name}",
+            request_id=held.id,
+            binding=held.binding,
+            text=rule.reason,
+        )
+        await self._obey(command)
+
     async def obey(self, command: Command) -> None:
-        """Decides what this names, once; reports it either way."""
+        """Decides what this names, once; reports it either way. It comes from a hub."""
+        if command.by.startswith(BY_RULE):
+            self._report(command, "refused", "no person is called so: it is how a rule is named")
+            return
+        await self._obey(command)
+
+    async def _obey(self, command: Command) -> None:
         try:
             if not self.is_on():
                 raise NotObeyedError("control is off on this machine")
+            fault = self._policy.current.fault
+            if fault and command.verb not in REFUSING:
+                raise NotObeyedError(f"what this machine's owner wrote cannot be read: {fault}")
             held, body = self._holds.decide(command, self._timer(), self._body)
         except NotObeyedError as error:
             late = isinstance(error, TooLateError)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import FILE, Consent, LiveConsent, keep_consent, read_consent
 from adsum_collector.control.holds import Held
+from adsum_collector.control.policy import LivePolicy
 from adsum_collector.control.remote import HoldingHook, HoldTimes, Parties, RemoteControl
 from adsum_collector.control.trail import FILE as TRAIL
 from adsum_collector.control.trail import Trail, check_trail, read_trail
@@ -42,6 +43,7 @@ class Machine:
             LiveConsent(state_dir, wall=time.time, timer=time.monotonic),
             Trail(state_dir),
             HoldTimes(100, 60),
+            policy=LivePolicy(state_dir / "config.toml"),
             now=lambda: time.time_ns() // 1_000_000,
             timer=lambda: self.clock,
         )
@@ -247,6 +249,92 @@ async def test_a_command_that_comes_when_control_has_ended_is_refused(machine: M
 
     assert ends.written == b""
     assert (await machine.until(CommandReported)).reason == "control is off on this machine"
+
+
+def write_rules(machine: Machine, text: str) -> None:
+    file = machine.state_dir / "config.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+
+
+RULE = '[[control.rule]]\nname = "tests"\ndecision = "allow"\ntool = "shell"\npattern = "make *"\n'
+
+
+async def test_what_a_rule_decides_is_decided_at_once_and_marked_as_its_own(
+    machine: Machine,
+) -> None:
+    write_rules(machine, f"{RULE}dry_run = false\n")
+    held, _ = machine.ask()
+    assert held is not None
+
+    ends, task = await waiting(machine, held)
+    await task
+
+    assert b'"allow"' in ends.written
+    told = await machine.until(CommandReported)
+    assert (told.outcome, told.by, told.verb) == ("sent", "rule:tests", "allow")
+    lines = [json.loads(line) for line in read_trail(machine.state_dir)]
+    assert any(each.get("by") == "rule:tests" and each["what"] == "command" for each in lines)
+
+
+async def test_a_rule_that_is_tried_decides_nothing_and_stands_in_the_trail(
+    machine: Machine,
+) -> None:
+    write_rules(machine, RULE)
+    held, _ = machine.ask()
+    assert held is not None
+
+    ends, task = await waiting(machine, held)
+    await wait_until(lambda: b'"tried"' in b"".join(read_trail(machine.state_dir)))
+
+    assert not task.done()
+    assert ends.written == b""
+    await machine.control.obey(command_for(held.asked, "deny", request_id=held.id))
+    await task
+
+
+@pytest.mark.parametrize("level", ["off", "approve"])
+async def test_a_rule_is_held_to_what_a_person_is_held_to(machine: Machine, level: Any) -> None:
+    write_rules(machine, f"{RULE}dry_run = false\n")
+    secret = {"command": "make token=abcdefgh12345678"}
+    held, _ = machine.ask(permission(given=secret))
+    assert held is not None
+    if level == "off":
+        keep_consent(machine.state_dir, Consent())
+
+    ends, task = await waiting(machine, held)
+    await machine.control.obey(command_for(held.asked, "defer", request_id=held.id))
+    await task
+
+    assert ends.written == b""
+
+
+async def test_nobody_is_called_as_a_rule_is(machine: Machine) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by="rule:tests"))
+    assert "how a rule is named" in (await machine.until(CommandReported)).reason
+    machine.clock = 100.0
+    await task
+    assert ends.written == b""
+
+
+async def test_where_rules_cannot_be_read_nothing_is_allowed_but_may_be_denied(
+    machine: Machine,
+) -> None:
+    write_rules(machine, '[control]\ntwo_persons = ["gone"]\n')
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    assert "two_persons" in (await machine.until(CommandReported)).reason
+    await machine.control.obey(command_for(held.asked, "deny", request_id=held.id))
+    await task
+
+    assert b'"deny"' in ends.written
 
 
 async def test_a_hook_that_has_gone_takes_no_decision(machine: Machine) -> None:

@@ -22,7 +22,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_known_is_what_the_parts_have() -> None:
     parts = (UpSettings, CollectorSettings, HubSettings)
 
-    assert {name for part in parts for name in part.model_fields} == KNOWN
+    assert {name for part in parts for name in part.model_fields} | {"control"} == KNOWN
     assert TABLES <= KNOWN
 
 

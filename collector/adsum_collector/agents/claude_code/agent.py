@@ -3,9 +3,16 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adsum_collector.agents.base import Agent, Asked, HookFile, Transcripts
+from adsum_collector.agents.base import (
+    Agent,
+    Asked,
+    HookFile,
+    PastCall,
+    PastDecision,
+    Transcripts,
+)
 from adsum_collector.agents.claude_code.bodies import decode_hook
-from adsum_collector.agents.claude_code.decisions import answer_of, asked_in
+from adsum_collector.agents.claude_code.decisions import answer_of, asked_in, past_in
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
 from adsum_collector.agents.claude_code.install import ClaudeInstaller, ClaudeReport, inspect_hooks
 from adsum_collector.agents.claude_code.lines import (
@@ -70,6 +77,9 @@ class ClaudeCode(Agent):
 
     def asked(self, body: bytes) -> Asked | None:
         return asked_in(body)
+
+    def past(self, line: bytes) -> Sequence[PastCall | PastDecision]:
+        return past_in(line)
 
     def answer(self, asked: Asked, command: Command) -> bytes:
         return answer_of(asked, command)

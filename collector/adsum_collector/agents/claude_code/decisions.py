@@ -9,12 +9,13 @@ beyond acceptEdits.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.base import Asked
+from adsum_collector.agents.base import Asked, PastCall, PastDecision
 from adsum_collector.agents.claude_code import tools
 from adsum_collector.agents.claude_code.bodies import HookBody, HookError, decode_hook, lenient
 from adsum_shared.commands import Command, Decision, NotObeyedError
@@ -27,6 +28,8 @@ NAME_MAX: Final = 80
 RULES_MAX: Final = 20
 #: In which a plan may be carried out. `auto` would be taken too, and asks nobody.
 MODES: Final = ("default", "acceptEdits")
+#: Of a permission whose input is whole.
+VERBS: Final = ("allow", "deny", "defer")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -61,7 +64,47 @@ def _permission(hook: HookBody) -> Asked | None:
         else:
             always = tuple(map(_in_words, _rules(_suggestions(hook))))
             verbs = ["allow", *(["always"] if always else []), "deny"]
-    return _asked(hook, tool, (given, raw), verbs, always)
+    asked = _asked(hook, tool, (given, raw), verbs, always)
+    return asked if tools.role_of(tool) in tools.REQUEST_KINDS else _of_tool(asked)
+
+
+def _of_tool(asked: Asked) -> Asked:
+    """With what a rule can be held against."""
+    subject = tools.subject(asked.tool, asked.given) if asked.whole else None
+    role = tools.role_of(asked.tool)
+    return msgspec.structs.replace(asked, role=role, subject=subject)
+
+
+def past_in(line: bytes) -> Sequence[PastCall | PastDecision]:
+    """Calls of tools as their permission would have been asked, and what people said to them."""
+    if b'"tool_use"' not in line and b'"permissionDecision"' not in line:
+        return ()
+    told = lenient(line, dict[str, Any]) or {}
+    message = told.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = [each for each in content if isinstance(each, dict)] if type(content) is list else []
+    if told.get("type") == "assistant":
+        calls = (each for each in blocks if each.get("type") == "tool_use")
+        return [found for each in calls if (found := _past_call(told, each))]
+    decision = told.get("permissionDecision")
+    if not isinstance(decision, dict) or decision.get("source") == "config":
+        return ()  # of a rule or mode of the CLI's own nobody was asked
+    named = [str(each.get("tool_use_id")) for each in blocks if each.get("type") == "tool_result"]
+    return [PastDecision(each, decision.get("decision") == "accept") for each in named]
+
+
+def _past_call(told: Mapping[str, Any], block: Mapping[str, Any]) -> PastCall | None:
+    tool, given, cwd = block.get("name"), block.get("input"), told.get("cwd")
+    known = isinstance(tool, str) and isinstance(given, dict) and isinstance(cwd, str)
+    if not known or tools.role_of(str(tool)) in tools.REQUEST_KINDS:
+        return None
+    try:
+        at = int(datetime.fromisoformat(str(told.get("timestamp"))).timestamp() * 1000)
+    except ValueError:
+        at = 0
+    session_id, verbs = str(told.get("sessionId")), msgspec.convert(VERBS, tuple[Decision, ...])
+    asked = Asked("PermissionRequest", session_id, str(cwd), str(tool), dict(given or {}), verbs)
+    return PastCall(str(block.get("id")), at, _of_tool(asked))
 
 
 def _elicitation(hook: HookBody) -> Asked | None:

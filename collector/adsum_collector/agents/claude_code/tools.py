@@ -59,6 +59,21 @@ TELLING = {
 FALLBACK = (
     *("description", "command", "query", "url", "pattern", "prompt", "text", "name", "subject"),
 )
+#: The input field that says to what a tool is applied, and those beside it that change nothing of
+#: where or how it is: with any other in it, a rule cannot know what it decides. A pattern is read as
+#: a POSIX shell reads a command, so PowerShell's are nobody's.
+SUBJECTS: dict[str, tuple[str, frozenset[str]]] = {
+    "Bash": ("command", frozenset({"description", "timeout", "run_in_background"})),
+    "Edit": ("file_path", frozenset({"old_string", "new_string", "replace_all"})),
+    "MultiEdit": ("file_path", frozenset({"edits"})),
+    "Write": ("file_path", frozenset({"content"})),
+    "NotebookEdit": (
+        "notebook_path",
+        frozenset({"new_source", "cell_id", "cell_type", "edit_mode"}),
+    ),
+    "Read": ("file_path", frozenset({"offset", "limit", "pages"})),
+    "WebFetch": ("url", frozenset({"prompt"})),
+}
 #: Names of servers' tools begin with it.
 MCP = "mcp__"
 #: Where the CLI makes worktrees, inside the repository.
@@ -118,6 +133,13 @@ def summary(tool: str, value: Input) -> str | None:
         if line := one_line(value.get(field)):
             return line
     return None
+
+
+def subject(tool: str, value: Input) -> str | None:
+    """To what it is to be applied; None where that is not all that counts."""
+    field, beside = SUBJECTS.get(tool, ("", frozenset[str]()))
+    text = value.get(field)
+    return text if isinstance(text, str) and not value.keys() - {field} - beside else None
 
 
 def _first_question(value: Input) -> object:
