@@ -70,7 +70,8 @@ def schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
 async def _openapi() -> dict[str, Any]:
     """Of a hub with all of its doors, which is asked nothing and reaches no Redis."""
     from adsum_hub.app import build_app
-    from adsum_hub.control import CommandKeys, Decisions
+    from adsum_hub.command_keys import CommandKeys
+    from adsum_hub.control import Decisions
     from adsum_hub.domains.show import open_domains
     from adsum_hub.join.joining import open_joining
     from adsum_hub.live.broadcast import Broadcast

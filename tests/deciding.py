@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fastapi import FastAPI
 
 from adsum_hub.auth.gate import GRANT, Grant
-from adsum_hub.control import CommandKeys, Decisions, control_router
+from adsum_hub.command_keys import CommandKeys
+from adsum_hub.control import Decisions, control_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
@@ -103,9 +104,12 @@ class DecidingHub:
         told = {"verb": verb, "request_id": "r1", "binding": BINDING} | more
         return await self.http.post(f"{SESSION}/commands", json=told)
 
+    async def act(self, verb: str, **more: Any) -> httpx.Response:
+        return await self.http.post(f"{SESSION}/commands", json={"verb": verb} | more)
+
     def report(self, command: str, outcome: str, **more: Any) -> None:
         about = {"command_id": command, "verb": "allow", "by": "ann", "request_id": "r1"}
-        self.tell(CommandReported, outcome=outcome, **about, **more)
+        self.tell(CommandReported, outcome=outcome, **(about | more))
 
     async def commands(self) -> list[Command]:
         """All that a collector which has pinned the hub's keys obeys."""

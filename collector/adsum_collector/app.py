@@ -16,9 +16,11 @@ import msgspec
 
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
+from adsum_collector.control.actions import Actions
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.policy import LivePolicy, policy_file
+from adsum_collector.control.queue import PromptQueue
 from adsum_collector.control.remote import HoldTimes, Parties, RemoteControl
 from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.arrival import Arrival
@@ -27,7 +29,7 @@ from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTra
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, Ticks
-from adsum_collector.processes import ProcessTable, watched
+from adsum_collector.processes import ProcessTable, watched, watched_in
 from adsum_collector.receiver import Receiver, Server, server_config
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import open_sockets
@@ -102,14 +104,23 @@ class Collector:
             now=time.time,
             arrival=self._arrival,
         )
+        known = {agent.name: agent for agent in agents}
+        consent = LiveConsent(
+            settings.state_dir,
+            wall=time.time,
+            timer=time.monotonic,
+            allowed=settings.privacy != "metadata",
+        )
+        self._actions = Actions(
+            known,
+            PromptQueue(settings.state_dir),
+            watched_in(lambda: spool.state),
+            consent,
+            now=now_ms,
+        )
         self._control = RemoteControl(
-            Parties({agent.name: agent for agent in agents}, self._intakes),
-            LiveConsent(
-                settings.state_dir,
-                wall=time.time,
-                timer=time.monotonic,
-                allowed=settings.privacy != "metadata",
-            ),
+            Parties(known, self._intakes, self._actions),
+            consent,
             Trail(settings.state_dir),
             HoldTimes(settings.hold_s, settings.hold_subagent_s),
             policy=LivePolicy(policy_file()),
@@ -157,6 +168,7 @@ class Collector:
                 tasks.create_task(self._parts.local.serve(unix), name="local socket"),
                 tasks.create_task(self._parts.watch.run(), name="watch"),
                 tasks.create_task(self._control.run(), name="control"),
+                tasks.create_task(self._actions.run(), name="actions"),
                 tasks.create_task(self._feed.run(), name="commands"),
                 *(tasks.create_task(each.run(), name="usage") for each in self._parts.usages),
                 *(

@@ -22,10 +22,11 @@ from adsum_hub.assets import Assets
 from adsum_hub.auth.gate import Gate
 from adsum_hub.auth.sign_in import CredentialIssuer, greet, sign_in_router, signing_in
 from adsum_hub.clock import Clock
+from adsum_hub.command_keys import CommandKeys
 from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
 from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.consumer.saver import Saver
-from adsum_hub.control import CommandKeys, Decisions, control_router
+from adsum_hub.control import Decisions, control_router
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining

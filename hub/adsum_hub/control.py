@@ -1,18 +1,15 @@
-"""Gives what people decide to the machines, as signed commands, and keeps the key that signs them."""
+"""Gives what people decide, and what they want done, to the machines as signed commands."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import logging
-import os
 import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
@@ -21,6 +18,7 @@ from redis.exceptions import ResponseError
 
 from adsum_hub.auth.gate import GRANT, Grant
 from adsum_hub.clock import Clock
+from adsum_hub.command_keys import CommandKeyError, CommandKeys
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
 from adsum_hub.rest.api import (
@@ -35,135 +33,22 @@ from adsum_hub.rest.api import (
 from adsum_hub.roster import Roster
 from adsum_hub.views import command_views
 from adsum_shared import streams
-from adsum_shared.commands import DECISION_TTL_MS, MOST_BYTES, Command, key_id, signed
-from adsum_shared.connect import UNAVAILABLE, Redis, wanted
-from adsum_shared.errors import AdsumError
-from adsum_shared.private_files import open_private, write_private
+from adsum_shared.commands import (
+    ACTIONS,
+    DECISION_TTL_MS,
+    DECISIONS,
+    MOST_BYTES,
+    MOST_PROMPT,
+    Command,
+    signed,
+)
+from adsum_shared.connect import Redis
 from adsum_shared.state import CommandView, HoldView, RequestView, SessionView
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    pass
 
 log = logging.getLogger(__name__)
-
-#: A Redis that was emptied has the public halves of its hubs' keys again within this time.
-ANNOUNCED_S = 60.0
-
-
-class CommandKeyError(AdsumError):
-    """Nothing can be signed. The text names the file, the cause and the next step."""
-
-
-class CommandKeysKnown(msgspec.Struct):
-    """The public keys of all hubs of this Redis, in hex, by their ids. A machine pins them."""
-
-    schema: int
-    keys: dict[str, str]
-
-
-class CommandKeys:
-    """The key that this hub signs commands with, made when there is none; and what other hubs have.
-
-    Its private half is in one file of the hub's. Redis has the public halves alone: whoever can
-    write there could otherwise decide in anybody's name.
-    """
-
-    def __init__(self, state_dir: Path, redis: Redis) -> None:
-        self._file = state_dir / "command-key.pem"
-        self._redis = redis
-        self._key: Ed25519PrivateKey | None = None
-        self._loading = asyncio.Lock()
-
-    async def run(self) -> None:
-        """Makes the key at the hub's first start, and shows its public half for as long as it runs."""
-        while wanted():
-            try:
-                await self.own()
-                await self.known()
-            except CommandKeyError as error:
-                log.warning("nobody can decide anything from here: %s", error)
-                return
-            except UNAVAILABLE as error:
-                log.debug("the key for commands could not be shown: %s", error)
-            await asyncio.sleep(ANNOUNCED_S)
-
-    async def own(self) -> Ed25519PrivateKey:
-        """Raises CommandKeyError."""
-        async with self._loading:
-            if self._key is None:
-                self._key = await asyncio.to_thread(self._load)
-            return self._key
-
-    async def known(self) -> dict[str, str]:
-        """The public keys of all hubs; this one's is among them, if it has any. Raises UNAVAILABLE."""
-        with contextlib.suppress(CommandKeyError):
-            public = (await self.own()).public_key()
-            mine = key_id(public), public.public_bytes_raw().hex()
-            await self._redis.hset(streams.COMMAND_KEYS, *mine)
-        stored: dict[Any, Any] = await self._redis.hgetall(streams.COMMAND_KEYS)
-        found = (_key_of(*each) for each in stored.items())
-        return dict(each for each in found if each is not None)
-
-    @endpoint("GET /command-keys", "The keys by which hubs sign what people decide")
-    async def command_keys(self) -> CommandKeysKnown:
-        return CommandKeysKnown(SCHEMA, await self.known())
-
-    def _load(self) -> Ed25519PrivateKey:
-        """Imports what takes a tenth of a second: not for the loop."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        try:
-            if not self._file.exists():
-                self._make()
-            with os.fdopen(open_private(self._file, os.O_RDONLY), "rb") as file:
-                if os.fstat(file.fileno()).st_mode & 0o077:
-                    raise CommandKeyError(
-                        f"Others may read {self._file}, the key for commands. If nobody has: chmod "
-                        "600 it. Else remove it, restart the hub, and switch control on anew."
-                    )
-                key = load_pem_private_key(file.read(), None)
-        except OSError as error:
-            step = "Make it a file of the user who runs the hub."
-            cause = error.strerror or error
-            raise CommandKeyError(
-                f"The key for commands, {self._file}, cannot be used: {cause}. {step}"
-            ) from error
-        except (ValueError, TypeError) as error:
-            raise CommandKeyError(_no_key(self._file)) from error
-        if not isinstance(key, Ed25519PrivateKey):
-            raise CommandKeyError(_no_key(self._file))
-        return key
-
-    def _make(self) -> None:
-        """Whole or not at all, and the first of two hubs wins."""
-        from cryptography.hazmat.primitives import serialization as form
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        pem = Ed25519PrivateKey.generate().private_bytes(
-            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
-        )
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            write_private(self._file, pem, replace=False)
-
-
-def _no_key(file: Path) -> str:
-    step = "Move it away: a new one is made, which machines trust once control is switched on anew."
-    return f"{file} is no key for commands. {step}"
-
-
-def _key_of(named: bytes, public: bytes) -> tuple[str, str] | None:
-    """An entry of Redis's, if it is a key under its own id."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        name, text = named.decode(), public.decode()
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-    except ValueError:
-        return None
-    return (name, text) if key_id(key) == name else None
-
 
 #: A decision whose machine reports nothing can be given anew: by then it is too old to be obeyed.
 STALE_MS = 2 * DECISION_TTL_MS
@@ -187,7 +72,17 @@ PARAMETERS: dict[str, frozenset[str]] = {
     "plan": frozenset({"text", "mode"}),
     "elicit": frozenset({"content"}),
     "defer": frozenset(),
+    "prompt": frozenset({"text"}),
+    "queue": frozenset({"text", "place"}),
+    "withdraw": frozenset({"item"}),
+    "move": frozenset({"item", "place"}),
+    "interrupt": frozenset(),
+    "suspend": frozenset(),
+    "resume": frozenset({"text"}),
 }
+#: Without which an action is none.
+NEEDED = {"prompt": ("text",), "queue": ("text",), "withdraw": ("item",), "move": ("item", "place")}
+MOST_PLACE = 1_000
 #: But for line breaks and tabs; and what turns the direction of text, so that it reads otherwise.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 #: The first decision of a request wins, at whatever hub: KEYS are what decided it and the stream.
@@ -203,9 +98,10 @@ TERMINAL = "Answer it at its terminal: adsum attach"
 
 
 class CommandAsked(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a person decides; see `Command`. request_id, binding: of the very request that was shown.
+    """What a person decides or wants done; see `Command`.
 
-    text: a reason to deny, a plan that was edited.
+    request_id, binding: of the very request that was shown; of decisions alone. text: a reason to
+    deny, a plan that was edited, a prompt. item: of the session's queue. place: in it, 0 is next.
     """
 
     most_bytes: ClassVar[int] = MOST_BYTES
@@ -219,6 +115,8 @@ class CommandAsked(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     notes: dict[str, str] | None = None
     mode: str | None = None
     content: dict[str, Any] | None = None
+    item: str | None = None
+    place: int | None = None
 
 
 class CommandTold(msgspec.Struct):
@@ -241,7 +139,9 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Turns what a person decides into one signed command, if the request is as it was shown.
+    """Turns what a person decides or wants done into one signed command.
+
+    A decision is given if the request is as it was shown, an action where the owner allows those.
 
     Whatever can be known is checked here, for a clear answer. What counts is checked by the
     collector, which knows whether the request is still open.
@@ -255,17 +155,23 @@ class Decisions:
 
     @endpoint(
         "POST /sessions/{session_id:path}/commands",
-        "Decides what a session asks its human; answered before it has had any effect",
-        {**REFUSED, **UNKNOWN, 410: "It is asked no more"},
+        "Decides what a session asks its human, or has something done in it; answered before it has "
+        "had any effect",
+        {**REFUSED, **UNKNOWN, 410: "It is asked no more, or the session is over"},
         status=202,
     )
     async def give(self, session_id: str, request: Request, asked: CommandAsked) -> CommandTold:
         """Raises BadRequestError."""
         place = self._place(session_id)
         _require_control(place.host)
-        request_view = _asked_for(place.view, asked.request_id)
-        _require_decidable(request_view, asked, self.clock())
-        _require_sound(asked, request_view)
+        if asked.verb in ACTIONS:
+            _require_full(place.host, asked.verb)
+            _require_possible(asked, place.view)
+            _require_fitting(asked)
+        else:
+            request_view = _asked_for(place.view, asked.request_id)
+            _require_decidable(request_view, asked, self.clock())
+            _require_sound(asked, request_view)
         grant: Grant | None = request.scope.get(GRANT)
         told = msgspec.to_builtins(asked)
         command = msgspec.convert(
@@ -279,7 +185,8 @@ class Decisions:
             Command,
         )
         await self._send(place, command)
-        log.info("%s: %s for %s of %s", command.by, command.verb, command.request_id, place.view.id)
+        about = command.request_id or "itself"
+        log.info("%s: %s for %s of %s", command.by, command.verb, about, place.view.id)
         at, verb = self.clock(), command.verb
         view = CommandView(command.id, verb, command.by, at, GIVEN, request_id=command.request_id)
         self.given[command.id] = place.view.id, view
@@ -337,6 +244,9 @@ class Decisions:
         except CommandKeyError as error:
             step = "See the hub's log; until then answer it at its terminal."
             raise BadRequestError(409, f"This hub can sign nothing: {error}", step) from error
+        if command.verb in ACTIONS:
+            await self._add(signed(command, key), streams.commands(place.host.id))
+            return
         decided = streams.decided(place.host.id, command.request_id or "")
         held: Any = await self.redis.get(decided)
         left_ms = await self.redis.pttl(decided)
@@ -350,10 +260,17 @@ class Decisions:
         try:
             other: Any = await self.redis.eval(_GIVE, len(keys), *keys, *words, *parts)
         except ResponseError as error:
-            cause = f"Redis did not take the command ({error}), so nothing was decided."
-            raise BadRequestError(503, cause, AWAY_STEP) from error
+            raise _not_taken(error) from error
         if other:
             raise self._decided(place, other.decode())
+
+    async def _add(self, fields: dict[bytes, bytes], stream: str) -> None:
+        """Raises BadRequestError, UNAVAILABLE. Given twice it is done twice: no request is over by it."""
+        given: dict[Any, Any] = dict(fields)
+        try:
+            await self.redis.xadd(stream, given, maxlen=streams.MOST_COMMANDS, approximate=True)
+        except ResponseError as error:
+            raise _not_taken(error) from error
 
     def _came_to_nothing(self, place: _Place, command_id: str, age_ms: int) -> bool:
         told = place.facts.commands.get(command_id)
@@ -383,6 +300,67 @@ def _require_control(host: Host) -> None:
         raise BadRequestError(409, cause, step)
 
 
+def _not_taken(error: ResponseError) -> BadRequestError:
+    cause = f"Redis did not take the command ({error}), so nothing was done."
+    return BadRequestError(503, cause, AWAY_STEP)
+
+
+def _require_full(host: Host, verb: str) -> None:
+    """Raises BadRequestError."""
+    if host.beat is None or host.beat.control != "full":
+        cause = f"On {host.label} requests can be answered from elsewhere, but not `{verb}`."
+        raise BadRequestError(409, cause, "Its owner can allow it there: adsum control full")
+
+
+def _require_possible(asked: CommandAsked, view: SessionView) -> None:
+    """Raises BadRequestError: the session is over, or has no such thing in its queue."""
+    over = view.state.state in ("session_ended", "suspended")
+    if over and asked.verb in ("prompt", "interrupt", "suspend"):
+        step = (
+            "Take it up again: adsum resume" if view.state.state == "suspended" else "Look again."
+        )
+        raise BadRequestError(410, "This session is over, so nothing can be done in it.", step)
+    if view.state.state == "session_ended" and asked.verb == "queue":
+        cause = "This session is over: nothing that waits for it would be read."
+        raise BadRequestError(410, cause, "Start another, or resume it.")
+    if asked.item is not None and all(each.id != asked.item for each in view.queue):
+        cause = f"Nothing called {asked.item[:40]!r} waits for this session."
+        raise BadRequestError(410, cause, "It was handed over or taken back. Look at it again.")
+
+
+def _require_fitting(asked: CommandAsked) -> None:
+    """Raises BadRequestError: what is given does not belong to the action, or is not sound."""
+    if asked.request_id or asked.binding:
+        cause = f"`{asked.verb}` is for a session, not for one of its requests."
+        raise BadRequestError(400, cause, "Leave out `request_id` and `binding`.")
+    _require_belonging(asked)
+    for name in NEEDED.get(asked.verb, ()):
+        if getattr(asked, name) in (None, "") or not str(getattr(asked, name)).strip():
+            raise BadRequestError(400, f"`{name}` is missing.", f"Give `{name}` with it.")
+    _require_plain(asked, MOST_PROMPT)
+    if asked.place is not None and not 0 <= asked.place <= MOST_PLACE:
+        raise BadRequestError(400, "There is no such place.", "0 is the next, 1 the one after it.")
+
+
+def _require_belonging(asked: CommandAsked) -> None:
+    """Raises BadRequestError."""
+    given = msgspec.to_builtins(asked).keys() - {"verb", "request_id", "binding"}
+    if odd := given - PARAMETERS[asked.verb]:
+        cause = f"`{asked.verb}` takes no {', '.join(sorted(odd))}."
+        raise BadRequestError(400, cause, "See /openapi.json.")
+
+
+def _require_plain(asked: CommandAsked, most: int) -> None:
+    """Raises BadRequestError."""
+    for text in _texts(asked):
+        if _CONTROL.search(text):
+            step = "Take them out: a terminal would obey them."
+            raise BadRequestError(400, "There are control characters in it.", step)
+        if len(text) > most:
+            step = f"Give at most {most} characters."
+            raise BadRequestError(400, "A text in it is too long.", step)
+
+
 def _asked_for(view: SessionView, request_id: str) -> RequestView:
     """Raises BadRequestError."""
     if not request_id:
@@ -398,7 +376,7 @@ def _asked_for(view: SessionView, request_id: str) -> RequestView:
 def _require_decidable(request: RequestView, asked: CommandAsked, now: int) -> HoldView:
     """Raises BadRequestError."""
     verb, hold = asked.verb, request.hold
-    if verb not in PARAMETERS:
+    if verb not in DECISIONS:
         step = f"Give one of {', '.join(PARAMETERS)}."
         raise BadRequestError(400, f"{verb[:40]!r} is no decision.", step)
     if hold is None:
@@ -421,18 +399,8 @@ def _require_decidable(request: RequestView, asked: CommandAsked, now: int) -> H
 
 def _require_sound(asked: CommandAsked, request: RequestView) -> None:
     """Raises BadRequestError: what is given does not belong to the verb, or is no answer to it."""
-    given = msgspec.to_builtins(asked).keys() - {"verb", "request_id", "binding"}
-    if odd := given - PARAMETERS[asked.verb]:
-        cause = f"`{asked.verb}` takes no {', '.join(sorted(odd))}."
-        raise BadRequestError(400, cause, "See /openapi.json.")
-    most = MOST_BYTES // 4 if asked.verb == "plan" else MOST_TEXT
-    for text in _texts(asked):
-        if _CONTROL.search(text):
-            step = "Take them out: a terminal would obey them."
-            raise BadRequestError(400, "There are control characters in it.", step)
-        if len(text) > most:
-            step = f"Give at most {most} characters."
-            raise BadRequestError(400, "A text in it is too long.", step)
+    _require_belonging(asked)
+    _require_plain(asked, MOST_BYTES // 4 if asked.verb == "plan" else MOST_TEXT)
     payload = request.payload or {}
     if asked.verb == "answer":
         _require_complete(asked, payload)
@@ -443,7 +411,7 @@ def _require_sound(asked: CommandAsked, request: RequestView) -> None:
 
 
 def _texts(asked: CommandAsked) -> Iterator[str]:
-    yield from (each for each in (asked.text, asked.mode) if each is not None)
+    yield from (each for each in (asked.text, asked.mode, asked.item) if each is not None)
     for question, labels in (asked.answers or {}).items():
         yield from (question, *labels)
     for question, note in (asked.notes or {}).items():

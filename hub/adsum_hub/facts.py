@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_shared.signals import Delivery, Hold, ModelCost, RateLimit, ToolRole
+from adsum_shared.signals import Delivery, Hold, ModelCost, QueuedItem, RateLimit, ToolRole
 
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
@@ -25,6 +25,7 @@ DELIVERED_MAX = 64
 TURNS_MAX = 12
 RELEASED_MAX = 16
 COMMANDS_MAX = 20
+QUEUE_MAX = 20
 USAGE_MAX = 1024  # a year's days with several models each: none may be lost from the sums
 ACTIVITY_MAX = 100
 
@@ -144,6 +145,14 @@ class ReportedCommand(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     by: str = ""
     request_id: str | None = None
     reason: str | None = None
+
+
+class Queue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a machine said last of what waits for the session; see `QueueReported`."""
+
+    at: int
+    items: tuple[QueuedItem, ...] = ()
+    way: str | None = None
 
 
 class Child(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -310,6 +319,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     released: dict[str, int] = {}
     unheld: dict[str, int] = {}  # request id -> when its hold ended
     commands: dict[str, ReportedCommand] = {}
+    queue: Queue = Queue(0)
     children: dict[str, Child] = {}
     tasks: dict[str, Task] = {}
     #: by call: when it was first told, and what it made; apart from calls, which are pruned

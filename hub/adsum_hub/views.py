@@ -24,6 +24,8 @@ from adsum_shared.state import (
     HostView,
     HostWitness,
     PlanView,
+    PromptWay,
+    QueuedView,
     RateLimitView,
     Reachability,
     RequestView,
@@ -136,6 +138,7 @@ def session_view(
         plan=spent.plan,
         review=review_view(verdict.review, offset_ms) if verdict.review else None,
         suspended=suspended_view(facts, state, offset_ms),
+        prompt_way=prompt_way(facts, verdict),
     )
 
 
@@ -165,6 +168,7 @@ def _says_alike(a: Facts, b: Facts) -> bool:
         and a.last_prompt is b.last_prompt
         and a.born == b.born
         and a.commands is b.commands
+        and a.queue is b.queue
         and a.agent == b.agent
     )
 
@@ -197,6 +201,7 @@ def _introduced(place: ViewedHost, session_id: str, facts: Facts, state: AgentSt
         last_answer=shortened(facts.last_answer),
         forked_from=about("forked_from"),
         commands=command_views(facts, place.offset_ms),
+        queue=queue_views(facts, place.offset_ms),
     )
 
 
@@ -207,6 +212,31 @@ def command_views(facts: Facts, offset_ms: int) -> tuple[CommandView, ...]:
         CommandView(named, it.verb, it.by, it.at - offset_ms, it.outcome, it.reason, it.request_id)
         for named, it in told
     )
+
+
+def queue_views(facts: Facts, offset_ms: int) -> tuple[QueuedView, ...]:
+    """The next first."""
+    return tuple(
+        QueuedView(
+            it.id,
+            shortened(it.text) or "",
+            it.by,
+            it.at - offset_ms,
+            it.until - offset_ms,
+            it.state,
+        )
+        for it in facts.queue.items
+    )
+
+
+def prompt_way(facts: Facts, verdict: Verdict) -> PromptWay | None:
+    """Nobody types into a terminal at which something runs, or is asked."""
+    if verdict.state.state in ("session_ended", "suspended"):
+        return None
+    if facts.queue.way == "inbox":
+        return "inbox"
+    rests = verdict.state.group is not AUTONOMOUS and not verdict.requests
+    return None if facts.queue.way is None else "terminal" if rests else "queue"
 
 
 def review_view(told: Review, offset_ms: int) -> ReviewView:

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 #: defer: the request goes back to the terminal.
 Decision = Literal["allow", "always", "deny", "answer", "plan", "elicit", "defer"]
-Action = Literal["prompt", "queue", "withdraw", "interrupt", "suspend", "resume"]
+Action = Literal["prompt", "queue", "withdraw", "move", "interrupt", "suspend", "resume"]
 Verb = Literal[Decision, Action]
 
 DECISIONS: Final = frozenset(("allow", "always", "deny", "answer", "plan", "elicit", "defer"))
+ACTIONS: Final = frozenset(
+    ("prompt", "queue", "withdraw", "move", "interrupt", "suspend", "resume")
+)
 
 #: Of one command's JSON. A plan that was edited is the longest that it may hold.
 MOST_BYTES: Final = 256 << 10
 #: A decision that is older when it arrives is not obeyed: whoever gave it was told that it failed.
 DECISION_TTL_MS: Final = 10_000
+#: Of a prompt, or what is queued, in characters: more is a file, and takes the terminal too long.
+MOST_PROMPT: Final = 10_000
 
 
 class NotObeyedError(Exception):

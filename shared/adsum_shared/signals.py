@@ -262,6 +262,32 @@ class SessionSuspended(Signal, frozen=True, kw_only=True, tag="session.suspended
     freed_bytes: int = 0
 
 
+class QueuedItem(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A message that waits for its session. id: of the command that queued it. by: who gave it.
+
+    at, until: when it was given and when it expires, ms of the host's wall clock. state: waiting;
+    sent: it was handed over, and nothing is known yet of whether the session took it.
+    """
+
+    id: str
+    text: str
+    by: str
+    at: int
+    until: int
+    state: str = "waiting"
+
+
+class QueueReported(Signal, frozen=True, kw_only=True, tag="queue.reported"):
+    """All that waits to be said to the session, the next first.
+
+    way: by which a prompt reaches it: terminal, as if it was typed; inbox, as from another session;
+    None: by none.
+    """
+
+    items: list[QueuedItem] = []
+    way: str | None = None
+
+
 class RequestClosed(Signal, frozen=True, kw_only=True, tag="request.closed"):
     tool_use_id: str | None = None
     request_id: str | None = None

@@ -177,6 +177,22 @@ class SuspendedView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     freed_bytes: int = 0
 
 
+class QueuedView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A message that waits for its session; see `signals.QueuedItem`."""
+
+    id: str
+    text: str
+    by: str
+    at: int
+    until: int
+    state: str = "waiting"
+
+
+#: Which way a prompt takes. terminal: at once, as if it was typed there; inbox: at once, as from
+#: another session; queue: at the end of the turn.
+PromptWay = Literal["terminal", "inbox", "queue"]
+
+
 class ActivityEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of the last hundred things a session did. kind: the signal's. at: hub clock, ms."""
 
@@ -262,7 +278,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One session as every client sees it. All times: milliseconds of the *hub's* clock.
 
     id is `host_id:session_id`. urgency is None outside needs_you. rank is the session's place in the
-    one order that every client shows: ascending, ties by id.
+    one order that every client shows: ascending, ties by id. prompt_way: None: it takes no prompt.
     """
 
     id: str
@@ -302,6 +318,8 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     commands: tuple[CommandView, ...] = ()
     review: ReviewView | None = None
     suspended: SuspendedView | None = None
+    queue: tuple[QueuedView, ...] = ()
+    prompt_way: PromptWay | None = None
 
 
 class GapView(msgspec.Struct, frozen=True):

@@ -161,7 +161,7 @@ async def test_what_was_said_before_it_listened_is_never_obeyed(scene: Scene) ->
         ({"session_id": "22222222-2222-4222-8222-222222222222"}, "another session's"),
         ({"request_id": "f" * 24}, "no longer open"),
         ({"verb": "plan"}, "does not take"),
-        ({"verb": "prompt", "text": "go"}, "cannot `prompt` yet"),
+        ({"verb": "prompt", "text": "go"}, "does not allow `prompt`"),
         ({"verb": "answer", "answers": {}}, "does not take"),
     ],
 )

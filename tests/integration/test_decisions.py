@@ -12,6 +12,7 @@ import pytest
 from adsum_hub import control
 from adsum_hub.control import STALE_MS
 from adsum_shared import streams
+from adsum_shared.signals import QueuedItem, QueueReported, SessionEnded
 from tests.deciding import BINDING, FORM, QUESTIONS, SESSION, DecidingHub
 from tests.unit.hub.test_roster import AHEAD, HOST
 
@@ -77,7 +78,7 @@ async def test_a_session_can_be_named_with_a_slash_as_well(hub: DecidingHub) -> 
 @pytest.mark.parametrize(
     ("status", "said", "body"),
     [
-        (400, "is no decision", {"verb": "prompt"}),
+        (400, "is no decision", {"verb": "reboot"}),
         (400, "`request_id` is missing", {"request_id": ""}),
         (400, "`binding` is missing", {"binding": ""}),
         (409, "not what is asked now", {"binding": "0" * 64}),
@@ -273,3 +274,98 @@ def test_times_of_a_request_are_the_hubs(hub: DecidingHub) -> None:
     assert view.requests[0].hold is not None
     assert view.requests[0].hold.until == hub.fleet.now + 60_000
     assert AHEAD > 60_000
+
+
+async def test_an_action_is_one_signed_command_for_the_session_itself(hub: DecidingHub) -> None:
+    hub.fleet.beat(control="full")
+    hub.asks()
+
+    answers = [await hub.act("prompt", text="go on\nplease"), await hub.act("interrupt")]
+
+    assert [each.status_code for each in answers] == [202, 202], answers[0].text
+    told = answers[0].json()["command"]
+    assert (told["verb"], told["outcome"], told["by"]) == ("prompt", "given", "ann")
+    first, second = await hub.commands()
+    assert (first.id, first.session_id, first.verb, first.text) == (
+        *(told["id"], "s", "prompt"),
+        "go on\nplease",
+    )
+    assert (first.request_id, first.binding, second.verb) == (None, None, "interrupt")
+    hub.report(told["id"], "queued", verb="prompt", request_id=None)
+    known = (await hub.http.get(f"{SESSION}/commands/{told['id']}")).json()
+    assert (known["command"]["outcome"], known["final"]) == ("queued", False)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "verb", "body"),
+    [
+        (400, "`text` is missing", "prompt", {}),
+        (400, "`text` is missing", "queue", {"text": " \n"}),
+        (400, "control characters", "prompt", {"text": "a\x1b[201~rm"}),
+        (400, "too long", "queue", {"text": "x" * 10_001}),
+        (400, "takes no text", "interrupt", {"text": "x"}),
+        (400, "takes no place", "prompt", {"text": "x", "place": 1}),
+        (400, "no such place", "queue", {"text": "x", "place": -1}),
+        (400, "not for one of its requests", "prompt", {"text": "x", "request_id": "r1"}),
+        (400, "not for one of its requests", "prompt", {"text": "x", "binding": "b"}),
+        (410, "Nothing called 'q0' waits", "withdraw", {"item": "q0"}),
+        (410, "Nothing called 'q0' waits", "move", {"item": "q0", "place": 0}),
+        (400, "`place` is missing", "move", {"item": "q1"}),
+        (400, "`item` is missing", "withdraw", {}),
+        (400, "cannot be read", "prompt", {"text": "x", "keys": "Enter"}),
+    ],
+)
+async def test_each_bad_action_has_an_answer_of_its_own_and_nothing_is_done(
+    hub: DecidingHub, status: int, said: str, verb: str, body: dict[str, Any]
+) -> None:
+    hub.fleet.beat(control="full")
+    hub.asks()
+    hub.tell(QueueReported, items=[QueuedItem("q1", "later", "ann", 1, 2)])
+
+    answer = await hub.act(verb, **body)
+
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["error"]
+    assert answer.json()["next"]
+    assert await hub.commands() == []
+
+
+async def test_actions_need_more_than_an_owner_who_lets_requests_be_answered(
+    hub: DecidingHub,
+) -> None:
+    hub.asks()
+    refused = [await hub.act("prompt", text="x")]
+    hub.fleet.beat(control="off")
+    refused.append(await hub.act("interrupt"))
+    hub.fleet.later(3_600_000, beating=False)
+    refused.append(await hub.act("queue", text="x"))
+    hub.fleet.beat(control="full")
+    hub.tell(SessionEnded)
+    refused.append(await hub.act("prompt", text="x"))
+    refused.append(await hub.act("queue", text="x"))
+
+    assert [(each.status_code, each.json()["error"]) for each in refused] == [
+        (409, "On lab requests can be answered from elsewhere, but not `prompt`."),
+        (409, "On lab nothing can be decided from elsewhere."),
+        (409, "lab is offline, so nothing that is decided here would reach it."),
+        (410, "This session is over, so nothing can be done in it."),
+        (410, "This session is over: nothing that waits for it would be read."),
+    ]
+    assert await hub.commands() == []
+
+
+async def test_what_waits_is_shown_in_order_and_can_be_taken_back(hub: DecidingHub) -> None:
+    hub.fleet.beat(control="full")
+    hub.asks()
+    first, second = (QueuedItem(n, f"say {n}", "ann", AHEAD + 1, AHEAD + 2) for n in ("q1", "q2"))
+    hub.tell(QueueReported, items=[second, first], way="terminal")
+
+    view = (await hub.http.get(SESSION)).json()
+
+    assert [(each["id"], each["text"], each["at"]) for each in view["queue"]] == [
+        ("q2", "say q2", 1),
+        ("q1", "say q1", 1),
+    ]
+    assert view["prompt_way"] == "queue"  # it asks something
+    assert (await hub.act("withdraw", item="q1")).status_code == 202
+    assert (await hub.act("move", item="q1", place=0)).status_code == 202

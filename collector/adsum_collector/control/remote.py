@@ -16,6 +16,7 @@ import msgspec
 
 from adsum_collector.agents.base import Agent, Asked
 from adsum_collector.agents.words import plain
+from adsum_collector.control.actions import Actions
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.holds import Held, HoldOver, Holds, TooLateError
 from adsum_collector.control.policy import BY_RULE, LivePolicy, Matter
@@ -23,7 +24,7 @@ from adsum_collector.control.trail import Trail
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared import Timer, WallClock
-from adsum_shared.commands import Command, NotObeyedError, binding_of
+from adsum_shared.commands import DECISIONS, Command, NotObeyedError, binding_of
 from adsum_shared.signals import (
     AnySignal,
     CommandReported,
@@ -59,10 +60,11 @@ class HoldTimes(NamedTuple):
 
 
 class Parties(NamedTuple):
-    """Who takes part, by the agent's name; the first is the default."""
+    """Who takes part, by the agent's name; the first is the default. actions: does what is no decision."""
 
     agents: Mapping[str, Agent]
     intakes: Mapping[str, Intake]
+    actions: Actions | None = None
 
 
 class HoldingHook(NamedTuple):
@@ -104,7 +106,9 @@ class RemoteControl:
     ) -> None:
         self._policy = policy
         self.consent, self._parties, self._trail, self._limits = consent, parties, trail, limits
-        self._now, self._timer = now, timer
+        self._now, self._timer, self._actions = now, timer, parties.actions
+        if self._actions is not None:
+            self._actions.reports = self
         self._holds = Holds()
         self._answers: dict[str, asyncio.Future[HookAnswer]] = {}
         #: (session, the agent's own name of a request) -> ours
@@ -247,11 +251,13 @@ class RemoteControl:
         await self._obey(command)
 
     async def obey(self, command: Command) -> None:
-        """Decides what this names, once; reports it either way. It comes from a hub."""
+        """Decides what this names, or has it done, once; reports it either way. It comes from a hub."""
         if command.by.startswith(BY_RULE):
-            self._report(command, "refused", "no person is called so: it is how a rule is named")
-            return
-        await self._obey(command)
+            self.report(command, "refused", "no person is called so: it is how a rule is named")
+        elif command.verb in DECISIONS:
+            await self._obey(command)
+        else:
+            await self._act(command)
 
     async def _obey(self, command: Command) -> None:
         try:
@@ -263,19 +269,19 @@ class RemoteControl:
             held, body = self._holds.decide(command, self._timer(), self._body)
         except NotObeyedError as error:
             late = isinstance(error, TooLateError)
-            self._report(command, "too_late" if late else "refused", str(error))
+            self.report(command, "too_late" if late else "refused", str(error))
             return
         told = {"outcome": "decided", "about": held.asked.tool}
         try:
             mark = await self._written(_about(command) | told, "command")
         except OSError as error:
             # what nobody could account for later is no decision
-            self._report(command, "refused", f"the trail cannot be written ({error})")
+            self.report(command, "refused", f"the trail cannot be written ({error})")
             self._finish([HoldOver(held, "handed back")])
             return
         answer = self._answers.get(held.id)
         if answer is None or answer.done() or not self.is_on():
-            self._report(command, "too_late", "its hook had ended")
+            self.report(command, "too_late", "its hook had ended")
             self._finish([HoldOver(held, "gone")])
         elif body:
             answer.set_result(HookAnswer(body, command))
@@ -283,6 +289,21 @@ class RemoteControl:
         else:
             self._finish([HoldOver(held, "handed back")])
             self._tell(held, command, "took_effect", "it is decided at the terminal", trail=mark)
+
+    async def _act(self, command: Command) -> None:
+        """Hands it on, once it stands in the trail; what nobody could account for is not done."""
+        try:
+            if self._actions is None or self.level != "full":
+                raise NotObeyedError(f"this machine's owner does not allow `{command.verb}`")
+            await self._actions.accept(command)
+            told = {"outcome": "accepted", "about": command.text or command.item or ""}
+            await self._written(_about(command) | told, "command")
+        except NotObeyedError as error:
+            self.report(command, "refused", str(error))
+        except OSError as error:
+            self.report(command, "refused", f"it cannot be written down ({error})")
+        else:
+            self._actions.begin(command)
 
     def _body(self, asked: Asked, command: Command) -> bytes:
         held = self._holds.open[command.request_id or ""]
@@ -301,6 +322,8 @@ class RemoteControl:
 
     def hear(self, signals: Sequence[AnySignal]) -> None:
         """All that any witness of this machine says, once. Returns at once."""
+        if self._actions is not None:
+            self._actions.hear(signals)
         ended, effects = self._holds.hear(signals)
         self._finish(ended)
         for effect in effects:
@@ -310,8 +333,7 @@ class RemoteControl:
                 held = self._names.pop((each.session_id, each.request_id), None)
                 if held is not None:  # hubs know it by our name
                     named = msgspec.structs.replace(each, request_id=held.id)
-                    self._reports.append((held.agent, named, None))
-                    self._wake.set()
+                    self.tell(held.agent, named)
 
     async def run(self) -> None:
         """Until cancelled: deadlines, the owner's consent, and what is to be written."""
@@ -358,9 +380,9 @@ class RemoteControl:
     def _tell(
         self, held: Held, command: Command, outcome: str, reason: str | None = None, **more: Any
     ) -> None:
-        self._report(command, outcome, reason, agent=held.agent, **more)
+        self.report(command, outcome, reason, agent=held.agent, **more)
 
-    def _report(
+    def report(
         self,
         command: Command,
         outcome: str,
@@ -385,6 +407,11 @@ class RemoteControl:
         what = "effect" if outcome in ("took_effect", "overruled") else "command"
         told = _about(command) | {"outcome": outcome, "about": reason or ""}
         self._queue(name, signal, what=what, **told)
+
+    def tell(self, agent: str, signal: AnySignal) -> None:
+        """Hubs, of what is no command's outcome."""
+        self._reports.append((agent, signal, None))
+        self._wake.set()
 
     def _note(self, held: Held, what: str, **told: Any) -> None:
         named = {"session_id": held.asked.session_id, "request_id": held.id}

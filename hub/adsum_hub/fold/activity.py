@@ -27,6 +27,7 @@ SILENT: frozenset[type] = frozenset(
         s.ChildChanged,
         s.PromptDequeued,
         s.HoldEnded,
+        s.QueueReported,
     }
 )
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in s.Signal.__subclasses__()}

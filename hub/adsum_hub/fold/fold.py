@@ -78,7 +78,9 @@ DECISIONS = {
     "control.budget": "budget_answered",
 }
 
-OWN_DEEDS = (s.UnknownSignal, s.HoldEnded, s.CommandReported, s.SessionSuspended)
+OWN_DEEDS = (
+    *(s.UnknownSignal, s.HoldEnded, s.CommandReported, s.QueueReported, s.SessionSuspended),
+)
 
 EVIDENCE = {
     "hook": "hook_at",
@@ -438,6 +440,7 @@ STEPS: dict[type, Step] = {
     s.RequestClosed: work.request_closed,
     s.HoldEnded: work.hold_ended,
     s.CommandReported: work.command_reported,
+    s.QueueReported: work.queue_reported,
     s.ChildStarted: work.child_started,
     s.ChildChanged: work.child_changed,
     s.ChildFinished: work.child_finished,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from adsum_hub.facts import (
@@ -11,6 +12,7 @@ from adsum_hub.facts import (
     CHILDREN_MAX,
     COMMANDS_MAX,
     DELIVERED_MAX,
+    QUEUE_MAX,
     RELEASED_MAX,
     REQUESTS_MAX,
     TASKS_MAX,
@@ -19,6 +21,7 @@ from adsum_hub.facts import (
     TURNS_MAX,
     Child,
     Facts,
+    Queue,
     ReportedCommand,
     Request,
     Task,
@@ -353,6 +356,12 @@ def command_reported(facts: Facts, signal: s.CommandReported) -> Changes:
             return {}
         told = replace(told, by=told.by or held.by, request_id=told.request_id or held.request_id)
     return put(facts, "commands", signal.command_id, told, COMMANDS_MAX, lambda command: command.at)
+
+
+def queue_reported(facts: Facts, signal: s.QueueReported) -> Changes:
+    told = Queue(signal.at, tuple(signal.items[:QUEUE_MAX]), signal.way)
+    order = [(each.at, msgspec.json.encode(each)) for each in (facts.queue, told)]
+    return {"queue": told} if order[0] < order[1] else {}
 
 
 def _known_by(told: ReportedCommand) -> tuple[int, int, str]:

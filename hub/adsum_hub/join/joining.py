@@ -15,7 +15,7 @@ from fastapi import Request
 from adsum_hub.auth.credentials import CodeProblem, LoginRateLimit, digest_of, id_of, origin_of
 from adsum_hub.auth.sign_in import Revoked
 from adsum_hub.clock import Clock
-from adsum_hub.control import CommandKeys
+from adsum_hub.command_keys import CommandKeys
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch, Way
 from adsum_hub.join.rights import LOOPBACK, Addresses, NoRightsError, Rights
 from adsum_hub.join.tokens import (

@@ -8,7 +8,7 @@ export type WitnessName = "hook" | "transcript" | "registry" | "process" | "stat
 /** One session as every client sees it. All times: milliseconds of the *hub's* clock.
  *
  *  id is `host_id:session_id`. urgency is None outside needs_you. rank is the session's place in the
- *  one order that every client shows: ascending, ties by id. */
+ *  one order that every client shows: ascending, ties by id. prompt_way: None: it takes no prompt. */
 export interface SessionView {
   id: string;
   host_id: string;
@@ -47,6 +47,8 @@ export interface SessionView {
   commands?: CommandView[];
   review?: ReviewView | null;
   suspended?: SuspendedView | null;
+  queue?: QueuedView[];
+  prompt_way?: "inbox" | "queue" | "terminal" | null;
 }
 
 /** What a session is doing, and why we believe it.
@@ -197,6 +199,16 @@ export interface SuspendedView {
   by?: string;
   auto?: boolean;
   freed_bytes?: number;
+}
+
+/** A message that waits for its session; see `signals.QueuedItem`. */
+export interface QueuedView {
+  id: string;
+  text: string;
+  by: string;
+  at: number;
+  until: number;
+  state?: string;
 }
 
 /** One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.

@@ -69,7 +69,7 @@ def test_a_decision_closes_what_it_decides(holds: Holds) -> None:
         ({"request_id": "b" * 24}, "no longer open"),
         ({"request_id": None}, "no longer open"),
         ({"verb": "plan"}, "does not take"),
-        ({"verb": "prompt"}, "cannot"),
+        ({"verb": "prompt"}, "does not take"),
         ({"verb": "deny", "text": "\x07"}, "control characters"),
     ],
 )

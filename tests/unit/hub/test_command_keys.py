@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from adsum_hub.control import CommandKeyError, CommandKeys
+from adsum_hub.command_keys import CommandKeyError, CommandKeys
 from adsum_shared import streams
 from adsum_shared.commands import key_id
 
