@@ -88,8 +88,10 @@ def _at_rest(above: list[str], footer: str) -> Shown:
         return OPENING
     if "esc to interrupt" in footer or any(map(_SPINNER.match, turn)):
         return SPINNER
-    mark = next((line for line in reversed(above) if line.startswith(_MARKS)), "")
-    if "agent" in mark and "to finish" in mark:
+    marks = [at for at, line in enumerate(above) if line.startswith(_MARKS)]
+    mark, since = (above[marks[-1]], above[marks[-1] :]) if marks else ("", [])
+    # A turn that failed leaves no mark of its own.
+    if "agent" in mark and "to finish" in mark and not any("API Error" in it for it in since):
         return SUBAGENTS
     said = next((line for line in reversed(turn) if line.startswith(("●", "  ⎿"))), "")
     if "API Error" in said:

@@ -13,6 +13,10 @@ from adsum_shared.signals import DEFAULT_AGENT
 T = TypeVar("T")
 Version = tuple[int, ...]
 
+#: Whose word labels are that do not say it, by how their agent was run: a server shared by all its
+#: terminals tells what each session does (`codex`). Else it is the agent's own registry.
+LABELLED_BY = {"shared server": "server", "solo": "screen", "headless": "process"}
+
 
 class Event(msgspec.Struct):
     """One thing that came, as recorded. Which fields are set depends on `kind`."""
@@ -35,7 +39,7 @@ class Event(msgspec.Struct):
 class Label(msgspec.Struct):
     """What was true for a span of time. known_to: which of `hook` and `line` said anything near.
 
-    source: whose word it is: `registry`, `screen`, or `hand`.
+    source: whose word it is: `registry`, `server`, `screen`, `process`, or `hand`.
     """
 
     session_id: str
@@ -45,7 +49,7 @@ class Label(msgspec.Struct):
     states: list[str] | None = None
     why: str = ""
     known_to: list[str] = []
-    source: str = "registry"
+    source: str = ""
 
 
 class Trace(msgspec.Struct):
@@ -72,6 +76,7 @@ class _Meta(msgspec.Struct):
     t0_wall_ms: int
     cli_version: str = ""
     agent: str = DEFAULT_AGENT
+    mode: str = ""
 
 
 class NoTracesError(Exception):
@@ -105,6 +110,8 @@ def load(folder: Path) -> Trace:
     if not (folder / "events.jsonl").is_file():
         faults.append(f"{name}/events.jsonl: missing; nothing to replay")
     labels = _lines(folder / "labels.jsonl", Label, faults)
+    for label in labels:
+        label.source = label.source or LABELLED_BY.get(meta.mode, "registry")
     version = tuple(int(part) for part in re.findall(r"\d+", meta.cli_version)[:3])
     # By arrival, as the format says; a stable sort costs nothing and a hand-edited file may not be.
     events.sort(key=lambda event: event.t_ms)

@@ -44,6 +44,9 @@ class Limits(msgspec.Struct, frozen=True):
     child_silence: int = 300_000
     #: The registry is written up to half a second after the fact.
     registry_hold: int = 500
+    #: On a machine under load it came up to 3.3 s after the fact (2.1.330, load 20 on two cores): what
+    #: it said before may stand there so long.
+    registry_late: int = 5_000
     #: A registry stamp this much newer than an opener cannot be a late report of before it.
     registry_ahead: int = 250
     #: What the registry says for less than this, it says in passing: a command is `busy` before it
@@ -187,7 +190,9 @@ def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
     """Since when the registry says that the turn opened at `opened` is over; 0 if it does not.
 
     `shell` is an end too: only a background shell is left. A prompt is hooked a moment before or
-    after its `busy` is written, so an older `idle` must still stand half a second later. One that
+    after its `busy` is written, so an `idle` that is no younger must still stand half a second later,
+    and one of the turn before until its `busy` must have come. (Rejected: half a second for that
+    one as well; on a loaded machine every second prompt was shown as idle for a moment.) One that
     follows a `busy` as young as the prompt is not older: a hook of the user's own refuses a prompt
     that fast.
     """
@@ -196,7 +201,9 @@ def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
     own_busy = opened - limits.registry_ahead <= status.busy < status.at
     if status.at >= opened + limits.registry_ahead or (own_busy and status.at >= opened):
         return status.at
-    held = max(status.at, opened) + limits.registry_hold
+    before = status.at < opened - limits.registry_ahead
+    late = limits.registry_late if before else limits.registry_hold
+    held = max(status.at, opened) + late
     return held if clock.passed(held) else 0
 
 
@@ -246,11 +253,17 @@ def nameless_since(
 ) -> int:
     """Since when it waits for a human although no witness has opened a request.
 
-    It may go from one dialog to the next without ceasing to wait.
+    It may go from one dialog to the next without ceasing to wait. But a request that has closed since
+    its word was most likely the one it waited for: that word is only late. (Rejected: to count a
+    moment from the close; a form that was sent, and a plan that was accepted, came back as a nameless
+    dialog on loaded machines.)
     """
     if status.status != "waiting":
         return 0
-    held = max(status.waiting or status.at, last_close, opened) + limits.nameless
+    held = max(status.waiting or status.at, opened) + limits.nameless
+    if last_close:
+        late = limits.registry_late if last_close >= status.at else limits.nameless
+        held = max(held, last_close + late)
     return status.at if clock.passed(held) else 0
 
 

@@ -96,7 +96,11 @@ def final(reading: Reading) -> Ended | None:
     if not gone and facts.ended is None and facts.left is None and facts.closing is None:
         return None  # as below
     ends: list[Ended] = []
-    if facts.ended is not None and not _revived(facts, facts.ended.at, opened):
+    if (
+        facts.ended is not None
+        and not _revived(facts, facts.ended.at, opened)
+        and not _is_leaving(reading, facts.ended)
+    ):
         ends.append(facts.ended)
     # Hooks may be stamped late, and the registry and the process table are not: an opener that
     # is only a little younger than their word happened before it. A transcript bears true times.
@@ -114,6 +118,23 @@ def final(reading: Reading) -> Ended | None:
         ends.append(Ended(gone, "process", "process"))
     # The first word of several for one end says why; a process gone is how each of them ends.
     return min(ends, key=lambda end: (end.source == "process", end.at), default=None)
+
+
+def _is_leaving(reading: Reading, ended: Ended) -> bool:
+    """Whether the user's own hooks on the end may still run, behind a spinner.
+
+    Of a session that its terminal leaves for another, by /clear. Our hook comes when these begin; the
+    registry is `busy` with the command, and names the other session once they have run. (After
+    /exit they run when the terminal is back at its shell.)
+    """
+    status, ground = reading.status, reading.ground
+    return (
+        ended.reason in ("clear", "resume")
+        and status is not None
+        and status.status == "busy"
+        and max(ground.stand.opened, ground.turns.closed) < status.at <= ended.at
+        and not reading.clock.passed(ended.at + reading.limits.transient)
+    )
 
 
 def _is_closed(reading: Reading, closing: Ended) -> bool:

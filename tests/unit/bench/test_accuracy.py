@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import accuracy
+from bench.traces import load
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 
@@ -146,6 +147,19 @@ def test_several_folders_stand_in_one_table_with_whose_word_their_labels_are(
     ]
     assert "quill: not scored: 1 of quill, for which bench.replay has no adapter" in ran.out
     assert "needs_permission (registry waiting (permission prompt)), shown as acting" in causes
+
+
+@pytest.mark.parametrize(
+    ("mode", "source"),
+    [("shared server", "server"), ("solo", "screen"), ("headless", "process"), ("", "registry")],
+)
+def test_labels_that_do_not_name_whose_word_they_are_are_of_whom_their_agent_was_run_by(
+    folder: Path, mode: str, source: str
+) -> None:
+    meta = folder / "i_kill9" / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "mode": mode}))
+
+    assert {label.source for label in load(meta.parent).labels} == {source}
 
 
 def test_several_folders_as_json_name_each_ones_labels(bench, folder: Path) -> None:

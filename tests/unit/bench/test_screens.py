@@ -39,6 +39,8 @@ FAILED = "  \u23bf  API Error: 400 no"
         (boxed(SAID + FAILED, footer="manual \u00b7 1 shell"), screens.FAILED),
         (boxed(SAID, footer="manual \u00b7 1 shell"), screens.COMMAND),
         (boxed(SAID + WAITS), screens.SUBAGENTS),
+        (boxed(SAID + FAILED + "\n" + WAITS), screens.SUBAGENTS),
+        (boxed(SAID + WAITS + "\n" + FAILED), screens.FAILED),
         (boxed(SAID + WAITS + "\n\u25cf Background agents stopped"), screens.INPUT),
         (boxed(SAID + WAITS + "\n\u25cf Back.\n\u273b Worked for 9s"), screens.INPUT),
         (boxed(SAID + "  Waiting for permission\u2026"), screens.OPENING),

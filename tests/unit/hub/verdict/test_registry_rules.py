@@ -36,11 +36,19 @@ def test_a_dialog_inside_a_turn_awaits_input_and_outside_means_nothing() -> None
     assert outside.state(3) == "idle"
 
 
-def test_the_300_ms_count_from_the_last_requests_close() -> None:
+def test_waiting_that_stands_from_before_a_requests_close_was_for_that_one() -> None:
     story = asking().finish(5)
 
+    assert {story.state(at) for at in (5, 5.3, 6, 9.9)} == {"thinking"}
+    assert story.deadline(5) == 10
+    assert story.state(10) == "needs_permission"
+
+
+def test_waiting_for_something_else_since_a_requests_close_is_a_dialog() -> None:
+    story = asking().finish(5).status(5.1, "waiting", "input needed")
+
     assert story.state(5.2) == "thinking"
-    assert story.state(5.3) == "needs_permission"
+    assert story.state(5.3) == "awaiting_input"
 
 
 def test_a_turns_end_cancels_a_nameless_request_unless_a_child_lives() -> None:
@@ -140,12 +148,20 @@ def test_idle_written_before_the_prompts_busy_ends_nothing() -> None:
     assert story.state(20) == "thinking"
 
 
-def test_idle_that_still_stands_half_a_second_after_the_prompt_ends_it() -> None:
-    story = Story().status(0, "idle").prompt(10)
+def test_idle_as_young_as_the_prompt_ends_it_after_half_a_second() -> None:
+    story = Story().prompt(10).status(9.9, "idle")
 
     assert story.state(10.4) == "thinking"
     assert story.deadline(10) == 10.5
     assert story.state(10.5) == "idle"
+
+
+def test_idle_of_the_turn_before_ends_a_prompt_once_its_busy_must_have_come() -> None:
+    story = Story().status(0, "idle").prompt(10)
+
+    assert {story.state(at) for at in (10, 10.5, 13.3, 14.9)} == {"thinking"}
+    assert story.deadline(10) == 15
+    assert story.state(15) == "idle"
 
 
 def test_idle_after_the_prompts_own_busy_ends_it_at_once() -> None:

@@ -137,6 +137,24 @@ def test_session_ended_keeps_the_reason() -> None:
     assert story.at(6).context == {"reason": "clear"}
 
 
+def test_it_has_not_ended_while_the_users_own_hooks_on_clear_run() -> None:
+    story = working().stop(2).status(2.1, "idle").status(4.9, "busy")
+    story.tell(s.SessionEnded, 5, reason="clear")
+
+    assert {story.state(at) for at in (5.2, 9, 64.9)} == {"thinking"}
+    assert story.deadline(9) == 65
+    assert story.state(65) == "session_ended"
+    story.tell(s.SessionEnded, 9, source="registry", reason="left")
+    assert story.state(9) == "session_ended"
+
+
+@pytest.mark.parametrize(("stamp", "reason"), [(0.1, "clear"), (4.9, "prompt_input_exit")])
+def test_a_busy_of_the_turn_before_or_of_exit_keeps_no_session(stamp: float, reason: str) -> None:
+    story = working().stop(2).status(stamp, "busy").tell(s.SessionEnded, 5, reason=reason)
+
+    assert story.state(5) == "session_ended"
+
+
 def test_suspended_if_we_ended_it_ourselves() -> None:
     story = working().stop(2).tell(s.SessionSuspended, 3, by="ann").tell(s.SessionEnded, 3.5)
 
