@@ -350,10 +350,14 @@ class Broadcast:
             self._wake()
 
     def restored(self) -> None:
-        """All that was stored has been read; once it is resolved as well, clients are let in."""
+        """All that was stored has been read; once it is resolved as well, clients are let in.
+
+        Called after every read, and only the first is news. To notify each time spent the budget on
+        what was read before a pause, and let what came during it wait for a second one.
+        """
         if self._phase is Phase.READING:
             self._phase = Phase.SETTLING
-        self.notify()
+            self.notify()
 
     def _wake(self) -> None:
         self._waiters.wake()

@@ -394,6 +394,16 @@ async def test_what_is_stored_is_resolved_once_all_of_it_is_read():
     assert (roster.queue, broadcast.restoring) == ([], False)
 
 
+async def test_a_list_that_is_whole_already_sends_nothing_when_a_read_is_over():
+    """The budget is for what that read brought together with what came during the pause after it."""
+    roster, broadcast = setup()
+    roster.queue.append(Changes(sessions=(view("a"),)))
+
+    broadcast.restored()
+
+    assert (len(roster.queue), broadcast.offset) == (1, 0)
+
+
 async def test_those_who_have_missed_the_same_get_the_same_message_made_once():
     roster, broadcast = setup()
     push(roster, broadcast, *(Changes(sessions=(view(key),)) for key in "abc"))
