@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum_collector import shim
@@ -16,6 +17,7 @@ from adsum_collector.agents.base import Asked
 from adsum_collector.agents.claude_code.decisions import asked_in
 from adsum_collector.control.consent import Consent, keep_consent
 from adsum_shared import streams
+from adsum_shared.beat import decode_beat
 from adsum_shared.commands import Command, binding_of, key_id, signed
 from adsum_shared.connect import Redis
 from adsum_shared.state import Control
@@ -82,6 +84,11 @@ def consent_to(state_dir: Path, key: Ed25519PrivateKey, level: Control = "approv
 
 
 async def give(redis: Redis, command: Command, key: Ed25519PrivateKey) -> None:
+    """For the collector that runs, unless it names another."""
+    beat = await redis.get(streams.beat(command.host_id))
+    told = decode_beat(beat) if beat is not None else None
+    if told is not None and not command.run:
+        command = msgspec.structs.replace(command, run=told.nonce)
     fields: dict[Any, Any] = signed(command, key)
     await redis.xadd(streams.commands(command.host_id), fields)
 

@@ -67,7 +67,7 @@ class DecidingHub:
         self.fleet = fleet or Fleet()
         self.keys = CommandKeys(state_dir, client)
         self.decisions = Decisions(self.fleet.roster, self.clock, client, self.keys)
-        self.role = "operator"
+        self.name, self.role = "ann", "operator"
         roster = self.fleet.roster
         app = FastAPI()
         app.include_router(control_router(self.decisions))
@@ -79,7 +79,7 @@ class DecidingHub:
         self.fleet.beat(control="approve")
 
     async def _granted(self, scope: Any, receive: Any, send: Any) -> None:
-        scope[GRANT] = Grant("ann", "operator", "token")
+        scope[GRANT] = Grant(self.name, "operator", "token")
         await self._app(scope, receive, send)
 
     def clock(self) -> int:

@@ -29,11 +29,15 @@ OUTCOMES = {
     "overruled": "overruled: the terminal was first",
     "too_late": "too late",
     "refused": "refused by its machine",
+    "awaits_second": "counted: it takes another person, who decides the same",
+    "seconded": "took effect, together with another person's",
 }
 CODES = {
     "took_effect": Exit.OK,
     "sent": Exit.PARTIAL,
     "given": Exit.PARTIAL,
+    "awaits_second": Exit.PARTIAL,
+    "seconded": Exit.OK,
     "overruled": Exit.OVERRULED,
     "too_late": Exit.TOO_LATE,
 }
@@ -199,7 +203,17 @@ def _show(wanted: OpenRequest) -> None:
         lines.append(f"  {visible(name)}:{chr(10) if chr(10) in body else ' '}{body}")
     if wanted.verb == "always" and request.hold is not None:
         lines.append(f"from now on, in this session: {visible(', '.join(request.hold.always))}")
+    lines += _cautions(request)
     put("\n".join(lines), to=sys.stderr)
+
+
+def _cautions(request: RequestView) -> Iterator[str]:
+    hold = request.hold
+    if hold is not None and hold.persons > 1:
+        names = f" ({clean(', '.join(hold.agreed))})" if hold.agreed else ""
+        yield f"{len(hold.agreed)} of {hold.persons}{names} have allowed it: it takes that many persons"
+    if hold is not None and hold.unverified:
+        yield "unverified: no call of the agent's was heard of that asks so"
 
 
 def _plain(value: Any) -> str:
@@ -319,6 +333,6 @@ def _awaited(url: str, wanted: OpenRequest, command: CommandView, until: float) 
     while (left := until - time.monotonic()) > 0:
         told = fetch(url, path, {"wait": f"{min(left, 5.0):.1f}"})
         command = typed(url, told.get("command"), CommandView)
-        if told.get("final"):
+        if told.get("final") or command.outcome == "awaits_second":
             break
     return command

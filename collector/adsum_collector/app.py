@@ -21,7 +21,7 @@ from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.policy import LivePolicy, policy_file
 from adsum_collector.control.queue import PromptQueue
-from adsum_collector.control.remote import HoldTimes, Parties, RemoteControl
+from adsum_collector.control.remote import HoldTimes, OwnersWord, Parties, RemoteControl
 from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.publisher import Publisher
@@ -119,11 +119,10 @@ class Collector:
             now=now_ms,
         )
         self._control = RemoteControl(
-            Parties(known, self._intakes, self._actions),
-            consent,
+            Parties(known, self._intakes, self._actions, self._nonce),
+            OwnersWord(consent, LivePolicy(policy_file())),
             Trail(settings.state_dir),
             HoldTimes(settings.hold_s, settings.hold_subagent_s),
-            policy=LivePolicy(policy_file()),
             now=now_ms,
             timer=time.monotonic,
         )

@@ -55,7 +55,9 @@ STALE_MS = 2 * DECISION_TTL_MS
 #: What a machine reports of a command that decided nothing.
 NOTHING_DONE = frozenset({"refused", "expired", "withdrawn", "too_late"})
 #: Nothing more is heard of a command after one of these.
-FINAL = NOTHING_DONE | {"took_effect", "overruled"}
+FINAL = NOTHING_DONE | {"took_effect", "overruled", "seconded"}
+#: One person's of two: it leaves the request to the next.
+AWAITS_SECOND = "awaits_second"
 GIVEN = "given"
 #: Commands of this hub's that are found before their machine has reported them.
 MOST_GIVEN = 1_000
@@ -173,6 +175,7 @@ class Decisions:
             _require_decidable(request_view, asked, self.clock())
             _require_sound(asked, request_view)
         grant: Grant | None = request.scope.get(GRANT)
+        _require_another(place.facts, asked, grant)
         told = msgspec.to_builtins(asked)
         command = msgspec.convert(
             {
@@ -180,6 +183,7 @@ class Decisions:
                 "id": secrets.token_hex(16),
                 "host_id": place.host.id,
                 "session_id": place.facts.session_id,
+                "run": place.host.beat.nonce if place.host.beat else "",
                 "by": grant.name if grant is not None else "somebody",
             },
             Command,
@@ -274,7 +278,8 @@ class Decisions:
 
     def _came_to_nothing(self, place: _Place, command_id: str, age_ms: int) -> bool:
         told = place.facts.commands.get(command_id)
-        return age_ms > STALE_MS if told is None else told.outcome in NOTHING_DONE
+        free = NOTHING_DONE | {AWAITS_SECOND}
+        return age_ms > STALE_MS if told is None else told.outcome in free
 
     def _decided(self, place: _Place, command_id: str) -> BadRequestError:
         view = self._told(place, command_id)
@@ -395,6 +400,18 @@ def _require_decidable(request: RequestView, asked: CommandAsked, now: int) -> H
         step = TERMINAL if partial else f"Give one of {', '.join(hold.verbs)}."
         raise BadRequestError(409, f"{cause}, so it was not decided.", step)
     return hold
+
+
+def _require_another(facts: Facts, asked: CommandAsked, grant: Grant | None) -> None:
+    """Raises BadRequestError: of two persons who must decide the same, this one has."""
+    name = grant.name if grant is not None else ""
+    for told in facts.commands.values():
+        waits = told.outcome == AWAITS_SECOND and told.request_id == asked.request_id
+        if waits and (told.by, told.verb) == (name, asked.verb):
+            step = "Ask another person to decide the same: it is their names that count."
+            raise BadRequestError(
+                409, "You have decided so already: it takes another person.", step
+            )
 
 
 def _require_sound(asked: CommandAsked, request: RequestView) -> None:

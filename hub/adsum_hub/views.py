@@ -128,7 +128,7 @@ def session_view(
         rank=rank(state, place.reachability, needed, verdict.began - offset_ms),
         urgency=needed,
         unread=verdict.unread,
-        requests=request_views(requests, offset_ms) if requests else (),
+        requests=request_views(requests, offset_ms, facts) if requests else (),
         children=children,
         witnesses=witness_views(facts, verdict.hooks, offset_ms),
         incomplete=incomplete,
@@ -272,8 +272,11 @@ def _ended_at(facts: Facts, state: AgentState, offset_ms: int) -> int | None:
     return state.since if state.state == "session_ended" else facts.ended_at - offset_ms
 
 
+NOTHING_KNOWN = Facts("")
+
+
 def request_views(
-    requests: Iterable[tuple[str, Request]], offset_ms: int = 0
+    requests: Iterable[tuple[str, Request]], offset_ms: int = 0, facts: Facts = NOTHING_KNOWN
 ) -> tuple[RequestView, ...]:
     return tuple(
         [
@@ -286,7 +289,9 @@ def request_views(
                 request.agent_id,
                 request.role,
                 request.payload,
-                None if request.hold is None else hold_view(request, request.hold, offset_ms),
+                None
+                if request.hold is None
+                else hold_view(request, request.hold, offset_ms, facts),
             )
             for key, request in requests
         ]
@@ -299,13 +304,28 @@ REFUSING = frozenset({"deny", "defer"})
 MOST_WHOLE_ITEMS, MOST_WHOLE_FIELDS = 200, 20
 
 
-def hold_view(request: Request, hold: Hold, offset_ms: int) -> HoldView:
+def hold_view(request: Request, hold: Hold, offset_ms: int, facts: Facts) -> HoldView:
     """Nobody may allow what they cannot see whole, whatever else the collector would take."""
     verbs, partial = hold.verbs, not (request.payload and is_whole(request.payload))
     if partial:
         verbs = [verb for verb in verbs if verb in REFUSING]
     until = request.held + hold.for_ms - offset_ms
-    return HoldView(hold.binding, tuple(verbs), until, tuple(hold.always or ()), partial)
+    told = (it for it in facts.commands.values() if it.request_id == request.request_id)
+    agreed = tuple(it.by for it in told if it.outcome == "awaits_second")
+    always = tuple(hold.always or ())
+    unverified = request.kind == "permission" and not _is_called(request, facts)
+    return HoldView(
+        hold.binding, tuple(verbs), until, always, partial, hold.persons, agreed, unverified
+    )
+
+
+def _is_called(request: Request, facts: Facts) -> bool:
+    """Whether a call was heard of that asks so; its hook may be heard after the request's."""
+    return request.tool_use_id is not None or any(
+        call.digest is not None and call.digest == request.digest
+        for calls in (facts.tools, facts.done)
+        for call in calls.values()
+    )
 
 
 def is_whole(payload: object) -> bool:

@@ -45,7 +45,8 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """id: 128 random bits in hex, used once. by: who gave it, for the trail and the agent.
 
     request_id, binding: of the held request that a decision is for. ttl_ms: how old it may be when
-    it arrives, by Redis's clock: no two machines' clocks are compared.
+    it arrives, by Redis's clock: no two machines' clocks are compared. run: which run of the machine's
+    collector it is for, by its beat: none obeys what was given to one before it, whoever repeats it.
     text: a prompt, a reason, a plan that was edited. stop: the turn ends with the denial. answers:
     question -> labels or free text. notes: question -> a note. mode: in which a plan is carried out.
     content: of a form; its fields. item: of the queue. place: where in the queue, 0 is next.
@@ -57,6 +58,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     verb: Verb
     by: str
     ttl_ms: int = DECISION_TTL_MS
+    run: str = ""
     request_id: str | None = None
     binding: str | None = None
     text: str | None = None

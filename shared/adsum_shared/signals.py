@@ -197,12 +197,14 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     binding: `commands.binding_of` what is asked. verbs: the decisions it takes. for_ms: how long,
     from `at` on. always: the rules that `always` would add, as the agent suggests them, in words.
+    persons: how many must decide the same before anything is allowed.
     """
 
     binding: str
     verbs: list[str]
     for_ms: int = 0
     always: list[str] | None = None
+    persons: int = 1
 
 
 class RequestOpened(Signal, frozen=True, kw_only=True, tag="request.opened"):
@@ -236,7 +238,8 @@ class CommandReported(Signal, frozen=True, kw_only=True, tag="command.reported")
     """What became of a command; several may follow each other, the later ones know more.
 
     outcome: queued, sent (handed to the agent), took_effect, overruled (the terminal was first),
-    too_late, withdrawn, expired, refused (nothing was done; reason says why). by: who gave it.
+    too_late, withdrawn, expired, refused (nothing was done; reason says why), awaits_second (it takes
+    another person, who decides the same), seconded (one has, and theirs was sent). by: who gave it.
     text: what was handed over, of a prompt. trail: the hash of its line in the machine's trail.
     """
 

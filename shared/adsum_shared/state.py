@@ -128,7 +128,9 @@ class HoldView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A request that can be decided from elsewhere, until then, by these verbs, with this binding.
 
     always: in words, the rules that `always` would add. partial: not all that is asked is shown
-    here, so nobody here may allow it: at the terminal alone it is seen whole.
+    here, so nobody here may allow it: at the terminal alone it is seen whole. persons: how many must
+    decide the same before anything is allowed; agreed: the names of those who have. unverified: no
+    call of the agent's was heard of that it could belong to, so another program may have made it up.
     """
 
     binding: str
@@ -136,6 +138,9 @@ class HoldView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     until: int
     always: tuple[str, ...] = ()
     partial: bool = False
+    persons: int = 1
+    agreed: tuple[str, ...] = ()
+    unverified: bool = False
 
 
 class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

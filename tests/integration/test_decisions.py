@@ -234,6 +234,32 @@ async def test_a_decision_that_nobody_reports_can_be_given_anew_when_it_is_too_o
     assert (early.status_code, (await hub.decide("deny")).status_code) == (409, 202)
 
 
+async def test_where_two_persons_are_needed_the_second_can_decide_and_the_first_cannot_again(
+    hub: DecidingHub,
+) -> None:
+    hub.asks()
+    first = (await hub.decide()).json()["command"]["id"]
+    hub.report(first, "awaits_second")
+    again = await hub.decide()
+    hub.name = "bob"
+    second = await hub.decide()
+
+    assert (again.status_code, again.json()["error"]) == (
+        409,
+        "You have decided so already: it takes another person.",
+    )
+    assert second.status_code == 202
+    assert [each.by for each in await hub.commands()] == ["ann", "bob"]
+
+
+async def test_a_command_is_for_the_collector_that_runs(hub: DecidingHub) -> None:
+    hub.asks()
+    await hub.decide()
+
+    (command,) = await hub.commands()
+    assert command.run == "n"
+
+
 async def test_the_stream_is_bounded(hub: DecidingHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MOST_COMMANDS", 5)
     for number in range(210):  # a stream is trimmed by whole nodes of a hundred

@@ -7,6 +7,7 @@ it is open. Whatever is doubtful is no decision: the request stays, or goes back
 from __future__ import annotations
 
 import secrets
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -42,6 +43,8 @@ MOST_ENDED: Final = 1_000
 #: Decisions of which is waited to hear what came of them, and calls that a request may belong to.
 MOST_SENT: Final = 256
 MOST_CALLS: Final = 1_000
+#: What may be decided whatever else is in doubt, and by one person: nothing runs by it.
+REFUSING: Final = frozenset(("deny", "defer"))
 #: What the registry calls a session that shows a dialog.
 WAITING: Final = "waiting"
 
@@ -53,6 +56,7 @@ class Held(msgspec.Struct, frozen=True):
 
     digest: what it has in common with its call, which it does not name; None of what is no call.
     until: seconds, monotonic. waited: the registry has shown its dialog. own_id: the agent's.
+    persons: how many must decide the same before anything is allowed.
     """
 
     id: str
@@ -65,6 +69,7 @@ class Held(msgspec.Struct, frozen=True):
     tool_use_id: str | None = None
     waited: bool = False
     own_id: str | None = None
+    persons: int = 1
 
 
 class HoldOver(msgspec.Struct, frozen=True):
@@ -87,6 +92,8 @@ class Holds:
 
     def __init__(self) -> None:
         self.open: dict[str, Held] = {}
+        #: request -> person -> what they decided, which waits for another to decide the same
+        self._agreed: dict[str, dict[str, Command]] = {}
         self._sent: OrderedDict[str, tuple[Held, Command]] = OrderedDict()
         self._used: OrderedDict[str, None] = OrderedDict()
         self._ended: OrderedDict[str, str] = OrderedDict()
@@ -132,12 +139,34 @@ class Holds:
         if command.verb not in asked.verbs:
             raise NotObeyedError(f"the request does not take `{command.verb}`")
         body = build(asked, command)
+        if held.persons > 1 and command.verb not in REFUSING:
+            self._require_others(held, command)
         self._end(held, "decided" if body else "handed back")
         if body:
             # one that has no call is known by the agent's own name of it
             key = held.tool_use_id or held.own_id or f"?{held.id}"
             _keep(self._sent, f"{asked.session_id} {key}", (held, command), MOST_SENT)
         return held, body
+
+    def _require_others(self, held: Held, command: Command) -> None:
+        """Raises NotObeyedError: too few have decided the same so far."""
+        agreed = self._agreed.get(held.id, {})
+        same = {who for who, said in agreed.items() if means_the_same(said, command)}
+        if person(command.by) in same:
+            raise NotObeyedError("you have decided so already: it takes another person")
+        if len(same) + 1 < held.persons:
+            raise OthersNeededError(f"{len(same) + 1} of {held.persons}: it takes another person")
+
+    def agree(self, command: Command) -> Command | None:
+        """Counts it until its request is over. What the same person had decided before."""
+        agreed = self._agreed.setdefault(command.request_id or "", {})
+        before = agreed.pop(person(command.by), None)
+        agreed[person(command.by)] = command
+        return before
+
+    def take_agreed(self, request_id: str) -> list[Command]:
+        """What was counted for a request that is over."""
+        return list(self._agreed.pop(request_id, {}).values())
 
     def expire(self, now: float) -> list[HoldOver]:
         return [self._end(each, "expired") for each in self._those(lambda h: now >= h.until)]
@@ -250,6 +279,20 @@ class Holds:
 
 class TooLateError(NotObeyedError):
     """The request is over: somebody else was first, or time was."""
+
+
+class OthersNeededError(NotObeyedError):
+    """It is sound, and one person's alone: it counts once another has decided the same."""
+
+
+def person(name: str) -> str:
+    """One person may have signed in by several spellings of one name, and is one all the same."""
+    return unicodedata.normalize("NFKC", name).casefold().strip()
+
+
+def means_the_same(one: Command, other: Command) -> bool:
+    bare = {"id": "", "by": "", "ttl_ms": 0, "run": ""}
+    return msgspec.structs.replace(one, **bare) == msgspec.structs.replace(other, **bare)
 
 
 def _shows(held: Held, signal: AnySignal) -> bool:

@@ -18,7 +18,15 @@ from adsum_collector.agents.base import Agent, Asked
 from adsum_collector.agents.words import plain
 from adsum_collector.control.actions import Actions
 from adsum_collector.control.consent import LiveConsent
-from adsum_collector.control.holds import Held, HoldOver, Holds, TooLateError
+from adsum_collector.control.holds import (
+    REFUSING,
+    Held,
+    HoldOver,
+    Holds,
+    OthersNeededError,
+    TooLateError,
+    means_the_same,
+)
 from adsum_collector.control.policy import BY_RULE, LivePolicy, Matter
 from adsum_collector.control.trail import Trail
 from adsum_collector.errors import SpoolUnavailable
@@ -30,6 +38,7 @@ from adsum_shared.signals import (
     CommandReported,
     Hold,
     HoldEnded,
+    MetaChanged,
     RequestClosed,
     RequestOpened,
 )
@@ -40,8 +49,9 @@ log = logging.getLogger(__name__)
 #: Of what waits to be written into the spool and the trail; beyond it the oldest goes.
 MOST_REPORTS: Final = 1_000
 MOST_NAMES: Final = 256
-#: What may be decided whatever else is in doubt: nothing runs by it.
-REFUSING: Final = frozenset(("deny", "defer"))
+MOST_SESSIONS: Final = 4_096
+#: What makes an agent do something that nobody has seen yet.
+PROMPTING: Final = frozenset(("prompt", "queue", "resume"))
 #: Between two looks at deadlines and at the owner's consent.
 LOOK_S: Final = 0.5
 #: In the spool's state: a request of which hubs were told that it is held.
@@ -60,11 +70,22 @@ class HoldTimes(NamedTuple):
 
 
 class Parties(NamedTuple):
-    """Who takes part, by the agent's name; the first is the default. actions: does what is no decision."""
+    """Who takes part, by the agent's name; the first is the default. actions: does what is no decision.
+
+    run: see `Command.run`.
+    """
 
     agents: Mapping[str, Agent]
     intakes: Mapping[str, Intake]
     actions: Actions | None = None
+    run: str = ""
+
+
+class OwnersWord(NamedTuple):
+    """What the machine's owner lets be decided, by whom, and by rules."""
+
+    consent: LiveConsent
+    policy: LivePolicy
 
 
 class HoldingHook(NamedTuple):
@@ -96,16 +117,15 @@ class RemoteControl:
     def __init__(
         self,
         parties: Parties,
-        consent: LiveConsent,
+        owner: OwnersWord,
         trail: Trail,
         limits: HoldTimes,
         *,
-        policy: LivePolicy,
         now: WallClock,
         timer: Timer,
     ) -> None:
-        self._policy = policy
-        self.consent, self._parties, self._trail, self._limits = consent, parties, trail, limits
+        self.consent, self._policy = owner
+        self._parties, self._trail, self._limits = parties, trail, limits
         self._now, self._timer, self._actions = now, timer, parties.actions
         if self._actions is not None:
             self._actions.reports = self
@@ -115,6 +135,8 @@ class RemoteControl:
         self._names: OrderedDict[tuple[str, str], Held] = OrderedDict()
         self._reports: deque[tuple[str, AnySignal | None, dict[str, Any] | None]]
         self._reports = deque(maxlen=MOST_REPORTS)
+        #: session -> where it works, as it said last
+        self._cwds: OrderedDict[str, str] = OrderedDict()
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self.odd: Counter[str] = Counter()
@@ -158,8 +180,11 @@ class RemoteControl:
             digest=opened.digest,
             tool_use_id=opened.tool_use_id,
             own_id=opened.request_id,
+            persons=self._policy.current.persons(asked.cwd),
         )
-        hold = Hold(binding, list(asked.verbs), int(lasts * 1000), list(asked.always) or None)
+        hold = Hold(
+            binding, list(asked.verbs), int(lasts * 1000), list(asked.always) or None, held.persons
+        )
         signals[place] = msgspec.structs.replace(shown, request_id=message_id, hold=hold)
         self._holds.hold(held)
         if held.own_id:
@@ -254,6 +279,8 @@ class RemoteControl:
         """Decides what this names, or has it done, once; reports it either way. It comes from a hub."""
         if command.by.startswith(BY_RULE):
             self.report(command, "refused", "no person is called so: it is how a rule is named")
+        elif command.run != self._parties.run:
+            self.report(command, "refused", "it was given before this collector was started")
         elif command.verb in DECISIONS:
             await self._obey(command)
         else:
@@ -267,6 +294,9 @@ class RemoteControl:
             if fault and command.verb not in REFUSING:
                 raise NotObeyedError(f"what this machine's owner wrote cannot be read: {fault}")
             held, body = self._holds.decide(command, self._timer(), self._body)
+        except OthersNeededError as error:
+            await self._count(command, str(error))
+            return
         except NotObeyedError as error:
             late = isinstance(error, TooLateError)
             self.report(command, "too_late" if late else "refused", str(error))
@@ -285,7 +315,7 @@ class RemoteControl:
             self._finish([HoldOver(held, "gone")])
         elif body:
             answer.set_result(HookAnswer(body, command))
-            self._finish([HoldOver(held, "decided")])
+            self._finish([HoldOver(held, "decided")], command)
         else:
             self._finish([HoldOver(held, "handed back")])
             self._tell(held, command, "took_effect", "it is decided at the terminal", trail=mark)
@@ -295,6 +325,7 @@ class RemoteControl:
         try:
             if self._actions is None or self.level != "full":
                 raise NotObeyedError(f"this machine's owner does not allow `{command.verb}`")
+            self._require_prompting(command)
             await self._actions.accept(command)
             told = {"outcome": "accepted", "about": command.text or command.item or ""}
             await self._written(_about(command) | told, "command")
@@ -304,6 +335,30 @@ class RemoteControl:
             self.report(command, "refused", f"it cannot be written down ({error})")
         else:
             self._actions.begin(command)
+
+    def _require_prompting(self, command: Command) -> None:
+        """Raises NotObeyedError: who prompts could have done what two persons must decide."""
+        policy = self._policy.current
+        if command.verb not in PROMPTING or not (policy.two_persons or policy.fault):
+            return
+        cwd = self._cwds.get(command.session_id)
+        if policy.fault:
+            raise NotObeyedError(f"what this machine's owner wrote cannot be read: {policy.fault}")
+        if cwd is None or policy.persons(cwd) > 1:
+            raise NotObeyedError(
+                "two persons decide in this session, so nobody alone may prompt it"
+            )
+
+    async def _count(self, command: Command, reason: str) -> None:
+        """It is one person's of two: it counts once it stands in the trail."""
+        try:
+            mark = await self._written(_about(command) | {"outcome": "counted"}, "command")
+        except OSError as error:
+            self.report(command, "refused", f"the trail cannot be written ({error})")
+            return
+        if before := self._holds.agree(command):
+            self.report(before, "withdrawn", "decided otherwise by the same person")
+        self.report(command, "awaits_second", reason, trail=mark)
 
     def _body(self, asked: Asked, command: Command) -> bytes:
         held = self._holds.open[command.request_id or ""]
@@ -329,6 +384,11 @@ class RemoteControl:
         for effect in effects:
             self._tell(effect.held, effect.command, effect.outcome)
         for each in signals:
+            if isinstance(each, MetaChanged) and each.cwd:
+                self._cwds[each.session_id] = each.cwd
+                self._cwds.move_to_end(each.session_id)
+                if len(self._cwds) > MOST_SESSIONS:
+                    self._cwds.popitem(last=False)
             if isinstance(each, RequestClosed) and each.request_id is not None:
                 held = self._names.pop((each.session_id, each.request_id), None)
                 if held is not None:  # hubs know it by our name
@@ -362,12 +422,17 @@ class RemoteControl:
                     self._queue(agent, ended, what="ended", outcome="restarted")
         self._wake.set()
 
-    def _finish(self, ended: Sequence[HoldOver]) -> None:
-        """Their hooks, if they still wait, leave it to the terminal; hubs are told."""
+    def _finish(self, ended: Sequence[HoldOver], by: Command | None = None) -> None:
+        """Their hooks, if they still wait, leave it to the terminal; hubs are told. by: decided it."""
         for held, reason in ((each.held, each.reason) for each in ended):
             answer = self._answers.get(held.id)
             if answer is not None and not answer.done():
                 answer.set_result(HookAnswer())
+            for each in self._holds.take_agreed(held.id):
+                if by is not None and means_the_same(each, by):
+                    self.report(each, "seconded", f"by {by.by}")
+                else:
+                    self.report(each, "too_late", "it was over before another decided the same")
             signal = self._ended_signal(held.asked.session_id, held.id, reason)
             self._queue(held.agent, signal, what="ended", outcome=reason)
 

@@ -84,13 +84,18 @@ export interface RequestView {
 /** A request that can be decided from elsewhere, until then, by these verbs, with this binding.
  *
  *  always: in words, the rules that `always` would add. partial: not all that is asked is shown
- *  here, so nobody here may allow it: at the terminal alone it is seen whole. */
+ *  here, so nobody here may allow it: at the terminal alone it is seen whole. persons: how many must
+ *  decide the same before anything is allowed; agreed: the names of those who have. unverified: no
+ *  call of the agent's was heard of that it could belong to, so another program may have made it up. */
 export interface HoldView {
   binding: string;
   verbs: string[];
   until: number;
   always?: string[];
   partial?: boolean;
+  persons?: number;
+  agreed?: string[];
+  unverified?: boolean;
 }
 
 export interface ChildView {

@@ -16,14 +16,27 @@ from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import FILE, Consent, LiveConsent, keep_consent, read_consent
 from adsum_collector.control.holds import Held
 from adsum_collector.control.policy import LivePolicy
-from adsum_collector.control.remote import HoldingHook, HoldTimes, Parties, RemoteControl
+from adsum_collector.control.remote import (
+    HoldingHook,
+    HoldTimes,
+    OwnersWord,
+    Parties,
+    RemoteControl,
+)
 from adsum_collector.control.trail import FILE as TRAIL
 from adsum_collector.control.trail import Trail, check_trail, read_trail
 from adsum_collector.intake import Intake
 from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.spool.spool_file import SpoolLimits
+from adsum_shared.commands import Command
 from adsum_shared.privacy import private_as
-from adsum_shared.signals import CommandReported, HoldEnded, RequestOpened, decode_signal
+from adsum_shared.signals import (
+    CommandReported,
+    HoldEnded,
+    MetaChanged,
+    RequestOpened,
+    decode_signal,
+)
 from tests.control import RULES, command_for, consent_to, permission
 from tests.support import wait_until
 
@@ -32,22 +45,37 @@ SECRET = {"command": "curl -H 'Authorization: Bearer abcdefgh12345678' https://x
 
 
 class Machine:
-    """A collector's control, without its doors. clock: seconds that never go back."""
+    """A collector's control, without its doors. clock: seconds that never go back.
+
+    begun: what it was to do that is no decision.
+    """
 
     def __init__(self, state_dir: Path, spool: Spool) -> None:
+        self.begun: list[Command] = []
         self.spool, self.state_dir, self.clock = spool, state_dir, 0.0
         self.agent = known_agents()[0]
         intake = Intake(spool, private_as("redacted", "salt"))
         self.control = RemoteControl(
-            Parties({self.agent.name: self.agent}, {self.agent.name: intake}),
-            LiveConsent(state_dir, wall=time.time, timer=time.monotonic),
+            Parties({self.agent.name: self.agent}, {self.agent.name: intake}, actions=self),  # type: ignore[arg-type] # a fake
+            OwnersWord(
+                LiveConsent(state_dir, wall=time.time, timer=time.monotonic),
+                LivePolicy(state_dir / "config.toml"),
+            ),
             Trail(state_dir),
             HoldTimes(100, 60),
-            policy=LivePolicy(state_dir / "config.toml"),
             now=lambda: time.time_ns() // 1_000_000,
             timer=lambda: self.clock,
         )
         self._ids = iter(f"{number:024x}" for number in range(1, 1000))
+
+    async def accept(self, command: Command) -> None:
+        pass
+
+    def begin(self, command: Command) -> None:
+        self.begun.append(command)
+
+    def hear(self, signals: Any) -> None:
+        pass
 
     def ask(
         self, body: bytes | None = None, name: str | None = None, *, attended: bool = True
@@ -62,9 +90,14 @@ class Machine:
         found = await self.spool.read(0, 1000, 1 << 20)
         return [decode_signal(body) for body in found.bodies] if isinstance(found, Rows) else []
 
-    async def until(self, kind: type[Any]) -> Any:
+    async def until(self, kind: type[Any], *wanted: str) -> Any:
+        """wanted: by whom, and the outcome."""
+
+        def meant(each: Any) -> bool:
+            return isinstance(each, kind) and (not wanted or (each.by, each.outcome) == wanted)
+
         async with asyncio.timeout(5):
-            while not (found := [e for e in await self.said() if isinstance(e, kind)]):
+            while not (found := list(filter(meant, await self.said()))):
                 await self.spool.added.wait()
                 self.spool.added.clear()
         return found[-1]
@@ -306,6 +339,83 @@ async def test_a_rule_is_held_to_what_a_person_is_held_to(machine: Machine, leve
     await machine.control.obey(command_for(held.asked, "defer", request_id=held.id))
     await task
 
+    assert ends.written == b""
+
+
+TWO = '[control]\ntwo_persons = ["shop"]\n[[control.tag]]\nname = "shop"\n'
+
+
+async def test_where_two_persons_are_needed_one_alone_allows_nothing(machine: Machine) -> None:
+    write_rules(machine, f"{TWO}{RULE}dry_run = false\n")
+    held, opened = machine.ask()
+    assert held is not None
+    assert opened.hold.persons == 2
+    ends, task = await waiting(machine, held)
+    first = command_for(held.asked, request_id=held.id, by="ann")
+
+    await machine.control.obey(first)
+    told = await machine.until(CommandReported)
+    assert (told.outcome, told.reason) == ("awaits_second", "1 of 2: it takes another person")
+    for by in ("ann", "Ann ", "ＡＮＮ"):  # noqa: RUF001 - what it would take for another
+        await machine.control.obey(command_for(held.asked, request_id=held.id, by=by))
+    await machine.control.obey(command_for(held.asked, "always", request_id=held.id, by="bob"))
+    await wait_until(lambda: b"awaits_second" in b"".join(read_trail(machine.state_dir)))
+    assert ends.written == b""
+    assert not task.done()
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by="cat"))
+    await task
+
+    assert b'"allow"' in ends.written
+    for wanted in (("ann", "seconded"), ("bob", "too_late"), ("cat", "sent")):
+        await machine.until(CommandReported, *wanted)
+    lines = [json.loads(line) for line in read_trail(machine.state_dir)]
+    counted = [each["by"] for each in lines if each.get("outcome") == "counted"]
+    assert counted == ["ann", "bob"]
+
+
+@pytest.mark.parametrize(("cwd", "may"), [("/srv/x", False), ("/elsewhere", True), (None, False)])
+async def test_nobody_alone_prompts_a_session_in_which_two_decide(
+    machine: Machine, cwd: str | None, may: bool
+) -> None:
+    consent_to(machine.state_dir, KEY, "full")
+    write_rules(machine, f'{TWO}directories = ["/srv"]\n')
+    if cwd is not None:
+        machine.control.hear([MetaChanged(session_id="s", at=1, seen=1, cwd=cwd)])
+
+    prompt = Command(id="c1", host_id="h1", session_id="s", verb="prompt", by="ann", text="go")
+    await machine.control.obey(prompt)
+
+    assert [each.id for each in machine.begun] == (["c1"] if may else [])
+
+
+async def test_one_person_can_deny_what_two_must_allow_and_what_is_over_counts_nobody(
+    machine: Machine,
+) -> None:
+    write_rules(machine, TWO)
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+
+    await machine.control.obey(command_for(held.asked, "deny", request_id=held.id, by="bob"))
+    await task
+
+    assert b'"deny"' in ends.written
+    await machine.until(CommandReported, "ann", "too_late")
+
+
+async def test_what_was_given_to_a_collector_before_this_one_is_not_obeyed(
+    machine: Machine,
+) -> None:
+    held, _ = machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id, run="another"))
+    assert "before this collector" in (await machine.until(CommandReported)).reason
+    machine.clock = 100.0
+    await task
     assert ends.written == b""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from adsum_hub.facts import COMMANDS_MAX, RELEASED_MAX, Facts
@@ -34,6 +35,36 @@ def test_a_held_request_says_by_what_and_until_when_in_the_hubs_time_it_can_be_d
     assert hold_of(held().told(), offset_ms=777) == HoldView(
         BINDING, ("allow", "always", "deny"), until, ("Bash(make:*)",)
     )
+
+
+def test_who_has_agreed_is_told_until_it_is_decided() -> None:
+    hold = msgspec.structs.replace(HOLD, persons=2)
+    story = working().start(1).ask(1.1, request_id="r1", hold=hold, payload={"command": "make"})
+    said = {"command_id": "c1", "verb": "allow", "by": "ann", "request_id": "r1"}
+    facts = story.tell(s.CommandReported, 1.2, outcome="awaits_second", **said).told()
+    (view,) = request_views(judge(facts, T0 + 2_000).requests, 0, facts)
+    assert view.hold is not None
+    assert (view.hold.persons, view.hold.agreed) == (2, ("ann",))
+
+    facts = story.tell(s.CommandReported, 1.3, outcome="withdrawn", **said).told()
+    (view,) = request_views(judge(facts, T0 + 2_000).requests, 0, facts)
+    assert view.hold is not None
+    assert view.hold.agreed == ()
+
+
+@pytest.mark.parametrize("first", ["call", "request", "neither"])
+def test_a_request_of_which_no_call_was_heard_is_marked(first: str) -> None:
+    story = working()
+    if first == "call":
+        story.start(1)
+    story.ask(1.1, request_id="r1", hold=HOLD, payload={"command": "make"})
+    if first == "request":
+        story.start(1.2)
+    facts = story.told()
+    (view,) = request_views(judge(facts, T0 + 2_000).requests, 0, facts)
+
+    assert view.hold is not None
+    assert view.hold.unverified == (first == "neither")
 
 
 def test_a_hold_that_has_ended_stays_so_whichever_comes_first_and_it_still_asks() -> None:
