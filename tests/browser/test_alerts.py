@@ -38,9 +38,9 @@ window.AudioContext = class {
 };"""
 #: Awaited in the page: needs are watched from now on.
 LISTENS = """new Promise((tell) => {
-  const fetched = ({ name }) => name.endsWith("/alerts.js");
+  const fetched = ({ name }) => name.endsWith("/notifications/state.js");
   const look = () => performance.getEntriesByType("resource").some(fetched)
-    ? import("/static/notifications/alerts.js").then(() => setTimeout(tell)) : setTimeout(look, 20);
+    ? import("/static/notifications/state.js").then(() => setTimeout(tell)) : setTimeout(look, 20);
   look();
 })"""
 SHOWN = """navigator.serviceWorker.ready.then((registration) => registration.getNotifications())
@@ -163,7 +163,7 @@ async def test_off_is_off(hub: OwnHub, watched: Watched) -> None:
     hub.ask("b")
     # Whether it has looked at b by then: c comes later, and is told of.
     await page.evaluate(
-        "import('/static/notifications/alerts.js').then(({ sound }) => { window.sound = sound; })"
+        "import('/static/notifications/state.js').then(({ sound }) => { window.sound = sound; })"
     )
     await wait_until(lambda: page.evaluate("document.title.startsWith('(2)')"))
     await page.evaluate("new Promise((resolve) => setTimeout(resolve, 2500))")
@@ -181,7 +181,7 @@ async def test_a_page_that_is_looked_at_is_quiet_unless_always(
     hub.ask("b")
     await heard(page, 1)
     await page.evaluate(
-        "import('/static/notifications/alerts.js').then(({ sound }) => { sound.value = 'hidden'; })"
+        "import('/static/notifications/state.js').then(({ sound }) => { sound.value = 'hidden'; })"
     )
     hub.ask("c")
     await wait_until(lambda: page.evaluate("document.title.startsWith('(3)')"))
@@ -228,7 +228,7 @@ async def test_what_was_chosen_is_kept_and_nonsense_counts_as_nothing(
     hub: OwnHub, watched: Watched
 ) -> None:
     page = await watched(desktop=True, sound="hidden")
-    kept = "import('/static/notifications/alerts.js').then(({ desktop, sound }) => [desktop.value, sound.value])"
+    kept = "import('/static/notifications/state.js').then(({ desktop, sound }) => [desktop.value, sound.value])"
     assert await page.evaluate(kept) == [True, "hidden"]
 
     await page.evaluate("localStorage.setItem('adsum.desktop', '7')")

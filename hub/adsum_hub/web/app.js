@@ -38,4 +38,4 @@ render(h(Page, {}), /** @type {HTMLElement} */ (document.getElementById("app")))
 fetchMe();
 // Nothing of these is drawn with the first look.
 import("./install/state.js").then(({ becomeApp }) => becomeApp());
-setTimeout(() => import("./notifications/alerts.js").then(({ watchNeeds }) => watchNeeds()), ALERTS_MS);
+setTimeout(() => import("./notifications/state.js").then(({ watchNeeds }) => watchNeeds()), ALERTS_MS);

@@ -5,8 +5,7 @@ import { useSignal } from "../vendor/signals.js";
 import { askHub, me, sendToHub } from "../core/api.js";
 import { counted, duration, plain } from "../core/format.js";
 import { SinceWhen } from "../frame/empty.js";
-import { desktop, playTone, sound } from "./alerts.js";
-import { lookAtPush, push, turnOff, turnOn, wayBack } from "./push.js";
+import { desktop, lookAtPush, playTone, push, sound, turnOff, turnOn, wayBack } from "./state.js";
 import { Age, html, Icon } from "../ui/html.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */

@@ -10,8 +10,7 @@ import { allSessions } from "../core/roster.js";
 import { isList, pathTo, PLACES, ROUTES } from "../core/routes.js";
 import { GROUPS, iconOf, labelOf, titleOf, toneOf } from "../core/states.js";
 import { holdsOf, openView, saved, tally } from "../filter/state.js";
-import { sound } from "../notifications/alerts.js";
-import { signOut } from "../notifications/push.js";
+import { signOut, sound } from "../notifications/state.js";
 
 /** @import { Facet } from "../core/filters.js" */
 /** @import { Tally } from "../filter/state.js" */
