@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -26,6 +27,7 @@ from adsum_shared.state import (
     ActivityEntry,
     Budgets,
     BudgetView,
+    CommandView,
     Group,
     History,
     HostView,
@@ -95,6 +97,9 @@ class StandIn:
         self.fails_with: int | None = None
         #: who uses the browser; where nobody has to sign in, this one
         self.me = {"name": "you", "role": "admin", "csrf": "", "sign_in": False}
+        #: what was decided, by session's id; answered instead: body, status
+        self.commands: list[tuple[str, dict[str, Any]]] = []
+        self.refuses_commands: tuple[dict[str, str], int] | None = None
         #: by which machines may join; what is told with a new one; told instead: body, status
         self.tokens: dict[str, JoinToken] = {}
         self.note: str | None = None
@@ -212,6 +217,37 @@ class StandIn:
         known = {**{view.id: view for view in self.past}, **self.sessions}
         return _json(known[name]) if name in known else self.unknown()
 
+    async def take_command(self, request: Request) -> Response:
+        name, asked = request.path_params["id"], msgspec.json.decode(await request.body())
+        if self.refuses_commands is not None:
+            return _json(*self.refuses_commands)
+        self.commands.append((name, asked))
+        view = CommandView(
+            f"c{len(self.commands)}",
+            asked["verb"],
+            str(self.me["name"]),
+            self.now(),
+            "given",
+            request_id=asked.get("request_id"),
+        )
+        return _json({"schema": 1, "now": self.now(), "command": view, "final": False}, 202)
+
+    async def report(self, number: int, outcome: str, **more: Any) -> None:
+        """What its machine says of the command that was given as the `number`th, from 1 on."""
+        name, asked = self.commands[number - 1]
+        told = CommandView(
+            f"c{number}",
+            asked["verb"],
+            str(self.me["name"]),
+            self.now(),
+            outcome,
+            request_id=asked.get("request_id"),
+            reason=more.pop("reason", None),
+        )
+        view = self.sessions[name]
+        known = [each for each in view.commands if each.id != told.id]
+        await self.change(replace(view, commands=(*known, told), **more))
+
     async def tell_summary(self, _: Request) -> Response:
         return _json(self.summary)
 
@@ -277,6 +313,7 @@ class StandIn:
             # One that does nothing: what the real one keeps would reach from test to test.
             Route("/sw.js", lambda _: Response("", media_type="text/javascript")),
             Route("/api/v1/sessions/{id:path}/activity", self.tell_activity),
+            Route("/api/v1/sessions/{id:path}/commands", self.take_command, methods=["POST"]),
             Route("/api/v1/sessions/{id:path}", self.tell_session),
             Route("/api/v1/hosts", self.tell_hosts),
             Route("/api/v1/me", self.tell_me),

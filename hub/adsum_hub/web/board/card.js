@@ -2,20 +2,21 @@
 /** One session as a card, with its badge, unread mark, warnings and usage. */
 import { useEffect, useId, useMemo, useRef } from "../vendor/preact-hooks.js";
 import { computed } from "../vendor/signals-core.js";
-import { Branches, finishedCount } from "./children.js";
 import { isSeen, markNoticed, unreadIn } from "../core/attention.js";
 import { costOf, counted, exactUsage, fullness, nearlyFull, plain, planOf, short, tokensOf } from "../core/format.js";
 import { missingOf, problemOf, sourceWords } from "../core/hosts.js";
 import { opened, openSession } from "../core/navigation.js";
-import { askOfSession } from "../core/requests.js";
+import { askOfSession, openRequests } from "../core/requests.js";
 import { hostOf, lastSeen } from "../core/roster.js";
 import { iconOf, isOver, labelOf, modelName, remedyOf, titleOf, toneOf } from "../core/states.js";
-import { Age, Bar, html, Icon } from "../ui/html.js";
+import { Age, Bar, html, Icon, lazy } from "../ui/html.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 /** @import { Ask } from "../core/requests.js" */
 /** @import { Entry } from "../core/roster.js" */
-/** @import { Group, PlanView, SessionView, UsageView } from "../wire.js" */
+/** @import { ChildView, Group, PlanView, SessionView, UsageView } from "../wire.js" */
+
+const Control = lazy(() => import("../control/view.js"), "control/control");
 
 /** Younger than that, the age of its state says the same. */
 const ACTIVE_MS = 10_000;
@@ -69,7 +70,8 @@ export function Card({ entry, first }) {
           <${NewMark} entry=${entry} />
           <${Opener} session=${session} />
         </h3>
-        ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} />`}
+        ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} whole=${isHeld(session)} />`}
+        ${isHeld(session) && html`<${Control} part="Card" quiet session=${session} />`}
         <${Latest} session=${session} />
         <${Meta} session=${session} />
         <${Branches} list=${session.children ?? []} />
@@ -78,7 +80,8 @@ export function Card({ entry, first }) {
           <p class="where">
             <${Icon} name="terminal" />
             <span>
-              ${remedyOf(state)} on <b>${plain(session.host)}</b>
+              ${isHeld(session) ? "Answer it here, or in its terminal" : remedyOf(state)} on${" "}
+              <b>${plain(session.host)}</b>
               ${session.cwd && html`
                 , in <code>${plain(session.cwd)}</code>
               `}
@@ -160,11 +163,16 @@ function Latest({ session: { state, requests = [], last_answer: said } }) {
   `;
 }
 
-/** @param {{ask: Ask | undefined}} props */
-function AskBlock({ ask }) {
+/** It can be decided from here, if anybody may. @param {SessionView} session */
+function isHeld(session) {
+  return session.reachability !== "offline" && Boolean(openRequests(session)[0]?.hold);
+}
+
+/** whole: nothing of it is cut, for it can be decided here. @param {{ask: Ask | undefined, whole: boolean}} props */
+function AskBlock({ ask, whole }) {
   if (!ask) return null;
   return html`
-    <div class="ask" data-form=${ask.form}>
+    <div class="ask" data-form=${ask.form} data-whole=${whole}>
       ${ask.note && html`
         <p class="ask-note" dir="auto">
           ${ask.note}
@@ -431,4 +439,114 @@ export function Gauge({ session: { context, state } }) {
       ${percent} % context<span class="sr"> full</span>
     </li>
   `;
+}
+
+// ---- its children: subagents, shells, monitors; a few of them on its card
+
+/** @type {Record<string, {icon: string, words: string}>} */
+export const CHILD_KINDS = {
+  agent: { icon: "bot", words: "subagent" },
+  shell: { icon: "square-terminal", words: "background shell" },
+  monitor: { icon: "activity", words: "monitor" },
+  workflow: { icon: "network", words: "workflow" },
+  cron: { icon: "clock", words: "schedule" },
+};
+
+const ON_CARD = 4;
+
+/** @param {ChildView} child */
+export function runs(child) {
+  return child.finished_at == null && child.status === "running";
+}
+
+/** Those that run first; within each, the hub's order. @param {ChildView[]} list */
+export function runningFirst(list) {
+  return [...list.filter(runs), ...list.filter((child) => !runs(child))];
+}
+
+/** How many there were, once none is left running. @param {ChildView[]} list */
+export function finishedCount(list) {
+  return list.some(runs) ? 0 : list.length;
+}
+
+/** On a card, as long as one of them runs. @param {{list: ChildView[]}} props */
+export function Branches({ list }) {
+  return list.some(runs) ? html`<${Tree} list=${list} />` : null;
+}
+
+/** @param {{list: ChildView[]}} props */
+function Tree({ list }) {
+  const more = list.length - ON_CARD;
+  const running = list.filter(runs).length;
+  return html`
+    <ul class="children" aria-label=${`${counted(list.length, "child", "children")}, ${running} running`}>
+      ${runningFirst(list)
+        .slice(0, ON_CARD)
+        .map((child) => html`
+          <${Branch} key=${child.id} child=${child} />
+        `)}
+      ${more > 0 && html`<li class="child-more">and ${more.toLocaleString()} more</li>`}
+    </ul>
+  `;
+}
+
+/** @param {{child: ChildView}} props */
+function Branch({ child }) {
+  const kind = Object.hasOwn(CHILD_KINDS, child.kind)
+    ? CHILD_KINDS[child.kind]
+    : { icon: "circle-dashed", words: plain(child.kind) };
+  return html`
+    <li class="child" data-running=${runs(child)}>
+      <span class="child-kind">
+        <${Icon} name=${kind.icon} />
+        <span class="sr">${kind.words}</span>
+      </span>
+      <bdi class="child-words" title=${child.description && plain(child.description)}>
+        ${childName(child)}
+      </bdi>
+      ${child.status === "orphaned" ? html`<${Orphaned} child=${child} />` : html`<${Status} child=${child} />`}
+    </li>
+  `;
+}
+
+/** @param {{child: ChildView}} props */
+function Status({ child }) {
+  const running = runs(child);
+  const at = running ? child.started_at : (child.finished_at ?? child.started_at);
+  return html`
+    <span class="child-status">
+      ${plain(child.status)}
+      ${at != null && html`
+        ${" "}
+        <${Age} at=${at} />
+        ${!running && " ago"}
+      `}
+    </span>
+  `;
+}
+
+/** Its end is when it was last heard. @param {{child: ChildView}} props */
+function Orphaned({ child: { finished_at: at } }) {
+  return html`
+    <span class="child-status" title="Orphaned: how it ended is unknown">
+      <${Icon} name="unplug" />
+      <span class="sr">orphaned, </span>
+      ${at == null ? (
+        "its session ended"
+      ) : html`
+        no word for <${Age} at=${at} />
+      `}
+    </span>
+  `;
+}
+
+/** @param {ChildView} child its task in words, else what it is */
+export function childName({ description, type, kind }) {
+  return plain(description || type || (Object.hasOwn(CHILD_KINDS, kind) ? CHILD_KINDS[kind].words : kind));
+}
+
+/** @param {string} id @param {ChildView[]} family */
+export function askerOf(id, family) {
+  const child = family.find((each) => each.id === id);
+  return child ? childName(child) : "a subagent";
 }

@@ -192,6 +192,9 @@ export function showAttention() {
   effect(() => void badge(needing.value, fresh.value));
 }
 
+/** Whether there is anything to say of what was decided here. */
+export const saying = signal(false);
+
 /** @typedef {"dismiss" | "archive" | "restore"} Verb */
 /**
  * What was done last, or why it was not.

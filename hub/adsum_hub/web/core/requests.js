@@ -92,8 +92,8 @@ export function askOfSession(session) {
  */
 /** @typedef {{text: string, header?: string, several: boolean, options: {label: string, words?: string}[]}} Question */
 
-/** Longer than anyone reads, short enough to draw. */
-const LONGEST_FULL = 20_000;
+/** More than a machine lets anybody decide on, short enough to draw. */
+const LONGEST_FULL = 70_000;
 /** What a request of this kind is about: the first that it holds. @type {Record<string, string[]>} */
 const MAIN = { permission: ["command", "file_path", "url"], plan: ["plan"], dialog: ["message"] };
 /** @type {Record<string, string>} */
@@ -149,4 +149,22 @@ export function fullOf(request) {
         fullWords(typeof value === "string" ? value : JSON.stringify(value)) ?? "",
       ]),
   };
+}
+
+/** What fits a card whole: more of it has to be opened to be allowed. */
+const BRIEF = { lines: 12, chars: 600 };
+
+/**
+ * What a card shows of a permission beside its command; nothing if all of it does not fit there.
+ * @param {RequestView} request
+ * @returns {[name: string, text: string][] | undefined}
+ */
+export function briefOf(request) {
+  const payload = record(request.payload);
+  if (request.kind !== "permission" || payload.file_path !== undefined || payload.notebook_path !== undefined)
+    return undefined;
+  const { main, note, fields } = fullOf(request);
+  const all = [main, note, ...fields.flat()].join("\n");
+  if (!main || all.length > BRIEF.chars || all.split("\n").length > BRIEF.lines) return undefined;
+  return fields;
 }

@@ -6,8 +6,7 @@ import { FACETS, filtering, filters, searchOf } from "../core/filters.js";
 import { view } from "../core/navigation.js";
 import { storedSignal } from "../core/preferences.js";
 import { LISTS } from "../core/routes.js";
-import { html, Icon } from "../ui/html.js";
-import { lazy } from "../ui/lazy.js";
+import { html, Icon, lazy } from "../ui/html.js";
 
 const Filter = lazy(() => import("./view.js"), "filter/filter", "ui/sheet");
 

@@ -2,8 +2,7 @@
 /** The page when there is no list to show: loading, unreachable; and the banner over a list that is stale. */
 import { moment, plain } from "../core/format.js";
 import { linkState, retryNow, trouble } from "../core/link.js";
-import { html, Icon, Sentence } from "../ui/html.js";
-import { lazy } from "../ui/lazy.js";
+import { html, Icon, lazy, Sentence } from "../ui/html.js";
 
 export const Empty = lazy(() => import("./empty.js"), "frame/empty");
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The whole page: head, hosts, the view that the address names, tabs on a phone, what lies over it. */
 import { Section } from "../board/view.js";
-import { done } from "../core/attention.js";
+import { done, saying } from "../core/attention.js";
 import { counted } from "../core/format.js";
 import { linkState, stale, trouble } from "../core/link.js";
 import { hide, offered, opened, overlay, tab, view } from "../core/navigation.js";
@@ -12,19 +12,18 @@ import { FilterBar } from "../filter/bar.js";
 import { Head, Tabs } from "./head.js";
 import { Empty, Loading, StaleBanner, Unreachable } from "./notices.js";
 import { Hosts } from "../hosts/strip.js";
-import { html } from "../ui/html.js";
-import { lazy } from "../ui/lazy.js";
+import { html, lazy } from "../ui/html.js";
 
 const List = lazy(() => import("../list/view.js"), "list/list");
 const Grouped = lazy(() => import("../list/grouped.js"), "list/grouped");
-const Session = lazy(() => import("../session/view.js"), "session/session", "session/aside", "ui/sheet");
+const Session = lazy(() => import("../session/view.js"), "session/session", "control/control", "ui/sheet");
 const HostsView = lazy(() => import("../hosts/view.js"), "hosts/hosts");
 const Usage = lazy(() => import("../usage/view.js"), "usage/usage");
 const History = lazy(() => import("../history/view.js"), "history/history");
 const Settings = lazy(() => import("../settings/view.js"), "settings/settings");
 const Install = lazy(() => import("../install/view.js"), "install/install");
 const Palette = lazy(() => import("../palette/view.js"), "palette/palette");
-const Said = lazy(() => import("../session/aside.js"), "session/aside");
+const Said = lazy(() => import("../control/view.js"), "control/control");
 const Sheets = lazy(() => import("./sheets.js"), "frame/sheets", "ui/sheet");
 
 export function Page() {
@@ -50,7 +49,7 @@ export function Page() {
     ${known.value && html`<${Announcer} />`}
     ${over && html`<${Session} part="Over" key=${opened.value} id=${opened.value} quiet />`}
     <${Overlays} />
-    ${done.value && !over && html`<${Said} part="Said" quiet />`}
+    ${(done.value || saying.value) && !over && html`<${Said} part="Said" quiet />`}
   `;
 }
 

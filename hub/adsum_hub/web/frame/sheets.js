@@ -53,8 +53,18 @@ const SHORTCUTS = [
       [["u"], "Mark as unread, or as read"],
       [["i"], "Dismiss it, until something happens there"],
       [["e"], "Archive it, until something happens there"],
-      [["z"], "Take that back"],
+      [["z"], "Put it back"],
       [["x"], "Close it; so does Esc"],
+    ],
+  ],
+  [
+    "What it asks",
+    [
+      [["a"], "Allow; where it may be dear, twice"],
+      [["d"], "Deny, or send back"],
+      [["1–9"], "Choose that option"],
+      [["r"], "Write: a reason, an answer, a prompt"],
+      [["z"], "Undo, for three seconds"],
     ],
   ],
   [
@@ -88,7 +98,7 @@ export function Shortcuts({ onClose }) {
       `)}
       <p class="quiet">
         In a list, 1, 2 and 3 show one group only, and all again. While a session is open, j and k go to the next
-        and the previous one. Keys do nothing while you type.
+        and the previous one. Keys do nothing while you type, and none decides what has only just come into sight.
       </p>
     <//>
   `;

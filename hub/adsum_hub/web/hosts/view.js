@@ -23,8 +23,7 @@ import { Unreachable } from "../frame/notices.js";
 import { countEach, faultsOf, hostsFound, peopleByHost, watchAges } from "./state.js";
 import { LimitsShort, REACH, useReset } from "./strip.js";
 import { Command } from "../ui/controls.js";
-import { Age, Bar, Ghosts, Heard, html, Icon, Sentence, Until } from "../ui/html.js";
-import { lazy } from "../ui/lazy.js";
+import { Age, Bar, Ghosts, Heard, html, Icon, lazy, Sentence, Until } from "../ui/html.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */
 /** @import { Staff } from "./state.js" */

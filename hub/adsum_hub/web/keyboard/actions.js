@@ -1,6 +1,7 @@
 // @ts-check
 /** What each key does. */
 import { effect } from "../vendor/signals-core.js";
+import { takeBack } from "../control/state.js";
 import { putAside, toggleSeen, undo } from "../core/attention.js";
 import { filters, narrow } from "../core/filters.js";
 import { chooseTab, closeSession, go, opened, openSession, show, view } from "../core/navigation.js";
@@ -32,10 +33,38 @@ export function runKey(key) {
   else if (key === "o") openAsPage();
   else if (key === "u") toggleRead();
   else if (key === "i" || key === "e") aside(key === "i" ? "dismiss" : "archive");
-  else if (key === "z") undo();
+  else if (key === "z") takeBack() || undo();
   else if (key === "/") focusFilter();
   else if (key === "?") show("shortcuts");
-  else if ("123".includes(key)) toGroup(GROUPS[Number(key) - 1]);
+  else if (!decide(key) && "123".includes(key) && !opened.value) toGroup(GROUPS[Number(key) - 1]);
+}
+
+/** What a key presses, the first that is there: the buttons themselves see to it that nothing is decided by chance. */
+const BUTTONS = /** @type {Record<string, string[]>} */ ({
+  a: ['[data-do="allow"]', '[data-do="open"]'],
+  d: ['[data-do="deny"]', '[data-do="open"]'],
+  r: ['[data-reply="true"]', '[data-do="open"]'],
+});
+
+/** @param {Element} place @param {string} sought */
+function focusOn(place, sought) {
+  /** @type {HTMLElement | null} */ (place.querySelector(sought))?.focus();
+}
+
+/** In the open session, or on the card that has the focus. @param {string} key @returns {boolean} whether it was one */
+function decide(key) {
+  const place = opened.value ? document.querySelector(".sheet[data-name=sheet], .session") : current();
+  const sought = BUTTONS[key] ?? [`[data-option="${key}"]`];
+  const found = /** @type {HTMLElement | undefined} */ (
+    sought.map((each) => place?.querySelector(`${each}:enabled, label${each}`)).find(Boolean) ?? undefined
+  );
+  if (!found) return false;
+  if (found.matches("textarea, input")) found.focus();
+  else found.click();
+  // An option is chosen, not sent: that is one more key.
+  if (found.matches("label"))
+    requestAnimationFrame(() => requestAnimationFrame(() => place && focusOn(place, '[data-do="send"]')));
+  return true;
 }
 
 function focusFilter() {

@@ -4,9 +4,9 @@ import { show } from "../core/navigation.js";
 import { PLACES } from "../core/routes.js";
 
 /** Without any other key held down. */
-const OURS = `jkoxuiez/?g123${PLACES.map(({ key }) => key).join("")}`;
+const OURS = `jkoxuiez/?gadr123456789${PLACES.map(({ key }) => key).join("")}`;
 /** In the panel of a session there are fewer. */
-const OVER_A_SESSION = "jkoxuiez";
+const OVER_A_SESSION = "jkoxuiezadr123456789";
 
 /** @type {Promise<typeof import("./actions.js")> | undefined} */
 let actions;

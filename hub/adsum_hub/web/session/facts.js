@@ -103,7 +103,7 @@ export function ToDo({ session }) {
       ? "It has ended. To resume it, run this on its machine:"
       : "It has ended."
     : state.group === "needs_you"
-      ? `${remedyOf(state)}.`
+      ? `${session.requests?.some(({ hold }) => hold) ? "Answer it above, or in its terminal" : remedyOf(state)}.`
       : state.group === "autonomous"
         ? "Nothing: it is working."
         : "Nothing. Its results are here:";

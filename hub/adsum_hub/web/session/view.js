@@ -4,7 +4,10 @@ import { useEffect, useMemo } from "../vendor/preact-hooks.js";
 import { computed, effect } from "../vendor/signals-core.js";
 import { useSignal } from "../vendor/signals.js";
 import { Badge } from "../board/card.js";
-import { isSeen, markNoticed, markSeen, subject, toggleSeen } from "../core/attention.js";
+import { Requests } from "../control/details.js";
+import { Decisions, Said } from "../control/view.js";
+import { me } from "../core/api.js";
+import { isSeen, markNoticed, markSeen, putAside, subject, toggleSeen } from "../core/attention.js";
 import { moment, plain } from "../core/format.js";
 import { missingOf } from "../core/hosts.js";
 import { linkState, stale, trouble } from "../core/link.js";
@@ -13,14 +16,14 @@ import { entryOf, hostOf, whole } from "../core/roster.js";
 import { pathTo, routeOf, sessionPath } from "../core/routes.js";
 import { isOver, titleOf, toneOf } from "../core/states.js";
 import { SinceWhen } from "../frame/empty.js";
-import { Family, Log, Requests } from "./activity.js";
-import { AsideWays, Said } from "./aside.js";
+import { Family, Log } from "./activity.js";
 import { About, Raw, SessionWitnesses, ToDo, UsageFacts, Warnings, Why, Words } from "./facts.js";
 import { fetchSession, followActivity, neighboursOf } from "./state.js";
 import { Copy, Part } from "../ui/controls.js";
 import { Age, Ghosts, html, Icon, Sentence } from "../ui/html.js";
 import { Sheet } from "../ui/overlays.js";
 
+/** @import { Verb } from "../core/attention.js" */
 /** @import { Past } from "./state.js" */
 /** @import { SessionView } from "../wire.js" */
 
@@ -235,6 +238,32 @@ function Ways({ id, session, words = false }) {
   `;
 }
 
+/** @type {Record<Verb, {title: string, icon: string}>} */
+const WAYS = {
+  dismiss: { title: "Dismiss", icon: "check" },
+  archive: { title: "Archive", icon: "archive" },
+  restore: { title: "Put back", icon: "history" },
+};
+
+/** None for who may only look. @param {{session: SessionView, words?: boolean}} props words: beside the icons */
+function AsideWays({ session, words = false }) {
+  if (me.value?.role === "viewer") return null;
+  const aside = session.state.state === "archived";
+  /** @type {Verb[]} */
+  const verbs = aside ? ["restore"] : ["dismiss", "archive"];
+  return verbs.map((verb) => html`
+    <button
+      key=${verb}
+      class="way"
+      title=${`${WAYS[verb].title}, until something happens there`}
+      onClick=${() => putAside(session.id, titleOf(session), verb)}
+    >
+      <${Icon} name=${WAYS[verb].icon} />
+      <span class=${words ? "way-words" : "sr"}>${WAYS[verb].title}</span>
+    </button>
+  `);
+}
+
 /** How it stands, in a line that stays in sight. @param {{session: SessionView}} props */
 function Standing({ session }) {
   return html`
@@ -313,6 +342,11 @@ function Whole({ session, shown }) {
   return html`
     <div class="session-body">
       <div class="session-main">
+        ${requests.length > 0 && html`
+          <${Part} part="requests" title="Asks you" count=${requests.length}>
+            <${Requests} session=${session} />
+          <//>
+        `}
         <${Why} session=${session} />
         <${Warnings} session=${session} />
         ${session.incomplete && html`
@@ -324,13 +358,9 @@ function Whole({ session, shown }) {
             </p>
           </div>
         `}
-        ${requests.length > 0 && html`
-          <${Part} part="requests" title="Asks you" count=${requests.length}>
-            <${Requests} session=${session} />
-          <//>
-        `}
         <${ToDo} session=${session} />
         <${Words} session=${session} />
+        <${Decisions} session=${session} />
         ${children.length > 0 && html`
           <${Part} part="children" title="Children" count=${children.length} note=${`${running} running`}>
             <${Family} list=${children} over=${isOver(state)} />

@@ -7,8 +7,7 @@ import { exact, plain } from "../core/format.js";
 import { DENSITIES, density, setDensity, setTheme, theme, THEMES } from "../core/preferences.js";
 import { signOut } from "../notifications/state.js";
 import { Choice, Copy, useList, Wrong } from "../ui/controls.js";
-import { Age, html, Icon, Until } from "../ui/html.js";
-import { lazy } from "../ui/lazy.js";
+import { Age, html, Icon, lazy, Until } from "../ui/html.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */
 

@@ -20,8 +20,7 @@ import { readers } from "../core/roster.js";
 import { pathTo, sessionPath } from "../core/routes.js";
 import { SinceWhen } from "../frame/empty.js";
 import { Choice } from "../ui/controls.js";
-import { Bar, Ghosts, html, Icon, Sentence } from "../ui/html.js";
-import { lazy } from "../ui/lazy.js";
+import { Bar, Ghosts, html, Icon, lazy, Sentence } from "../ui/html.js";
 import {
   askAgain,
   budgets,
