@@ -23,6 +23,8 @@ from adsum_shared.connect import open_redis
 from adsum_shared.signals import PromptSubmitted, RequestOpened, TurnEnded, encode_signal
 from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
 from tests.browser.own_hubs import HIDE, IN_CHARGE
+from tests.deciding import FakeMachine
+from tests.half_hubs import HOST as MACHINE
 from tests.half_hubs import FakeCollector
 from tests.hub_processes import HubProcess
 from tests.post_boxes import Browser, PostBox, post_box
@@ -514,3 +516,66 @@ async def test_the_settings_are_accessible_in_both_schemes(
             assert found.response["violations"] == []
             wide = "document.documentElement.scrollWidth"
             assert await page.evaluate(wide) <= width
+
+
+ACT = """([tag, action]) => registration.getNotifications({ tag }).then(([notification]) => {
+  clients.matchAll = async () => [];
+  clients.openWindow = async (url) => { self.opened = url; };
+  dispatchEvent(new NotificationEvent("notificationclick", { notification, action }));
+})"""
+
+
+async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_asked(
+    hub: HubProcess, box: PostBox, context: BrowserContext, redis_url: str, settings: Settings
+) -> None:
+    async def titled(title: str) -> dict[str, Any]:
+        async def found() -> Any:
+            return next((n for n in await page.evaluate(NOTES) if n["title"] == title), None)
+
+        return await wait_until(found, timeout=30, interval=0.2)  # type: ignore[no-any-return]
+
+    def asks(request: str) -> Callable[[], bool]:
+        def is_so() -> bool:
+            views = hub.get("/api/v1/sessions")["sessions"]
+            return any(
+                each["id"] == request and "hold" in each
+                for view in views
+                for each in view.get("requests", ())
+            )
+
+        return is_so
+
+    page = await settings(Browser(box))
+    await page.evaluate(HIDE)
+    worker = await worker_of(context)
+    machine = FakeMachine(redis_url)
+    machine.start()
+    try:
+        machine.asks(payload={"command": "make clean"})
+        await wait_until(asks("r1"))
+        told = {"title": "Needs permission", "body": "on lab", "kind": "needs_you", "topic": "t"}
+        push = json.dumps(told | {"id": f"{MACHINE}:s"})
+        (note,) = await delivered(page, hub, push)
+        assert note["body"] == "Bash: make clean\non lab"
+        await worker.evaluate(ACT, ["t", "approve"])
+        assert (await titled("Allow this?"))["body"] == "Bash: make clean"
+        assert machine.obeyed == []
+        decided = f"decided {MACHINE}:s"
+        await worker.evaluate(ACT, [decided, "sure"])
+        await titled("Allowed: took effect")
+        assert [(each.verb, each.request_id) for each in machine.obeyed] == [("allow", "r1")]
+
+        machine.asks(asked="r2", payload={"command": "make clean"})
+        await wait_until(asks("r2"))
+        await delivered(page, hub, push, "Needs permission")
+        machine.asks(asked="r3", payload={"command": "make clean && rm x"})
+        await wait_until(asks("r3"))
+        await worker.evaluate(ACT, ["t", "deny"])
+
+        async def is_open() -> bool:
+            return bool(await worker.evaluate("self.opened") == f"/sessions/{MACHINE}:s")
+
+        await wait_until(is_open)
+        assert len(machine.obeyed) == 1
+    finally:
+        machine.stop()

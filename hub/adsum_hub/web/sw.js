@@ -87,8 +87,11 @@ async function answered(request) {
 
 worker.addEventListener("push", (/** @type {any} */ event) => event.waitUntil(show(event.data)));
 worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
-  event.notification.close();
-  event.waitUntil(open(event.notification.data?.path ?? routes.board));
+  const { notification, action } = event;
+  notification.close();
+  const data = notification.data ?? {};
+  const chosen = data.asked && action ? decide(data, action) : open(data.path ?? routes.board);
+  event.waitUntil(chosen);
 });
 worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) =>
   event.waitUntil(subscribeAgain(event)),
@@ -98,18 +101,79 @@ worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) =>
 async function show(data) {
   const { title, body, topic, urgency, needing, at, ...about } = read(data);
   const low = urgency === "low";
+  const asked = about.kind === "needs_you" && about.id ? await askedOf(about.id) : undefined;
+  const said = String(body ?? "Open the page to see what has changed.");
   await worker.registration.showNotification(String(title ?? "Adsum"), {
-    body: String(body ?? "Open the page to see what has changed."),
+    body: asked ? `${asked.words}\n${said}` : said,
+    ...(asked && { actions: [APPROVE, DENY], requireInteraction: true }),
     icon: "/static/icon-192.png",
     badge: "/static/icon-badge.png",
     // A newer state of the same session takes the older one's place, and is heard unless it can wait.
     ...(topic && { tag: String(topic), renotify: !low }),
     silent: low,
     timestamp: at > 0 ? at : Date.now(),
-    data: { id: about.id, kind: about.kind, path: pathTo(about) },
+    data: { id: about.id, kind: about.kind, path: pathTo(about), ...(asked && { asked }) },
   });
   if (typeof needing === "number")
     await (needing > 0 ? navigator.setAppBadge?.(needing) : navigator.clearAppBadge?.());
+}
+
+// ---- what is asked, decided from its notification
+
+const APPROVE = { action: "approve", title: "Approve" };
+const DENY = { action: "deny", title: "Deny" };
+/** One tap too many decides nothing: what lets an agent go on is asked for twice. */
+const SURE = { action: "sure", title: "Yes, allow it" };
+/** Longer than that a notification may cut it, and nobody allows what they do not see whole. */
+const MOST_WORDS = 120;
+const OUTCOME_S = 8;
+
+/**
+ * What a session asks, if this device's sign-in may decide it and all of it fits a notification. It comes from the
+ * hub, not with the push, which passes by others.
+ * @param {string} id
+ * @returns {Promise<{words: string, request_id: string, binding: string} | undefined>}
+ */
+async function askedOf(id) {
+  const [session, me] = await Promise.all([told(`/api/v1/sessions/${encodeURIComponent(id)}`), told("/api/v1/me")]);
+  if (!me || me.role === "viewer" || session?.requests?.length !== 1) return undefined;
+  const [{ id: request_id, kind, tool, payload, hold }] = session.requests;
+  const { command, description, ...more } = Object(payload);
+  const words = `${tool}: ${command}`;
+  const whole = typeof command === "string" && Object.keys(more).length === 0 && words.length <= MOST_WORDS;
+  const sound = whole && /^[\x20-\x7e]+$/.test(words);
+  const takes = kind === "permission" && hold && !hold.partial;
+  if (!sound || !takes || !["allow", "deny"].every((verb) => hold.verbs.includes(verb))) return undefined;
+  return { words, request_id, binding: hold.binding };
+}
+
+/** @param {string} path @returns {Promise<any>} nothing, if the hub does not say it in time */
+async function told(path) {
+  const answer = await answered(new Request(path)).catch(() => undefined);
+  return answer?.ok ? answer.json().catch(() => undefined) : undefined;
+}
+
+/** If it is asked no more as it was shown, the page says what is. @param {any} data @param {string} action */
+async function decide({ id, path, asked, ...more }, action) {
+  const now = await askedOf(id);
+  if (!now || now.request_id !== asked.request_id || now.binding !== asked.binding) return open(path);
+  const data = { id, path, asked, ...more };
+  const note = (/** @type {string} */ title, /** @type {any[]} */ actions) =>
+    worker.registration.showNotification(title, {
+      ...{ body: asked.words, icon: "/static/icon-192.png", badge: "/static/icon-badge.png", tag: `decided ${id}` },
+      ...{ actions, silent: true, data },
+    });
+  if (action === APPROVE.action) return note("Allow this?", [SURE, DENY]);
+  const verb = action === SURE.action ? "allow" : "deny";
+  const { request_id, binding } = asked;
+  const commands = `/api/v1/sessions/${encodeURIComponent(id)}/commands`;
+  const answer = await send("POST", commands, { verb, request_id, binding }).catch(() => undefined);
+  if (!answer?.ok) return open(path);
+  const { command } = await answer.json();
+  const ended = await fetch(`${commands}/${command.id}?wait=${OUTCOME_S}`).then((got) => got.json()).catch(() => ({}));
+  const became = String(ended.command?.outcome ?? "given").replaceAll("_", " ");
+  delete data.asked;
+  return note(`${verb === "allow" ? "Allowed" : "Denied"}: ${became}`, []);
 }
 
 /** @param {any} data @returns {Record<string, any>} */
@@ -149,12 +213,17 @@ async function subscribeAgain({ oldSubscription, newSubscription }) {
 }
 
 /** @param {string} method @param {unknown} body */
-async function tell(method, body) {
+function tell(method, body) {
+  return send(method, "/api/v1/notify/subscriptions", body);
+}
+
+/** @param {string} method @param {string} path @param {unknown} body */
+async function send(method, path, body) {
   /** @type {{csrf?: string}} */
   const me = await fetch("/api/v1/me").then(
     (answer) => (answer.ok ? answer.json() : {}),
     () => ({}),
   );
   const headers = { "content-type": "application/json", ...(me.csrf && { "x-csrf-token": me.csrf }) };
-  await fetch("/api/v1/notify/subscriptions", { method, headers, body: JSON.stringify(body) });
+  return fetch(path, { method, headers, body: JSON.stringify(body) });
 }

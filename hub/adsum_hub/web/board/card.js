@@ -204,7 +204,8 @@ function isActive({ state, reachability, updated_at: heard }) {
 
 /** @param {{session: SessionView}} props */
 export function Meta({ session }) {
-  const { project, host, branch, model, reachability, incomplete, usage, plan, children = [], review } = session;
+  const { project, host, branch, model, reachability, incomplete, usage, plan, review } = session;
+  const { children = [], queue = [] } = session;
   const finished = finishedCount(children);
   return html`
     <ul class="meta">
@@ -240,6 +241,12 @@ export function Meta({ session }) {
         <li class="to-review">
           <${Icon} name="clipboard-check" />
           <bdi>to review: ${plain(review.label)}</bdi>
+        </li>
+      `}
+      ${queue.length > 0 && html`
+        <li title=${plain(queue[0].text, 300)}>
+          <${Icon} name="list-plus" />
+          ${queue.length.toLocaleString()} queued
         </li>
       `}
       ${isActive(session) && html`

@@ -9,7 +9,7 @@ import { fullOf, openRequests } from "../core/requests.js";
 import { titleOf } from "../core/states.js";
 import { blocksOf, contentOf, editOf, fieldsOf, IN_EDIT, isGrave, spansOf } from "./read.js";
 import { decide, givenOf, keyOf, sameAsked, whyNot } from "./state.js";
-import { allow, Barred, deny, Do, Fate, Fields, isDecided, Row } from "./view.js";
+import { allow, Area, Barred, deny, Do, Fate, Fields, isDecided, Row } from "./view.js";
 import { Age, html, Icon, Until } from "../ui/html.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */
@@ -215,25 +215,6 @@ function Deny({ session, request }) {
   `;
 }
 
-/**
- * Room to write that grows.
- * @param {{text: Signal<string>, label: string, reply?: boolean, rows?: number}} props reply: `r` leads to it
- */
-export function Area({ text, label, reply = false, rows = 1 }) {
-  return html`
-    <textarea
-      class="area"
-      rows=${rows}
-      maxlength="70000"
-      aria-label=${label}
-      placeholder=${label}
-      data-reply=${reply}
-      value=${text.value}
-      onInput=${(/** @type {InputEvent} */ e) => (text.value = /** @type {HTMLTextAreaElement} */ (e.target).value)}
-    ></textarea>
-  `;
-}
-
 /** @param {Asked} asked */
 function PlanWays({ session, request }) {
   const mode = useSignal("default");
@@ -259,7 +240,9 @@ function PlanWays({ session, request }) {
       ...(edited && { text: text.value }),
     });
   return html`
-    ${editing.value && html`<${Area} text=${text} label="The plan, as it is to be carried out" rows=${12} />`}
+    ${editing.value && html`
+      <${Area} text=${text} label="The plan, as it is to be carried out" rows=${12} most=${65_000} />
+    `}
     <div class="picks-one" role="radiogroup" aria-label="How it works then">
       ${choice("default", "asks before each step that needs it")}
       ${choice("acceptEdits", "edits files without asking")}

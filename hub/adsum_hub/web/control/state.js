@@ -122,12 +122,13 @@ export function givenOf(key) {
  * @param {SessionView} session
  * @param {RequestView | undefined} request nothing: of the session itself
  * @param {{verb: string, words: string, undo?: boolean} & Parameters} wanted undo: it can wait
+ * @returns {string | undefined} its key, if it is given
  */
 export function decide(session, request, { verb, words, undo = false, ...parameters }) {
   const key = request ? keyOf(session, request) : `${session.id} ${verb} ${performance.now()}`;
   const before = decisions.peek().get(key);
-  if (before && !NOTHING.has(before.phase)) return;
-  const bar = request ? whyNot(session, request) : undefined;
+  if (before && !NOTHING.has(before.phase)) return undefined;
+  const bar = request ? whyNot(session, request) : barred(session, "full");
   if (bar) return void say(bar.words);
   const about = request && { request_id: request.id, binding: request.hold?.binding };
   const given = put(
@@ -140,6 +141,7 @@ export function decide(session, request, { verb, words, undo = false, ...paramet
   );
   if (undo) setTimeout(release, UNDO_MS, key);
   else send(given);
+  return key;
 }
 
 /** Its time to be taken back is over. @param {string} key */
@@ -286,11 +288,14 @@ const DID = {
   interrupt: "interrupted it",
   suspend: "suspended it",
   resume: "resumed it",
+  withdraw: "withdrew what was queued",
+  move: "changed the order of the queue",
 };
 
 /** Who did what, for people. @param {CommandView} command */
 export function didWhat({ verb, by }) {
   const did = Object.hasOwn(DID, verb) ? DID[verb] : `did “${plain(verb, 40)}”`;
+  if (by.startsWith("rule:")) return `The rule “${plain(by.slice(5), 60)}” ${did}`;
   return `${by && by === me.value?.name ? "You" : plain(by || "Somebody", 60)} ${did}`;
 }
 

@@ -17,6 +17,7 @@ import { Age, html, Icon } from "../ui/html.js";
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 /** @import { Verb } from "../core/attention.js" */
 /** @import { Given, WhyNot } from "./state.js" */
+/** @import { Signal } from "../vendor/signals-core.js" */
 /** @import { RequestView, SessionView } from "../wire.js" */
 
 /** One request of one session. @typedef {{session: SessionView, request: RequestView}} Asked */
@@ -136,6 +137,26 @@ export function deny({ session, request }, { text = "", stop = false } = {}) {
     ...(reason && { text: reason }),
     ...(stop && { stop }),
   });
+}
+
+/**
+ * Room to write that grows.
+ * @param {{text: Signal<string>, label: string, reply?: boolean, rows?: number, most?: number}} props
+ *   reply: `r` leads to it
+ */
+export function Area({ text, label, reply = false, rows = 1, most = 4000 }) {
+  return html`
+    <textarea
+      class="area"
+      rows=${rows}
+      maxlength=${most}
+      aria-label=${label}
+      placeholder=${label}
+      data-reply=${reply}
+      value=${text.value}
+      onInput=${(/** @type {InputEvent} */ e) => (text.value = /** @type {HTMLTextAreaElement} */ (e.target).value)}
+    ></textarea>
+  `;
 }
 
 // ---- on a card

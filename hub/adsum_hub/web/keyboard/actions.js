@@ -43,7 +43,7 @@ export function runKey(key) {
 const BUTTONS = /** @type {Record<string, string[]>} */ ({
   a: ['[data-do="allow"]', '[data-do="open"]'],
   d: ['[data-do="deny"]', '[data-do="open"]'],
-  r: ['[data-reply="true"]', '[data-do="open"]'],
+  r: ['[data-do="open"]'],
 });
 
 /** @param {Element} place @param {string} sought */
@@ -59,8 +59,7 @@ function decide(key) {
     sought.map((each) => place?.querySelector(`${each}:enabled, label${each}`)).find(Boolean) ?? undefined
   );
   if (!found) return false;
-  if (found.matches("textarea, input")) found.focus();
-  else found.click();
+  found.click();
   // An option is chosen, not sent: that is one more key.
   if (found.matches("label"))
     requestAnimationFrame(() => requestAnimationFrame(() => place && focusOn(place, '[data-do="send"]')));

@@ -22,6 +22,19 @@ function filterFocused() {
   return box !== null;
 }
 
+/** Whoever has asked for room to write goes on to write: until it is there, letters are no keys. */
+const WRITES_MS = 1200;
+let writesUntil = 0;
+
+function replyFocused() {
+  const place = document.querySelector(".sheet[open][data-name=sheet], .session");
+  /** @type {HTMLElement | null | undefined} */
+  const box = place?.querySelector("[data-reply=true]:enabled");
+  if (box) box.focus();
+  else writesUntil = performance.now() + WRITES_MS;
+  return Boolean(box);
+}
+
 /** @param {KeyboardEvent} press */
 function onKey(press) {
   const { key, ctrlKey, metaKey, altKey, shiftKey, target } = press;
@@ -39,6 +52,8 @@ function onKey(press) {
   if (document.querySelectorAll("dialog[open]").length > 1) return;
   if (key !== "Escape") press.preventDefault();
   if (key === "/" && filterFocused()) return;
+  if (performance.now() < writesUntil) return;
+  if (key === "r" && replyFocused()) return;
   // One promise for all, so that what was pressed first is done first.
   actions ??= import("./actions.js");
   actions.then(

@@ -5,6 +5,7 @@ import { computed, effect } from "../vendor/signals-core.js";
 import { useSignal } from "../vendor/signals.js";
 import { Badge } from "../board/card.js";
 import { Requests } from "../control/details.js";
+import { Prompting } from "../control/prompt.js";
 import { Decisions, Said } from "../control/view.js";
 import { me } from "../core/api.js";
 import { isSeen, markNoticed, markSeen, putAside, subject, toggleSeen } from "../core/attention.js";
@@ -360,6 +361,7 @@ function Whole({ session, shown }) {
         `}
         <${ToDo} session=${session} />
         <${Words} session=${session} />
+        <${Prompting} session=${session} />
         <${Decisions} session=${session} />
         ${children.length > 0 && html`
           <${Part} part="children" title="Children" count=${children.length} note=${`${running} running`}>
