@@ -179,7 +179,7 @@ def ground_of(  # noqa: PLR0912 - one part after the other, each with why it may
     else:
         stand, tools = standing(turns, calls, run), main_tools(turns, calls, run)
     if requests.pending or calls.unanswered:
-        unclosed, last_closed = unclosed_of(facts, turns, calls, requests, run)
+        unclosed, last_closed = unclosed_of(facts, turns, calls, requests, run, tools)
     else:
         unclosed, last_closed = [], requests.closed  # as above: most sessions ask nothing
     # A prompt typed into the queue is no word of the main agent: it says that a human types.
@@ -472,9 +472,14 @@ def closed_at(facts: Facts, told: Turns, request: Request) -> int:
 
 
 def unclosed_of(
-    facts: Facts, told: Turns, calls: Calls, requests: Requests, run: int
+    facts: Facts,
+    told: Turns,
+    calls: Calls,
+    requests: Requests,
+    run: int,
+    tools: list[tuple[str, Tool]],
 ) -> tuple[list[tuple[str, Request]], int]:
-    """What no witness but the registry can have ended, oldest first.
+    """What is asked and no witness but the registry can have ended, oldest first.
 
     And when the last of the others was over.
     """
@@ -485,9 +490,25 @@ def unclosed_of(
     if any(request.kind == "dialog" for _, request in asked):
         over_at |= granted_by_forms(facts, told, asked, over_at)
     found = [item for item in asked if not over_at[item[0]] and item[1].opened >= run]
+    if len(tools) > 1 and found:
+        found = [item for item in found if not waits_its_turn(*item, tools)]
     if len(found) > 1:
         found.sort(key=lambda item: (item[1].opened, item[0]))
     return found, max([requests.closed, *over_at.values()])
+
+
+def waits_its_turn(key: str, request: Request, tools: list[tuple[str, Tool]]) -> bool:
+    """Whether another call of one message runs first. tools: the main agent's open calls.
+
+    The transcript tells of all calls of a message at once, and a hook of each as it begins. So a
+    question that no hook has told of is on no screen while a call runs of which one has.
+    (Rejected: to believe the transcript at once; a question behind a build called people for as long
+    as that took.)
+    """
+    if request.agent_id is not None or request.kind not in ("question", "plan"):
+        return False
+    hooked = [name for name, tool in tools if tool.hooked]
+    return bool(hooked) and key not in hooked and any(name == key for name, _ in tools)
 
 
 def granted_by_forms(

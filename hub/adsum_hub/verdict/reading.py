@@ -116,7 +116,7 @@ def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
         children = alive(ground.facts, gathered, ground.run, status, clock, limits)
     requests = ground.unclosed
     if requests:
-        requests = unanswered(requests, stand.opened, status, clock, limits)
+        requests = unanswered(ground, status, clock, limits)
     is_open = bool(stand.opened) and not stand.closed
     waiting = idle = busy = 0
     if status is not None:
@@ -138,20 +138,16 @@ def _cancelled(status: Status, stand: Standing, children: dict[str, Child]) -> b
 
 
 def unanswered(
-    unclosed: list[tuple[str, Request]],
-    opened: int,
-    status: Status | None,
-    clock: Clock,
-    limits: Limits,
+    ground: Ground, status: Status | None, clock: Clock, limits: Limits
 ) -> list[tuple[str, Request]]:
-    """Of these, what the registry does not mask. opened: the main agent's latest opener."""
+    """Of what is asked, what the registry does not mask."""
     if status is None:
-        return unclosed
-    idle = closed_since(status, opened, clock, limits)
+        return ground.unclosed
+    idle = closed_since(status, ground.stand.opened, clock, limits)
     return [
         (key, request)
-        for key, request in unclosed
-        if not masked(request, status, clock, limits)
+        for key, request in ground.unclosed
+        if not masked(request, asked_at(ground, key, request), status, clock, limits)
         and not (request.agent_id is None and idle >= request.opened)
     ]
 
@@ -161,8 +157,14 @@ def unanswered(
 # dialogs that have no hook.
 
 
-def masked(request: Request, status: Status, clock: Clock, limits: Limits) -> bool:
-    """Answered at the terminal, as far as anyone can see.
+def asked_at(ground: Ground, key: str, request: Request) -> int:
+    """When it came to the screen: with its call, of which the transcript may have told long before."""
+    call = ground.facts.call(key)
+    return max(request.opened, call.hooked) if call is not None else request.opened
+
+
+def masked(request: Request, asked: int, status: Status, clock: Clock, limits: Limits) -> bool:
+    """Answered at the terminal, as far as anyone can see. asked: see above.
 
     No event tells of an approval until the tool has finished, ten minutes later for a build. But
     `waiting` held after the request opened, and no longer. Never from any `busy`: its report
@@ -177,31 +179,31 @@ def masked(request: Request, status: Status, clock: Clock, limits: Limits) -> bo
     """
     if status.status == "waiting":
         return False
-    if status.status == "busy" and status.at >= request.opened + limits.registry_missed:
+    if status.status == "busy" and status.at >= asked + limits.registry_missed:
         return clock.passed(status.at + limits.passing)
     told_early = request.agent_id is not None or request.kind in ("question", "plan")
-    if status.status == "busy" and told_early and 0 < status.released <= request.opened:
-        return clock.passed(request.opened + limits.registry_missed)
+    if status.status == "busy" and told_early and 0 < status.released <= asked:
+        return clock.passed(asked + limits.registry_missed)
     released = status.released
-    return released > request.opened and clock.passed(released + limits.passing)
+    return released > asked and clock.passed(released + limits.passing)
 
 
 def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> int:
     """Since when the registry says that the turn opened at `opened` is over; 0 if it does not.
 
     `shell` is an end too: only a background shell is left. A prompt is hooked a moment before or
-    after its `busy` is written, so an `idle` that is no younger must still stand half a second later,
-    and one of the turn before until its `busy` must have come. (Rejected: half a second for that
-    one as well; on a loaded machine every second prompt was shown as idle for a moment.) One that
-    follows a `busy` as young as the prompt is not older: a hook of the user's own refuses a prompt
-    that fast.
+    after its `busy` is written, so an older `idle` that follows an older `busy` stands until that
+    must have come, and one that is hardly younger must still stand half a second later. (Rejected:
+    half a second for both; on loaded machines prompts and reports of subagents were shown as idle for
+    a moment.) One that follows a `busy` as young as the prompt is not older: a hook of the user's
+    own refuses a prompt that fast.
     """
     if status.status not in ("idle", "shell"):
         return 0
     own_busy = opened - limits.registry_ahead <= status.busy < status.at
     if status.at >= opened + limits.registry_ahead or (own_busy and status.at >= opened):
         return status.at
-    before = status.at < opened - limits.registry_ahead
+    before = status.at < opened and status.busy < opened - limits.registry_ahead
     late = limits.registry_late if before else limits.registry_hold
     held = max(status.at, opened) + late
     return held if clock.passed(held) else 0

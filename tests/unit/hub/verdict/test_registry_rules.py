@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from adsum_shared import signals as s
 from tests.story import T0, Story, working
 
@@ -149,15 +151,25 @@ def test_idle_written_before_the_prompts_busy_ends_nothing() -> None:
 
 
 def test_idle_as_young_as_the_prompt_ends_it_after_half_a_second() -> None:
-    story = Story().prompt(10).status(9.9, "idle")
+    story = Story().status(0, "busy").prompt(10).status(10.1, "idle")
 
     assert story.state(10.4) == "thinking"
-    assert story.deadline(10) == 10.5
+    assert story.deadline(10.1) == 10.6
+    assert story.state(10.6) == "idle"
+
+
+def test_idle_after_the_prompts_own_busy_and_yet_before_its_hook_ends_it_after_half_a_second() -> (
+    None
+):
+    story = Story().status(0, "idle").status(9.8, "busy").status(9.9, "idle").prompt(10)
+
+    assert story.state(10.4) == "thinking"
     assert story.state(10.5) == "idle"
 
 
-def test_idle_of_the_turn_before_ends_a_prompt_once_its_busy_must_have_come() -> None:
-    story = Story().status(0, "idle").prompt(10)
+@pytest.mark.parametrize("idle", [0.1, 9.9])
+def test_idle_of_the_turn_before_ends_a_prompt_once_its_busy_must_have_come(idle: float) -> None:
+    story = Story().status(0, "busy").status(idle, "idle").prompt(10)
 
     assert {story.state(at) for at in (10, 10.5, 13.3, 14.9)} == {"thinking"}
     assert story.deadline(10) == 15
