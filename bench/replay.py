@@ -14,6 +14,15 @@ from adsum_collector.agents.claude_code.lines import signals_from_lines, transcr
 from adsum_collector.agents.claude_code.settings_text import SHOWN_WHEN_TYPED, events_for
 from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
 from adsum_collector.agents.codex.agent import Codex
+from adsum_collector.agents.codex.control_socket import ServerMessage
+from adsum_collector.agents.codex.live_threads import (
+    LOCKS,
+    Lock,
+    LockNews,
+    began,
+    resumed_by,
+)
+from adsum_collector.agents.codex.server_status import Broadcasts
 from adsum_collector.agents.records import TranscriptFile
 from adsum_collector.processes import AgentProcess
 from adsum_collector.watch import (
@@ -48,6 +57,9 @@ THE_END = "the end"
 #: A hook that says more where no transcript is read.
 UNREAD = "hooks, unread"
 PROJECTS = "projects/"
+#: The first version of Codex that locks its threads.
+LOCKING = (0, 157)
+SHELLS = ("bash", "sh", "zsh")
 
 
 class Arrival(NamedTuple):
@@ -78,7 +90,7 @@ def arrivals(trace: Trace) -> list[Arrival]:
     What an adapter refuses is named among the trace's faults.
     """
     if trace.agent == Codex.name:
-        return list(codex_arrivals(trace))
+        return CodexReplay(trace).arrivals()
     found = [
         *hook_arrivals(trace),
         *transcript_arrivals(trace),
@@ -228,44 +240,137 @@ def process_arrivals(trace: Trace) -> Iterator[Arrival]:
                     yield Arrival(t, _process(ProcessGone, held.pop(pid), at), THE_END)
 
 
-def codex_arrivals(trace: Trace) -> Iterator[Arrival]:
-    """In the order of the trace, as its hooks are understood by what was read of rollouts before."""
-    codex, contexts = Codex(), dict[str, str]()
-    transcripts = codex.transcripts
-    running: dict[str, AgentProcess] = {}
-    living: dict[int, int] = {}
-    boot = _boot_of(trace)
-    for event in trace.events:
-        t, seen = event.t_ms, trace.t0 + event.t_ms
-        signals: Sequence[AnySignal] = ()
-        if event.kind == "hook":
-            body = json.dumps(event.body).encode()
-            signals = _adapted(trace, event, codex.hook, body, seen)
-            if signals and event.ppid in living:
-                process = AgentProcess(event.ppid, living[event.ppid])
-                running[signals[0].session_id] = process
-                yield Arrival(t, _of(ProcessSeen, signals[0].session_id, process, seen), "process")
-            for signal in signals:
-                if isinstance(signal, SessionEnded):
-                    running.pop(signal.session_id, None)
-                yield Arrival(t, signal, "hooks", event.event)
-            unread = (each for each in Codex().hook(body, seen) if isinstance(each, TurnEnded))
-            yield from (Arrival(t, each, UNREAD, event.event) for each in unread)
-        elif event.kind == "line" and event.file.startswith("sessions/"):
-            file = transcripts.file_of(event.file.removeprefix("sessions/"))
-            if file is not None:
-                raw = [json.dumps(event.line).encode()]
-                before = contexts.get(event.file, "")
-                read = transcripts.read(raw, file, before, seen, None, lambda struct: struct)
-                contexts[event.file] = read.context
-                trace.faults.extend(f"{trace.name} {t} ms, {file}: {it}" for it in read.faults)
-                yield from (Arrival(t, signal, "transcript") for signal in read.signals)
-        elif event.kind == "process":
-            living = {each["pid"]: boot + each["start"] * 10 for each in event.processes}
-            gone = {session: it for session, it in running.items() if it.pid not in living}
-            for session, process in gone.items():
-                del running[session]
-                yield Arrival(t, _of(ProcessGone, session, process, seen), "process")
+class CodexReplay:
+    """One scenario of Codex, in the order of its trace: what is read explains what is heard.
+
+    In a collector the server is asked at once what an unknown thread is; here it waits until a hook or
+    a rollout has told. Traces shorten command lines, so any shell that a session's process starts after
+    a permission was asked for counts as the command.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._codex, self._boot = trace, Codex(), _boot_of(trace)
+        threads = self._codex.threads
+        self._broadcasts = Broadcasts(threads)
+        self._locks = LockNews(threads, self._started_of, from_begin=True)
+        self._contexts: dict[str, str] = {}
+        self._running: dict[str, AgentProcess] = {}
+        self._living: dict[int, dict[str, Any]] = {}
+        self._taken: dict[str, Lock] = {}
+        self._resumed: set[int] = set()
+
+    def arrivals(self) -> list[Arrival]:
+        steps = {
+            "hook": self._hook,
+            "line": self._line,
+            "status": self._status,
+            "process": self._processes,
+            "file": self._file,
+        }
+        return [each for event in self._trace.events for each in self._step(steps, event)]
+
+    def _step(self, steps: dict[str, Any], event: Event) -> Iterator[Arrival]:
+        seen = self._trace.t0 + event.t_ms
+        if (step := steps.get(event.kind)) is not None:
+            yield from step(event, seen)
+        for signal in self._broadcasts.settle(seen):
+            yield Arrival(event.t_ms, signal, "registry")
+        runner = self._runner()
+        for thread, lock in self._taken.items():
+            if not lock.pid and runner is not None:
+                self._taken[thread] = lock._replace(pid=runner)
+        held = {thread: lock for thread, lock in self._taken.items() if lock.pid in self._living}
+        yield from self._noted(event, self._locks.read(held, set(self._taken), seen), "process")
+
+    def _noted(
+        self, event: Event, signals: Iterable[AnySignal], witness: str, hook: str = ""
+    ) -> Iterator[Arrival]:
+        for signal in signals:
+            if isinstance(signal, ProcessSeen):
+                self._running[signal.session_id] = AgentProcess(signal.pid, signal.started)
+            elif isinstance(signal, SessionEnded):
+                self._running.pop(signal.session_id, None)
+            yield Arrival(event.t_ms, signal, witness, hook)
+
+    def _hook(self, event: Event, seen: int) -> Iterator[Arrival]:
+        body = json.dumps(event.body).encode()
+        signals = _adapted(self._trace, event, self._codex.hook, body, seen)
+        started = self._started_of(event.ppid)
+        if signals and started is not None:
+            process = AgentProcess(event.ppid, started)
+            seen_there = [_of(ProcessSeen, signals[0].session_id, process, seen)]
+            yield from self._noted(event, seen_there, "process")
+        yield from self._noted(event, signals, "hooks", event.event)
+        unread = (each for each in Codex().hook(body, seen) if isinstance(each, TurnEnded))
+        yield from self._noted(event, unread, UNREAD, event.event)
+
+    def _line(self, event: Event, seen: int) -> Iterator[Arrival]:
+        transcripts, trace = self._codex.transcripts, self._trace
+        file = transcripts.file_of(event.file.removeprefix("sessions/"))
+        if file is None or not event.file.startswith("sessions/"):
+            return
+        raw = [json.dumps(event.line).encode()]
+        before = self._contexts.get(event.file, "")
+        read = transcripts.read(raw, file, before, seen, None, lambda struct: struct)
+        self._contexts[event.file] = read.context
+        trace.faults.extend(f"{trace.name} {event.t_ms} ms, {file}: {it}" for it in read.faults)
+        yield from self._noted(event, read.signals, "transcript")
+
+    def _status(self, event: Event, seen: int) -> Iterator[Arrival]:
+        params = msgspec.Raw(msgspec.json.encode(event.body.get("params")))
+        about = params, event.body.get("id"), event.body.get("emittedAtMs", 0)
+        said = ServerMessage(str(event.body.get("method")), *about)
+        yield from self._noted(event, self._broadcasts.read(said, seen), "registry")
+
+    def _file(self, event: Event, _seen: int) -> Iterator[Arrival]:
+        folder, _, name = event.file.partition("/")
+        if folder == LOCKS and event.what == "created":
+            self._taken[name.removesuffix(".lock")] = Lock(0, self._trace.t0 + event.t_ms)
+        elif folder == LOCKS:
+            self._taken.pop(name.removesuffix(".lock"), None)
+        return iter(())
+
+    def _processes(self, event: Event, seen: int) -> Iterator[Arrival]:
+        self._living = {each["pid"]: each for each in event.processes}
+        for session, process in list(self._running.items()):
+            if process.pid not in self._living:
+                gone = [_of(ProcessGone, session, process, seen)]
+                yield from self._noted(event, gone, "process")
+                del self._running[session]
+        if self._trace.version < LOCKING:
+            yield from self._noted(event, self._resumes(seen), "process")
+        yield from self._noted(event, self._commands(seen), "process")
+
+    def _resumes(self, seen: int) -> Iterator[AnySignal]:
+        for pid, each in self._living.items():
+            thread = resumed_by(each["cmd"].split()) if pid not in self._resumed else None
+            if thread is not None and each["role"] == "tui":
+                self._resumed.add(pid)
+                yield _of(ProcessSeen, thread, AgentProcess(pid, self._started_of(pid) or 0), seen)
+
+    def _commands(self, seen: int) -> Iterator[AnySignal]:
+        asked = self._codex.threads.asked
+        for key, each in list(asked.items()):
+            process = self._running.get(each.session)
+            below = [
+                (self._boot + it["start"] * 10, [each.command])
+                for it in self._living.values()
+                if process and it["ppid"] == process.pid and it["cmd"] in SHELLS
+            ]
+            if (closed := began(each, below, seen)) is not None:
+                del asked[key]
+                yield closed
+
+    def _runner(self) -> int | None:
+        """The process that runs all sessions of a scenario."""
+        for role in ("server", "exec", "tui"):
+            for pid, each in self._living.items():
+                if each["role"] == role:
+                    return pid
+        return None
+
+    def _started_of(self, pid: int) -> int | None:
+        return self._boot + self._living[pid]["start"] * 10 if pid in self._living else None
 
 
 def _boot_of(trace: Trace) -> int:

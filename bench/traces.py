@@ -33,6 +33,7 @@ class Event(msgspec.Struct):
     action: str = ""
     sig: int | str | None = None
     ppid: int = 0
+    what: str = ""
     processes: list[dict[str, Any]] = msgspec.field(name="list", default_factory=list)
 
 

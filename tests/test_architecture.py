@@ -137,11 +137,14 @@ ONE_IMPORTER = {
         "adsum_collector.agents.claude_code.install",
         "adsum_collector.agents.claude_code.usage_lines",
         "adsum_collector.agents.codex.install",
+        "adsum_collector.agents.codex.live_threads",
+        "adsum_collector.agents.codex.server_status",
         "adsum_collector.agents.codex.usage_lines",
     },
     "the start of a program of its own": {"adsum_collector.usage.reading"},
     "too large for its importer, and tested by itself": {
         *("adsum_collector.transcripts.files", "adsum_collector.agents.codex.trust"),
+        "adsum_collector.agents.codex.control_socket",
     },
     "pure, and tested by itself": {
         *("adsum.demo.story", "adsum_hub.fold.work"),

@@ -171,6 +171,11 @@ class Collector:
                 tasks.create_task(self._feed.run(), name="commands"),
                 *(tasks.create_task(each.run(), name="usage") for each in self._parts.usages),
                 *(
+                    tasks.create_task(own.run(), name=f"a witness of {each.agent.name}")
+                    for each in self._parts.agents
+                    for own in each.own
+                ),
+                *(
                     tasks.create_task(each.tailer.run(), name=f"tailer of {each.agent.name}")
                     for each in self._parts.agents
                 ),

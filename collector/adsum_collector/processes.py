@@ -191,6 +191,34 @@ def _below(pid: int) -> Iterator[psutil.Process]:
                 yield from _below(child)
 
 
+def commands_below(pid: int) -> Iterator[tuple[int, list[str]]]:
+    """Of each process below this one that can be read: when it began, ms, and its words."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        below = _below(pid) if sys.platform == "linux" else process.children(recursive=True)
+        for child in below:
+            with contextlib.suppress(psutil.Error):  # gone since
+                yield int(child.create_time() * 1000), child.cmdline()
+
+
+def linux_locks() -> dict[int, int]:
+    """By inode, the process that holds a lock of `flock` on the whole file; elsewhere nothing.
+
+    (Rejected: by device too. The kernel names another one than `stat` on btrfs and overlays.)
+    """
+    held: dict[int, int] = {}
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return held
+    for line in lines:
+        words = line.split()
+        if len(words) >= 8 and words[1:4] == ["FLOCK", "ADVISORY", "WRITE"]:
+            with contextlib.suppress(ValueError):
+                held[int(words[5].rpartition(":")[2])] = int(words[4])
+    return held
+
+
 def received_ago(pids: Iterable[int]) -> dict[int, int | None]:
     """How many ms ago each process last received a byte on a TCP connection of its own.
 

@@ -76,7 +76,7 @@ class Watch:
         now: WallClock,
     ) -> None:
         self._intake, self._registries, self._watched = intake, registries, watched
-        self._table, self._now = table, now
+        self.table, self._now = table, now
         self._work: dict[AgentProcess, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}
@@ -177,7 +177,7 @@ class Watch:
             self.counts["unreadable"] += 1
             return None
         pid = next((s.pid for s in signals if isinstance(s, StatusReported) and s.pid), None)
-        entry = read_entry(signals, self._table.started_of(pid or int(path.stem)))
+        entry = read_entry(signals, self.table.started_of(pid or int(path.stem)))
         if entry is None:
             self.counts["no such process"] += 1
         return entry
@@ -189,7 +189,7 @@ class Watch:
             known.missing_since = now
         if now - known.missing_since < VANISHED_MS:
             return False
-        if self._table.lives(known.entry.process):
+        if self.table.lives(known.entry.process):
             news = news_of_absence(known, self._watched(), now)
             if news:
                 await self._registries[path.parent].intake.accept(news)
@@ -199,7 +199,7 @@ class Watch:
 
     async def _look_at_processes(self) -> None:
         watched = self._watched()
-        gone = {process for process in set(watched.values()) if not self._table.lives(process)}
+        gone = {process for process in set(watched.values()) if not self.table.lives(process)}
         news = news_of_processes(watched, gone, self._now())
         at_work, work = news_of_work(
             self._work, watched, cpu_ms, self._now(), received_ago, self._resting()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.base import Agent
+from adsum_collector.agents.base import Agent, OwnWitness, Surroundings
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness
 from adsum_collector.intake import HookDoor, Intake
@@ -40,6 +40,7 @@ class AgentWitnesses:
     intake: Intake
     tailer: Tailer
     hooks: HookFiles
+    own: Sequence[OwnWitness] = ()
     usage: UsageWitness | None = None
 
     @property
@@ -54,6 +55,7 @@ class AgentWitnesses:
         told = [
             hook_witness(self.hooks.look(now), 0, {}, 0),
             transcript_witness(tailer.read_at, tailer.faults, tailer.too_long),
+            *(each.health(now) for each in self.own),
             *([self.usage.witness()] if self.usage else []),
         ]
         title = self.agent.title
@@ -82,6 +84,7 @@ class Witnesses:
             witness("registry", now if watch.files else 0, watch.counts),
             witness("process", now),
             witness("statusline", statusline.heard_at, statusline.outcomes),
+            *(each.health(now) for each in first.own),
             *([first.usage.witness()] if first.usage else []),
             *(told for each in self.agents[1:] for told in each.health(now)),
         )
@@ -180,6 +183,11 @@ def witnesses_of(
     port: int,
     now: WallClock,
 ) -> list[AgentWitnesses]:
+    processes = watched_in(lambda: spool.state)
+
+    def pids() -> dict[str, int]:
+        return {session: process.pid for session, process in processes().items()}
+
     directories = {agent: settings.directories_of(agent) for agent in agents}
     transcripts = {
         agent: agent.transcript_dirs(directories[agent], os.environ, Path.home())
@@ -198,7 +206,9 @@ def witnesses_of(
             others=[each for other in agents if other is not agent for each in transcripts[other]],
         )
         hooks = HookFiles(agent, directories[agent], port, now())
-        heard = AgentWitnesses(agent, directories[agent], intake, tailer, hooks)
+        around = Surroundings(intake.accept, pids, watch.table.started_of, now)
+        own = agent.own_witnesses(directories[agent], around)
+        heard = AgentWitnesses(agent, directories[agent], intake, tailer, hooks, own)
         if agent.usage is not None:
             # The default agent's ledger lies where it lay when there was no other.
             ledger = settings.state_dir / agent.name if found else settings.state_dir

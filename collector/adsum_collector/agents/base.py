@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -12,9 +12,10 @@ import msgspec
 
 from adsum_collector.agents.installer import Installer
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
+from adsum_shared import WallClock
 from adsum_shared.commands import Command, Decision, NotObeyedError
 from adsum_shared.signals import AnySignal, ToolRole
-from adsum_shared.state import HostAgent
+from adsum_shared.state import HostAgent, HostWitness
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
 #: Raises ValueError or msgspec.DecodeError for what the agent would never say.
@@ -99,6 +100,27 @@ class HookFile(NamedTuple):
     state: str
     note: str | None = None
     changed_at: int = 0
+
+
+class Surroundings(NamedTuple):
+    """What a witness of an agent's own is given.
+
+    accept: puts signals on disk; raises SpoolUnavailable. pids: session id -> process id, of all
+    sessions that have not ended. started_of: when a process began, ms of wall clock; None if there is
+    none. now: the same.
+    """
+
+    accept: Callable[[Sequence[AnySignal]], Awaitable[int]]
+    pids: Callable[[], Mapping[str, int]]
+    started_of: Callable[[int], int | None]
+    now: WallClock
+
+
+class OwnWitness(Protocol):
+    """A witness that only one agent has. run: until it is cancelled; nothing raises."""
+
+    async def run(self) -> None: ...
+    def health(self, now: int, /) -> HostWitness: ...
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -195,6 +217,14 @@ class Agent(ABC):
 
     def statusline(self, content: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
         """What it hands to a status line command; see Adapt."""
+        return []
+
+    def own_witnesses(
+        self,
+        directories: Sequence[Path],  # noqa: ARG002 - for those who have one
+        around: Surroundings,  # noqa: ARG002 - as above
+    ) -> Sequence[OwnWitness]:
+        """What hears of its sessions beside hooks, transcripts, registry and status line."""
         return []
 
     def hook_file(self, directory: Path) -> Path | None:  # noqa: ARG002 - for those who have one

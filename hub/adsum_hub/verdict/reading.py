@@ -140,7 +140,11 @@ def _cancelled(status: Status, stand: Standing, children: dict[str, Child]) -> b
 def unanswered(
     ground: Ground, status: Status | None, clock: Clock, limits: Limits
 ) -> list[tuple[str, Request]]:
-    """Of what is asked, what the registry does not mask."""
+    """Of what is asked, what the registry does not mask.
+
+    `idle` ends what the turn has asked. Where an agent asks at its turn's end, as for a plan, it is
+    `idle` because of that.
+    """
     if status is None:
         return ground.unclosed
     idle = closed_since(status, ground.stand.opened, clock, limits)
@@ -148,7 +152,11 @@ def unanswered(
         (key, request)
         for key, request in ground.unclosed
         if not masked(request, asked_at(ground, key, request), status, clock, limits)
-        and not (request.agent_id is None and idle >= request.opened)
+        and not (
+            request.agent_id is None
+            and idle >= request.opened
+            and not 0 < ground.stand.closed <= request.opened
+        )
     ]
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from adsum_collector.agents.base import Agent, HookFile, Transcripts
+from adsum_collector.agents.base import Agent, HookFile, OwnWitness, Surroundings, Transcripts
 from adsum_collector.agents.codex.hook_events import decoded, signals_from_hook
 from adsum_collector.agents.codex.install import CodexInstaller, inspect_hooks
+from adsum_collector.agents.codex.known_threads import KnownThreads
+from adsum_collector.agents.codex.live_threads import LiveThreads
 from adsum_collector.agents.codex.rollout import (
     Thread,
     history,
@@ -18,14 +19,13 @@ from adsum_collector.agents.codex.rollout import (
     transcript_file,
     written,
 )
+from adsum_collector.agents.codex.server_status import ServerStatus
 from adsum_collector.agents.codex.usage_lines import USAGE_LINES
 from adsum_collector.agents.installer import SettingsError
 from adsum_collector.agents.records import Lines, Private, TranscriptFile
 from adsum_collector.errors import shown
 from adsum_shared.signals import AnySignal
 
-#: Sessions of which it is kept in mind what was read; the one read longest ago goes.
-MOST_SESSIONS: Final = 4096
 ARCHIVE: Final = "archived_sessions"
 
 
@@ -54,7 +54,7 @@ class Codex(Agent):
     processes: ClassVar[tuple[str, ...]] = ("codex",)
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Thread] = OrderedDict()
+        self.threads = KnownThreads()
 
     @property
     def transcripts(self) -> Transcripts:
@@ -74,13 +74,27 @@ class Codex(Agent):
         return tuple(each / name for each in directories for name in ("sessions", ARCHIVE))
 
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
-        known, told = None, {}
-        if b'"PermissionRequest"' in body or b'"Stop"' in body:
-            told = decoded(body)
-            known = self._known.get(str(told.get("session_id")))
+        told = decoded(body)
+        known = self.threads.get(str(told.get("session_id")))
         reviewed = known is not None and known.reviewed
-        is_read = known is not None and known.turn == told.get("turn_id")
-        return signals_from_hook(body, seen, reviewed=reviewed, is_read=is_read)
+        is_read = known is not None and known.turn is not None and known.turn == told.get("turn_id")
+        signals = signals_from_hook(told, seen, reviewed=reviewed, is_read=is_read)
+        session = signals[0].session_id
+        self.threads.learn(session)
+        child = signals[0].agent_id
+        if child:
+            self.threads.learn(child, "child", session)
+        self.threads.hear(str(told.get("hook_event_name")), child or session, signals)
+        return signals
+
+    def own_witnesses(
+        self, directories: Sequence[Path], around: Surroundings
+    ) -> Sequence[OwnWitness]:
+        return [
+            kind(directory, self.threads, around)
+            for directory in directories
+            for kind in (ServerStatus, LiveThreads)
+        ]
 
     def hook_file(self, directory: Path) -> Path:
         return directory / "hooks.json"
@@ -112,8 +126,10 @@ class Codex(Agent):
         said = signals_from_lines(lines, file, context, now, meta, private)
         known = Thread.of(said.context)
         if known.kind == "session":
-            self._known.pop(known.session, None)
-            self._known[known.session] = Thread(turn=known.turn, reviewed=known.reviewed)
-            if len(self._known) > MOST_SESSIONS:
-                self._known.popitem(last=False)
+            thread = self.threads.learn(file.session_id)
+            thread.turn, thread.reviewed = known.turn, known.reviewed
+        elif known.kind == "child":
+            self.threads.learn(file.session_id, "child", known.session)
+        elif known.kind == "hidden":
+            self.threads.learn(file.session_id, "hidden", known.session)
         return said

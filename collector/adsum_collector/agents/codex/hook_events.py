@@ -21,15 +21,14 @@ TELLING: Final = frozenset({"SessionStart", "UserPromptSubmit", "PermissionReque
 
 
 def signals_from_hook(
-    raw: bytes, seen: int, *, reviewed: bool = False, is_read: bool = False
+    body: Fields, seen: int, *, reviewed: bool = False, is_read: bool = False
 ) -> list[KnownSignal]:
-    """All that a hook's body says; raises ValueError for what is none.
+    """All that a hook's body says, once decoded; raises ValueError for what is none.
 
     reviewed: permissions are asked of another model (`approvals_reviewer`). The body does not tell.
     is_read: this turn's lines are read, and will tell when it is over.
     An event nobody has heard of is `Alive` with its name.
     """
-    body = decoded(raw)
     session_id, event = name_of(body.get("session_id")), name_of(body.get("hook_event_name"))
     if session_id is None or event is None:
         raise ValueError("`session_id` and `hook_event_name` are needed")
@@ -146,9 +145,10 @@ def _tool_finished(body: Fields, common: Common) -> list[KnownSignal]:
 
 
 def _permission(body: Fields, common: Common) -> list[KnownSignal]:
-    """It names no call. By its turn the rollout closes what that has asked."""
+    """It names no call. By its thread the rollout and the server close what that has asked."""
     _, value, about = _call(body)
-    about |= {"tool_use_id": None, "request_id": name_of(body.get("turn_id"))}
+    thread = common["agent_id"] or common["session_id"]
+    about |= {"tool_use_id": None, "request_id": thread}
     return [asked(common, "permission", about, value)]
 
 

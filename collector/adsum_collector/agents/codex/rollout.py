@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -77,7 +77,7 @@ class Thread(msgspec.Struct, omit_defaults=True):
     delivers: of these, and of earlier ones, those whose command may commit.
     """
 
-    kind: str = ""
+    kind: Literal["", "session", "child", "hidden"] = ""
     session: str = ""
     copied: bool = False
     begin: int | None = None
@@ -97,6 +97,11 @@ class Thread(msgspec.Struct, omit_defaults=True):
             return msgspec.json.decode(text, type=cls) if text else cls()
         except msgspec.DecodeError:
             return cls()
+
+    @classmethod
+    def head(cls, line: bytes, file: TranscriptFile) -> Thread:
+        """After a file's first line."""
+        return cls.of(signals_from_lines([line], file, "", NEVER).context)
 
     def encoded(self, private: Private) -> str:
         """private: it is kept on disk, so nothing is in it that no signal may say."""
@@ -431,7 +436,7 @@ class _Reader:
         made = deliveries(text) if error is None and key in known.delivers else None
         found = self._finished(key, known.calls.pop(key or "", "tool"), error, made=made)
         if not known.calls and not text.startswith(RUNNING) and known.turn:
-            found.append(s.RequestClosed(**self.common, request_id=known.turn))
+            found.append(s.RequestClosed(**self.common, request_id=self.file.session_id))
         return found
 
     def _finished(
@@ -533,7 +538,7 @@ def _stamp(text: str) -> int:
 
 def opening(head: Sequence[bytes], whose: TranscriptFile) -> str:
     """See `adsum_collector.agents.base.Transcripts`."""
-    known = Thread.of(signals_from_lines(head[:1], whose, "", NEVER).context)
+    known = Thread.head(b"".join(head[:1]), whose)
     # What stands between is not read. Copies stand at the beginning.
     known.at, known.copied, known.told = 0, False, {}
     return known.encoded(lambda struct: struct) if known.kind else ""
