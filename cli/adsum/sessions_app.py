@@ -114,6 +114,35 @@ _add_put_aside(
 
 
 @sessions_app.command()
+def report(
+    status: Annotated[
+        str | None, typer.Argument(help="passed, blocked or failed.", show_default=False)
+    ] = None,
+    issue: Annotated[str | None, typer.Option(help="What it is about, such as PAN-80.")] = None,
+    notes: Annotated[str | None, typer.Option(help="In words.")] = None,
+    name: Annotated[str | None, typer.Option("--as", help="Who reports, as review-agent.")] = None,
+    session: Annotated[
+        str | None, typer.Option(help="Another session of this machine than this one.")
+    ] = None,
+    token: Annotated[
+        bool, typer.Option("--token", help="Print one by which this session reports at a hub.")
+    ] = False,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """For agents, in a session: say how its work stands."""
+    import os
+
+    from adsum.outcome import require
+    from adsum.report import report, session_in
+    from adsum_shared.reporting import SelfReport
+
+    require(token != (status is not None), "Give a status, or --token: one of the two.")
+    asked = SelfReport(status, issue, notes, name) if status is not None else None
+    report(asked, session_in(os.environ, session), state_dir, as_json=as_json)
+
+
+@sessions_app.command()
 def top(
     hub: HubUrl = None,
     state_dir: StateDir = None,

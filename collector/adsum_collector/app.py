@@ -31,6 +31,7 @@ from adsum_collector.intake import Intake
 from adsum_collector.local_socket import LocalSocket, Ticks
 from adsum_collector.processes import ProcessTable, watched, watched_in
 from adsum_collector.receiver import Receiver, Server, server_config
+from adsum_collector.report_intake import ReportIntake
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import open_sockets
 from adsum_collector.spool.spool import Spool
@@ -126,7 +127,16 @@ class Collector:
             now=now_ms,
             timer=time.monotonic,
         )
-        self._feed = CommandFeed(transport, lambda: self._identity.host_id, self._control)
+        self._reports = ReportIntake(
+            settings.state_dir,
+            self._intakes,
+            host_id=lambda: self._identity.host_id,
+            lives=lambda named: any(each.tailer.lives(named) for each in heard),
+            now=now_ms,
+        )
+        self._feed = CommandFeed(
+            transport, lambda: self._identity.host_id, self._control, self._reports
+        )
         table = ProcessTable(watched(spool.state).values())
         watch = watch_of(self._intakes, agents, settings, spool, table, now_ms)
         heard = witnesses_of(self._intakes, agents, settings, spool, watch, port, now_ms)
@@ -134,7 +144,9 @@ class Collector:
         ticks = Ticks(agents[0].statusline)
         self._parts = Witnesses(
             receiver=Receiver(doors, port=port, token=token_of(settings.state_dir), status=self),
-            local=LocalSocket(doors, ticks, table=table, now=now_ms, control=self._control),
+            local=LocalSocket(
+                doors, ticks, table=table, now=now_ms, control=self._control, reports=self._reports
+            ),
             watch=watch,
             statusline=ticks,
             agents=heard,
@@ -219,6 +231,7 @@ class Collector:
             via=self._transport.via,
             agents=tuple(each.agent.words for each in self._parts.agents),
             control=self._control.level,
+            report_key=self._reports.public,
         )
 
 

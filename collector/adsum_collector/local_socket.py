@@ -22,6 +22,7 @@ from adsum_collector.control.remote import HoldingHook, RemoteControl
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import HookDoor, understand
 from adsum_collector.processes import ProcessTable
+from adsum_collector.report_intake import ReportIntake, is_report
 from adsum_collector.sockets import unix_peer_uid
 from adsum_shared import WallClock
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, ProcessSeen
@@ -68,7 +69,8 @@ _decoder: msgspec.json.Decoder[_ShimMessage] = msgspec.json.Decoder(_ShimMessage
 class LocalSocket:
     """doors: by the agent's name; whoever names none is the first's. ticks: of the first.
 
-    now: ms of wall clock. control: holds what waits; None: nothing is held.
+    now: ms of wall clock. control: holds what waits; None: nothing is held. reports: take what
+    sessions say of themselves.
     """
 
     def __init__(
@@ -79,8 +81,9 @@ class LocalSocket:
         table: ProcessTable,
         now: WallClock,
         control: RemoteControl | None = None,
+        reports: ReportIntake | None = None,
     ) -> None:
-        self._doors = doors
+        self._doors, self._reports = doors, reports
         self._first_name, self._first = next(iter(doors.items()))
         self._control, self._ticks, self._table, self._now = control, ticks, table, now
         self._connections: set[asyncio.Task[None]] = set()
@@ -123,6 +126,10 @@ class LocalSocket:
                 while held is None and (line := await self._read(reader)):
                     if is_statusline(line):  # unanswered: its sender does not wait for anything
                         await self._hear(line)
+                        continue
+                    if self._reports is not None and is_report(line):
+                        writer.write(await self._reports.answer(line) + b"\n")
+                        await writer.drain()
                         continue
                     # whom it may hold for must be known
                     reply, held = await self._answer(line, may_hold=uid is not None)

@@ -36,6 +36,7 @@ from adsum_hub.live.live import Connection, live_router
 from adsum_hub.metrics import HubHealth
 from adsum_hub.notify.notifications import Notifications, open_notifications
 from adsum_hub.redis_access import open_access
+from adsum_hub.report_endpoints import ReportEndpoints, reports_router
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.dismissals import Dismissals, dismissals_router
@@ -191,12 +192,15 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     ingest: Ingest | None = None,
     decisions: Decisions | None = None,
     dismissals: Dismissals | None = None,
+    reports: ReportEndpoints | None = None,
     demo: bool = False,
 ) -> ASGIApp:
     """notes: what keeps all dollars from being right. signing: None where nobody has to sign in."""
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
     if decisions is not None:
         app.include_router(control_router(decisions))
+    if reports is not None:
+        app.include_router(reports_router(reports))
     app.include_router(api_router(roster, broadcast, clock))
     app.include_router(usage_router(roster, clock, notes))
     if dismissals is not None:
@@ -279,6 +283,7 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             ingest=ingest,
             decisions=Decisions(roster, clock, access.hub, keys),
             dismissals=dismissals,
+            reports=ReportEndpoints(roster, clock, access.hub),
             demo=settings.demo,
         )
         saver = Saver(roster, redis, link)

@@ -155,6 +155,17 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     way: str | None = None
 
 
+class WorkReport(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The agent's own word of its work; see `WorkReported`, whose report_id is the id."""
+
+    at: int
+    id: str
+    status: str
+    issue: str | None = None
+    notes: str | None = None
+    by: str | None = None
+
+
 class Child(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Whatever works on without the main agent.
 
@@ -320,6 +331,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     unheld: dict[str, int] = {}  # request id -> when its hold ended
     commands: dict[str, ReportedCommand] = {}
     queue: Queue = Queue(0)
+    report: WorkReport | None = None  # the latest
     children: dict[str, Child] = {}
     tasks: dict[str, Task] = {}
     #: by call: when it was first told, and what it made; apart from calls, which are pruned
@@ -468,6 +480,12 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             if turn.typed and turn.prompt > latest:
                 latest = turn.prompt
         return latest
+
+    @property
+    def standing_report(self) -> WorkReport | None:
+        """None once a human has written to the session since: it is at something else now."""
+        told = self.report
+        return told if told is not None and told.at >= self.typed_at else None
 
     @property
     def title(self) -> str | None:

@@ -90,6 +90,7 @@ def stripped(facts: Facts, state: AgentState | None) -> Facts:
         transcript_at=facts.updated_at,
         moved=facts.moved,
         dismissed=facts.dismissed,
+        report=facts.standing_report,
         meta=meta,
         usage=facts.usage,
         costs=facts.costs,

@@ -28,6 +28,7 @@ from adsum_shared.state import (
     QueuedView,
     RateLimitView,
     Reachability,
+    ReportView,
     RequestView,
     ReviewView,
     SessionView,
@@ -139,6 +140,7 @@ def session_view(
         review=review_view(verdict.review, offset_ms) if verdict.review else None,
         suspended=suspended_view(facts, state, offset_ms),
         prompt_way=prompt_way(facts, verdict),
+        report=report_view(facts, offset_ms) if facts.report else None,
     )
 
 
@@ -169,6 +171,7 @@ def _says_alike(a: Facts, b: Facts) -> bool:
         and a.born == b.born
         and a.commands is b.commands
         and a.queue is b.queue
+        and a.report is b.report
         and a.agent == b.agent
     )
 
@@ -257,6 +260,13 @@ def suspended_view(facts: Facts, state: AgentState, offset_ms: int) -> Suspended
     if told is None or state.state != "suspended":
         return None
     return SuspendedView(told.at - offset_ms, told.by, told.auto, told.freed_bytes)
+
+
+def report_view(facts: Facts, offset_ms: int) -> ReportView | None:
+    told = facts.standing_report
+    if told is None:
+        return None
+    return ReportView(told.status, told.at - offset_ms, told.issue, told.notes, told.by)
 
 
 def shortened(text: str | None) -> str | None:

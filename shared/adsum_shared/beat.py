@@ -30,7 +30,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     shutdown, so the host may be called offline at once. witnesses: their times are host ms. scan:
     while the history is being read. counts: None from a collector that is older than they are. via:
     what its signals go through; None: straight to Redis. agents: that the collector knows. control:
-    what the machine's owner lets be done from elsewhere.
+    what the machine's owner lets be done from elsewhere. report_key: in hex, by which tokens of its
+    sessions are checked; None: it has given none.
     """
 
     host_id: str
@@ -51,6 +52,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     via: Literal["hub"] | None = None
     agents: tuple[HostAgent, ...] = ()
     control: Control = "off"
+    report_key: str | None = None
 
 
 _decoder: msgspec.json.Decoder[Beat] = msgspec.json.Decoder(Beat)

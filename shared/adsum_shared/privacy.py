@@ -17,12 +17,12 @@ Level = Literal["metadata", "redacted", "full"]
 _NAMES = {
     *("id", "session_id", "agent", "agent_id", "prompt_id", "source", "role", "server"),
     *("tool_use_id", "request_id", "child_id", "task_id", "forked_from", "digest", "v"),
-    *("binding", "verbs", "command_id", "verb", "trail"),
+    *("binding", "verbs", "command_id", "verb", "trail", "report_id"),
 }
 #: Fields that hold what people and agents wrote: the level `metadata` leaves them out.
 _TEXTS = {
     *("text", "summary", "title", "ai_title", "last_prompt", "last_answer", "payload"),
-    *("suggestions", "last_message", "message", "description", "subject", "note"),
+    *("suggestions", "last_message", "message", "description", "subject", "note", "notes"),
 }
 #: What the level `metadata` lets out of any other text: one word, as names and states are. A model
 #: may have brackets.

@@ -291,6 +291,19 @@ class QueueReported(Signal, frozen=True, kw_only=True, tag="queue.reported"):
     way: str | None = None
 
 
+class WorkReported(Signal, frozen=True, kw_only=True, tag="work.reported"):
+    """The agent's own word of its work, which nobody had to guess; see `reporting.SelfReport`.
+
+    report_id: random, so that it is known for the same one.
+    """
+
+    report_id: str
+    status: str
+    issue: str | None = None
+    notes: str | None = None
+    by: str | None = None
+
+
 class RequestClosed(Signal, frozen=True, kw_only=True, tag="request.closed"):
     tool_use_id: str | None = None
     request_id: str | None = None

@@ -255,6 +255,19 @@ class ReviewView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pr: str | None = None
 
 
+class ReportView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What the agent itself said of its work last, since a human last wrote to it.
+
+    status: `passed`, `blocked` or `failed`. issue: what it is about. by: the name it gave itself.
+    """
+
+    status: str
+    at: int
+    issue: str | None = None
+    notes: str | None = None
+    by: str | None = None
+
+
 Tone = Literal["plain", "good", "warning", "bad"]
 
 
@@ -325,6 +338,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     suspended: SuspendedView | None = None
     queue: tuple[QueuedView, ...] = ()
     prompt_way: PromptWay | None = None
+    report: ReportView | None = None
 
 
 class GapView(msgspec.Struct, frozen=True):

@@ -102,6 +102,7 @@ def _facts(
     yield "worktree", clean(view.worktree)
     yield "branch", clean(view.branch)
     yield "to review", clean(view.review.label if view.review else None)
+    yield "reported", reported(view, now)
     yield "PR", clean(view.pr)
     yield "forked from", clean(view.forked_from)
     yield "model", clean(view.model)
@@ -126,6 +127,17 @@ def _facts(
     if view.incomplete:
         for sentence in missing_of(view, gaps, now):
             yield "missing", clean(sentence)
+
+
+def reported(view: SessionView, now: int) -> str:
+    """The agent's own word of its work."""
+    told = view.report
+    if told is None:
+        return ""
+    said = " ".join(filter(None, (clean(told.status), clean(told.issue))))
+    by = f" by {clean(told.by)}" if told.by else ""
+    notes = f": {clean(told.notes)}" if told.notes else ""
+    return f"{said}{by}, {age(now - told.at)} ago{notes}"
 
 
 def cut(text: str | None) -> str:

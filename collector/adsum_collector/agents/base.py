@@ -170,7 +170,8 @@ class Agent(ABC):
 
     name: on every signal, in REST and in the path to which its hooks post. title: for people.
     resume: the command that takes a session up again, if its id follows. variable: the agent's own,
-    which names the directories that hold its files; setting: ours, for the same. usage: None if its
+    which names the directories that hold its files; setting: ours, for the same. session_variable:
+    in what a session runs, its id. usage: None if its
     transcripts do not tell what was used up. installer: None if hooks are not put into its settings
     for it.
     """
@@ -180,6 +181,7 @@ class Agent(ABC):
     resume: ClassVar[str] = ""
     variable: ClassVar[str] = ""
     setting: ClassVar[str] = ""
+    session_variable: ClassVar[str] = ""
     usage: ClassVar[UsageLines | None] = None
     installer: ClassVar[Installer | None] = None
 

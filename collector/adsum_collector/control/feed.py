@@ -1,4 +1,4 @@
-"""Reads the commands for this machine, out of Redis or through the hub, and checks who gave them."""
+"""Reads what hubs hand to this machine, out of Redis or by ingest: commands, whose author it checks, and reports."""
 
 import asyncio
 import logging
@@ -10,10 +10,12 @@ from redis.exceptions import ResponseError
 from adsum_collector.control.remote import RemoteControl
 from adsum_collector.delivery.transports import Transport, TransportConnection
 from adsum_collector.errors import DeliveryError
+from adsum_collector.report_intake import ReportIntake
 from adsum_shared.commands import NotObeyedError, opened
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
 from adsum_shared.host_keys import FoundCommand, KeysRequest, OddReplyError
 from adsum_shared.redis_errors import BrokerTooOldError
+from adsum_shared.reporting import FIELD
 
 log = logging.getLogger(__name__)
 
@@ -26,18 +28,26 @@ _PASSING = (*UNAVAILABLE, BrokerTooOldError, DeliveryError, OddReplyError, Respo
 
 
 class CommandFeed:
-    """host_id: as it is at the moment. problem: why commands do not arrive."""
+    """host_id: as it is at the moment. problem: why commands do not arrive.
+
+    It listens while control is on, or a session here has a token to report at a hub.
+    """
 
     def __init__(
-        self, transport: Transport, host_id: Callable[[], str], control: RemoteControl
+        self,
+        transport: Transport,
+        host_id: Callable[[], str],
+        control: RemoteControl,
+        reports: ReportIntake,
     ) -> None:
-        self._transport, self._host_id, self._control = transport, host_id, control
+        self._transport, self._host_id = transport, host_id
+        self._control, self._reports = control, reports
         self.problem: str | None = None
 
     async def run(self) -> None:
         pauses = backoff(most_s=MOST_PAUSE_S)
         while wanted():
-            if not self._control.is_on():
+            if not self._is_wanted():
                 self.problem = None
                 await asyncio.sleep(LOOK_S)
                 continue
@@ -63,15 +73,21 @@ class CommandFeed:
         if not last:
             raise OddReplyError("the hub is older and hands on no commands. Upgrade it")
         self.problem = None
-        while wanted() and self._control.is_on() and self._host_id() == host_id:
+        while wanted() and self._is_wanted() and self._host_id() == host_id:
             told = await line.ask(host_id, KeysRequest(commands=last, wait_s=WAIT_S))
             for each in told.commands or ():
                 last = each.id
                 await self._take(host_id, each, told.now_ms)
 
+    def _is_wanted(self) -> bool:
+        return self._control.is_on() or self._reports.public is not None
+
     async def _take(self, host_id: str, found: FoundCommand, now_ms: int) -> None:
         try:
             age_ms = now_ms - int(found.id.partition("-")[0])
+            if FIELD in found.fields:
+                await self._reports.relay(found.fields, age_ms)
+                return
             command = opened(found.fields, host_id, self._control.consent.keys, age_ms)
         except (NotObeyedError, ValueError) as error:
             self._control.refuse(str(error))

@@ -33,9 +33,10 @@ from adsum_hub.live.live import LAPSE
 from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.redis_access import Bulkhead, answered_within
 from adsum_hub.request_guard import close_socket, log_refusal
-from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json
+from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json, bearer_in
 from adsum_shared.connect import UNAVAILABLE, wanted
 from adsum_shared.redis_errors import ExhaustedError
+from adsum_shared.reporting import PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -336,6 +337,10 @@ CHANGING: dict[tuple[str, str], Role] = {
 }
 #: What is done to a session, below its id.
 SESSIONS = "/api/v1/sessions/"
+#: What a session says of itself, by operators too. Its own token gets no further than here.
+_REPORTING = re.compile(
+    r"/api/(v1/sessions/.+/report|agents/[^/]+/heartbeat|specialists/[^/]+/report-status)"
+)
 
 
 def covers(role: Role, needed: Role) -> bool:
@@ -350,7 +355,7 @@ def needed_for(method: str, path: str) -> Role | None:
         return "admin"
     if method in READING:
         return "viewer"
-    acts = method == "POST" and path.startswith(SESSIONS)
+    acts = method == "POST" and (path.startswith(SESSIONS) or _REPORTING.fullmatch(path))
     return "operator" if acts else CHANGING.get((method, path), "admin")
 
 
@@ -367,7 +372,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         needed = needed_for(scope.get("method", "GET"), scope["path"])
-        if needed is not None:
+        if needed is not None and not _reports(scope):
             try:
                 await self._admit(scope, needed)
             except AccessDeniedError as refused:
@@ -412,6 +417,14 @@ class Gate:
             return
         self._authenticator.refused["role" if refused.status == 403 else "pass"] += 1
         log_refusal(scope, str(refused))
+
+
+def _reports(scope: Scope) -> bool:
+    """By a session's own token, which `ReportEndpoints` checks: it knows the machine that made it."""
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return False
+    shown = bearer_in(Headers(scope=scope).get("authorization", ""))
+    return shown.startswith(PREFIX) and _REPORTING.fullmatch(scope["path"]) is not None
 
 
 def _require_csrf(grant: Grant, headers: Headers) -> None:

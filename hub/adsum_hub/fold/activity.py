@@ -10,7 +10,8 @@ from adsum_hub.facts import ACTIVITY_MAX, ActivityNote, Child, Facts, Tool
 from adsum_shared import signals as s
 from adsum_shared.state import ActivityEntry
 
-TEXT_MAX = 100
+#: More than a machine lets out of any text by default; with privacy = full they have no end.
+TEXT_MAX = 400
 #: Two witnesses stamp one event at most this far apart, ms: a hook on arrival, a line when made.
 SAME_MS = 2_500
 
@@ -245,6 +246,9 @@ def _said(signal: s.KnownSignal) -> str:
         return f"{signal.verb}{by}: {signal.outcome.replace('_', ' ')}"
     if isinstance(signal, s.SessionSuspended):
         return "at rest for too long" if signal.auto else f"by {signal.by}"
+    if isinstance(signal, s.WorkReported):
+        about = f"{signal.status} {signal.issue}" if signal.issue else signal.status
+        return f"{about}: {signal.notes}" if signal.notes else about
     for name in WORDS:
         words = first_line(getattr(signal, name, None))
         if words:

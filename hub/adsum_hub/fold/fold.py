@@ -441,6 +441,7 @@ STEPS: dict[type, Step] = {
     s.HoldEnded: work.hold_ended,
     s.CommandReported: work.command_reported,
     s.QueueReported: work.queue_reported,
+    s.WorkReported: work.work_reported,
     s.ChildStarted: work.child_started,
     s.ChildChanged: work.child_changed,
     s.ChildFinished: work.child_finished,

@@ -27,6 +27,7 @@ from adsum_hub.facts import (
     Task,
     Tool,
     Turn,
+    WorkReport,
     earliest,
     first_witness,
 )
@@ -367,6 +368,17 @@ def queue_reported(facts: Facts, signal: s.QueueReported) -> Changes:
 def _known_by(told: ReportedCommand) -> tuple[int, int, str]:
     rank = OUTCOMES.index(told.outcome) if told.outcome in OUTCOMES else len(OUTCOMES)
     return told.at, rank, told.outcome
+
+
+def work_reported(facts: Facts, signal: s.WorkReported) -> Changes:
+    """The latest, by event time."""
+    told = WorkReport(
+        signal.at, signal.report_id, signal.status, signal.issue, signal.notes, signal.by
+    )
+    held = facts.report
+    if held is not None and (held.id == told.id or (held.at, held.id) > (told.at, told.id)):
+        return {}
+    return {"report": told}
 
 
 def bind(facts: Facts, signal: s.RequestOpened) -> str | None:

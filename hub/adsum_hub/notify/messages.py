@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from adsum_hub.notify.rules import Case, Content
+from adsum_hub.notify.rules import REPORTED, Case, Content
 
 Urgency = Literal["low", "normal", "high"]
 
@@ -29,11 +29,15 @@ _STATES = {
     "idle": "Waits for the next prompt",
     "task_complete": "Finished",
     "offline": "Offline",
+    "passed": "Reported: passed",
+    "blocked": "Reported: blocked",
+    "failed": "Reported: failed",
 }
 #: Of one, of several.
 _HEADS = {
     "needs_you": ("agent needs you", "agents need you"),
     "delivered": ("agent is done", "agents are done"),
+    "report": ("agent has reported", "agents have reported"),
     "host_offline": ("machine is offline", "machines are offline"),
 }
 _WORD = re.compile(r"[A-Za-z][\w-]{0,39}")
@@ -75,7 +79,7 @@ def message_of(cases: Sequence[Case], content: Content, needing: int | None = No
         kind=first.on if len(cases) == 1 else "digest",
         count=len(cases),
         at=min(case.since for case in cases),
-        id=first.key if len(cases) == 1 else None,
+        id=first.key.removesuffix(REPORTED) if len(cases) == 1 else None,
         needing=needing,
     )
 
@@ -125,7 +129,7 @@ def _counted(cases: Sequence[Case]) -> list[str]:
 def _urgency(case: Case) -> Urgency:
     if case.on == "host_offline":
         return "normal"
-    if case.on == "delivered":
+    if case.on == "delivered" or case.state == "passed":
         return "low"
     return "high" if case.urgency <= URGENT else "normal"
 

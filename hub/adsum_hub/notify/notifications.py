@@ -25,6 +25,7 @@ from adsum_hub.notify.push import (
 )
 from adsum_hub.notify.rules import (
     PUSH,
+    REPORTED,
     STALE_MS,
     Case,
     Channel,
@@ -33,6 +34,7 @@ from adsum_hub.notify.rules import (
     Rule,
     Throttle,
     case_of_host,
+    case_of_report,
     case_of_session,
     decide,
     read_config,
@@ -137,13 +139,13 @@ class Notifier:
         """Turns the roster's changes into open cases."""
         while self._hosts or self._sessions:
             now = self._clock()
-            for changed, case_of in (
-                (self._hosts, self._host_case),
-                (self._sessions, self._session_case),
-            ):
-                for _ in range(min(SLICE, len(changed))):
-                    key, _ = changed.popitem()
-                    self._enter(key, case_of(key, now), now)
+            for _ in range(min(SLICE, len(self._hosts))):
+                key, _ = self._hosts.popitem()
+                self._enter(key, self._host_case(key, now), now)
+            for _ in range(min(SLICE, len(self._sessions))):
+                key, _ = self._sessions.popitem()
+                self._enter(key, self._session_case(key), now)
+                self._enter(key + REPORTED, self._report_case(key), now)
             await asyncio.sleep(0)
 
     def _enter(self, key: str, case: Case | None, now: int) -> None:
@@ -158,7 +160,14 @@ class Notifier:
         self.pending.enter(case, decision)
         self._covered.extend((channel, case) for channel in decision.covered)
 
-    def _session_case(self, key: str, _: int) -> Case | None:
+    def _report_case(self, key: str) -> Case | None:
+        view = self._roster.views.get(key)
+        if view is None or view.report is None:
+            return None
+        host = self._roster.hosts.get(view.host_id)
+        return case_of_report(view, view.report.at + (host.clock.offset_ms if host else 0))
+
+    def _session_case(self, key: str) -> Case | None:
         view = self._roster.views.get(key)
         host = self._roster.hosts.get(view.host_id) if view is not None else None
         if view is None or host is None:

@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from adsum_shared.reporting import STATUSES
 from adsum_shared.settings import EntryError, entries_of, read_entry
 from adsum_shared.state import GROUP_OF, LEAST_URGENT, UNKNOWN_URGENCY, Group, HostView, SessionView
 
-On = Literal["needs_you", "delivered", "review", "host_offline"]
+On = Literal["needs_you", "delivered", "review", "report", "host_offline"]
 #: Less urgent than anything that needs a human.
 NOT_URGENT = 9
 #: A question that is guessed from the last words of an answer is told as what it is for certain.
@@ -81,6 +82,33 @@ def case_of_session(view: SessionView, stamp: int) -> Case | None:
         title=view.title,
         project=view.project,
         review=view.review is not None,
+    )
+
+
+#: Behind the view id of the session whose report is the case.
+REPORTED = "#report"
+#: Of one that says that it is stuck or has failed; as urgent as a plan that waits.
+REPORTED_URGENCY = 4
+
+
+def case_of_report(view: SessionView, stamp: int) -> Case | None:
+    """A case of its own beside what the session's state calls for. None: nothing is reported."""
+    told = view.report
+    if told is None or view.reachability == "offline":
+        return None
+    about = f" {told.issue}" if told.issue else ""
+    return Case(
+        on="report",
+        key=view.id + REPORTED,
+        state=told.status,
+        stamp=stamp,
+        since=told.at,
+        host=view.host,
+        host_id=view.host_id,
+        urgency=NOT_URGENT if told.status == "passed" else REPORTED_URGENCY,
+        label=f"Reported: {told.status}{about}",
+        title=view.title,
+        project=view.project,
     )
 
 
@@ -205,7 +233,13 @@ def _fits(patterns: tuple[str, ...], *names: str | None) -> bool:
 MOST = 50
 DAY_S = 24 * 3600
 #: Without a word about it: a need that is met at the desk is not told; a machine may be restarted.
-AFTER_S: dict[On, int] = {"needs_you": 60, "delivered": 1, "review": 60, "host_offline": 300}
+AFTER_S: dict[On, int] = {
+    "needs_you": 60,
+    "delivered": 1,
+    "review": 60,
+    "report": 1,
+    "host_offline": 300,
+}
 #: A session that was closed or put away delivers nothing new.
 STATES: dict[On, tuple[str, ...]] = {"delivered": ("task_complete",)}
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,39}")
@@ -303,6 +337,7 @@ def _rule(where: str, raw: Any, known: tuple[str, ...]) -> Rule:
     # States are an open set, but whoever resolves them is this very hub: it knows all it makes.
     states = _patterns(entry.state)
     possible = [state for state, group in GROUP_OF.items() if group == entry.on]
+    possible = list(STATUSES) if entry.on == "report" else possible
     for pattern in states:
         if not any(fnmatchcase(state, pattern.casefold()) for state in possible):
             shown = f" {pattern!r}" if _PATTERN.fullmatch(pattern) else ""

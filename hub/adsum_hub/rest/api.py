@@ -119,9 +119,14 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def bearer_of(request: Request) -> str:
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+def bearer_in(authorization: str) -> str:
+    """The header's bearer; empty if it holds something else."""
+    scheme, _, bearer = authorization.partition(" ")
     return bearer.strip() if scheme.lower() == "bearer" else ""
+
+
+def bearer_of(request: Request) -> str:
+    return bearer_in(request.headers.get("authorization", ""))
 
 
 def endpoint(

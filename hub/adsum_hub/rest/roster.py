@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Response
 
 from adsum_hub.clock import Clock
+from adsum_hub.facts import ACTIVITY_MAX
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.recent import report_of
 from adsum_hub.rest.api import SCHEMA, BadRequestError, add_endpoints, as_json, endpoint
@@ -26,6 +27,8 @@ from adsum_shared.state import (
 
 MOST = 1000
 MOST_MINUTES = 24 * 60
+#: As many as are kept of a session.
+MOST_ACTIVITY = ACTIVITY_MAX
 
 
 class SessionQuery(msgspec.Struct):
@@ -138,11 +141,15 @@ class RosterEndpoints:
     @endpoint(
         "GET /sessions/{session_id:path}/activity", "What it did last, newest last", NO_SESSION
     )
-    async def activity(self, session_id: str) -> SessionActivity:
+    async def activity(
+        self,
+        session_id: str,
+        limit: Annotated[int, Query(ge=1, le=MOST_ACTIVITY)] = MOST_ACTIVITY,
+    ) -> SessionActivity:
         entries = self.roster.activity(session_id)
         if entries is None:
             raise _no_session(session_id)
-        return SessionActivity(SCHEMA, self.clock(), entries)
+        return SessionActivity(SCHEMA, self.clock(), entries[-limit:])
 
     @endpoint("GET /sessions/{session_id:path}/signals", "What its witnesses said last", NO_SESSION)
     async def signals(

@@ -49,6 +49,7 @@ export interface SessionView {
   suspended?: SuspendedView | null;
   queue?: QueuedView[];
   prompt_way?: "inbox" | "queue" | "terminal" | null;
+  report?: ReportView | null;
 }
 
 /** What a session is doing, and why we believe it.
@@ -214,6 +215,17 @@ export interface QueuedView {
   at: number;
   until: number;
   state?: string;
+}
+
+/** What the agent itself said of its work last, since a human last wrote to it.
+ *
+ *  status: `passed`, `blocked` or `failed`. issue: what it is about. by: the name it gave itself. */
+export interface ReportView {
+  status: string;
+  at: number;
+  issue?: string | null;
+  notes?: string | null;
+  by?: string | null;
 }
 
 /** One machine. clock_offset_ms: its clock minus the hub's; lag_ms: its newest batch's delay.

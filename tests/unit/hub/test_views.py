@@ -12,7 +12,8 @@ from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import Verdict, judge
 from adsum_hub.views import Shown, ViewedHost, rank, session_view, urgency
-from adsum_shared.state import GROUP_OF, AgentState, Group, Reachability
+from adsum_shared.signals import WorkReported
+from adsum_shared.state import GROUP_OF, AgentState, Group, Reachability, ReportView
 from tests.scenes import STEPS, by_time, play
 from tests.story import working
 
@@ -142,3 +143,26 @@ def test_a_rank_is_a_whole_number_that_javascript_holds(at: int):
         ranked = placed(state, since=at, began=at, reachability="offline")
         assert 0 <= ranked <= JAVASCRIPT_MAX
         assert placed(state, since=at, began=at) < ranked
+
+
+def test_a_report_stands_until_a_human_writes_to_the_session_again():
+    story = working().stop(2)
+    told = {"status": "blocked", "issue": "PAN-80", "source": "hub"}
+    story.tell(WorkReported, 3, report_id="b", **told).tell(WorkReported, 3, report_id="b", **told)
+    story.tell(WorkReported, 2.5, report_id="a", status="passed")  # it came later, and is older
+    view = shown(PLACE, story.told(), 4_000).view
+    assert view.report is not None
+    at = story.told().report.at - PLACE.offset_ms
+    assert view.report == ReportView("blocked", at, "PAN-80")
+    assert view.state.state == shown(PLACE, working().stop(2).told(), 4_000).view.state.state
+    story.prompt(5, "p2")
+    assert shown(PLACE, story.told(), 5_000).view.report is None
+
+
+def test_a_report_that_comes_while_nothing_else_changes_is_in_the_next_view():
+    story = working()
+    last = shown(PLACE, story.told(), 1_000)
+    story.tell(WorkReported, 1.1, report_id="a", status="passed", source="hub")
+    after = shown(PLACE, story.told(), 1_100, last).view
+    assert after.report is not None
+    assert after.state == last.view.state

@@ -36,6 +36,7 @@ class ClaudeCode(Agent):
     resume = "claude --resume"
     variable = "CLAUDE_CONFIG_DIR"
     setting = "claude_dirs"
+    session_variable = "CLAUDE_CODE_SESSION_ID"
     usage = USAGE_LINES
     installer = ClaudeInstaller()
     transcripts = Transcripts(transcript_file, signals_from_lines, history, written)

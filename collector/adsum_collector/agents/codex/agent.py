@@ -48,6 +48,7 @@ class Codex(Agent):
     resume = "codex resume"
     variable = "CODEX_HOME"
     setting = "codex_dirs"
+    session_variable = "CODEX_THREAD_ID"
     usage = USAGE_LINES
     installer = CodexInstaller()
     #: How the processes are called that run sessions: a terminal's own, `codex exec`, and the server.

@@ -204,7 +204,7 @@ function isActive({ state, reachability, updated_at: heard }) {
 
 /** @param {{session: SessionView}} props */
 export function Meta({ session }) {
-  const { project, host, branch, model, reachability, incomplete, usage, plan, review } = session;
+  const { project, host, branch, model, reachability, incomplete, usage, plan, review, report } = session;
   const { children = [], queue = [] } = session;
   const finished = finishedCount(children);
   return html`
@@ -247,6 +247,12 @@ export function Meta({ session }) {
         <li title=${plain(queue[0].text, 300)}>
           <${Icon} name="list-plus" />
           ${queue.length.toLocaleString()} queued
+        </li>
+      `}
+      ${report && html`
+        <li class="reported" data-status=${report.status} title=${plain(report.notes ?? "")}>
+          <${Icon} name=${report.status === "passed" ? "circle-check" : "triangle-alert"} />
+          <bdi>reported ${plain([report.status, report.issue].filter(Boolean).join(": "))}</bdi>
         </li>
       `}
       ${isActive(session) && html`

@@ -47,6 +47,7 @@ export function Why({ session }) {
         </p>
       `}
       <${Said} session=${session} />
+      <${Reported} session=${session} />
       <${Meta} session=${session} />
     </section>
   `;
@@ -178,6 +179,22 @@ export function Said({ session }) {
       </blockquote>
     `
   );
+}
+
+/** Its own word of its work, whole. @param {{session: SessionView}} props */
+function Reported({ session: { report } }) {
+  if (!report) return null;
+  return html`
+    <p class="because">
+      <b>Reported:</b> ${plain([report.status, report.issue].filter(Boolean).join(" "))}${" "}
+      ${report.by && `by ${plain(report.by)}, `}<${Age} at=${report.at} /> ago.
+    </p>
+    ${report.notes && html`
+      <blockquote class="said" dir="auto">
+        ${plain(report.notes)}
+      </blockquote>
+    `}
+  `;
 }
 
 /** By either; not again what its state says already. @param {{session: SessionView}} props */

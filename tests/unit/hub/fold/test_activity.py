@@ -207,11 +207,11 @@ def test_a_call_that_a_human_stopped_did_not_fail() -> None:
 
 
 def test_a_text_that_is_cut_says_so() -> None:
-    long = "word " * 60
+    long = "word " * 90
     story = Story().prompt(1, text=long).prompt(1.1, text=long, source="transcript")
 
     [(_, text)] = told(story)
-    assert (len(text), text[-1]) == (100, "…")
+    assert (len(text), text[-1]) == (400, "…")
 
 
 def test_the_activity_survives_the_snapshot() -> None:

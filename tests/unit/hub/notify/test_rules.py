@@ -7,7 +7,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
+from adsum_hub.notify.messages import message_of
 from adsum_hub.notify.rules import (
     NOTHING,
     PUSH,
@@ -17,12 +19,13 @@ from adsum_hub.notify.rules import (
     Rule,
     Sent,
     case_of_host,
+    case_of_report,
     case_of_session,
     decide,
     read_config,
 )
 from adsum_shared.settings import EntryError
-from adsum_shared.state import Group
+from adsum_shared.state import Group, ReportView
 from tests.hubs import NOW, host, session
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -81,7 +84,7 @@ def test_entries_may_come_as_json_from_the_environment():
         ([{"channels": ["nobody"]}], [], "[[notify]] 1: there is no channel 'nobody'. Name one of push"),
         ([{"channels": []}], [], "[[notify]] 1: `channels` is empty."),
         ([{"channels": [PUSH]}, {"channels": [PUSH], "after": -1}], [], "[[notify]] 2: `after` is -1"),
-        ([{"channels": [PUSH], "on": "asleep"}], [], "no value that is known - at `on`. Write one of needs_you, delivered, review, host_offline."),
+        ([{"channels": [PUSH], "on": "asleep"}], [], "no value that is known - at `on`. Write one of needs_you, delivered, review, report, host_offline."),
         ([{"channels": [PUSH], "on": 5}], [], "at `on`. Write one of needs_you, delivered"),
         ([], [{**TEAM, "content": "all"}], "at `content`. Write one of none, title."),
         ([{"channels": [PUSH], "when": 3}], [], "unknown field `when`"),
@@ -113,6 +116,7 @@ def test_an_entry_that_cannot_be_used_is_named_with_the_next_step(
         ({"on": "delivered", "state": "needs_permission"}, "Name one of task_complete, session_ended,"),
         ({"state": "task_*"}, "'task_*' fits no state"),
         ({"state": ""}, "`state` fits no state"),
+        ({"on": "report", "state": "task_complete"}, "Name one of passed, blocked, failed"),
     ],
 )  # fmt: skip
 def test_a_rule_that_no_state_would_ever_meet_is_refused_with_the_states_there_are(
@@ -133,6 +137,7 @@ def test_a_rule_that_no_state_would_ever_meet_is_refused_with_the_states_there_a
         {"state": "IDLE"},
         {"state": []},
         {"on": "delivered", "state": ["session_ended", "task_[ac]*"]},
+        {"on": "report", "state": ["blocked", "fail*"]},
     ],
 )
 def test_a_rule_that_a_state_may_meet_is_taken(entry: dict[str, Any]):
@@ -444,3 +449,20 @@ def test_a_rule_for_deliveries_is_for_finished_tasks_unless_it_says_otherwise():
 
 def test_a_session_without_a_project_fits_no_pattern_of_projects():
     assert not rule(project="*").matches(case(project=None))
+
+
+def test_a_report_is_a_case_beside_what_the_state_calls_for():
+    told = ReportView("blocked", NOW, "PAN-80", "No access")
+    view = replace(session("s", "idle"), report=told)
+    found = case_of_report(view, NOW)
+    assert found is not None
+    assert (found.on, found.state, found.label) == ("report", "blocked", "Reported: blocked PAN-80")
+    assert rule(on="report", state="blocked").matches(found)
+    assert not rule(on="report", state="passed").matches(found)
+    assert not rule().matches(found)
+    assert found.key != case(key=view.id).key
+    assert case_of_report(replace(view, reachability="offline"), NOW) is None
+    assert case_of_report(replace(view, report=None), NOW) is None
+    message = message_of([found], "none")
+    assert (message.title, message.id) == ("Reported: blocked", view.id)
+    assert "PAN-80" not in message.title + message.body  # a channel without content is told none
