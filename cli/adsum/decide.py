@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,9 @@ OUTCOMES = {
     "refused": "refused by its machine",
     "awaits_second": "counted: it takes another person, who decides the same",
     "seconded": "took effect, together with another person's",
+    "queued": "waits, and is said when its turn is over",
+    "withdrawn": "taken back",
+    "expired": "waited too long",
 }
 CODES = {
     "took_effect": Exit.OK,
@@ -38,6 +41,7 @@ CODES = {
     "given": Exit.PARTIAL,
     "awaits_second": Exit.PARTIAL,
     "seconded": Exit.OK,
+    "queued": Exit.OK,
     "overruled": Exit.OVERRULED,
     "too_late": Exit.TOO_LATE,
 }
@@ -101,26 +105,26 @@ def decide(asked: DecisionAsked) -> Exit:
             told.append((each, body))
         else:
             say("Nothing is decided.")
-    given = [(each, _given(url, each, body)) for each, body in told]
+    given = [(each, give(url, each.view, body)) for each, body in told]
     until = time.monotonic() + asked.wait_s
-    ended = [(each, _awaited(url, each, command, until)) for each, command in given]
+    ended = [(each, awaited(url, each.view, command, until)) for each, command in given]
     if asked.as_json:
-        found = [{"session": each.view.id, **_as_json(command)} for each, command in ended]
+        found = [{"session": each.view.id, **as_json(command)} for each, command in ended]
         put_json({"schema": 1, "commands": found})
     for each, command in [] if asked.as_json else ended:
-        put(f"{each.view.session_id[:8]} on {clean(each.view.host)}: {_in_words(command)}")
+        put(f"{each.view.session_id[:8]} on {clean(each.view.host)}: {in_words(command)}")
     if not ended:
         return Exit.ERROR
     return max((CODES.get(it.outcome, Exit.ERROR) for _, it in ended), key=GRAVITY.index)
 
 
-def _in_words(command: CommandView) -> str:
+def in_words(command: CommandView) -> str:
     words = OUTCOMES.get(command.outcome, clean(command.outcome))
     why = f" ({clean(command.reason)})" if command.reason else ""
     return f"{command.verb}: {words}{why}"
 
 
-def _as_json(command: CommandView) -> dict[str, Any]:
+def as_json(command: CommandView) -> dict[str, Any]:
     return {name: getattr(command, name) for name in command.__struct_fields__}
 
 
@@ -321,17 +325,24 @@ def _value(name: str, text: str, about: Any) -> Any:
         raise CommandError(f"{visible(name)} is no {kind}: {text!r}.", Exit.USAGE) from error
 
 
-def _given(url: str, wanted: OpenRequest, body: dict[str, Any]) -> CommandView:
+def give(url: str, view: SessionView, body: dict[str, Any]) -> CommandView:
     """Raises CommandError."""
-    answer = send(url, "POST", f"{path_of(wanted.view)}/commands", body)
+    answer = send(url, "POST", f"{path_of(view)}/commands", body)
     return typed(url, answer.get("command"), CommandView)
 
 
-def _awaited(url: str, wanted: OpenRequest, command: CommandView, until: float) -> CommandView:
-    """What has become of it by then. Raises CommandError."""
-    path = f"{path_of(wanted.view)}/commands/{command.id}"
-    while (left := until - time.monotonic()) > 0:
-        told = fetch(url, path, {"wait": f"{min(left, 5.0):.1f}"})
+def awaited(
+    url: str,
+    view: SessionView,
+    command: CommandView,
+    until: float,
+    enough: Collection[str] = (),
+) -> CommandView:
+    """What has become of it by then, or once its outcome is enough. Raises CommandError."""
+    path = f"{path_of(view)}/commands/{command.id}"
+    while (left := until - time.monotonic()) > 0 and command.outcome not in enough:
+        wait = min(left, 0.5 if enough else 5.0)
+        told = fetch(url, path, {"wait": f"{wait:.1f}"})
         command = typed(url, told.get("command"), CommandView)
         if told.get("final") or command.outcome == "awaits_second":
             break

@@ -438,6 +438,80 @@ def plan(
     )
 
 
+DONE = """
+
+Its machine's owner must have agreed to it there: adsum control full.
+
+Exit codes: 0 it took effect, or waits; 1 refused; 2 usage; 5 sent, its effect not known yet; 7 too late.
+"""
+PromptText = Annotated[str, typer.Argument(metavar="TEXT", help="- reads it from standard input.")]
+
+
+@reach_app.command(help=f"Say something to a session, as if it was typed at its terminal.{DONE}")
+def prompt(
+    session: SessionId,
+    text: PromptText,
+    wait_s: WaitS = 10.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    _act("prompt", session, text=text, wait_s=wait_s, as_json=as_json, hub=hub, state_dir=state_dir)
+
+
+@reach_app.command(help=f"Have something said to a session when its turn is over.{DONE}")
+def queue(
+    session: SessionId,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="- reads it from standard input.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="What waits, the next first.")] = False,
+    withdraw: Annotated[
+        str | None,
+        typer.Option("--withdraw", metavar="ITEM", help="Take it back: its number or id."),
+    ] = None,
+    move: Annotated[
+        tuple[str, int] | None,
+        typer.Option("--move", metavar="ITEM PLACE", help="1 is said next."),
+    ] = None,
+    wait_s: WaitS = 10.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    from adsum.act import ActionAsked, show_queue
+    from adsum.outcome import require
+
+    wanted = [each for each in (text, withdraw, move) if each is not None]
+    require(len(wanted) + listed <= 1, "Give a text, or --list, --withdraw or --move, one of them.")
+    options: dict[str, Any] = {"as_json": as_json, "hub": hub, "state_dir": state_dir}
+    if not wanted:
+        show_queue(ActionAsked("queue", session, **options))
+    elif withdraw is not None:
+        _act("withdraw", session, item=withdraw, wait_s=wait_s, **options)
+    elif move is not None:
+        _act("move", session, item=move[0], place=move[1], wait_s=wait_s, **options)
+    else:
+        _act("queue", session, text=text, wait_s=wait_s, **options)
+
+
+@reach_app.command(help=f"End a session's turn, as Escape does at its terminal.{DONE}")
+def interrupt(
+    session: SessionId,
+    wait_s: WaitS = 10.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    _act("interrupt", session, wait_s=wait_s, as_json=as_json, hub=hub, state_dir=state_dir)
+
+
+def _act(verb: str, session: str, **given: Any) -> None:
+    from adsum.act import ActionAsked, act
+
+    raise typer.Exit(act(ActionAsked(verb, session, **given)))
+
+
 @reach_app.command("report-wrong-state")
 def report_wrong_state(
     session: SessionId,

@@ -16,7 +16,7 @@ import msgspec
 
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
-from adsum_collector.control.actions import Actions
+from adsum_collector.control.actions import Actions, Seats
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.policy import LivePolicy, policy_file
@@ -112,13 +112,19 @@ class Collector:
             timer=time.monotonic,
             allowed=settings.privacy != "metadata",
         )
-        self._actions = Actions(
+        seats = Seats(
             known,
-            PromptQueue(settings.state_dir),
+            {
+                agent.name: [
+                    found
+                    for directory in settings.directories_of(agent)
+                    if (found := agent.registry_dir(directory)) is not None
+                ]
+                for agent in agents
+            },
             watched_in(lambda: spool.state),
-            consent,
-            now=now_ms,
         )
+        self._actions = Actions(seats, PromptQueue(settings.state_dir), consent, now=now_ms)
         self._control = RemoteControl(
             Parties(known, self._intakes, self._actions, self._nonce),
             OwnersWord(consent, LivePolicy(policy_file())),

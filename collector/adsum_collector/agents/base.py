@@ -165,6 +165,22 @@ class PastDecision(NamedTuple):
     accepted: bool
 
 
+class Keyboard(NamedTuple):
+    """How a prompt is typed into an agent's terminal; keys as tmux names them.
+
+    stash: puts aside what stands in the input box, which comes back with the next submit. box: of a
+    screen with its colours, the text in its input box; None if none is there. typed: what is typed
+    for a text. Raises NotObeyedError: it would be no prompt.
+    """
+
+    newline: str
+    submit: str
+    stash: str
+    interrupt: str
+    box: Callable[[str], str | None]
+    typed: Callable[[str], str]
+
+
 class Agent(ABC):
     """One kind of agent. A witness that it does not have stays as it is here: it says nothing.
 
@@ -173,7 +189,7 @@ class Agent(ABC):
     which names the directories that hold its files; setting: ours, for the same. session_variable:
     in what a session runs, its id. usage: None if its
     transcripts do not tell what was used up. installer: None if hooks are not put into its settings
-    for it.
+    for it. keyboard: None if nothing is typed into its terminal.
     """
 
     name: ClassVar[str]
@@ -184,6 +200,7 @@ class Agent(ABC):
     session_variable: ClassVar[str] = ""
     usage: ClassVar[UsageLines | None] = None
     installer: ClassVar[Installer | None] = None
+    keyboard: ClassVar[Keyboard | None] = None
 
     @property
     def words(self) -> HostAgent:
@@ -248,3 +265,11 @@ class Agent(ABC):
     def answer(self, asked: Asked, command: Command) -> bytes:  # noqa: ARG002 - as above
         """What the hook prints for a decision. Raises NotObeyedError for one that is not sound."""
         raise NotObeyedError(f"{self.title} takes no answer")
+
+    def inbox(self, entry: bytes) -> Path | None:  # noqa: ARG002 - for those who have one
+        """The socket that takes messages, by a file of `registry_dir`. Nothing raises."""
+        return None
+
+    def message(self, text: str, by: str) -> bytes:  # noqa: ARG002 - for those who have one
+        """What is written to its inbox. Raises NotObeyedError: it would be no message."""
+        raise NotObeyedError(f"{self.title} takes no messages")

@@ -1,37 +1,62 @@
 """Does in sessions of this machine what people elsewhere want done: prompts, the queue, interrupts.
 
 One thing at a time is done in a session. A command is obeyed at most once, also if the collector is
-restarted meanwhile: its id is on disk before anything is done.
+restarted meanwhile: its id is on disk before anything is done, and so is that a message is handed over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
-from collections import defaultdict
+import stat
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 from adsum_collector.agents.base import Agent
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.queue import LASTS_MS, PromptQueue, Queued
-from adsum_collector.processes import AgentProcess
+from adsum_collector.control.terminal import Pane, pane_of, type_prompt
+from adsum_collector.processes import AgentProcess, look_up
 from adsum_shared import WallClock
 from adsum_shared.commands import MOST_PROMPT, Command, NotObeyedError
-from adsum_shared.signals import AnySignal, QueuedItem, QueueReported
+from adsum_shared.signals import (
+    AnySignal,
+    PromptSubmitted,
+    QueuedItem,
+    QueueReported,
+    StatusReported,
+)
 
 log = logging.getLogger(__name__)
 
 #: Commands that are being obeyed, or wait for it.
 MOST_AT_ONCE: Final = 32
-#: Between two looks at what waits.
+#: Between two looks at what waits; between two tries to hand over the same.
 LOOK_S: Final = 0.5
+AGAIN_MS: Final = 5_000
+#: Between two looks at how sessions can be reached.
+WAYS_MS: Final = 5_000
 #: Of a message that waits, as hubs show it.
 SHOWN: Final = 500
+#: Within which a message that was handed over at rest begins a turn, and an interrupt ends one.
+TAKEN_MS: Final = 20_000
+INTERRUPTED_S: Final = 5.0
+#: Prompts of which is waited to hear that their session took them.
+MOST_AWAITED: Final = 64
+#: By these a prompt is recognised, which witnesses cut and wrap in their own ways.
+KNOWN_BY: Final = 100
+INBOX_S: Final = 3.0
+#: Of what bears no time of its own.
+_UNDATED: Final = 1 << 60
+MOST_ENTRY: Final = 1 << 20
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Result = TypeVar("Result")
+Way = Literal["terminal", "inbox"]
 #: Obeys one command. Raises NotObeyedError, OSError: nothing was done.
 Obey = Callable[[Command], Awaitable[None]]
 
@@ -43,33 +68,107 @@ class Reports(Protocol):
     def tell(self, agent: str, signal: AnySignal) -> None: ...
 
 
-class Actions:
-    """agents: by name, the first is the default. processes: of the sessions that have not ended.
+class Seat(NamedTuple):
+    """A session's living process, as its registry has it at this moment.
 
-    verbs: what is done for each; others may be added before it runs. now: ms of wall clock.
+    status: `idle` while it rests, since `at` (ms); None: it does not say. inbox: takes messages.
+    """
+
+    agent: Agent
+    pid: int
+    status: str | None
+    at: int
+    inbox: Path | None
+
+
+class Seats:
+    """registries: agent's name -> where it keeps a file for each process. All of it may block.
+
+    processes: of the sessions that have not ended.
     """
 
     def __init__(
         self,
         agents: Mapping[str, Agent],
-        queue: PromptQueue,
+        registries: Mapping[str, Sequence[Path]],
         processes: Callable[[], Mapping[str, AgentProcess]],
-        consent: LiveConsent,
-        *,
-        now: WallClock,
     ) -> None:
-        self._agents, self._queue, self._processes = agents, queue, processes
-        self._consent, self._now = consent, now
+        self._agents, self._registries, self.processes = agents, registries, processes
+
+    def agent_of(self, session_id: str) -> str:
+        process = self.processes().get(session_id)
+        return process.agent if process else next(iter(self._agents))
+
+    def of(self, session_id: str) -> Seat | None:
+        """None: nobody says which process is the session's, or it is not this user's, or has gone."""
+        process = self.processes().get(session_id)
+        if process is None or process.agent not in self._agents or not _is_ours(process):
+            return None
+        agent = self._agents[process.agent]
+        for directory in self._registries.get(process.agent, ()):
+            try:
+                with (directory / f"{process.pid}.json").open("rb") as file:
+                    raw = file.read(MOST_ENTRY)
+                told = agent.registry(raw, _UNDATED)
+            except (OSError, ValueError, RecursionError):
+                continue
+            for each in told:
+                if not isinstance(each, StatusReported) or each.session_id != session_id:
+                    continue
+                if each.pid in (None, process.pid):
+                    at = each.at if each.at < _UNDATED else 0
+                    return Seat(agent, process.pid, each.status, at, agent.inbox(raw))
+        return None
+
+
+def _is_ours(process: AgentProcess) -> bool:
+    started = look_up(process.pid)
+    if started is None or not process.is_same(AgentProcess(process.pid, started)):
+        return False
+    try:
+        return Path(f"/proc/{process.pid}").stat().st_uid == os.getuid()
+    except OSError:  # not Linux: tmux and the socket's owner tell
+        return not Path("/proc/self").exists()
+
+
+class Awaited(NamedTuple):
+    """A message that was handed over and not yet seen to be taken. at: ms. item: of the queue."""
+
+    command: Command
+    text: str
+    at: int
+    item: bool
+
+
+class Actions:
+    """verbs: what is done for each; others may be added before it runs. now: ms of wall clock."""
+
+    def __init__(
+        self, seats: Seats, queue: PromptQueue, consent: LiveConsent, *, now: WallClock
+    ) -> None:
+        self._seats, self._queue, self._consent, self._now = seats, queue, consent, now
         self.reports: Reports
+        #: given all that any witness says; each returns at once
+        self.listeners: list[Callable[[Sequence[AnySignal]], None]] = []
         self.verbs: dict[str, Obey] = {
+            "prompt": self._prompt,
             "queue": self._put_in,
             "withdraw": self._take_back,
             "move": self._move,
+            "interrupt": self._interrupt,
         }
         self._todo: asyncio.Queue[Command] = asyncio.Queue(MOST_AT_ONCE)
         self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._writing = asyncio.Lock()
         self._shown = 0
+        #: by command; what waits for its session's own word
+        self._awaited: OrderedDict[str, Awaited] = OrderedDict()
+        #: by session: when something was handed over last, and when that may be tried again; ms
+        self._handed: dict[str, int] = {}
+        self._again: dict[str, int] = {}
+        #: by session: its process, and how a prompt reaches that
+        self._ways: dict[str, tuple[AgentProcess, Way | None]] = {}
+        self._looked = 0
 
     async def accept(self, command: Command) -> None:
         """Uses its id up. Raises NotObeyedError, OSError: it will not be obeyed."""
@@ -88,6 +187,11 @@ class Actions:
 
     def hear(self, signals: Sequence[AnySignal]) -> None:
         """All that any witness of this machine says, once. Returns at once."""
+        for signal in signals:
+            if isinstance(signal, PromptSubmitted) and signal.text and self._awaited:
+                self._taken(signal.session_id, signal.text)
+        for each in self.listeners:
+            each(signals)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -95,18 +199,111 @@ class Actions:
             tasks.create_task(self._tend(), name="queue")
             while True:
                 command = await self._todo.get()
-                tasks.create_task(self._obey(command), name=command.verb)
+                tasks.create_task(self.obey(command), name=command.verb)
 
-    async def _obey(self, command: Command) -> None:
+    async def obey(self, command: Command) -> None:
+        """Does it, alone in its session, and reports what came of it."""
         async with self._alone[command.session_id]:
             try:
-                if self._consent.level != "full":
-                    raise NotObeyedError("this machine's owner does not allow it any more")
+                self._require_full()
                 await self.verbs[command.verb](command)
             except NotObeyedError as error:
                 self.reports.report(command, "refused", str(error))
             except OSError as error:
-                self.reports.report(command, "refused", f"it cannot be written down ({error})")
+                self.reports.report(command, "refused", f"it cannot be done ({error})")
+
+    def _require_full(self) -> None:
+        if self._consent.level != "full":
+            raise NotObeyedError("this machine's owner does not allow it any more")
+
+    # Prompts.
+
+    async def _prompt(self, command: Command) -> None:
+        """Now, if it can be said now; a turn that runs in a terminal is waited for."""
+        seat = await self._seat(command.session_id)
+        pane = await _pane(seat)
+        if pane is not None and seat.status == "busy":
+            await self._put_in(command)
+        else:
+            await self._hand_over(command, seat, pane)
+
+    async def _hand_over(
+        self, command: Command, seat: Seat, pane: Pane | None, *, item: bool = False
+    ) -> None:
+        """Raises NotObeyedError, OSError: the session has not been given it."""
+        session_id, text = command.session_id, (command.text or "").strip()
+        if not text:
+            raise NotObeyedError("there is nothing to say in it")
+        awaited = Awaited(command, text, self._now(), item)
+        self._awaited[command.id] = awaited  # its hook may be faster than what gave it
+        try:
+            if pane is not None and seat.status != "shell":
+                await self._type(command, seat, pane, text)
+            elif seat.inbox is not None:
+                await _post(seat.inbox, seat.agent.message(text, command.by))
+            else:
+                raise NotObeyedError(_UNREACHABLE)
+        except BaseException:
+            self._awaited.pop(command.id, None)
+            raise
+        self._handed[session_id] = awaited.at
+        if command.id in self._awaited:
+            self.reports.report(command, "sent", None if pane else _AS_ANOTHER)
+        while len(self._awaited) > MOST_AWAITED:
+            self._awaited.popitem(last=False)
+
+    async def _type(self, command: Command, seat: Seat, pane: Pane, text: str) -> None:
+        session_id, keyboard = command.session_id, seat.agent.keyboard
+        if seat.status != "idle" or keyboard is None:
+            raise NotObeyedError(_NOT_IDLE.get(seat.status or "", "its registry does not say idle"))
+
+        def rests() -> bool:
+            now = self._seats.of(session_id)
+            return now is not None and now.pid == seat.pid and now.status == "idle"
+
+        self._require_full()
+        await asyncio.to_thread(type_prompt, pane, keyboard, text, rests)
+
+    def _taken(self, session_id: str, text: str) -> None:
+        """The session says that it was given this; whoever else typed, typed something else."""
+        said = _known(text)
+        for name, each in list(self._awaited.items()):
+            wanted = _known(each.text)
+            if each.command.session_id != session_id or not said or wanted[:KNOWN_BY] not in said:
+                continue
+            del self._awaited[name]
+            self.reports.report(each.command, "took_effect")
+            return
+
+    async def _interrupt(self, command: Command) -> None:
+        seat = await self._seat(command.session_id)
+        pane = await _pane(seat)
+        keyboard = seat.agent.keyboard
+        if seat.status != "busy":
+            raise NotObeyedError(_NOT_BUSY.get(seat.status or "", "nothing runs in it"))
+        if pane is None or keyboard is None:
+            raise NotObeyedError("it runs in no tmux, and nothing else can interrupt it")
+        await asyncio.to_thread(pane.press, keyboard.interrupt)
+        self.reports.report(command, "sent")
+        until = asyncio.get_running_loop().time() + INTERRUPTED_S
+        while asyncio.get_running_loop().time() < until:
+            now = await asyncio.to_thread(self._seats.of, command.session_id)
+            if (
+                now is not None
+                and now.pid == seat.pid
+                and (now.status != "busy" or now.at > seat.at)
+            ):
+                self.reports.report(command, "took_effect")
+                return
+            await asyncio.sleep(0.05)
+
+    async def _seat(self, session_id: str) -> Seat:
+        found = await asyncio.to_thread(self._seats.of, session_id)
+        if found is None:
+            raise NotObeyedError("no process of it is registered here: it has ended, or just begun")
+        return found
+
+    # The queue.
 
     async def _put_in(self, command: Command) -> None:
         now, session_id = self._now(), command.session_id
@@ -121,7 +318,7 @@ class Actions:
     async def _take_back(self, command: Command) -> None:
         session_id = command.session_id
         item = await self._changed(self._queue.take_out, session_id, command.item or "")
-        self._report_item(item, "withdrawn", f"by {command.by}")
+        self.reports.report(_of_item(item), "withdrawn", f"by {command.by}")
         self.reports.report(command, "took_effect")
         self._show(session_id)
 
@@ -132,28 +329,103 @@ class Actions:
         self._show(session_id)
 
     async def _tend(self) -> None:
-        """What waited too long goes."""
-        for session_id in sorted(self._queue.told | {*self._queue.sessions}):
-            self._show(session_id)
+        """Hands over what waits when its time has come, and takes out what waited too long."""
+        await self._end_interrupted()
         while True:
-            await asyncio.sleep(LOOK_S)
             try:
                 for item in await self._changed(self._queue.expire, self._now()):
-                    self._report_item(item, "expired", "it waited too long")
+                    self.reports.report(_of_item(item), "expired", "it waited too long")
                     self._show(item.session_id)
+                if self._now() - self._looked >= WAYS_MS:
+                    await self._look_for_ways()
+                for session_id in self._queue.sessions:
+                    await self._next_of(session_id)
             except OSError as error:
-                log.warning("the queue cannot be written: %s", error)
+                log.warning("the queue cannot be tended: %s", error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _end_interrupted(self) -> None:
+        """What was being handed over when the collector ended is not handed over again."""
+        for session_id in self._queue.sessions:
+            for item in self._queue.of(session_id):
+                if item.state != "waiting":
+                    why = "the collector was restarted as it was handed over"
+                    await self._changed(self._queue.remove, item.id)
+                    self.reports.report(_of_item(item), "sent", why)
+        for session_id in sorted(self._queue.told | {*self._queue.sessions}):
+            self._show(session_id)
+
+    async def _next_of(self, session_id: str) -> None:
+        """Its next message, if it rests and has had a turn since the last."""
+        async with self._alone[session_id]:
+            item, now = next(iter(self._queue.of(session_id)), None), self._now()
+            if item is None:
+                return  # taken back while it was waited for
+            if item.state != "waiting":
+                await self._settle(item, now)
+            elif now >= self._again.get(session_id, 0) and self._consent.level == "full":
+                seat = await asyncio.to_thread(self._seats.of, session_id)
+                rests = seat is not None and seat.status in ("idle", "shell")
+                since = self._handed.get(session_id, 0)
+                if seat is None or not rests or (seat.at <= since and now - since < TAKEN_MS):
+                    return
+                await self._give_next(item, seat)
+
+    async def _give_next(self, item: Queued, seat: Seat) -> None:
+        command = _of_item(item)
+        await self._changed(self._queue.mark, item.id, "sent")
+        self._show(item.session_id)
+        try:
+            await self._hand_over(command, seat, await _pane(seat), item=True)
+        except (NotObeyedError, OSError) as error:
+            log.debug("%s is not handed over yet: %s", item.id, error)
+            self._again[item.session_id] = self._now() + AGAIN_MS
+            await self._changed(self._queue.mark, item.id, "waiting")
+            self._show(item.session_id)
+
+    async def _settle(self, item: Queued, now: int) -> None:
+        """It was taken, or nobody says so for too long: at most once it is handed over."""
+        awaited = self._awaited.get(item.id)
+        if awaited is not None and now - awaited.at < TAKEN_MS:
+            return
+        if awaited is not None:
+            why = "the session has not said that it took it"
+            self.reports.report(awaited.command, "sent", why)
+        await self._changed(self._queue.remove, item.id)
+        self._show(item.session_id)
+
+    async def _look_for_ways(self) -> None:
+        """How each session can be reached, told to hubs where that is news."""
+        self._looked = self._now()
+        full = self._consent.level == "full"
+        processes = dict(self._seats.processes()) if full else {}
+        for session_id in self._ways.keys() - processes.keys():
+            if self._ways.pop(session_id)[1] is not None:
+                self._show(session_id)
+        for session_id, process in processes.items():
+            known = self._ways.get(session_id)
+            if known is not None and known[0] == process:
+                continue
+            way = await self._way_to(session_id)
+            self._ways[session_id] = (process, way)
+            if way is not None or (known and known[1]):
+                self._show(session_id)
+            if way is None:
+                del self._ways[session_id]  # it may have only begun: looked at again
+        reached = {session_id for session_id, (_, way) in self._ways.items() if way}
+        await self._changed(self._queue.note_told, frozenset(reached))
+
+    async def _way_to(self, session_id: str) -> Way | None:
+        seat = await asyncio.to_thread(self._seats.of, session_id)
+        if seat is None:
+            return None
+        if await _pane(seat) is not None:
+            return "terminal"
+        return "inbox" if seat.inbox is not None else None
 
     async def _changed(self, change: Callable[..., Result], *given: object) -> Result:
         async with self._writing:
             return await asyncio.to_thread(change, *given)
-
-    def _report_item(self, item: Queued, outcome: str, reason: str | None = None) -> None:
-        """Of the command that queued it."""
-        about = Command(
-            id=item.id, host_id="", session_id=item.session_id, verb="queue", by=item.by
-        )
-        self.reports.report(about, outcome, reason)
 
     def _show(self, session_id: str) -> None:
         """What waits, as it stands now."""
@@ -162,6 +434,56 @@ class Actions:
             QueuedItem(each.id, each.text[:SHOWN], each.by, each.at, each.until, each.state)
             for each in self._queue.of(session_id)
         ]
-        process = self._processes().get(session_id)
-        agent = process.agent if process else next(iter(self._agents))
-        self.reports.tell(agent, QueueReported(session_id=session_id, at=at, seen=at, items=items))
+        _, way = self._ways.get(session_id, (None, None))
+        signal = QueueReported(session_id=session_id, at=at, seen=at, items=items, way=way)
+        self.reports.tell(self._seats.agent_of(session_id), signal)
+
+
+_UNREACHABLE: Final = "it runs in no tmux and takes no messages, so nothing can be said to it"
+_AS_ANOTHER: Final = "it was told as a message of another session"
+_NOT_IDLE: Final = {
+    "busy": "it works: queue it instead",
+    "waiting": "a dialog stands at its terminal: answer that first, or queue it",
+}
+_NOT_BUSY: Final = {
+    "idle": "nothing runs in it",
+    "waiting": "it asks something at its terminal: deny that, and end the turn by it",
+}
+
+
+def _of_item(item: Queued) -> Command:
+    """The command that queued it, as far as anybody asks."""
+    return Command(
+        id=item.id,
+        host_id="",
+        session_id=item.session_id,
+        verb="queue",
+        by=item.by,
+        text=item.text,
+    )
+
+
+def _known(text: str) -> str:
+    return "".join(text.split())
+
+
+async def _pane(seat: Seat) -> Pane | None:
+    return None if seat.agent.keyboard is None else await asyncio.to_thread(pane_of, seat.pid)
+
+
+async def _post(inbox: Path, line: bytes) -> None:
+    """Raises NotObeyedError, OSError. No answer comes back."""
+    found = await asyncio.to_thread(inbox.lstat)
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
+        raise NotObeyedError("its inbox is not this user's socket")
+    try:
+        async with asyncio.timeout(INBOX_S):
+            _, writer = await asyncio.open_unix_connection(inbox)
+            try:
+                writer.write(line)
+                await writer.drain()
+            finally:
+                writer.close()
+                await writer.wait_closed()
+    except TimeoutError as error:
+        raise NotObeyedError("its inbox does not take it") from error

@@ -89,8 +89,12 @@ class PromptQueue:
     def take_out(self, session_id: str, item_id: str) -> Queued:
         """Raises NotObeyedError: it does not wait there."""
         item = self._find(session_id, item_id)
-        self._save(items=tuple(each for each in self._kept.items if each.id != item_id))
+        self.remove(item_id)
         return item
+
+    def remove(self, item_id: str) -> None:
+        """Whatever its state."""
+        self._save(items=tuple(each for each in self._kept.items if each.id != item_id))
 
     def move(self, session_id: str, item_id: str, place: int) -> None:
         """Raises NotObeyedError."""

@@ -22,6 +22,7 @@ from adsum_collector.agents.claude_code.lines import (
     written,
 )
 from adsum_collector.agents.claude_code.program import config_dirs
+from adsum_collector.agents.claude_code.prompting import KEYBOARD, inbox_in, message_to_inbox
 from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
 from adsum_collector.agents.claude_code.usage_lines import USAGE_LINES
 from adsum_collector.agents.installer import SettingsError
@@ -39,6 +40,7 @@ class ClaudeCode(Agent):
     session_variable = "CLAUDE_CODE_SESSION_ID"
     usage = USAGE_LINES
     installer = ClaudeInstaller()
+    keyboard = KEYBOARD
     transcripts = Transcripts(transcript_file, signals_from_lines, history, written)
 
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
@@ -84,6 +86,12 @@ class ClaudeCode(Agent):
 
     def answer(self, asked: Asked, command: Command) -> bytes:
         return answer_of(asked, command)
+
+    def inbox(self, entry: bytes) -> Path | None:
+        return inbox_in(entry)
+
+    def message(self, text: str, by: str) -> bytes:
+        return message_to_inbox(text, by)
 
 
 def _judged(report: ClaudeReport, name: str, port: int) -> tuple[str, str | None]:

@@ -1,0 +1,48 @@
+"""An agent's terminal as far as its input box goes: run as `fake_box.py LOG [MODE]`.
+
+Keys: C-j a new line, C-s stashes the text, Enter submits it and brings the stash back, Escape. Each
+submit and each Escape is a line of LOG. MODE: dialog shows no box; deaf takes no text; eager draws
+something else with every key, as one at which somebody types.
+"""
+
+import json
+import os
+import sys
+import tty
+from pathlib import Path
+
+RULE = "─" * 60
+
+
+def draw(text: str, mode: str, keys: int) -> None:
+    lines = text.split("\n")
+    box = ["\u276f\u00a0" + lines[0], *("  " + each for each in lines[1:])]
+    shown = ["Do you want to proceed?"] if mode == "dialog" else [RULE, *box, RULE]
+    sys.stdout.write("\x1b[2J\x1b[H" + "\r\n".join([f"key {keys}", *shown]) + "\r\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    log, mode = sys.argv[1], [*sys.argv, ""][2]
+    text, stash, keys = "", "", 0
+    tty.setraw(0)
+    draw(text, mode, keys)
+    while raw := os.read(0, 4096):
+        for key in raw.decode():
+            keys += 1
+            said = None
+            if key == "\r":
+                said, text, stash = {"submit": text}, stash, ""
+            elif key == "\x13":
+                stash, text = text, ""
+            elif key == "\x1b":
+                said = {"escape": True}
+            elif mode != "deaf":
+                text += key
+            if said:
+                with Path(log).open("a") as file:
+                    file.write(json.dumps(said) + "\n")
+        draw(text, mode, keys)
+
+
+main()

@@ -1,0 +1,355 @@
+"""What is done in sessions: by which way, in which order, at most once, and only where that was agreed."""
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from adsum_collector.agents.claude_code.agent import ClaudeCode
+from adsum_collector.control import actions
+from adsum_collector.control.actions import Actions, Seats
+from adsum_collector.control.consent import Consent, LiveConsent, keep_consent
+from adsum_collector.control.queue import PromptQueue
+from adsum_collector.processes import AgentProcess, look_up
+from adsum_shared.commands import Command, NotObeyedError
+from adsum_shared.signals import AnySignal, PromptSubmitted, QueueReported
+from tests.control import consent_to
+from tests.support import wait_until
+
+KEY = Ed25519PrivateKey.generate()
+
+
+class Mute(ClaudeCode):
+    """Nothing is typed into the terminal that the tests themselves run in."""
+
+    keyboard = None
+
+
+class Machine:
+    """One session, whose process is this one, and all that is reported of it. clock: ms."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir, self.clock = state_dir, 1_000_000
+        self.registry = state_dir / "sessions"
+        self.registry.mkdir()
+        self.entry: dict[str, Any] = {"sessionId": "s", "pid": os.getpid(), "status": "idle"}
+        self.entry |= {"messagingSocketPath": str(state_dir / "inbox.sock")}
+        self.process = AgentProcess(os.getpid(), look_up(os.getpid()) or 0)
+        self.messages: list[str] = []
+        self.outcomes: list[tuple[str, str, str | None]] = []
+        self.shown: list[QueueReported] = []
+        self.takes = True
+        self.rests()
+        self.actions = self.collector()
+
+    def collector(self) -> Actions:
+        agent = Mute()
+        seats = Seats(
+            {agent.name: agent}, {agent.name: [self.registry]}, lambda: {"s": self.process}
+        )
+        consent = LiveConsent(self.state_dir, wall=time.time, timer=time.monotonic)
+        made = Actions(seats, PromptQueue(self.state_dir), consent, now=lambda: self.clock)
+        made.reports = self
+        return made
+
+    def start(self) -> None:
+        self._running = asyncio.create_task(self.actions.run())
+
+    async def stop(self) -> None:
+        self._running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._running
+
+    def report(self, command: Command, outcome: str, reason: str | None = None) -> None:
+        self.outcomes.append((command.id, outcome, reason))
+
+    def tell(self, agent: str, signal: AnySignal) -> None:
+        assert agent == "claude_code"
+        assert isinstance(signal, QueueReported)
+        self.shown.append(signal)
+
+    def is_so(self, **entry: Any) -> None:
+        self.entry |= entry | {"statusUpdatedAt": self.clock}
+        path = self.registry / f"{os.getpid()}.json"
+        path.with_suffix(".draft").write_text(json.dumps(self.entry))
+        path.with_suffix(".draft").replace(path)
+
+    def rests(self) -> None:
+        self.is_so(status="idle")
+
+    def works(self) -> None:
+        self.is_so(status="busy")
+
+    async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """As the session does: a message begins a turn, and a hook tells of it."""
+        text = json.loads(await reader.read())["message"]["content"]
+        writer.close()
+        self.messages.append(text)
+        if self.takes:
+            self.works()
+            self.says(text)
+
+    def says(self, text: str) -> None:
+        told = PromptSubmitted(session_id="s", at=self.clock, seen=self.clock, text=text)
+        self.actions.hear([told])
+
+    async def give(self, verb: Any, name: str, **more: Any) -> None:
+        command = Command(id=name, host_id="h", session_id="s", verb=verb, by="ann", **more)
+        await self.actions.accept(command)
+        self.actions.begin(command)
+
+    def told(self, name: str) -> list[str]:
+        return [outcome for each, outcome, _ in self.outcomes if each == name]
+
+    def why(self, name: str) -> str:
+        return next(why or "" for each, _, why in reversed(self.outcomes) if each == name)
+
+    async def until(self, name: str, outcome: str) -> None:
+        await wait_until(lambda: outcome in self.told(name), 20)
+
+
+@pytest.fixture
+async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
+    monkeypatch.setattr(actions, "LOOK_S", 0.01)
+    monkeypatch.setattr(actions, "INTERRUPTED_S", 0.2)
+    consent_to(tmp_path, KEY, "full")
+    machine = Machine(tmp_path)
+    server = await asyncio.start_unix_server(machine.receive, tmp_path / "inbox.sock")
+    async with server:
+        machine.start()
+        yield machine
+        await machine.stop()
+
+
+async def test_a_prompt_is_a_message_and_took_effect_once_the_session_says_so(
+    machine: Machine,
+) -> None:
+    machine.takes = False
+    await machine.give("prompt", "c1", text="go on\nplease")
+    await machine.until("c1", "sent")
+
+    assert machine.messages == ["From ann with Adsum: go on\nplease"]
+    assert machine.why("c1") == "it was told as a message of another session"
+    machine.says("something else that somebody typed")
+    assert machine.told("c1") == ["sent"]
+    machine.says("From ann with Adsum: go on please")
+    machine.says("From ann with Adsum: go on please")
+    assert machine.told("c1") == ["sent", "took_effect"]
+
+
+async def test_a_command_is_obeyed_once_also_across_a_restart(machine: Machine) -> None:
+    await machine.give("prompt", "c1", text="x")
+    await machine.until("c1", "took_effect")
+
+    for each in (machine.actions, machine.collector()):
+        machine.actions = each
+        with pytest.raises(NotObeyedError, match="given before"):
+            await machine.give("prompt", "c1", text="x")
+    assert len(machine.messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"text": "a\x1b[201~"}, "control characters"),
+        ({"text": "x" * 10_001}, "too long"),
+        ({"verb": "reboot"}, "cannot `reboot` yet"),
+    ],
+)
+async def test_what_is_not_sound_is_not_begun(machine: Machine, more: Any, why: str) -> None:
+    with pytest.raises(NotObeyedError, match=why):
+        await machine.give(more.pop("verb", "prompt"), "c1", **more)
+
+
+async def test_consent_that_ends_meanwhile_counts(machine: Machine) -> None:
+    keep_consent(machine.state_dir, Consent())
+    await machine.give("prompt", "c1", text="x")
+    await machine.until("c1", "refused")
+
+    assert machine.messages == []
+    await wait_until(lambda: True)
+    assert "does not allow it" in machine.why("c1")
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"sessionId": "other"}, "no process of it"),
+        ({"pid": 1}, "no process of it"),
+        ({"messagingSocketPath": None}, "nothing can be said to it"),
+    ],
+)
+async def test_nothing_is_said_to_whoever_it_is_not(machine: Machine, entry: Any, why: str) -> None:
+    machine.is_so(**entry)
+    await machine.give("prompt", "c1", text="x")
+    await machine.until("c1", "refused")
+
+    assert why in machine.why("c1")
+    assert machine.messages == []
+
+
+async def test_a_process_id_that_another_program_bears_by_now_is_not_the_sessions(
+    machine: Machine,
+) -> None:
+    machine.process = AgentProcess(os.getpid(), machine.process.started - 3_600_000)
+    await machine.give("prompt", "c1", text="x")
+    await machine.until("c1", "refused")
+
+    assert machine.messages == []
+
+
+async def test_an_inbox_that_is_no_socket_of_ours_takes_nothing(machine: Machine) -> None:
+    (machine.state_dir / "file").touch()
+    machine.is_so(messagingSocketPath=str(machine.state_dir / "file"))
+    await machine.give("prompt", "c1", text="x")
+    await machine.until("c1", "refused")
+
+    assert (machine.state_dir / "file").read_bytes() == b""
+
+
+async def test_what_waits_is_said_in_order_each_after_a_turn_of_its_own(machine: Machine) -> None:
+    machine.works()
+    for name in ("a", "b", "c"):
+        await machine.give("queue", name, text=f"say {name}")
+        await machine.until(name, "queued")
+    await machine.give("move", "m", item="c", place=0)
+    await machine.until("m", "took_effect")
+    assert [each.id for each in machine.shown[-1].items] == ["c", "a", "b"]
+    assert machine.messages == []
+
+    for number, name in enumerate(("c", "a", "b"), 1):
+        machine.clock += 100
+        machine.rests()
+        await machine.until(name, "took_effect")
+        assert len(machine.messages) == number
+    await wait_until(lambda: machine.shown[-1].items == [])
+    assert [each[-1] for each in machine.messages] == ["c", "a", "b"]
+
+
+async def test_while_it_rests_as_before_the_next_is_not_said(machine: Machine) -> None:
+    """Its registry has not shown the turn of the first yet."""
+    machine.takes = False
+    await machine.give("queue", "a", text="say a")
+    await machine.give("queue", "b", text="say b")
+    await machine.until("a", "sent")
+    machine.says("From ann with Adsum: say a")
+    await machine.until("a", "took_effect")
+    await wait_until(lambda: len(machine.shown[-1].items) == 1)
+    await asyncio.sleep(0.1)
+    assert len(machine.messages) == 1
+
+    machine.clock += 100
+    machine.rests()
+
+    await machine.until("b", "sent")
+
+
+async def test_what_is_taken_back_is_never_said(machine: Machine) -> None:
+    machine.works()
+    await machine.give("queue", "a", text="say a")
+    await machine.until("a", "queued")
+    await machine.give("withdraw", "w", item="a")
+    await machine.until("w", "took_effect")
+    machine.clock += 100
+    machine.rests()
+    await machine.give("withdraw", "w2", item="a")
+    await machine.until("w2", "refused")
+
+    assert machine.told("a") == ["queued", "withdrawn"]
+    assert machine.messages == []
+
+
+async def test_what_waits_outlives_a_restart_and_what_was_being_said_is_not_said_again(
+    machine: Machine,
+) -> None:
+    machine.works()
+    for name in ("a", "b"):
+        await machine.give("queue", name, text=f"say {name}")
+        await machine.until(name, "queued")
+    await machine.stop()
+    PromptQueue(machine.state_dir).mark("a", "sent")
+
+    machine.actions = machine.collector()
+    machine.start()
+    await machine.until("a", "sent")
+    machine.clock += 100
+    machine.rests()
+    await machine.until("b", "took_effect")
+
+    assert machine.messages == ["From ann with Adsum: say b"]
+    assert "restarted" in machine.why("a")
+
+
+async def test_what_nobody_is_seen_to_take_is_given_up_and_not_said_twice(
+    machine: Machine,
+) -> None:
+    machine.takes = False
+    await machine.give("queue", "a", text="say a")
+    await machine.until("a", "sent")
+    machine.clock += actions.TAKEN_MS
+
+    await wait_until(lambda: machine.shown[-1].items == [], 20)
+
+    assert machine.messages == ["From ann with Adsum: say a"]
+    assert "has not said" in machine.why("a")
+
+
+async def test_what_waited_too_long_goes(machine: Machine) -> None:
+    machine.works()
+    await machine.give("queue", "a", text="say a")
+    await machine.until("a", "queued")
+    machine.clock += 24 * 3600 * 1000
+
+    await machine.until("a", "expired")
+
+    assert machine.messages == []
+
+
+async def test_what_cannot_be_said_now_waits_and_is_tried_again(machine: Machine) -> None:
+    inbox = machine.entry["messagingSocketPath"]
+    machine.is_so(messagingSocketPath=str(machine.state_dir / "nowhere"))
+    await machine.give("queue", "a", text="say a")
+    await wait_until(lambda: machine.actions._again, 20)
+    assert machine.told("a") == ["queued"]
+    machine.is_so(messagingSocketPath=inbox)
+    await asyncio.sleep(0.05)
+    assert machine.messages == []
+
+    machine.clock += actions.AGAIN_MS
+
+    await machine.until("a", "took_effect")
+
+
+async def test_hubs_are_told_how_a_prompt_reaches_it_and_when_it_no_longer_does(
+    machine: Machine,
+) -> None:
+    await wait_until(lambda: machine.shown and machine.shown[-1].way == "inbox", 20)
+    keep_consent(machine.state_dir, Consent())
+    machine.clock += actions.WAYS_MS
+
+    await wait_until(lambda: machine.shown[-1].way is None, 20)
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ("idle", "nothing runs in it"),
+        ("waiting", "asks something"),
+        ("busy", "no tmux"),
+    ],
+)
+async def test_an_interrupt_is_refused_where_escape_would_do_something_else(
+    machine: Machine, status: str, why: str
+) -> None:
+    machine.is_so(status=status)
+    await machine.give("interrupt", "c1")
+    await machine.until("c1", "refused")
+
+    assert why in machine.why("c1")
