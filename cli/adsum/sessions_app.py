@@ -447,7 +447,7 @@ Exit codes: 0 it took effect, or waits; 1 refused; 2 usage; 5 sent, its effect n
 PromptText = Annotated[str, typer.Argument(metavar="TEXT", help="- reads it from standard input.")]
 
 
-@reach_app.command(help=f"Say something to a session, as if it was typed at its terminal.{DONE}")
+@reach_app.command(help=f"Say something to a session, as its user would.{DONE}")
 def prompt(
     session: SessionId,
     text: PromptText,
@@ -459,7 +459,7 @@ def prompt(
     _act("prompt", session, text=text, wait_s=wait_s, as_json=as_json, hub=hub, state_dir=state_dir)
 
 
-@reach_app.command(help=f"Have something said to a session when its turn is over.{DONE}")
+@reach_app.command(help=f"Have something said once a turn is over.{DONE}")
 def queue(
     session: SessionId,
     text: Annotated[
