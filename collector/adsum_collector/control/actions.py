@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 from adsum_collector.agents.base import Agent
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.queue import LASTS_MS, PromptQueue, Queued
-from adsum_collector.control.terminal import Pane, pane_of, type_prompt
+from adsum_collector.control.terminal import TmuxPane, pane_of, type_prompt
 from adsum_collector.processes import AgentProcess, look_up
 from adsum_shared import WallClock
 from adsum_shared.commands import MOST_PROMPT, Command, NotObeyedError
@@ -228,7 +228,7 @@ class Actions:
             await self._hand_over(command, seat, pane)
 
     async def _hand_over(
-        self, command: Command, seat: Seat, pane: Pane | None, *, item: bool = False
+        self, command: Command, seat: Seat, pane: TmuxPane | None, *, item: bool = False
     ) -> None:
         """Raises NotObeyedError, OSError: the session has not been given it."""
         session_id, text = command.session_id, (command.text or "").strip()
@@ -252,7 +252,7 @@ class Actions:
         while len(self._awaited) > MOST_AWAITED:
             self._awaited.popitem(last=False)
 
-    async def _type(self, command: Command, seat: Seat, pane: Pane, text: str) -> None:
+    async def _type(self, command: Command, seat: Seat, pane: TmuxPane, text: str) -> None:
         session_id, keyboard = command.session_id, seat.agent.keyboard
         if seat.status != "idle" or keyboard is None:
             raise NotObeyedError(_NOT_IDLE.get(seat.status or "", "its registry does not say idle"))
@@ -467,7 +467,7 @@ def _known(text: str) -> str:
     return "".join(text.split())
 
 
-async def _pane(seat: Seat) -> Pane | None:
+async def _pane(seat: Seat) -> TmuxPane | None:
     return None if seat.agent.keyboard is None else await asyncio.to_thread(pane_of, seat.pid)
 
 

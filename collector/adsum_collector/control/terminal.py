@@ -35,7 +35,7 @@ END: Final = 20
 _PASTED = re.compile(r"\[Pasted text #\d+")
 
 
-class Pane(NamedTuple):
+class TmuxPane(NamedTuple):
     """socket: of the tmux server."""
 
     socket: str
@@ -65,7 +65,7 @@ class Pane(NamedTuple):
         return self.ask("capture-pane", "-pe", "-t", self.id)
 
 
-def pane_of(pid: int) -> Pane | None:
+def pane_of(pid: int) -> TmuxPane | None:
     """The pane in which this process runs: both it and the tmux server are among its ancestors.
 
     None: it runs in no tmux of this user's. A pane's name proves nothing, nor does a variable, which
@@ -81,16 +81,16 @@ def pane_of(pid: int) -> Pane | None:
     above = {str(pid), *(str(each.pid) for each in parents)}
     for socket in sorted(sockets - {""}):
         try:
-            told = Pane(socket, "").ask("list-panes", "-a", "-F", "#{pane_pid} #{pane_id}")
+            told = TmuxPane(socket, "").ask("list-panes", "-a", "-F", "#{pane_pid} #{pane_id}")
         except NotObeyedError:
             continue
         for first, _, name in (line.partition(" ") for line in told.splitlines()):
             if first in above:
-                return Pane(socket, name)
+                return TmuxPane(socket, name)
     return None
 
 
-def box_of(pane: Pane, keyboard: Keyboard) -> str:
+def box_of(pane: TmuxPane, keyboard: Keyboard) -> str:
     """The text in its input box, which nobody changes just now. Raises NotObeyedError."""
     told = pane.ask("list-clients", "-t", pane.id, "-F", "#{client_activity}")
     if any(time.time() - int(each) < QUIET_S for each in told.split() if each.isdecimal()):
@@ -104,7 +104,7 @@ def box_of(pane: Pane, keyboard: Keyboard) -> str:
     return before
 
 
-def type_prompt(pane: Pane, keyboard: Keyboard, text: str, rests: Callable[[], bool]) -> None:
+def type_prompt(pane: TmuxPane, keyboard: Keyboard, text: str, rests: Callable[[], bool]) -> None:
     """Types and submits it; a draft that stands in the box is put aside, and is back afterwards.
 
     rests: whether the session rests at this moment. Raises NotObeyedError: nothing was submitted.
@@ -132,7 +132,7 @@ def type_prompt(pane: Pane, keyboard: Keyboard, text: str, rests: Callable[[], b
         raise NotObeyedError("it was typed and not taken; it stands in its input box")
 
 
-def _type(pane: Pane, keyboard: Keyboard, text: str) -> None:
+def _type(pane: TmuxPane, keyboard: Keyboard, text: str) -> None:
     """As keys, not as a paste: a paste of several lines is told to the model as something pasted."""
     for number, line in enumerate(text.split("\n")):
         if number:

@@ -13,7 +13,7 @@ import pytest
 
 from adsum_collector.agents import known_agents
 from adsum_collector.control import terminal
-from adsum_collector.control.terminal import Pane, box_of, pane_of, type_prompt
+from adsum_collector.control.terminal import TmuxPane, box_of, pane_of, type_prompt
 from adsum_shared.commands import NotObeyedError
 
 pytestmark = [
@@ -36,7 +36,7 @@ class Screen:
         self.pid = int(self.ask("display-message", "-p", "#{pane_pid}"))
         found = pane_of(self.pid)
         assert found is not None
-        self.pane: Pane = found
+        self.pane: TmuxPane = found
         within(lambda: "key 0" in self.pane.screen())
 
     def ask(self, *words: str) -> str:
@@ -180,12 +180,12 @@ def test_whoever_has_just_pressed_a_key_is_left_alone(
 ) -> None:
     assert KEYBOARD is not None
     screen = shown()
-    asking = Pane.ask
+    asking = TmuxPane.ask
 
-    def attended(pane: Pane, *words: str) -> str:
+    def attended(pane: TmuxPane, *words: str) -> str:
         return f"{int(time.time())}\n" if words[0] == "list-clients" else asking(pane, *words)
 
-    monkeypatch.setattr(Pane, "ask", attended)
+    monkeypatch.setattr(TmuxPane, "ask", attended)
 
     with pytest.raises(NotObeyedError, match="somebody is typing"):
         box_of(screen.pane, KEYBOARD)
