@@ -145,12 +145,14 @@ ONE_IMPORTER = {
     "too large for its importer, and tested by itself": {
         *("adsum_collector.transcripts.files", "adsum_collector.agents.codex.trust"),
         "adsum_collector.agents.codex.control_socket",
+        "adsum_collector.control.terminal",
     },
     "pure, and tested by itself": {
         *("adsum.demo.story", "adsum_hub.fold.work"),
         "adsum_hub.verdict.rules",
         "adsum_collector.agents.claude_code.decisions",
         "adsum_collector.agents.claude_code.line_steps",
+        "adsum_collector.agents.claude_code.prompting",
         "adsum_collector.agents.claude_code.settings_text",
     },
 }
