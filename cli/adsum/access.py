@@ -4,6 +4,7 @@ import getpass
 import io
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -43,13 +44,18 @@ _LISTS = {
 
 
 def print_login(
-    hub: str | None, state_dir: Path | None, role: str, name: str | None, *, as_json: bool
+    hub: str | None,
+    state_dir: Path | None,
+    who: tuple[str, str | None, str],
+    *,
+    as_json: bool,
 ) -> None:
-    url = hub_url(hub, state_dir)
+    """who: role, name, and the machines where they may do something, as `--hosts` names them."""
+    url, (role, name, hosts) = hub_url(hub, state_dir), who
     _require_role(role)
     if not fetch(url, "/api/v1/me").get("sign_in", True):
         raise CommandError(f"Nobody has to sign in there: open {url}. (ADSUM_SIGN_IN=off)")
-    made = make_link(url, role, name or user())
+    made = make_link(url, role, name or user(), host_ids(url, hosts))
     if as_json:
         put_json(made)
         return
@@ -61,9 +67,24 @@ def _require_role(role: str) -> None:
     require(role in ROLES, f"{role!r} is no role. Give one of {', '.join(ROLES)}.")
 
 
-def make_link(url: str, role: str, name: str) -> dict[str, Any]:
+def host_ids(url: str, named: str) -> list[str]:
+    """The ids of machines that are named by id or label, with commas between. Raises CommandError."""
+    found = []
+    known = fetch(url, "/api/v1/hosts")["hosts"] if named else []
+    for name in filter(None, map(str.strip, named.split(","))):
+        ids = [each["id"] for each in known if name in (each["id"], each["label"])]
+        several = "several machines bear" if ids else "no machine bears"
+        require(
+            len(ids) == 1, f"--hosts: {several} the name {name[:40]!r}. adsum hosts lists them."
+        )
+        found += ids
+    return found
+
+
+def make_link(url: str, role: str, name: str, hosts: Sequence[str] = ()) -> dict[str, Any]:
     """url, code, name, role and until, ms. Raises CommandError."""
-    made = send(url, "POST", "/api/v1/login-links", {"role": role, "name": name})
+    asked = {"role": role, "name": name} | ({"hosts": list(hosts)} if hosts else {})
+    made = send(url, "POST", "/api/v1/login-links", asked)
     base = made["public_url"] or url
     told = {key: made[key] for key in ("code", "name", "role", "until")}
     return {"url": f"{base}/login#{made['code']}", **told}
@@ -106,11 +127,18 @@ def user() -> str:
 
 
 def create_token(
-    hub: str | None, state_dir: Path | None, role: str, name: str, expires: str, *, as_json: bool
+    hub: str | None,
+    state_dir: Path | None,
+    who: tuple[str, str, str],
+    expires: str,
+    *,
+    as_json: bool,
 ) -> None:
-    url = hub_url(hub, state_dir)
+    """who: as of `print_login`."""
+    url, (role, name, hosts) = hub_url(hub, state_dir), who
     _require_role(role)
     asked = {"role": role, "name": name, "expires_s": seconds(expires)}
+    asked |= {"hosts": host_ids(url, hosts)} if hosts else {}
     made = send(url, "POST", "/api/v1/tokens", asked)
     if as_json:
         put_json(made)

@@ -181,6 +181,7 @@ def leave(state_dir: StateDir = None) -> None:
 def login(
     role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "admin",
     name: Annotated[str | None, typer.Option(help="Whom it lets in; you, if left out.")] = None,
+    hosts: Annotated[str, typer.Option(help="Machines where an operator may act: a,b")] = "",
     hub: HubUrl = None,
     state_dir: StateDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="The link, as JSON.")] = False,
@@ -191,7 +192,7 @@ def login(
     """
     from adsum.access import print_login
 
-    print_login(hub, state_dir, role, name, as_json=as_json)
+    print_login(hub, state_dir, (role, name, hosts), as_json=as_json)
 
 
 @app.command()

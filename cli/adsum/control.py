@@ -1,9 +1,11 @@
 """Says, on this machine alone, what people elsewhere may decide here: `adsum control`."""
 
 import asyncio
+import csv
+import io
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,31 +225,71 @@ def _hooked(home: Path) -> list[Setup]:
     return [each for each in setups_for("user", home) if each.inspect().counts]
 
 
-def show_trail(state_dir: Path | None, *, as_json: bool, verify: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class TrailWanted:
+    """since: for how long back, such as 7d. session: the start of its id. form: text, json or csv."""
+
+    since: str | None = None
+    session: str | None = None
+    form: str = "text"
+    verify: bool = False
+
+
+def show_trail(state_dir: Path | None, wanted: TrailWanted) -> None:
     """Raises CommandError, with ERROR, for a chain that is broken."""
     home = read_settings(CollectorSettings, state_dir=state_dir).state_dir
-    if verify:
+    if wanted.verify:
         checked = check_trail(read_trail(home))
-        if as_json:
+        if wanted.form == "json":
             put_json(checked._asdict())
         else:
             put(_verdict(checked))
         if checked.fault:
             raise CommandError(f"The trail was changed: {checked.fault}.")
         return
+    if wanted.form == "csv":
+        put(_csv(Line.__struct_fields__))
+    for text, line in _wanted_lines(home, wanted):
+        if wanted.form == "csv" and line is not None:
+            put(_csv([getattr(line, name) for name in Line.__struct_fields__]))
+        elif wanted.form == "json":
+            put(text)
+        elif wanted.form == "text":
+            put(clean(_told(line, text)))
+
+
+def _wanted_lines(home: Path, wanted: TrailWanted) -> Iterator[tuple[str, Line | None]]:
+    """None: of what is no line of the trail."""
+    since = (time.time() - seconds(wanted.since)) * 1000 if wanted.since else 0.0
     for raw in read_trail(home):
         text = raw.decode(errors="replace").rstrip("\n")
-        put(text if as_json else clean(_told(text)))
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except msgspec.DecodeError:
+            if not since and not wanted.session:
+                yield text, None
+            continue
+        if line.at >= since and line.session_id.startswith(wanted.session or ""):
+            yield text, line
+
+
+def _csv(cells: Sequence[object]) -> str:
+    """A row. What a spreadsheet would take for a formula is text to it."""
+    text = io.StringIO()
+    plain = [clean(str(each)) for each in cells]
+    csv.writer(text, lineterminator="").writerow(
+        f"'{each}" if each.startswith(("=", "+", "-", "@")) else each for each in plain
+    )
+    return text.getvalue()
 
 
 def _verdict(checked: Checked) -> str:
-    return f"{checked.lines} lines, {checked.fault or 'whole'}. The last hash: {checked.last}"
+    gone = f" {checked.dropped} older ones were dropped for room." if checked.dropped else ""
+    return f"{checked.lines} lines, {checked.fault or 'whole'}.{gone} The last hash: {checked.last}"
 
 
-def _told(text: str) -> str:
-    try:
-        line = msgspec.json.decode(text, type=Line)
-    except msgspec.DecodeError:
+def _told(line: Line | None, text: str) -> str:
+    if line is None:
         return f"(no line of the trail: {text[:60]})"
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at / 1000))
     words = (line.what, line.verb, line.outcome, line.by and f"by {line.by}", line.about)

@@ -84,6 +84,7 @@ def tokens_create(
     context: typer.Context,
     name: Annotated[str, typer.Option(help="What it is for: shown in lists.")] = "",
     role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
+    hosts: Annotated[str, typer.Option(help="Machines where an operator may act: a,b")] = "",
     expires: Annotated[
         str | None,
         typer.Option(help="Such as 12h or 90d; at most 366d, to join 31d. [90d; to join: 1h]"),
@@ -109,7 +110,7 @@ def tokens_create(
             hub, home, expires or "1h", host_label or name, reusable=reusable, as_json=as_json
         )
     elif name:
-        create_token(hub, home, role, name, expires or "90d", as_json=as_json)
+        create_token(hub, home, (role, name, hosts), expires or "90d", as_json=as_json)
     else:
         raise typer.BadParameter("a token for the API needs --name, one to join by --join")
 
@@ -287,13 +288,17 @@ def control_rules_test(
 def control_trail(
     context: typer.Context,
     verify: Annotated[bool, typer.Option("--verify", help="Whether it was changed.")] = False,
+    since: Annotated[str | None, typer.Option(help="The last 12h or 7d alone.")] = None,
+    session: Annotated[str | None, typer.Option(help="Of this one: how its id begins.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="For a spreadsheet.")] = False,
     as_json: AsText = False,
     state_dir: Here = None,
 ) -> None:
     """What was asked, decided, by whom, and what came of it."""
-    from adsum.control import show_trail
+    from adsum.control import TrailWanted, show_trail
 
-    show_trail(state_dir or context.obj, as_json=as_json, verify=verify)
+    form = "csv" if as_csv else "json" if as_json else "text"
+    show_trail(state_dir or context.obj, TrailWanted(since, session, form, verify))
 
 
 @service_app.command("install")

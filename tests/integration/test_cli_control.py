@@ -197,3 +197,20 @@ def test_rules_are_listed_and_tried_on_what_was_done(
     code, _, err = run("control", "rules")
     assert code == 1
     assert f"{file}, [[control.rule]] 1 (tests)" in err.replace("\n", "")
+
+
+def test_the_trail_is_exported_by_session_and_time(home: Path, run: Run) -> None:
+    now = int(time.time() * 1000)
+    trail = Trail(home / "state")
+    (home / "state").mkdir(exist_ok=True)
+    trail.add(now - 3 * 86_400_000, "held", session_id="s1", about="=cmd()")
+    trail.add(now, "command", session_id="s2", by="ann", outcome="decided")
+
+    code, out, _ = run("control", "trail", "--csv")
+    rows = out.splitlines()
+    assert (code, len(rows)) == (0, 3)
+    assert rows[0].startswith("n,at,what,")
+    assert "'=cmd()" in rows[1]
+    assert "s2" not in run("control", "trail", "--json", "--session", "s1")[1]
+    assert "s1" not in run("control", "trail", "--since", "1d")[1]
+    assert json.loads(run("control", "trail", "--verify", "--json")[1])["lines"] == 2

@@ -27,7 +27,8 @@ class Credential(msgspec.Struct, frozen=True):
     """The browser sign-in or token of one person or program: its name, role and times in ms.
 
     idle: it ends when it was not used for so long; None: it ends at `until` alone.
-    where: what a browser says it is.
+    where: what a browser says it is. hosts: the ids of those where an operator may do something; none:
+    all of them.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Credential(msgspec.Struct, frozen=True):
     seen: int
     idle: int | None = None
     where: str = ""
+    hosts: tuple[str, ...] = ()
 
     @property
     def ends(self) -> int:
@@ -200,12 +202,13 @@ class CredentialStore(SecretStore[Credential]):
 
 
 class LoginCode(msgspec.Struct, frozen=True):
-    """until: ms. used: it has let somebody in."""
+    """until: ms. used: it has let somebody in. hosts: see Credential."""
 
     name: str
     role: Role
     until: int
     used: bool = False
+    hosts: tuple[str, ...] = ()
 
 
 class LoginCodes(SecretStore[LoginCode]):

@@ -92,12 +92,16 @@ class AccessDeniedError(Exception):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """by: None is this machine's own command line. csrf: empty where none is needed."""
+    """by: None is this machine's own command line. csrf: empty where none is needed.
+
+    hosts: see Credential.
+    """
 
     name: str
     role: Role
     by: Kind | None
     csrf: str = ""
+    hosts: tuple[str, ...] = ()
 
 
 class Presented(NamedTuple):
@@ -227,7 +231,7 @@ class Authenticator:
             raise _over(shown.kind)
         csrf = csrf_of(shown.secret) if shown.kind == "sign-in" else ""
         if sure:
-            return Grant(credential.name, credential.role, shown.kind, csrf)
+            return Grant(credential.name, credential.role, shown.kind, csrf, credential.hosts)
         # It may have been revoked since.
         if not only_looks:
             raise AccessDeniedError(503, AWAY, AWAY_STEP)
@@ -404,6 +408,8 @@ class Gate:
             step = f"Ask an admin for a login link or a token of the role {needed}."
             raise AccessDeniedError(403, cause, step, noteworthy=True)
         if scope["type"] == "http" and scope["method"] not in READING:
+            if needed == "operator":
+                _require_in_reach(grant, scope["path"])
             _require_csrf(grant, Headers(scope=scope))
         scope[GRANT] = grant
         if grant.by is not None and shown is not None:
@@ -425,6 +431,15 @@ def _reports(scope: Scope) -> bool:
         return False
     shown = bearer_in(Headers(scope=scope).get("authorization", ""))
     return shown.startswith(PREFIX) and _REPORTING.fullmatch(scope["path"]) is not None
+
+
+def _require_in_reach(grant: Grant, path: str) -> None:
+    """Raises AccessDeniedError: it is done to a session of a machine that is not among these."""
+    host = re.split("[:/]", path.removeprefix(SESSIONS), maxsplit=1)[0]
+    if grant.hosts and not (path.startswith(SESSIONS) and host in grant.hosts):
+        cause = "What you are signed in as may do nothing on this machine."
+        step = "Ask an admin for a token or a login link whose --hosts name it."
+        raise AccessDeniedError(403, cause, step, noteworthy=True)
 
 
 def _require_csrf(grant: Grant, headers: Headers) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,8 @@ TOKEN_FILE = "hub.token"  # noqa: S105 - a name
 MOST_NAME = 64
 MOST_WHERE = 160
 MOST_TOKENS = 500
+MOST_HOSTS = 100
+_HOST_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LEAST_TOKEN_S = 60
 MOST_TOKEN_S = streams.ENTRY_PASS_MOST_MS // 1000
 ANOTHER = "Ask for another: `adsum login` on the hub's machine prints one."
@@ -83,10 +86,11 @@ NO_SIGN_IN_STEP = "Open its page; or restart it without that setting."
 
 
 class LoginLinkAsked(msgspec.Struct):
-    """Whom the link will let in, and as what."""
+    """Whom the link will let in, and as what. hosts: see Credential."""
 
     role: Role = "admin"
     name: str = ""
+    hosts: tuple[str, ...] = ()
 
 
 class LoginLink(msgspec.Struct):
@@ -101,9 +105,12 @@ class LoginLink(msgspec.Struct):
 
 
 class TokenAsked(msgspec.Struct):
+    """hosts: see Credential."""
+
     role: Role
     name: str
     expires_s: int
+    hosts: tuple[str, ...] = ()
 
 
 class Token(msgspec.Struct):
@@ -115,6 +122,7 @@ class Token(msgspec.Struct):
     since: int
     seen: int
     until: int
+    hosts: tuple[str, ...] = ()
 
 
 class TokenMade(msgspec.Struct):
@@ -129,7 +137,7 @@ class Me(msgspec.Struct, omit_defaults=True):
     """csrf: to be sent as x-csrf-token with what changes something; empty: not needed.
 
     sign_in: False where the hub asks nobody who it is; then everybody is an admin. demo: all that it
-    shows is made up.
+    shows is made up. hosts: see Credential.
     """
 
     name: str
@@ -137,6 +145,7 @@ class Me(msgspec.Struct, omit_defaults=True):
     csrf: str
     sign_in: bool
     demo: bool = False
+    hosts: tuple[str, ...] = ()
 
 
 class LoginAsked(msgspec.Struct):
@@ -157,6 +166,7 @@ class SignIn(msgspec.Struct):
     seen: int
     ends: int
     where: str
+    hosts: tuple[str, ...] = ()
 
 
 class SignIns(msgspec.Struct):
@@ -220,12 +230,13 @@ class CredentialIssuer:
                 now,
                 SIGN_IN_IDLE_MS,
                 "".join(each for each in where if each.isprintable())[:MOST_WHERE],
+                taken.hosts,
             )
             await self.login_access.sign_ins.issue(digest, credential, now)
         log.info("%r signed in as %s from %s (%s)", taken.name, taken.role, address, credential.id)
         if (before := self._cookie(request)) is not None:
             await self._sign_out(before)  # this browser has a new one
-        me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True)
+        me = Me(credential.name, credential.role, csrf_of(secret), sign_in=True, hosts=taken.hosts)
         return self._with_cookie(request, as_json(me), secret)
 
     async def _take(self, code: str, address: str) -> LoginCode:
@@ -282,8 +293,10 @@ class CredentialIssuer:
     )
     async def make_login_link(self, asked: LoginLinkAsked) -> LoginLink:
         name = _name(asked.name or asked.role)
+        require_reach(asked.role, asked.hosts)
         secret, until = make_code(), self.clock() + streams.LOGIN_CODE_MS
-        await self.codes.issue(digest_of(secret), LoginCode(name, asked.role, until))
+        code = LoginCode(name, asked.role, until, hosts=asked.hosts)
+        await self.codes.issue(digest_of(secret), code)
         log.info("made a login link for %r as %s", name, asked.role)
         return LoginLink(SCHEMA, secret, self.public_url, name, asked.role, until)
 
@@ -310,6 +323,7 @@ class CredentialIssuer:
     @endpoint("POST /tokens", "A token for the API; its secret is answered this once", REFUSED)
     async def make_token(self, asked: TokenAsked) -> TokenMade:
         name, now = _name(asked.name), self.clock()
+        require_reach(asked.role, asked.hosts)
         if not LEAST_TOKEN_S <= asked.expires_s <= MOST_TOKEN_S:
             step = f"Give {LEAST_TOKEN_S} to {MOST_TOKEN_S} seconds: a minute to 366 days."
             raise BadRequestError(400, "expires_s is out of range.", step)
@@ -318,7 +332,7 @@ class CredentialIssuer:
             raise BadRequestError(409, f"There are {MOST_TOKENS} tokens already.", step)
         secret = make_token()
         digest, until = digest_of(secret), now + asked.expires_s * 1000
-        credential = Credential(id_of(digest), name, asked.role, now, until, 0)
+        credential = Credential(id_of(digest), name, asked.role, now, until, 0, hosts=asked.hosts)
         await self.stores["token"].issue(digest, credential, now)
         log.info("made token %s for %r as %s", credential.id, name, credential.role)
         token = msgspec.convert(credential, Token, from_attributes=True)
@@ -346,6 +360,16 @@ def _name(name: str) -> str:
         step = f"Give one of 1 to {MOST_NAME} signs without line breaks: it is shown in lists."
         raise BadRequestError(400, "This is no name.", step)
     return name
+
+
+def require_reach(role: Role, hosts: tuple[str, ...]) -> None:
+    """Raises BadRequestError."""
+    if hosts and role != "operator":
+        step = "Give the role operator with them, or leave them out."
+        raise BadRequestError(400, "Machines are named for operators alone.", step)
+    if len(hosts) > MOST_HOSTS or not all(map(_HOST_ID.fullmatch, hosts)):
+        step = f"Give at most {MOST_HOSTS} ids of machines, as /api/v1/hosts has them."
+        raise BadRequestError(400, "These are no machines.", step)
 
 
 @contextlib.contextmanager
@@ -436,7 +460,9 @@ class SignInQuestions:
         grant: Grant | None = request.scope.get(GRANT)
         if grant is None:
             return Me("", "admin", "", sign_in=False, demo=self._demo)
-        return Me(grant.name, grant.role, grant.csrf, sign_in=True, demo=self._demo)
+        return Me(
+            grant.name, grant.role, grant.csrf, sign_in=True, demo=self._demo, hosts=grant.hosts
+        )
 
 
 def sign_in_router(signing: CredentialIssuer | None, *, demo: bool = False) -> APIRouter:

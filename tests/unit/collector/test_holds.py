@@ -1,32 +1,17 @@
-"""What may decide a request that is held, and what ends it: one by one, then ten thousand at random."""
+"""What may decide a request that is held, and what ends it: one by one."""
 
-import os
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum_collector.agents.base import Asked
 from adsum_collector.agents.claude_code.decisions import answer_of
 from adsum_collector.control.holds import MOST_OPEN, Held, Holds, TooLateError
 from adsum_shared import signals as s
-from adsum_shared.commands import (
-    DECISION_TTL_MS,
-    Command,
-    NotObeyedError,
-    binding_of,
-    key_id,
-    opened,
-    signed,
-)
+from adsum_shared.commands import NotObeyedError, binding_of
 from tests.control import RULES, SESSION, asked_by, command_for, permission
 
-HERE, HUB, STRANGER = "h1", Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-KEYS = {key_id(HUB.public_key()): HUB.public_key()}
 CALL = "toolu_1"
 
 
@@ -223,152 +208,3 @@ def test_a_denial_that_ends_the_turn_is_known_by_its_end(holds: Holds) -> None:
     _, effects = holds.hear([told(s.TurnInterrupted)])
 
     assert [each.outcome for each in effects] == ["took_effect"]
-
-
-@dataclass
-class Chaos:
-    """A hub, an attacker and time, at random; and a plain list of what may have an effect.
-
-    genuine: (request id, verb) of commands that were signed for the very request. open: until when.
-    """
-
-    dice: random.Random
-    holds: Holds = field(default_factory=Holds)
-    now: float = 0.0
-    open: dict[str, float] = field(default_factory=dict)
-    every: list[Held] = field(default_factory=list)
-    given: list[Command] = field(default_factory=list)
-    spent: set[str] = field(default_factory=set)
-    effects: int = 0
-
-    def ask(self) -> None:
-        """Often the same as before: of another session, another agent, or once more."""
-        body = permission(
-            given={"command": self.dice.choice(["make", "make test"])},
-            session_id=self.dice.choice(["s1", "s2"]),
-            **self.dice.choice([{}, {"agent_id": "A"}]),
-        )
-        number = len(self.every)
-        new = held(
-            asked_by(body),
-            f"{number:024x}",
-            self.now + self.dice.choice([5, 60]),
-            tool_use_id=f"t{number}",
-        )
-        self.every.append(self.holds.hold(new))
-        self.open[new.id] = new.until
-
-    def wait(self) -> None:
-        self.now += self.dice.choice([1, 4, 30])
-        if self.dice.random() < 0.5:
-            self._over(self.holds.expire(self.now))
-
-    def answer_locally(self) -> None:
-        if self.every:
-            one = self.dice.choice(self.every)
-            call = told(s.ToolFinished, tool="Bash", tool_use_id=one.tool_use_id or "")
-            self._over(
-                self.holds.hear([msgspec.structs.replace(call, session_id=one.asked.session_id)])[0]
-            )
-            assert one.id not in self.holds.open
-            self.open.pop(one.id, None)
-
-    def _over(self, over: Any) -> None:
-        for each in over:
-            self.open.pop(each.held.id, None)
-
-    def decide(self) -> None:
-        if not self.every:
-            return
-        one = self.dice.choice(self.every)
-        verb = self.dice.choice(["allow", "deny"])
-        command = command_for(one.asked, verb, request_id=one.id)
-        self.given.append(command)
-        self.send(command, fits=True)
-
-    def forge(self) -> None:
-        """One thing is wrong."""
-        if not self.every:
-            return
-        one, other = self.dice.choice(self.every), self.dice.choice(self.every)
-        good = command_for(one.asked, request_id=one.id)
-        wrong: Callable[[], tuple[Command, dict[str, Any]]] = self.dice.choice(
-            [
-                lambda: (good, {"key": STRANGER}),
-                lambda: (good, {"spoilt": True}),
-                lambda: (good, {"age_ms": DECISION_TTL_MS + 1}),
-                lambda: (good, {"to": "h2"}),
-                lambda: (msgspec.structs.replace(good, host_id="h2"), {}),
-                lambda: (msgspec.structs.replace(good, binding=os.urandom(32).hex()), {}),
-                lambda: (msgspec.structs.replace(good, session_id="s3"), {}),
-                lambda: (msgspec.structs.replace(good, request_id="f" * 24), {}),
-                lambda: (msgspec.structs.replace(good, verb="always"), {}),
-                lambda: (msgspec.structs.replace(good, verb="plan", mode="acceptEdits"), {}),
-                lambda: (msgspec.structs.replace(good, verb="prompt", text="go"), {}),
-                # for the other request, with this one's hash: right only if they ask the same
-                lambda: (msgspec.structs.replace(good, request_id=other.id), {}),
-            ]
-        )
-        command, how = wrong()
-        meant = next((each for each in self.every if each.id == command.request_id), None)
-        same = (
-            not how
-            and meant is not None
-            and (meant.asked.session_id, meant.binding) == (command.session_id, command.binding)
-            and (command.host_id, command.verb) == (HERE, "allow")
-        )
-        self.send(command, fits=same, **how)
-
-    def replay(self) -> None:
-        if self.given:
-            self.send(self.dice.choice(self.given), fits=True)
-
-    def send(
-        self,
-        command: Command,
-        *,
-        fits: bool,
-        key: Ed25519PrivateKey = HUB,
-        to: str = HERE,
-        age_ms: int = 50,
-        spoilt: bool = False,
-    ) -> None:
-        fields = signed(msgspec.structs.replace(command), key)
-        if to != HERE:
-            fields = signed(msgspec.structs.replace(command, host_id=to), key)
-        if spoilt:
-            fields[b"c"] = fields[b"c"].replace(b'"allow"', b'"deny"')
-        until = self.open.get(command.request_id or "", -1.0)
-        may = fits and command.id not in self.spent and self.now < until
-        try:
-            found = opened(fields, HERE, KEYS, age_ms)
-            self.spent.add(found.id)
-            decided, body = self.holds.decide(found, self.now, answer_of)
-        except NotObeyedError:
-            assert not may, "what was decided rightly had no effect"
-            return
-        assert may, f"an unwanted effect: {command}"
-        assert decided.id == command.request_id
-        assert (b'"allow"' in body) == (command.verb == "allow")
-        del self.open[decided.id]
-        self.effects += 1
-
-
-def test_ten_thousand_sequences_have_no_unwanted_effect() -> None:
-    """Decided, replayed, late, forged, crossed, twice, in any order, against the terminal and time."""
-    effects = 0
-    for seed in range(10_000):
-        chaos = Chaos(random.Random(seed))
-        steps = [
-            chaos.ask,
-            chaos.decide,
-            chaos.forge,
-            chaos.replay,
-            chaos.wait,
-            chaos.answer_locally,
-        ]
-        chaos.ask()
-        for _ in range(8):
-            chaos.dice.choices(steps, [3, 3, 4, 2, 1, 1])[0]()
-        effects += chaos.effects
-    assert effects > 5_000

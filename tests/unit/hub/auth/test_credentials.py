@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from starlette.datastructures import Headers
 
+from adsum_hub.auth import sign_in
 from adsum_hub.auth.credentials import (
     csrf_of,
     digest_of,
@@ -25,6 +28,7 @@ from adsum_hub.auth.gate import (
     needed_for,
     shown_in,
 )
+from adsum_hub.rest.api import BadRequestError
 
 
 @pytest.mark.parametrize(
@@ -180,3 +184,29 @@ def test_a_torn_token_is_not_overlooked_for_a_cookie() -> None:
 )
 def test_whoever_has_one_ipv6_address_has_a_network_of_them(address: str, origin: str) -> None:
     assert origin_of(address) == origin
+
+
+ONE = "11111111-1111-4111-8111-111111111111"
+
+
+@pytest.mark.parametrize(
+    ("role", "hosts", "said"),
+    [
+        ("operator", (ONE,), None),
+        ("operator", (), None),
+        ("admin", (), None),
+        ("admin", (ONE,), "for operators alone"),
+        ("viewer", (ONE,), "for operators alone"),
+        ("operator", ("lab",), "no machines"),
+        ("operator", (f"{ONE}\n",), "no machines"),
+        ("operator", (ONE,) * 101, "no machines"),
+    ],
+)
+def test_machines_are_named_for_operators_and_by_their_ids(
+    role: Any, hosts: tuple[str, ...], said: str | None
+) -> None:
+    if said is None:
+        sign_in.require_reach(role, hosts)
+        return
+    with pytest.raises(BadRequestError, match=said):
+        sign_in.require_reach(role, hosts)

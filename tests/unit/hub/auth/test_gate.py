@@ -38,6 +38,7 @@ class FakeAuthenticator(Authenticator):
         super().__init__(nowhere, nowhere, "", lambda: self.at)
         self.at = 1_000_000
         self.role: Role = "viewer"
+        self.hosts: tuple[str, ...] = ()
         self.away = False
 
     async def authenticate(
@@ -49,7 +50,7 @@ class FakeAuthenticator(Authenticator):
         if shown == Presented("sign-in", COOKIE):
             return Grant("Ann", self.role, "sign-in", csrf_of(COOKIE))
         if shown == Presented("token", TOKEN):
-            return Grant("ci", self.role, "token")
+            return Grant("ci", self.role, "token", hosts=self.hosts)
         raise AccessDeniedError(
             401, "You are not signed in.", "Sign in.", noteworthy=shown is not None
         )
@@ -133,6 +134,33 @@ async def test_a_role_that_is_not_enough_says_which_one_is(client: Any) -> None:
         assert answer.status_code == 403
         assert f"the role {needed}" in answer.json()["error"]
         assert "signed in as viewer" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/sessions/h1:s/commands", 200),
+        ("/api/v1/sessions/h1/s/commands", 200),
+        ("/api/v1/sessions/h1%3As/commands", 200),
+        ("/api/v1/sessions/h2:s/commands", 403),
+        ("/api/v1/sessions/h2/h1:s/commands", 403),
+        ("/api/v1/sessions/h1x:s/commands", 403),
+        ("/api/v1/sessions//h1:s/commands", 403),
+        ("/api/v1/sessions/h2:s/dismiss", 403),
+        ("/api/v1/notify/test", 403),
+    ],
+)
+async def test_an_operator_of_some_machines_does_nothing_on_others(
+    client: Any, authenticator: FakeAuthenticator, path: str, status: int
+) -> None:
+    authenticator.role, authenticator.hosts = "operator", ("h1",)
+
+    answer = await client.post(path, headers=BEARER)
+    assert answer.status_code == status
+    if status == 403:
+        assert "may do nothing on this machine" in answer.json()["error"]
+    assert (await client.get("/api/v1/sessions/h2:s", headers=BEARER)).status_code == 200
+    assert (await client.post("/api/v1/logout", headers=BEARER)).status_code == 200
 
 
 @pytest.mark.parametrize("csrf", [None, "", "x", csrf_of("another's"), "ü" * 64])
