@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.real_cli.cli_rig import CliMissingError, Home, npm_package
 
@@ -30,8 +30,39 @@ _ASKS = (
     "const r = await tools.exec_command({cmd: 'mkdir -p sub && touch sub/f', "
     "sandbox_permissions: 'require_escalated', justification: 'May a folder be made?'}); text(r);"
 )
-#: name -> the model's answers, one after another: a text, or the script of a call.
-SCRIPTS = {"text": ("All is well.",), "perm": (_ASKS, "The folder stands.")}
+_SLOW = _ASKS.replace("mkdir -p sub && touch sub/f", "sleep 5; mkdir -p sub")
+_SLEEPS = "const r = await tools.exec_command({cmd: 'sleep 20'}); text(r);"
+
+
+class Function(NamedTuple):
+    """A call of a function that stands beside the script. arguments: as the model writes them."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class Refusal(NamedTuple):
+    """The endpoint answers with this status alone."""
+
+    status: int
+
+
+_QUESTION = {"id": "colour", "header": "Colour", "question": "Which colour is it?"}
+_QUESTION |= {"options": [{"label": each, "description": each} for each in ("Red", "Blue")]}
+_PLAN = "So be it.\n\n<proposed_plan>\n# Plan\n\n1. Paint it red.\n</proposed_plan>"
+_SPAWNS = {"message": "go play:sleep", "agent_type": "default", "task_name": "painter"}
+Step = str | Function | Refusal
+#: name -> the model's answers, one after another: a text, the script of a call, a function, a refusal.
+SCRIPTS: dict[str, tuple[Step, ...]] = {
+    "text": ("All is well.",),
+    "perm": (_ASKS, "The folder stands."),
+    "slow": (_SLOW, "The folder stands."),
+    "sleep": (_SLEEPS, "It has slept."),
+    "ask": (Function("request_user_input", {"questions": [_QUESTION]}), "So it is."),
+    "plan": (_PLAN,),
+    "spawn": (Function("spawn_agent", _SPAWNS), "An agent is at it."),
+    "limit": (Refusal(429),),
+}
 
 
 @functools.cache
@@ -122,24 +153,40 @@ trust_level = "trusted"   # by hand
                         os.kill(json.loads(file.read_text())["pid"], signal.SIGTERM)
 
 
-def _answer(body: dict[str, Any], side_job: bool) -> str:
+def _answer(body: dict[str, Any], side_job: bool) -> Step:
     """A text, or the script of a call. The step follows from the outputs since the prompt."""
     if side_job:
         return '{"title": "A rehearsal"}'
     step, items = 0, body.get("input") or []
     for item in reversed(items):
         step += str(item.get("type", "")).endswith("_output")
-        if item.get("role") == "user" and (marks := _MARK.findall(json.dumps(item))):
+        asks = item.get("role") == "user" or item.get("type") == "agent_message"
+        if asks and (marks := _MARK.findall(json.dumps(item))):
             script = SCRIPTS[marks[-1]]
             return script[step] if step < len(script) else "The end."
     return "No script was named."
 
 
-def _events(said: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _namespace(name: str, body: dict[str, Any]) -> dict[str, str]:
+    """In which the client offers a function, if in one."""
+    tools = [*(body.get("tools") or [])]
+    for item in body.get("input") or []:
+        tools += item.get("tools") or [] if item.get("type") == "additional_tools" else []
+    for tool in tools:
+        if any(each.get("name") == name for each in tool.get("tools") or []):
+            return {"namespace": tool["name"]}
+    return {}
+
+
+def _events(said: str | Function, body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     made = uuid.uuid4().hex
     about = {"id": f"resp_{made}", "object": "response", "model": MODEL}
     yield "response.created", {"response": {**about, "status": "in_progress"}}
-    if said in _scripts():
+    if isinstance(said, Function):
+        item = {"type": "function_call", "id": f"fc_{made}", "call_id": f"call_{made}"}
+        item |= {"name": said.name, "arguments": json.dumps(said.arguments)}
+        item |= {"status": "completed", **_namespace(said.name, body)}
+    elif said in (_ASKS, _SLOW, _SLEEPS):
         item = {"type": "custom_tool_call", "id": f"ctc_{made}", "call_id": f"call_{made}"}
         item |= {"name": "exec", "input": said, "status": "completed"}
     else:
@@ -149,10 +196,6 @@ def _events(said: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "response.output_item.done", {"output_index": 0, "item": item}
     usage = {"input_tokens": 1200, "output_tokens": 45, "total_tokens": 1245}
     yield "response.completed", {"response": {**about, "status": "completed", "usage": usage}}
-
-
-def _scripts() -> set[str]:
-    return {_ASKS}
 
 
 class _Endpoint(BaseHTTPRequestHandler):
@@ -168,13 +211,16 @@ class _Endpoint(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
         about = json.loads(self.headers.get("x-codex-turn-metadata") or "{}")
         said = _answer(body, about.get("thread_source") == "thread_title")
+        if isinstance(said, Refusal):
+            self.send_error(said.status)
+            return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
         with contextlib.suppress(ConnectionError):  # Esc in the terminal hangs up on us
-            for name, fields in _events(said):
+            for name, fields in _events(said, body):
                 event = json.dumps({"type": name, **fields})
                 self.wfile.write(f"event: {name}\ndata: {event}\n\n".encode())
 

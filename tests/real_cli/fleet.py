@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,7 +140,9 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def running_fleet(folder: Path, homes: dict[str, Home]) -> Iterator[Fleet]:
+def running_fleet(
+    folder: Path, homes: Mapping[str, Home], kind: type[Machine] = Machine
+) -> Iterator[Fleet]:
     """A broker, a hub, and a collector with hooks installed for each of the homes, by label."""
     redis_port, hub_port = free_port(), free_port()
     redis_url, hub_url = f"redis://127.0.0.1:{redis_port}", f"http://127.0.0.1:{hub_port}"
@@ -156,7 +158,7 @@ def running_fleet(folder: Path, homes: dict[str, Home]) -> Iterator[Fleet]:
         Part(_redis(folder, redis_port), env, folder / "broker.log", lambda: accepts(redis_port)),
         Part(adsum("hub"), hub_env, folder / "hub.log", lambda: answers(f"{hub_url}/readyz")),
         hub_url,
-        [Machine(label, home, free_port(), redis_url) for label, home in homes.items()],
+        [kind(label, home, free_port(), redis_url) for label, home in homes.items()],
     )
     collectors = [machine.collector for machine in fleet.machines]
     try:

@@ -13,6 +13,7 @@ import pytest
 
 from adsum.hooks import setups_for
 from adsum_collector import shim
+from adsum_collector.agents.codex.agent import Codex
 from adsum_collector.agents.codex.install import (
     SHORT,
     active_plugin,
@@ -296,3 +297,24 @@ def test_codex_is_treated_like_the_default_agent_only_where_it_is(
     names = [each.agent.name for each in setups_for("user", tmp_path / "state")]
 
     assert names == ["claude_code", "codex"][: 1 if there == "nothing" else 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"hooks": {"Stop": [{"hooks": [{"type": "http", "url": "http://x"}]}]}}', 'type "http"'),
+        ('{"hooks": {}, "mine": 1}', 'key "mine"'),
+    ],
+)
+def test_a_file_that_codex_skips_whole_is_told_and_left_alone(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    path = tmp_path / "hooks.json"
+    path.write_text(text)
+
+    told = Codex().look_at_hooks(path, 0)
+
+    assert told.state == "trouble"
+    assert named in (told.note or "")
+    assert named in inspect_hooks(path).faults()[0]
+    assert path.read_text() == text

@@ -287,3 +287,17 @@ async def test_an_approved_command_is_seen_to_run(home: Home) -> None:
 
 def test_a_home_without_locks_has_none(tmp_path: Path) -> None:
     assert locks_in(tmp_path) == ({}, set())
+
+
+async def test_compressed_rollouts_are_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions" / "2026" / "11" / "23"
+    folder.mkdir(parents=True)
+    (folder / f"rollout-2026-11-23T09-40-00-{THREAD}.jsonl.zst").write_bytes(b"(\xb5/\xfd")
+    (tmp_path / LOCKS).mkdir(exist_ok=True)
+    around = Surroundings(lambda _s: asyncio.sleep(0, 0), dict, lambda _pid: NOW, lambda: NOW)
+    witness = LiveThreads(tmp_path, KnownThreads(), around)
+    task = asyncio.create_task(witness.run())
+    await wait_until(lambda: witness.faults)
+    task.cancel()
+
+    assert witness.health(NOW).counts == {"compressed, not read": 1}

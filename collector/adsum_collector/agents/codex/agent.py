@@ -107,8 +107,8 @@ class Codex(Agent):
             report = inspect_hooks(path)
         except SettingsError as error:
             return HookFile("trouble", str(error).encode(errors="replace").decode())
-        if report.disabled:
-            return HookFile("trouble", f"{report.faults()[0]}. Take that out.")
+        if faults := report.faults():
+            return HookFile("trouble", f"{faults[0]}. Take that out.")
         if report.doubled:
             return HookFile("trouble", f"Adsum's hooks stand twice in {shown(path)}. {again}")
         if not report.counts:

@@ -109,11 +109,17 @@ class CodexReport(Report):
     def wanted(self, version: Version) -> Sequence[str]:
         return events_for(version)
 
+    #: What in it, perhaps of its owner's own, makes Codex skip the whole file.
+    stumbles_at: str | None = None
+
     def faults(self) -> list[str]:
-        return [SWITCHED_OFF.format(self.path.with_name(CONFIG))] if self.disabled else []
+        off = [SWITCHED_OFF.format(self.path.with_name(CONFIG))] if self.disabled else []
+        skipped = [SKIPPED.format(self.path, self.stumbles_at)] if self.stumbles_at else []
+        return off + skipped
 
 
 CONFIG: Final = "config.toml"
+SKIPPED: Final = "{} holds {}, so Codex skips the whole file and runs none of its hooks"
 SWITCHED_OFF: Final = '{} says "hooks = false" below [features], so Codex runs none'
 
 
@@ -137,7 +143,18 @@ def inspect_hooks(
         ),
         disabled=_switches_off(config),
         command=words[0] if words else None,
+        stumbles_at=_stumbles_at(settings),
     )
+
+
+def _stumbles_at(settings: Mapping[str, Any]) -> str | None:
+    """Seen with 0.169.0, which says it in a warning at its start and goes on."""
+    if any(
+        isinstance(hook, dict) and hook.get("type") == "http" for *_, hook in placed_hooks(settings)
+    ):
+        return 'a hook of the type "http"'
+    strange = sorted(settings.keys() - {"hooks", "description"})
+    return f'the key "{strange[0]}"' if strange else None
 
 
 def _is_trusted(state: Mapping[str, Any]) -> bool:
