@@ -13,13 +13,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from adsum.client import hub_url
+from adsum.client import HubAddress, hub_url
 from adsum.outcome import CommandError
 from adsum.reach import Pane, all_panes, pane_of, terminal_and_ancestors
 from adsum.wrong_state import gathered, scenario
@@ -30,6 +31,9 @@ from bench.traces import Label
 INTERVAL_S = 0.1
 #: Of what witnesses said before the recording: a session may have begun its turn then.
 BEFORE_MIN = 10
+#: What a witness is called in `known_to`; how far from a boundary it counts as near.
+KNOWN = {"hook": "hook", "transcript": "line"}
+BEFORE_MS, AFTER_MS = 700, 1_500
 
 
 class Recorder:
@@ -70,9 +74,15 @@ def screen(pane: Pane) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
+def hub_of(named: str | None) -> HubAddress:
+    """As the command line finds it, by the same variables. Raises CommandError."""
+    state_dir = os.environ.get("ADSUM_STATE_DIR")
+    return hub_url(named or os.environ.get("ADSUM_HUB_URL"), Path(state_dir) if state_dir else None)
+
+
 def record(folder: Path, minutes: float, hub: str | None = None) -> None:
     """Until Ctrl-C, or so many minutes; then a scenario of each session. Raises CommandError."""
-    url, began = hub_url(hub, None), _now()
+    url, began = hub_of(hub), _now()
     config = Path(os.environ.get("CLAUDE_CONFIG_DIR", "~/.claude")).expanduser()
     recorder = Recorder(config / "sessions")
     print(f"Recording for {minutes:g} min what tmux shows; Ctrl-C ends it.", file=sys.stderr)
@@ -90,9 +100,20 @@ def record(folder: Path, minutes: float, hub: str | None = None) -> None:
             print(f"not recorded: {error}", file=sys.stderr)
 
 
+def known_to(at: int, signals: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Which of hooks and transcript said anything near this instant, as traces define it."""
+    near = {
+        KNOWN.get(each.get("source", ""))
+        for each in signals
+        if at - BEFORE_MS <= each["at"] <= at + AFTER_MS
+    }
+    return sorted(filter(None, near))
+
+
 def _write(folder: Path, url: str, session_id: str, minutes: int, found: list[Label]) -> None:
     view, told, fresh = gathered(url, session_id, minutes)
     for label in found:
+        label.known_to = known_to(label.from_ms, told.signals)
         label.from_ms -= told.since
         label.to_ms -= told.since
     name = f"{session_id[:8]}-{time.strftime('%Y%m%d-%H%M%S')}"

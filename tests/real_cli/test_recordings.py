@@ -23,7 +23,7 @@ def test_a_recorded_session_is_a_trace_and_what_was_shown_is_scored_by_its_scree
     terminal, home = session.terminal, fleet.machines[0].home
     monkeypatch.setenv("TMUX", f"{home.path / terminal._socket},0,0")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home.path / ".claude"))
-    recording = threading.Thread(target=record, args=(tmp_path / "mine", 0.15, fleet.hub_url))
+    recording = threading.Thread(target=record, args=(tmp_path / "mine", 0.3, fleet.hub_url))
 
     recording.start()
     terminal.type("do play:permslow")

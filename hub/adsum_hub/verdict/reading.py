@@ -182,14 +182,15 @@ def masked(request: Request, asked: int, status: Status, clock: Clock, limits: L
     for half a second; between two dialogs of one batch it is `busy` for 0.2 to 0.4 s, and so long
     the screen shows its spinner.) And where the registry tells of dialogs and has not of this one,
     it is on no screen: a hook of the user's own decides in its place, for minutes. So it is with a
-    subagent in the background, whose request is hooked before any dialog, and with a question, which
-    is known by its call. (Not with the main agent's permissions: theirs stand there meanwhile.)
+    subagent in the background, whose request is hooked before any dialog, with a question, which is
+    known by its call, and with a server's form, whose hook comes as the user's own begin. (Not with
+    the main agent's permissions: theirs stand there meanwhile.)
     """
     if status.status == "waiting":
         return False
     if status.status == "busy" and status.at >= asked + limits.registry_missed:
         return clock.passed(status.at + limits.passing)
-    told_early = request.agent_id is not None or request.kind in ("question", "plan")
+    told_early = request.agent_id is not None or request.kind in ("question", "plan", "dialog")
     if status.status == "busy" and told_early and 0 < status.released <= asked:
         return clock.passed(asked + limits.registry_missed)
     released = status.released

@@ -101,6 +101,21 @@ def test_what_a_registry_that_tells_of_dialogs_says_nothing_of_is_on_no_screen()
     assert subagent.status(70, "waiting", "permission prompt").asked(70) == ["permission"]
 
 
+@pytest.mark.parametrize("kind", ["question", "plan", "dialog"])
+def test_nor_is_what_is_asked_while_the_users_own_hook_runs_before_it(kind: str) -> None:
+    known = asking().status(9, "busy").finish(9.5)
+    story = known.start(10, "t2", "Ask").ask(10.1, kind, "t2", tool="Ask")
+
+    assert [story.asked(at) for at in (10.9, 11.1, 60)] == [[kind], [], []]
+    assert story.status(70, "waiting", "input needed").asked(70) == [kind]
+
+
+def test_the_main_agents_permission_stands_while_the_users_own_hook_decides_it() -> None:
+    known = asking().status(9, "busy").finish(9.5)
+
+    assert known.start(10, "t2").ask(10.1, name="t2").asked(60) == ["permission"]
+
+
 def test_nothing_is_concluded_from_a_registry_that_has_told_of_no_dialog_yet() -> None:
     story = working().status(0, "busy").start(1, agent_id="a1").ask(1.1, agent_id="a1")
 
