@@ -137,7 +137,7 @@ class CollectorProcess:
 
     def start(self, **options: Any) -> CollectorProcess:
         self.spawn(**options)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not self._is_live():
             if (
                 self.process is None

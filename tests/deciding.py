@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from adsum_hub.auth.gate import GRANT, Grant
 from adsum_hub.command_keys import CommandKeys
 from adsum_hub.control import Decisions, control_router
+from adsum_hub.lifecycle import AgentEndpoints, agents_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
@@ -71,6 +72,7 @@ class DecidingHub:
         roster = self.fleet.roster
         app = FastAPI()
         app.include_router(control_router(self.decisions))
+        app.include_router(agents_router(AgentEndpoints(self.decisions)))
         app.include_router(api_router(roster, Broadcast(roster, self.clock), self.clock))
         explain(app)
         self._app = app

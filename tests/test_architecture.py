@@ -141,7 +141,9 @@ ONE_IMPORTER = {
         "adsum_collector.agents.codex.server_status",
         "adsum_collector.agents.codex.usage_lines",
     },
-    "the start of a program of its own": {"adsum_collector.usage.reading"},
+    "the start of a program of its own": {
+        *("adsum_collector.usage.reading", "adsum_collector.control.launch"),
+    },
     "too large for its importer, and tested by itself": {
         *("adsum_collector.transcripts.files", "adsum_collector.agents.codex.trust"),
         "adsum_collector.agents.codex.control_socket",
@@ -151,6 +153,7 @@ ONE_IMPORTER = {
         *("adsum.demo.story", "adsum_hub.fold.work"),
         "adsum_hub.verdict.rules",
         "adsum_collector.agents.claude_code.decisions",
+        "adsum_collector.agents.claude_code.resumption",
         "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.agents.claude_code.prompting",
         "adsum_collector.agents.claude_code.settings_text",

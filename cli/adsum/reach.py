@@ -19,6 +19,8 @@ from adsum.text.saying import put, say
 from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
 
+#: Where sessions run that were resumed from here.
+OURS = ("-L", "adsum")
 #: Of each pane: its terminal, its first process, and what tmux calls it.
 PANES = ("list-panes", "-a", "-F", "#{pane_tty} #{pane_pid} #{pane_id}")
 #: ssh takes a word that begins with - for an option, and a label may be anything.
@@ -76,9 +78,12 @@ def opened(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
+    """server: the words that name tmux's, if it is not the usual one."""
+
     terminal: str
     pid: int
     name: str
+    server: tuple[str, ...] = ()
 
 
 def attach(
@@ -97,6 +102,8 @@ def attach(
 def command_for(view: SessionView, here: str | None, ssh: str | None = None) -> list[str]:
     """here: this machine's id. ssh: what ssh calls the other machine, if not by its label."""
     name = f"Session {clean(view.session_id)[:8]}"
+    if view.state.state == "suspended":
+        raise CommandError(f"{name} is suspended. Next: adsum resume {clean(view.session_id)[:8]}")
     if view.pid is None:
         why = "has ended" if view.ended_at else "has not told which process it runs in"
         raise CommandError(f"{name} {why}, so there is no terminal to attach to.")
@@ -133,14 +140,16 @@ def _over_ssh(view: SessionView, name: str, ssh: str | None) -> list[str]:
 def remote_script(pid: int) -> str:
     """For a plain sh: finds the pane by the terminal, else by an ancestor, and says if there is none."""
     return (
-        f"p={pid}; t=$(ps -o tty= -p $p | tr -d ' '); n=; "
-        "l=$(tmux list-panes -a -F '#{pane_tty} #{pane_pid} #{pane_id}'); "
+        f"t=$(ps -o tty= -p {pid} | tr -d ' '); n=; "
+        f'for s in default {OURS[1]}; do [ -n "$n" ] && break; p={pid}; S=$s; '
+        "l=$(tmux -L $s list-panes -a -F '#{pane_tty} #{pane_pid} #{pane_id}' 2>/dev/null); "
         'while [ -z "$n" ] && [ -n "$p" ] && [ "$p" -gt 1 ]; do '
         'n=$(echo "$l" | awk -v t="/dev/$t" -v p="$p" \'$1 == t || $2 == p {print $3; exit}\'); '
-        "p=$(ps -o ppid= -p $p | tr -d ' '); done; "
+        "p=$(ps -o ppid= -p $p | tr -d ' '); done; done; "
         f'[ -n "$n" ] || {{ echo "Process {pid} does not run within tmux on this machine." >&2; '
         "exit 1; }; "
-        'tmux select-window -t "$n" && tmux select-pane -t "$n" && exec tmux attach -t "$n"'
+        'tmux -L $S select-window -t "$n" && tmux -L $S select-pane -t "$n" && '
+        'exec tmux -L $S attach -t "$n"'
     )
 
 
@@ -154,16 +163,25 @@ def pane_of(
 
 
 def local_command(pane: Pane, environ: Mapping[str, str]) -> list[str]:
-    """Within tmux this terminal's client goes there; a client inside a client would be a trap."""
+    """Within tmux this terminal's client goes there; a client inside a client would be a trap.
+
+    No client goes from one server to another, so there it is one inside another, or nothing.
+    """
     choose = ["select-window", "-t", pane.name, ";", "select-pane", "-t", pane.name, ";"]
-    go = "switch-client" if environ.get("TMUX") else "attach-session"
-    return ["tmux", *choose, go, "-t", pane.name]
+    inside = bool(environ.get("TMUX"))
+    go = "switch-client" if inside and not pane.server else "attach-session"
+    outside = ["env", "-u", "TMUX"] if inside and pane.server else []
+    return [*outside, "tmux", *pane.server, *choose, go, "-t", pane.name]
 
 
 def all_panes() -> list[Pane]:
+    return [*_panes_on(()), *_panes_on(OURS)]
+
+
+def _panes_on(server: tuple[str, ...]) -> list[Pane]:
     try:
         said = subprocess.run(  # noqa: S603 - our words
-            ["tmux", *PANES],  # noqa: S607 - the user's own tmux
+            ["tmux", *server, *PANES],  # noqa: S607 - the user's own tmux
             capture_output=True,
             text=True,
             timeout=TMUX_WAIT_S,
@@ -171,13 +189,13 @@ def all_panes() -> list[Pane]:
         )
     except subprocess.TimeoutExpired as error:
         raise CommandError(f"tmux does not answer within {TMUX_WAIT_S} s.") from error
-    return panes_in(said.stdout)
+    return panes_in(said.stdout, server)
 
 
-def panes_in(text: str) -> list[Pane]:
+def panes_in(text: str, server: tuple[str, ...] = ()) -> list[Pane]:
     words = [line.split(" ") for line in text.splitlines()]
     return [
-        Pane(each[0], int(each[1]), each[2])
+        Pane(each[0], int(each[1]), each[2], server)
         for each in words
         if len(each) == 3 and each[1].isdecimal()
     ]

@@ -512,6 +512,29 @@ def _act(verb: str, session: str, **given: Any) -> None:
     raise typer.Exit(act(ActionAsked(verb, session, **given)))
 
 
+@reach_app.command(help=f"End a resting session's process, to save its memory.{DONE}")
+def suspend(
+    session: SessionId,
+    wait_s: WaitS = 30.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    _act("suspend", session, wait_s=wait_s, as_json=as_json, hub=hub, state_dir=state_dir)
+
+
+@reach_app.command(help=f"Take a suspended session up again, under the same id.{DONE}")
+def resume(
+    session: SessionId,
+    text: Annotated[str | None, typer.Argument(help="What it is told, as a prompt.")] = None,
+    wait_s: WaitS = 60.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    _act("resume", session, text=text, wait_s=wait_s, as_json=as_json, hub=hub, state_dir=state_dir)
+
+
 @reach_app.command("report-wrong-state")
 def report_wrong_state(
     session: SessionId,

@@ -22,6 +22,7 @@ from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.policy import LivePolicy, policy_file
 from adsum_collector.control.queue import PromptQueue
 from adsum_collector.control.remote import HoldTimes, OwnersWord, Parties, RemoteControl
+from adsum_collector.control.suspending import Suspender, SuspendVerbs
 from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.publisher import Publisher
@@ -112,6 +113,7 @@ class Collector:
             timer=time.monotonic,
             allowed=settings.privacy != "metadata",
         )
+        queue, policy = PromptQueue(settings.state_dir), LivePolicy(policy_file())
         seats = Seats(
             known,
             {
@@ -124,15 +126,25 @@ class Collector:
             },
             watched_in(lambda: spool.state),
         )
-        self._actions = Actions(seats, PromptQueue(settings.state_dir), consent, now=now_ms)
+        self._actions = Actions(seats, queue, consent, now=now_ms)
         self._control = RemoteControl(
             Parties(known, self._intakes, self._actions, self._nonce),
-            OwnersWord(consent, LivePolicy(policy_file())),
+            OwnersWord(consent, policy),
             Trail(settings.state_dir),
             HoldTimes(settings.hold_s, settings.hold_subagent_s),
             now=now_ms,
             timer=time.monotonic,
         )
+        suspender = Suspender(
+            settings.state_dir,
+            {agent: settings.directories_of(agent) for agent in agents},
+            self._intakes,
+            now=now_ms,
+            hindered=lambda session_id: (
+                "a message waits for it" if queue.of(session_id) else self._control.asks(session_id)
+            ),
+        )
+        self._suspending = SuspendVerbs(suspender, self._actions, consent, policy)
         self._reports = ReportIntake(
             settings.state_dir,
             self._intakes,
@@ -186,6 +198,7 @@ class Collector:
                 tasks.create_task(self._parts.watch.run(), name="watch"),
                 tasks.create_task(self._control.run(), name="control"),
                 tasks.create_task(self._actions.run(), name="actions"),
+                tasks.create_task(self._suspending.run(), name="suspending"),
                 tasks.create_task(self._feed.run(), name="commands"),
                 *(tasks.create_task(each.run(), name="usage") for each in self._parts.usages),
                 *(

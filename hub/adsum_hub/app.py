@@ -31,6 +31,7 @@ from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
 from adsum_hub.join.leaving import join_router, leaving_of
+from adsum_hub.lifecycle import AgentEndpoints, agents_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import Connection, live_router
 from adsum_hub.metrics import HubHealth
@@ -199,6 +200,7 @@ def build_app(  # noqa: PLR0913, PLR0917 - whatever there is to serve
     app = FastAPI(title="Adsum hub", version=__version__, docs_url=None, redoc_url=None)
     if decisions is not None:
         app.include_router(control_router(decisions))
+        app.include_router(agents_router(AgentEndpoints(decisions)))
     if reports is not None:
         app.include_router(reports_router(reports))
     app.include_router(api_router(roster, broadcast, clock))

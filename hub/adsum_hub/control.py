@@ -43,7 +43,7 @@ from adsum_shared.commands import (
     signed,
 )
 from adsum_shared.connect import Redis
-from adsum_shared.state import CommandView, HoldView, RequestView, SessionView
+from adsum_shared.state import CommandView, Group, HoldView, RequestView, SessionView
 
 if TYPE_CHECKING:
     pass
@@ -318,19 +318,41 @@ def _require_full(host: Host, verb: str) -> None:
 
 
 def _require_possible(asked: CommandAsked, view: SessionView) -> None:
-    """Raises BadRequestError: the session is over, or has no such thing in its queue."""
-    over = view.state.state in ("session_ended", "suspended")
-    if over and asked.verb in ("prompt", "interrupt", "suspend"):
-        step = (
-            "Take it up again: adsum resume" if view.state.state == "suspended" else "Look again."
-        )
+    """Raises BadRequestError: it is not the time for that, or the session has no such thing in its queue.
+
+    What is said to a suspended session takes it up again.
+    """
+    state, verb = view.state.state, asked.verb
+    if (state == "session_ended" and verb in ("prompt", "interrupt", "suspend")) or (
+        state == "suspended" and verb in ("interrupt", "suspend")
+    ):
+        step = "Take it up again: adsum resume" if state == "suspended" else "Look again."
         raise BadRequestError(410, "This session is over, so nothing can be done in it.", step)
-    if view.state.state == "session_ended" and asked.verb == "queue":
+    if verb == "resume" and state != "suspended":
+        cause = "This session is not suspended, so it cannot be taken up again from here."
+        raise BadRequestError(409, cause, "Prompt it, or type at its terminal: claude --resume")
+    if verb == "suspend":
+        _require_rest(view)
+    if state == "session_ended" and verb == "queue":
         cause = "This session is over: nothing that waits for it would be read."
         raise BadRequestError(410, cause, "Start another, or resume it.")
     if asked.item is not None and all(each.id != asked.item for each in view.queue):
         cause = f"Nothing called {asked.item[:40]!r} waits for this session."
         raise BadRequestError(410, cause, "It was handed over or taken back. Look at it again.")
+
+
+def _require_rest(view: SessionView) -> None:
+    """Raises BadRequestError: something would be lost. Its machine looks once more, and knows better."""
+    step = "Suspend it when its turn is over."
+    if view.state.group is Group.AUTONOMOUS:
+        raise BadRequestError(409, f"It works ({view.state.label}).", step)
+    if view.requests:
+        raise BadRequestError(409, "It asks something.", "Answer that first.")
+    if any(each.status == "running" for each in view.children):
+        cause = "Something it started runs in the background, and would be ended."
+        raise BadRequestError(409, cause, "Wait for that, or stop it.")
+    if view.queue:
+        raise BadRequestError(409, "A message waits for it.", "Take that back, or wait.")
 
 
 def _require_fitting(asked: CommandAsked) -> None:

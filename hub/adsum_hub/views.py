@@ -234,8 +234,10 @@ def queue_views(facts: Facts, offset_ms: int) -> tuple[QueuedView, ...]:
 
 def prompt_way(facts: Facts, verdict: Verdict) -> PromptWay | None:
     """Nobody types into a terminal at which something runs, or is asked."""
-    if verdict.state.state in ("session_ended", "suspended"):
+    if verdict.state.state == "session_ended":
         return None
+    if verdict.state.state == "suspended":
+        return "resume"
     if facts.queue.way == "inbox":
         return "inbox"
     rests = verdict.state.group is not AUTONOMOUS and not verdict.requests

@@ -194,8 +194,8 @@ class QueuedView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 #: Which way a prompt takes. terminal: at once, as if it was typed there; inbox: at once, as from
-#: another session; queue: at the end of the turn.
-PromptWay = Literal["terminal", "inbox", "queue"]
+#: another session; queue: at the end of the turn; resume: it is suspended, and taken up again by it.
+PromptWay = Literal["terminal", "inbox", "queue", "resume"]
 
 
 class ActivityEntry(msgspec.Struct, frozen=True, omit_defaults=True):

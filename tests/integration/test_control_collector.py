@@ -42,11 +42,14 @@ ALLOWED = b'{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision
 class Scene:
     """A machine whose owner agreed, and a hub's key."""
 
-    def __init__(self, state_dir: Path, redis: Redis, redis_url: str) -> None:
+    def __init__(
+        self, state_dir: Path, redis: Redis, redis_url: str, env: dict[str, str] | None = None
+    ) -> None:
         self.redis = redis
         self.key = Ed25519PrivateKey.generate()
         consent_to(state_dir, self.key)
         self.collector = AgentCollector(state_dir, redis_url)
+        self.collector.env |= env or {}
         self.collector.start()
         self.hooks: list[asyncio.subprocess.Process] = []
 

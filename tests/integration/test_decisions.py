@@ -12,7 +12,15 @@ import pytest
 from adsum_hub import control
 from adsum_hub.control import STALE_MS
 from adsum_shared import streams
-from adsum_shared.signals import QueuedItem, QueueReported, SessionEnded
+from adsum_shared.signals import (
+    ChildStarted,
+    PromptSubmitted,
+    QueuedItem,
+    QueueReported,
+    SessionEnded,
+    SessionSuspended,
+    TurnEnded,
+)
 from tests.deciding import BINDING, FORM, QUESTIONS, SESSION, DecidingHub
 from tests.unit.hub.test_roster import AHEAD, HOST
 
@@ -395,3 +403,77 @@ async def test_what_waits_is_shown_in_order_and_can_be_taken_back(hub: DecidingH
     assert view["prompt_way"] == "queue"  # it asks something
     assert (await hub.act("withdraw", item="q1")).status_code == 202
     assert (await hub.act("move", item="q1", place=0)).status_code == 202
+
+
+def rests(hub: DecidingHub) -> None:
+    hub.fleet.beat(control="full")
+    hub.tell(PromptSubmitted, prompt_id="p")
+    hub.tell(TurnEnded, prompt_id="p")
+
+
+async def test_what_would_lose_something_is_not_suspended(hub: DecidingHub) -> None:
+    hub.fleet.beat(control="full")
+    hub.tell(PromptSubmitted, prompt_id="p")
+    refused = [await hub.act("suspend")]
+    hub.asks()
+    refused.append(await hub.act("suspend"))
+    hub.ends()
+    rests(hub)
+    hub.tell(QueueReported, items=[QueuedItem("q1", "x", "ann", 1, 2)])
+    refused.append(await hub.act("suspend"))
+    hub.tell(QueueReported)
+    hub.tell(ChildStarted, child_id="c", child_kind="shell")
+    refused.append(await hub.act("suspend"))
+    refused.append(await hub.act("resume"))
+
+    assert [each.status_code for each in refused] == [409] * 5
+    said = [each.json()["error"] for each in refused]
+    assert said[0].startswith("It works")
+    assert said[1:3] == ["It asks something.", "A message waits for it."]
+    assert "not suspended" in said[4]
+    assert await hub.commands() == []
+
+
+async def test_what_is_said_to_a_suspended_session_is_given_to_its_machine(
+    hub: DecidingHub,
+) -> None:
+    rests(hub)
+    assert (await hub.act("suspend")).status_code == 202
+    hub.fleet.later(1_000)
+    hub.fleet.beat(control="full")
+    hub.tell(SessionSuspended, by="ann", freed_bytes=5)
+    hub.tell(SessionEnded)
+
+    view = (await hub.http.get(SESSION)).json()
+    assert (view["state"]["state"], view["prompt_way"]) == ("suspended", "resume")
+    assert (view["suspended"]["by"], view["suspended"]["freed_bytes"]) == ("ann", 5)
+    assert (await hub.act("interrupt")).status_code == 410
+    assert (await hub.act("suspend")).status_code == 410
+    for verb in ("prompt", "queue", "resume"):
+        assert (await hub.act(verb, text="go on")).status_code == 202
+    given = [(each.verb, each.text) for each in await hub.commands()]
+    assert given == [
+        *(("suspend", None), ("prompt", "go on"), ("queue", "go on"), ("resume", "go on"))
+    ]
+
+
+async def test_the_names_of_other_dashboards_lead_to_the_same(hub: DecidingHub) -> None:
+    async def state(agent: str = "s") -> str:
+        return str((await hub.http.get(f"/api/agents/{agent}")).json()["state"])
+
+    hub.tell(PromptSubmitted, prompt_id="p")
+    assert (await state("nobody"), await state()) == ("uninitialized", "active")
+    rests(hub)
+    assert await state(f"{HOST}:s") == "idle"
+
+    told = await hub.http.post("/api/agents/s/suspend", json={})
+    assert (told.status_code, told.json()["command"]["verb"]) == (202, "suspend")
+    hub.fleet.later(1_000)
+    hub.fleet.beat(control="full")
+    hub.tell(SessionSuspended, by="ann")
+    hub.tell(SessionEnded)
+    assert await state() == "suspended"
+    told = await hub.http.post("/api/agents/s/resume", json={"message": "go on"})
+    assert told.status_code == 202
+    assert [each.text for each in await hub.commands()] == [None, "go on"]
+    assert (await hub.http.post("/api/agents/nobody/resume", json={})).status_code == 404

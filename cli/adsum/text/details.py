@@ -103,6 +103,7 @@ def _facts(
     yield "branch", clean(view.branch)
     yield "to review", clean(view.review.label if view.review else None)
     yield "reported", reported(view, now)
+    yield "suspended", _suspended(view, now)
     yield "PR", clean(view.pr)
     yield "forked from", clean(view.forked_from)
     yield "model", clean(view.model)
@@ -138,6 +139,14 @@ def reported(view: SessionView, now: int) -> str:
     by = f" by {clean(told.by)}" if told.by else ""
     notes = f": {clean(told.notes)}" if told.notes else ""
     return f"{said}{by}, {age(now - told.at)} ago{notes}"
+
+
+def _suspended(view: SessionView, now: int) -> str:
+    told = view.suspended
+    if told is None:
+        return ""
+    who = "by itself, as it rested" if told.auto else f"by {clean(told.by)}"
+    return f"{who}, {age(now - told.since)} ago, {told.freed_bytes >> 20} MB freed"
 
 
 def cut(text: str | None) -> str:

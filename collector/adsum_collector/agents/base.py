@@ -181,6 +181,33 @@ class Keyboard(NamedTuple):
     typed: Callable[[str], str]
 
 
+class Registered(NamedTuple):
+    """What a registry file says of the process it is named after.
+
+    start: when that began, as the system counts it; "": not told. status: `idle` if it rests. at: since
+    when, ms. cwd: where it was started. attended: in a terminal of its user's, by nothing else.
+    """
+
+    session_id: str
+    pid: int
+    start: str
+    status: str | None
+    at: int
+    cwd: str
+    attended: bool
+
+
+class RunWords(NamedTuple):
+    """What of a run's command line and environment is repeated when its session is taken up again.
+
+    lost: in words, what does not come back.
+    """
+
+    flags: tuple[str, ...]
+    env: dict[str, str]
+    lost: tuple[str, ...]
+
+
 class Agent(ABC):
     """One kind of agent. A witness that it does not have stays as it is here: it says nothing.
 
@@ -273,3 +300,19 @@ class Agent(ABC):
     def message(self, text: str, by: str) -> bytes:  # noqa: ARG002 - for those who have one
         """What is written to its inbox. Raises NotObeyedError: it would be no message."""
         raise NotObeyedError(f"{self.title} takes no messages")
+
+    def registered(self, content: bytes) -> Registered | None:  # noqa: ARG002 - for those who have one
+        """The same file of `registry_dir`, for who acts on the process. Nothing raises."""
+        return None
+
+    def run_words(self, words: Sequence[str], env: Mapping[str, str]) -> RunWords:  # noqa: ARG002 - as above
+        """What to repeat of a run. words: behind the program. Raises NotObeyedError."""
+        raise NotObeyedError(f"{self.title} cannot be suspended")
+
+    def resuming(self, session_id: str, flags: Sequence[str], text: str | None) -> list[str]:  # noqa: ARG002 - as above
+        """The words behind the program that take it up again, and say `text`. Raises NotObeyedError."""
+        raise NotObeyedError(f"{self.title} cannot be resumed from here")
+
+    def has_conversation(self, directory: Path, session_id: str) -> bool:  # noqa: ARG002 - as above
+        """Whether there is anything to take up again."""
+        return False

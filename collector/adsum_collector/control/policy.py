@@ -14,7 +14,7 @@ import shlex
 import tomllib
 from collections.abc import Callable
 from pathlib import Path, PurePath
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -60,11 +60,19 @@ class PolicyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: bool = True
 
 
+#: Minutes; 0: never.
+Rest = Annotated[float, msgspec.Meta(ge=0, le=7 * 24 * 60)]
+
+
 class Tag(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """directories: below which sessions bear it; none: all sessions of this machine do."""
+    """directories: below which sessions bear it; none: all sessions of this machine do.
+
+    suspend_after_min: of rest, in place of the machine's own.
+    """
 
     name: str
     directories: tuple[str, ...] = ()
+    suspend_after_min: Rest | None = None
 
 
 class Matter(NamedTuple):
@@ -85,17 +93,32 @@ class Ruling(NamedTuple):
 class Policy(msgspec.Struct, frozen=True):
     """two_persons: tags of sessions where what allows something takes two.
 
+    suspend_after_min: of rest, after which a session is suspended by itself.
     fault: why it cannot be read; nothing is allowed then, since what it would forbid is not known.
     """
 
     rules: tuple[PolicyRule, ...] = ()
     tags: tuple[Tag, ...] = ()
     two_persons: tuple[str, ...] = ()
+    suspend_after_min: float = 0
     fault: str | None = None
 
     def persons(self, cwd: str) -> int:
         """How many must agree before something is allowed there."""
         return 2 if self.tags_at(cwd) & set(self.two_persons) else 1
+
+    def rest_ms(self, cwd: str) -> int | None:
+        """After how long a rest a session there is suspended by itself; None: never.
+
+        Of several tags the shortest counts, and a never before all.
+        """
+        tags = self.tags_at(cwd)
+        told = [
+            tag.suspend_after_min
+            for tag in self.tags
+            if tag.name in tags and tag.suspend_after_min is not None
+        ]
+        return round(min(told or [self.suspend_after_min]) * 60_000) or None
 
     def tags_at(self, cwd: str, real: Callable[[str], str] = os.path.realpath) -> set[str]:
         return {
@@ -268,6 +291,7 @@ class _ControlTable(msgspec.Struct, forbid_unknown_fields=True):
     rule: tuple[dict[str, Any], ...] = ()
     tag: tuple[Tag, ...] = ()
     two_persons: tuple[str, ...] = ()
+    suspend_after_min: Rest = 0
 
 
 def policy_of(file: Path, table: Any) -> Policy:
@@ -289,7 +313,7 @@ def policy_of(file: Path, table: Any) -> Policy:
     if odd := set(whole.two_persons) - tags:
         cause = f"`two_persons` names the tag {min(odd)[:MOST_NAME]!r}, which nothing bears"
         raise EntryError(f"{file}, [control]", cause, "Add it: [[control.tag]], with its name.")
-    return Policy(tuple(rules), whole.tag, whole.two_persons)
+    return Policy(tuple(rules), whole.tag, whole.two_persons, whole.suspend_after_min)
 
 
 def _require_sound(where: str, rule: PolicyRule, tags: set[str]) -> None:

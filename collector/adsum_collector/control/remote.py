@@ -360,6 +360,11 @@ class RemoteControl:
             self.report(before, "withdrawn", "decided otherwise by the same person")
         self.report(command, "awaits_second", reason, trail=mark)
 
+    def asks(self, session_id: str) -> str | None:
+        """What keeps a session from being ended: a request of it, or of its subagents, is held."""
+        held = any(each.asked.session_id == session_id for each in self._holds.open.values())
+        return "it asks something: answer that first" if held else None
+
     def _body(self, asked: Asked, command: Command) -> bytes:
         held = self._holds.open[command.request_id or ""]
         try:

@@ -345,6 +345,8 @@ SESSIONS = "/api/v1/sessions/"
 _REPORTING = re.compile(
     r"/api/(v1/sessions/.+/report|agents/[^/]+/heartbeat|specialists/[^/]+/report-status)"
 )
+#: The same by the names that others have for it.
+_AGENTS = re.compile(r"/api/agents/[^/]+/(suspend|resume)")
 
 
 def covers(role: Role, needed: Role) -> bool:
@@ -359,7 +361,9 @@ def needed_for(method: str, path: str) -> Role | None:
         return "admin"
     if method in READING:
         return "viewer"
-    acts = method == "POST" and (path.startswith(SESSIONS) or _REPORTING.fullmatch(path))
+    acts = method == "POST" and (
+        path.startswith(SESSIONS) or _REPORTING.fullmatch(path) or _AGENTS.fullmatch(path)
+    )
     return "operator" if acts else CHANGING.get((method, path), "admin")
 
 

@@ -48,7 +48,7 @@ export interface SessionView {
   review?: ReviewView | null;
   suspended?: SuspendedView | null;
   queue?: QueuedView[];
-  prompt_way?: "inbox" | "queue" | "terminal" | null;
+  prompt_way?: "inbox" | "queue" | "resume" | "terminal" | null;
   report?: ReportView | null;
 }
 

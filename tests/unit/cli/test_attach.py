@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from adsum.outcome import CommandError
-from adsum.reach import Pane, command_for, local_command, pane_of, panes_in, remote_script
-from adsum_shared.state import SessionView
+from adsum.reach import OURS, Pane, command_for, local_command, pane_of, panes_in, remote_script
+from adsum_shared.state import AgentState, Group, SessionView
 from tests.hubs import session
 from tests.support import wait_until
 
+SUSPENDED = AgentState(Group.DELIVERED, "suspended", "Suspended", 1.0, "hook", 0)
 PANES = [Pane("/dev/pts/1", 10, "%0"), Pane("/dev/pts/2", 20, "%3")]
 
 
@@ -61,6 +62,7 @@ def test_a_label_that_ssh_would_misread_is_not_given_to_it(label: str) -> None:
         ({"pid": None}, "which process"),
         ({"pid": None, "ended_at": 1}, "has ended"),
         ({"reachability": "offline"}, "nobody hears"),
+        ({"state": SUSPENDED}, "adsum resume 0a1b2c3d"),
     ],
 )
 def test_why_there_is_nothing_to_attach_to(more: dict[str, Any], why: str) -> None:
@@ -78,8 +80,17 @@ def test_a_process_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         command_for(view(), "laptop-id")
 
 
+def test_on_another_server_a_client_is_nested_because_none_can_go_there() -> None:
+    ours = Pane("/dev/pts/1", 10, "%0", OURS)
+
+    assert local_command(ours, {})[:3] == ["tmux", *OURS]
+    within = local_command(ours, {"TMUX": "x"})
+    assert (within[:4], within[-3]) == (["env", "-u", "TMUX", "tmux"], "attach-session")
+
+
+@pytest.mark.parametrize("server", [(), OURS], ids=["usual", "resumed"])
 async def test_the_pane_of_a_real_tmux_is_found_here_and_by_the_script_for_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
     monkeypatch.delenv("TMUX", raising=False)
@@ -88,13 +99,14 @@ async def test_the_pane_of_a_real_tmux_is_found_here_and_by_the_script_for_elsew
         pytest.skip("needs tmux")
     note = tmp_path / "pid"
     keep = f"sh -c 'echo $$ > {note}; exec sleep 60'; true"
-    subprocess.run(["tmux", "-f", "/dev/null", "new-session", "-d", "-s", "x", keep], check=True)
+    start = ["tmux", *server, "-f", "/dev/null", "new-session", "-d", "-s", "x", keep]
+    subprocess.run(start, check=True)
     try:
         await wait_until(lambda: note.exists() and note.read_text().strip(), timeout=15)
         here = command_for(view(pid=int(note.read_text())), "laptop-id")
         assert here[-3:] == ["attach-session", "-t", "%0"]
         # What would attach needs a terminal; all before it does not.
-        script = remote_script(int(note.read_text())).replace("exec tmux attach -t", "echo")
+        script = remote_script(int(note.read_text())).replace("exec tmux -L $S attach -t", "echo")
         ended = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
         assert (ended.returncode, ended.stdout) == (0, "%0\n"), ended.stderr
         outside = subprocess.run(
@@ -103,4 +115,4 @@ async def test_the_pane_of_a_real_tmux_is_found_here_and_by_the_script_for_elsew
         assert outside.returncode == 1
         assert "does not run within tmux" in outside.stderr
     finally:
-        subprocess.run(["tmux", "kill-server"], check=False)
+        subprocess.run(["tmux", *server, "kill-server"], check=False)

@@ -175,6 +175,24 @@ def test_a_tag_is_of_the_directories_that_bear_it() -> None:
     assert allows(rule, given, cwd="/x", tag=[{"name": "shop"}])
 
 
+def test_of_several_tags_the_shortest_rest_counts_and_never_before_all(tmp_path: Path) -> None:
+    tags = [
+        {"name": "a", "directories": [str(tmp_path)], "suspend_after_min": 5},
+        {"name": "b", "directories": [str(tmp_path / "b")], "suspend_after_min": 2},
+        {"name": "c", "directories": [str(tmp_path / "c")], "suspend_after_min": 0},
+        {"name": "d"},
+    ]
+    policy = policy_of(Path("config.toml"), {"suspend_after_min": 10, "tag": tags})
+
+    said = [
+        policy.rest_ms(str(each)) for each in (Path("/x"), tmp_path, *map(tmp_path.joinpath, "bc"))
+    ]
+    assert said == [600_000, 300_000, 120_000, None]
+    assert policy_of(Path("config.toml"), {}).rest_ms("/x") is None
+    with pytest.raises(ConfigError, match="suspend_after_min"):
+        policy_of(Path("config.toml"), {"suspend_after_min": -1})
+
+
 def test_the_first_rule_that_fits_decides_and_a_dry_one_only_is_tried() -> None:
     deny = {"decision": "deny", "tool": "shell", "pattern": "make install*"}
     given = {"command": "make install"}

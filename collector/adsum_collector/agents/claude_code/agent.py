@@ -9,8 +9,11 @@ from adsum_collector.agents.base import (
     HookFile,
     PastCall,
     PastDecision,
+    Registered,
+    RunWords,
     Transcripts,
 )
+from adsum_collector.agents.claude_code import resumption
 from adsum_collector.agents.claude_code.bodies import decode_hook
 from adsum_collector.agents.claude_code.decisions import answer_of, asked_in, past_in
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
@@ -92,6 +95,18 @@ class ClaudeCode(Agent):
 
     def message(self, text: str, by: str) -> bytes:
         return message_to_inbox(text, by)
+
+    def registered(self, content: bytes) -> Registered | None:
+        return resumption.registered(content)
+
+    def run_words(self, words: Sequence[str], env: Mapping[str, str]) -> RunWords:
+        return resumption.run_words(words, env)
+
+    def resuming(self, session_id: str, flags: Sequence[str], text: str | None) -> list[str]:
+        return resumption.resuming(session_id, flags, text)
+
+    def has_conversation(self, directory: Path, session_id: str) -> bool:
+        return resumption.has_conversation(directory, session_id)
 
 
 def _judged(report: ClaudeReport, name: str, port: int) -> tuple[str, str | None]:

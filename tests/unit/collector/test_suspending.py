@@ -1,0 +1,327 @@
+"""Which processes are ended, which never, and how a session comes back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adsum_collector.agents.base import Agent
+from adsum_collector.agents.claude_code.agent import ClaudeCode
+from adsum_collector.control import suspending
+from adsum_collector.control.suspending import Suspender
+from adsum_shared.commands import NotObeyedError
+from adsum_shared.signals import (
+    AnySignal,
+    ChildFinished,
+    ChildStarted,
+    PromptSubmitted,
+    SessionSuspended,
+)
+from tests.fake_claude import FakeClaude
+from tests.support import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+OTHER = "0a1b2c3e-0000-4000-8000-000000000002"
+
+
+class FakeIntake:
+    def __init__(self) -> None:
+        self.accepted: list[AnySignal] = []
+
+    async def accept(self, signals: list[AnySignal]) -> None:
+        self.accepted += signals
+
+
+class Machine:
+    """box: what stands at every prompt; None: nobody can see it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.claude = FakeClaude(folder / "config")
+        self.intake = FakeIntake()
+        self.box: str | None = ""
+        self.why: str | None = None
+        self.state_dir = folder / "state"
+        self.state_dir.mkdir()
+        self.suspender = self.restarted()
+
+    def restarted(self) -> Suspender:
+        def see(_agent: Agent, _pid: int) -> str | None:
+            return self.box
+
+        agent = ClaudeCode()
+        return Suspender(
+            self.state_dir,
+            {agent: [self.claude.folder]},
+            {agent.name: self.intake},  # type: ignore[dict-item] # as far as it is used
+            now=lambda: time.time_ns() // 1_000_000,
+            see_box=see,
+            hindered=lambda _session_id: self.why,
+        )
+
+
+def tmux(*words: str) -> int:
+    """On the server of the test."""
+    if shutil.which("tmux") is None:
+        return 1
+    command = ["tmux", "-L", "adsum", *words]
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    sockets = (
+        Path("/tmp") / f"adsum-{os.getpid()}-{time.monotonic_ns()}"
+    )  # a socket's path is short
+    sockets.mkdir(mode=0o700)
+    monkeypatch.setenv("TMUX_TMPDIR", str(sockets))
+    machine = Machine(tmp_path)
+    yield machine
+    machine.claude.end()
+    tmux("kill-server")
+    shutil.rmtree(sockets)
+
+
+async def test_a_session_that_rests_is_ended_and_what_it_frees_is_said(machine: Machine) -> None:
+    pid = await machine.claude.start(ID)
+
+    said = await machine.suspender.suspend(ID, "ann")
+
+    assert not machine.claude.lives(pid)
+    told = machine.intake.accepted[-1]
+    assert isinstance(told, SessionSuspended)
+    assert (told.by, told.auto) == ("ann", False)
+    assert told.freed_bytes > 1 << 20
+    assert said == f"{told.freed_bytes >> 20} MB are free again"
+    kept = machine.state_dir / "suspended" / f"{ID}.json"
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+NOT_NOW: dict[str, tuple[dict[str, Any], str]] = {
+    "works": ({"status": "busy"}, "it works"),
+    "asks": ({"status": "waiting"}, "asks something"),
+    "has a shell": ({"status": "shell"}, "in the background"),
+    "says nothing": ({"status": None}, "it works"),
+    "has rested for no time": ({"statusUpdatedAt": 1 << 50}, "until just now"),
+    "is in the background": ({"kind": "bg"}, "another program runs it"),
+    "is an editor's": ({"entrypoint": "sdk-ts"}, "another program runs it"),
+    "began at another time": ({"procStart": "1"}, "no process of it"),
+    "bears another id": ({"sessionId": OTHER}, "no process of it"),
+}
+
+
+@pytest.mark.parametrize(("changes", "why"), NOT_NOW.values(), ids=NOT_NOW)
+async def test_no_process_is_ended_but_one_that_rests(
+    machine: Machine, changes: dict[str, Any], why: str
+) -> None:
+    pid = await machine.claude.start(ID)
+    machine.claude.say(ID, **changes)
+
+    with pytest.raises(NotObeyedError, match=why):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+    assert not machine.intake.accepted
+    assert not machine.suspender.is_suspended(ID)
+
+
+async def test_another_users_process_is_not_ended(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = await machine.claude.start(ID)
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+
+    with pytest.raises(NotObeyedError, match="another user"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+async def test_what_other_parts_know_keeps_it_alive(machine: Machine) -> None:
+    pid = await machine.claude.start(ID)
+    machine.why = "a message waits for it"
+
+    with pytest.raises(NotObeyedError, match="message waits"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+async def test_a_registry_that_lags_behind_a_prompt_is_not_believed(machine: Machine) -> None:
+    pid = await machine.claude.start(ID)
+    now = time.time_ns() // 1_000_000
+    machine.suspender.hear([PromptSubmitted(session_id=ID, at=now, seen=now)])
+
+    with pytest.raises(NotObeyedError, match="until just now"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+async def test_what_wakes_it_later_keeps_it_alive_until_it_is_over(machine: Machine) -> None:
+    pid = await machine.claude.start(ID)
+    cron = ChildStarted(session_id=ID, at=1, seen=1, child_id="c", child_kind="cron")
+    machine.suspender.hear([cron])
+
+    with pytest.raises(NotObeyedError, match="still to run"):
+        await machine.suspender.suspend(ID, "ann")
+    assert machine.claude.lives(pid)
+
+    machine.suspender.hear([ChildFinished(session_id=ID, at=2, seen=2, child_id="c")])
+    await machine.suspender.suspend(ID, "ann")
+    assert not machine.claude.lives(pid)
+
+
+async def test_a_draft_at_the_prompt_is_not_lost(machine: Machine) -> None:
+    pid = await machine.claude.start(ID)
+    machine.box = "half of a tho"
+
+    with pytest.raises(NotObeyedError, match="typed at its prompt"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+async def test_a_prompt_that_nobody_can_see_takes_a_minute_of_rest(machine: Machine) -> None:
+    machine.box = None
+    pid = await machine.claude.start(ID)
+    machine.claude.say(ID, statusUpdatedAt=time.time_ns() // 1_000_000 - 30_000)
+    with pytest.raises(NotObeyedError, match="cannot be seen"):
+        await machine.suspender.suspend(ID, "ann")
+    assert machine.claude.lives(pid)
+
+    machine.claude.say(ID, statusUpdatedAt=time.time_ns() // 1_000_000 - 61_000)
+    assert "is lost" in await machine.suspender.suspend(ID, "ann")
+
+
+async def test_a_session_in_which_nothing_was_said_could_not_come_back(machine: Machine) -> None:
+    pid = await machine.claude.start(ID, said=False)
+
+    with pytest.raises(NotObeyedError, match="nothing was said"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+async def test_flags_that_cannot_be_repeated_keep_it_alive(machine: Machine) -> None:
+    pid = await machine.claude.start(ID, "--unheard-of")
+
+    with pytest.raises(NotObeyedError, match="--unheard-of"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+async def test_what_begins_while_it_is_looked_at_is_seen(machine: Machine) -> None:
+    """Between the first look and the signal somebody presses Enter."""
+    pid = await machine.claude.start(ID)
+
+    def type_meanwhile(_agent: Agent, _pid: int) -> str:
+        machine.claude.say(ID, status="busy")
+        return ""
+
+    machine.suspender._see_box = type_meanwhile
+    with pytest.raises(NotObeyedError, match="just begun"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+    assert not machine.suspender.is_suspended(ID)
+
+
+async def test_a_process_that_does_not_end_is_not_killed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspending, "ENDS_S", 0.3)
+    pid = await machine.claude.start(ID, MAX_STUBBORN="1")
+
+    with pytest.raises(NotObeyedError, match="is not killed"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+# -- and back ------------------------------------------------------------------------------------
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+
+
+async def put_aside(machine: Machine, *flags: str, **env: str) -> None:
+    await machine.claude.start(ID, *flags, **env)
+    await machine.suspender.suspend(ID, "ann")
+
+
+@needs_tmux
+async def test_it_comes_back_under_its_id_with_its_flags_and_what_is_said(machine: Machine) -> None:
+    flags = ("--model", "opus", "--dangerously-skip-permissions", "first prompt")
+    await put_aside(machine, *flags, ANTHROPIC_API_KEY="secret", GITHUB_TOKEN="t")
+
+    said = await machine.restarted().resume(ID, "go on")
+
+    given = machine.claude.given(ID)
+    assert given["words"] == ["--resume", ID, "--model", "opus", "--", "go on"]
+    assert given["cwd"] == str(machine.claude.work)
+    assert given["env"]["ANTHROPIC_API_KEY"] == "secret"
+    assert "GITHUB_TOKEN" not in given["env"]
+    assert "tmux -L adsum attach -t adsum-0a1b2c3d" in said
+    assert "it skipped permissions" in said
+    assert not machine.suspender.is_suspended(ID)
+    # The key stands on nobody's command line, and in no file that is left.
+    shown = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
+    assert not any(b"secret" in each for each in shown)
+    assert not list((machine.state_dir / "suspended").iterdir())
+
+
+async def test_what_lives_is_not_started_twice(machine: Machine) -> None:
+    """Its user took it up again in a terminal."""
+    await put_aside(machine)
+    await machine.claude.start(ID)
+
+    with pytest.raises(NotObeyedError, match="lives already"):
+        await machine.suspender.resume(ID)
+
+    assert not machine.suspender.is_suspended(ID)
+
+
+async def test_what_was_not_suspended_here_is_not_started(machine: Machine) -> None:
+    for named in (ID, "../../etc/passwd", "x"):
+        with pytest.raises(NotObeyedError, match="not suspended on this machine"):
+            await machine.suspender.resume(named)
+
+
+@needs_tmux
+async def test_an_untrusted_directory_is_said_and_nothing_stays(machine: Machine) -> None:
+    await put_aside(machine, MAX_UNTRUSTED="1")
+    machine.suspender.comes_s = 1.0
+
+    with pytest.raises(NotObeyedError, match="screen says: Do you trust the files"):
+        await machine.suspender.resume(ID)
+
+    assert machine.suspender.is_suspended(ID)
+    await wait_until(lambda: tmux("ls") != 0)
+
+
+async def test_a_directory_that_is_gone_is_named(machine: Machine) -> None:
+    await put_aside(machine)
+    machine.claude.work.rmdir()
+
+    with pytest.raises(NotObeyedError, match=f"{machine.claude.work}, is gone"):
+        await machine.suspender.resume(ID)
+
+
+async def test_who_rests_for_long_is_found(machine: Machine) -> None:
+    await machine.claude.start(ID)
+    await machine.claude.start(OTHER)
+    machine.claude.say(OTHER, statusUpdatedAt=time.time_ns() // 1_000_000 - 1_000)
+
+    elsewhere = str(machine.claude.work.parent)
+    assert machine.suspender.rested(lambda cwd: 600_000 if cwd != elsewhere else 1) == [ID]
+    assert machine.suspender.rested(lambda _cwd: None) == []
