@@ -34,8 +34,7 @@ MEANS: dict[Control, str] = {
     "approve": "Operators and admins of its hubs may answer what sessions here ask: allow, deny, "
     "answer questions, approve plans. Nothing else.",
     "full": "Operators and admins of its hubs may answer what sessions here ask, and prompt, queue, "
-    "interrupt, suspend and resume them: whoever may prompt may run any command as you. This version "
-    "refuses all but the answers.",
+    "interrupt, suspend and resume them: whoever may prompt may run any command as you.",
 }
 TOO_PRIVATE = (
     "With privacy = metadata, nothing of what a session asks leaves this machine, so nobody elsewhere "

@@ -24,6 +24,7 @@ from adsum_shared.connect import Redis
 from adsum_shared.signals import (
     CommandReported,
     HoldEnded,
+    QueueReported,
     RequestOpened,
     Signal,
 )
@@ -318,3 +319,49 @@ async def test_a_decision_reaches_a_machine_that_reaches_only_the_hub(
                 hook.kill()
             collector.kill()
             hub.kill()
+
+
+async def test_what_waits_outlives_a_collector_that_is_killed_and_can_be_taken_back(
+    scene: Scene,
+) -> None:
+    consent_to(scene.state_dir, scene.key, "full")
+    about = {"host_id": scene.collector.host_id, "session_id": SESSION, "by": "ann"}
+
+    def command(name: str, verb: Any, **more: Any) -> Command:
+        return Command(id=name * 16, verb=verb, **about, **more)  # type: ignore[arg-type] # of strings
+
+    async def is_listened_to(before: int) -> bool:
+        """What is given before a collector follows the stream is never obeyed."""
+        await scene.give(command(os.urandom(1).hex(), "withdraw", item="nothing"))
+        await asyncio.sleep(0.2)
+        return len(await scene.said(CommandReported)) > before
+
+    first, second = (command(name, "queue", text=f"say {name}") for name in ("a1", "b2"))
+    await wait_until(lambda: is_listened_to(0), 20)
+    for each in (first, second):
+        await scene.give(each)
+        await scene.outcome(each, "queued")
+    scene.collector.kill()
+    scene.collector.start()
+    again = await scene.until(QueueReported, lambda each: len(each.items) == 2)
+    assert [each.text for each in again.items] == ["say a1", "say b2"]
+
+    known = len(await scene.said(CommandReported))
+    await wait_until(lambda: is_listened_to(known), 20)
+    moved = command("c3", "move", item=second.id, place=0)
+    taken = command("d4", "withdraw", item=first.id)
+    prompt = command("e5", "prompt", text="now")
+    for each in (moved, taken, prompt):
+        await scene.give(each)
+    await scene.outcome(moved, "took_effect")
+    await scene.outcome(first, "withdrawn")
+    refused = await scene.outcome(prompt, "refused")
+    await scene.give(taken)
+    repeated = await scene.outcome(taken, "refused")
+
+    await scene.until(QueueReported, lambda each: [it.id for it in each.items] == [second.id])
+    assert "no process of it is registered" in (refused.reason or "")
+    assert repeated.reason == "this command was given before"
+    kept = [raw for raw in read_trail(scene.state_dir) if b"say a1" in raw]
+    assert kept
+    assert check_trail(read_trail(scene.state_dir)).fault is None

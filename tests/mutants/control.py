@@ -9,6 +9,10 @@ _HOLDS = "collector/adsum_collector/control/holds.py"
 _REMOTE = "collector/adsum_collector/control/remote.py"
 _CONSENT = "collector/adsum_collector/control/consent.py"
 _FEED = "collector/adsum_collector/control/feed.py"
+_ACTIONS = "collector/adsum_collector/control/actions.py"
+_QUEUE = "collector/adsum_collector/control/queue.py"
+_TERMINAL = "collector/adsum_collector/control/terminal.py"
+_PROMPTING = "collector/adsum_collector/agents/claude_code/prompting.py"
 _DECISIONS = "collector/adsum_collector/agents/claude_code/decisions.py"
 _POLICY = "collector/adsum_collector/control/policy.py"
 _SHIM = "collector/adsum_collector/shim.py"
@@ -18,11 +22,94 @@ _MACHINE = "tests/unit/collector/test_remote_control.py"
 _RULES = "tests/unit/collector/test_policy.py"
 _BODIES = "tests/unit/collector/test_decisions.py"
 _MANY = "tests/unit/collector/test_control_chaos.py::test_some_random_lives_have_no_unwanted_effect"
+_DOING = "tests/unit/collector/test_actions.py"
+_TYPING = "tests/unit/collector/test_terminal.py"
 _FITS = f"{_CORE}::test_what_does_not_fit_leaves_it_open"
 _SOUND = f"{_BODIES}::test_what_is_not_sound_is_refused_and_not_sent"
 _WHOLE = f"{_MACHINE}::test_what_is_not_shown_whole_cannot_be_allowed"
 
 MUTANTS = (
+    Mutant(
+        "does again what it has done",
+        "a prompt that somebody repeats is said twice",
+        (Edit(_QUEUE, "if command_id in self._used:", "if False:"),),
+        (f"{_DOING}::test_a_command_is_obeyed_once_also_across_a_restart",),
+    ),
+    Mutant(
+        "does what its owner has just forbidden",
+        "consent that ends does not count for what waits its turn",
+        (Edit(_ACTIONS, 'if self._consent.level != "full":', "if False:"),),
+        (f"{_DOING}::test_consent_that_ends_meanwhile_counts",),
+    ),
+    Mutant(
+        "types at whoever bears the process's number now",
+        "a prompt goes to another program",
+        (
+            Edit(
+                _ACTIONS,
+                "if started is None or not process.is_same(AgentProcess(process.pid, started)):",
+                "if started is None:",
+            ),
+        ),
+        (f"{_DOING}::test_a_process_id_that_another_program_bears_by_now_is_not_the_sessions",),
+    ),
+    Mutant(
+        "speaks to another session's process",
+        "after /clear a prompt goes to whoever runs there now",
+        (
+            Edit(
+                _ACTIONS,
+                "if not isinstance(each, StatusReported) or each.session_id != session_id:",
+                "if not isinstance(each, StatusReported):",
+            ),
+        ),
+        (f"{_DOING}::test_nothing_is_said_to_whoever_it_is_not",),
+    ),
+    Mutant(
+        "hands over before it is marked so",
+        "a collector that is killed just then says it again",
+        (Edit(_ACTIONS, 'await self._changed(self._queue.mark, item.id, "sent")', "pass"),),
+        (f"{_DOING}::test_what_is_handed_over_is_marked_so_on_disk_before",),
+    ),
+    Mutant(
+        "says the next before the turn of the last",
+        "what waits is said all at once",
+        (Edit(_ACTIONS, "(seat.at <= since and now - since < TAKEN_MS)", "False"),),
+        (f"{_DOING}::test_while_it_rests_as_before_the_next_is_not_said",),
+    ),
+    Mutant(
+        "presses Escape at a dialog, or at rest",
+        "an interrupt denies what is asked, or opens the menu of rewinding",
+        (Edit(_ACTIONS, 'if seat.status != "busy":', "if False:"),),
+        (f"{_DOING}::test_an_interrupt_is_refused_where_escape_would_do_something_else",),
+    ),
+    Mutant(
+        "types where no input box is",
+        "a text answers a dialog",
+        (Edit(_TERMINAL, "if before is None:", "if False:"),),
+        (f"{_TYPING}::test_no_key_is_pressed_where_no_box_is",),
+    ),
+    Mutant(
+        "types over somebody",
+        "two texts are sent as one",
+        (Edit(_TERMINAL, "if keyboard.box(pane.screen()) != before:", "if False:"),),
+        (f"{_TYPING}::test_nobody_is_typed_over",),
+    ),
+    Mutant(
+        "presses Enter whatever came in between",
+        "it approves the dialog that has just appeared",
+        (Edit(_TERMINAL, "if not rests() or not _ends_with(", "if not _ends_with("),),
+        (f"{_TYPING}::test_what_came_in_between_is_not_submitted",),
+    ),
+    Mutant(
+        "sends the terminal's own commands",
+        "who may prompt clears a session, or runs a shell past its permissions",
+        (Edit(_PROMPTING, 'if text.lstrip()[:1] in ("/", "!", "#"):', "if False:"),),
+        (
+            "tests/unit/collector/test_prompting.py"
+            "::test_what_the_terminal_takes_for_a_command_is_no_prompt",
+        ),
+    ),
     Mutant(
         "obeys a command again",
         "who repeats what was said decides",

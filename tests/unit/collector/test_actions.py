@@ -43,6 +43,8 @@ class Machine:
         self.entry |= {"messagingSocketPath": str(state_dir / "inbox.sock")}
         self.process = AgentProcess(os.getpid(), look_up(os.getpid()) or 0)
         self.messages: list[str] = []
+        #: the state of the first that waits, as each message arrives
+        self.on_disk: list[str] = []
         self.outcomes: list[tuple[str, str, str | None]] = []
         self.shown: list[QueueReported] = []
         self.takes = True
@@ -92,6 +94,7 @@ class Machine:
         text = json.loads(await reader.read())["message"]["content"]
         writer.close()
         self.messages.append(text)
+        self.on_disk += [each.state for each in PromptQueue(self.state_dir).of("s")[:1]]
         if self.takes:
             self.works()
             self.says(text)
@@ -205,6 +208,16 @@ async def test_a_process_id_that_another_program_bears_by_now_is_not_the_session
     assert machine.messages == []
 
 
+async def test_what_is_known_only_by_a_registry_that_is_gone_is_not_reached(
+    machine: Machine,
+) -> None:
+    (machine.registry / f"{os.getpid()}.json").write_bytes(b"[")
+    await machine.give("prompt", "c1", text="x")
+    await machine.until("c1", "refused")
+
+    assert "no process of it" in machine.why("c1")
+
+
 async def test_an_inbox_that_is_no_socket_of_ours_takes_nothing(machine: Machine) -> None:
     (machine.state_dir / "file").touch()
     machine.is_so(messagingSocketPath=str(machine.state_dir / "file"))
@@ -231,6 +244,14 @@ async def test_what_waits_is_said_in_order_each_after_a_turn_of_its_own(machine:
         assert len(machine.messages) == number
     await wait_until(lambda: machine.shown[-1].items == [])
     assert [each[-1] for each in machine.messages] == ["c", "a", "b"]
+
+
+async def test_what_is_handed_over_is_marked_so_on_disk_before(machine: Machine) -> None:
+    """Else a collector that is killed just then says it again."""
+    await machine.give("queue", "a", text="say a")
+    await machine.until("a", "took_effect")
+
+    assert machine.on_disk == ["sent"]
 
 
 async def test_while_it_rests_as_before_the_next_is_not_said(machine: Machine) -> None:
