@@ -269,7 +269,9 @@ class Actions:
         said = _known(text)
         for name, each in list(self._awaited.items()):
             wanted = _known(each.text)
-            if each.command.session_id != session_id or not said or wanted[:KNOWN_BY] not in said:
+            # a short one may be a part of whatever somebody types
+            same = said.endswith(wanted) if len(wanted) <= KNOWN_BY else wanted[:KNOWN_BY] in said
+            if each.command.session_id != session_id or not same:
                 continue
             del self._awaited[name]
             self.reports.report(each.command, "took_effect")
@@ -412,8 +414,17 @@ class Actions:
                 self._show(session_id)
             if way is None:
                 del self._ways[session_id]  # it may have only begun: looked at again
+        self._forget_others({*processes, *self._queue.sessions})
         reached = {session_id for session_id, (_, way) in self._ways.items() if way}
         await self._changed(self._queue.note_told, frozenset(reached))
+
+    def _forget_others(self, kept: set[str]) -> None:
+        for times in (self._handed, self._again):
+            for session_id in times.keys() - kept:
+                del times[session_id]
+        for session_id in self._alone.keys() - kept:
+            if not self._alone[session_id].locked():
+                del self._alone[session_id]
 
     async def _way_to(self, session_id: str) -> Way | None:
         seat = await asyncio.to_thread(self._seats.of, session_id)

@@ -140,7 +140,7 @@ async def test_a_prompt_is_a_message_and_took_effect_once_the_session_says_so(
 
     assert machine.messages == ["From ann with Adsum: go on\nplease"]
     assert machine.why("c1") == "it was told as a message of another session"
-    machine.says("something else that somebody typed")
+    machine.says("go on please, and something else that somebody typed")
     assert machine.told("c1") == ["sent"]
     machine.says("From ann with Adsum: go on please")
     machine.says("From ann with Adsum: go on please")
