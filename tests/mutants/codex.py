@@ -6,6 +6,11 @@ from tests.mutants.runner import Edit, Mutant
 
 _CODEX = "collector/adsum_collector/agents/codex/agent.py"
 _INSTALL = "collector/adsum_collector/agents/codex/install.py"
+_SERVER = "collector/adsum_collector/agents/codex/server_status.py"
+_THREADS = "collector/adsum_collector/agents/codex/live_threads.py"
+_READING = "hub/adsum_hub/verdict/reading.py"
+_GUEST = "tests/unit/collector/test_codex_server.py"
+_LOCKS = "tests/unit/collector/test_codex_threads.py"
 _HOOKS = "tests/unit/collector/test_codex_install.py"
 
 MUTANTS = (
@@ -35,5 +40,29 @@ MUTANTS = (
             "tests/unit/collector/test_codex.py"
             "::test_a_turn_whose_lines_are_read_is_over_when_the_users_own_hooks_have_run",
         ),
+    ),
+    Mutant(
+        "comes to Codex's background server before anybody else",
+        "the first to say hello gives the server's sessions its name",
+        (Edit(_SERVER, "if seen > 1:", "if True:"),),
+        (f"{_GUEST}::test_a_guest_comes_after_others_and_tells_how_things_stand",),
+    ),
+    Mutant(
+        "leaves what is asked open though the server's flag has gone",
+        "a session calls for its human for as long as the approved command runs",
+        (Edit(_SERVER, "and not status.active_flags:", "and status.active_flags:"),),
+        (f"{_GUEST}::test_a_session_works_while_its_subagent_does_and_waits_while_that_asks",),
+    ),
+    Mutant(
+        "takes the idle after a plan for its answer",
+        "a plan that is ready shows as an idle session",
+        (Edit(_READING, "and not 0 < ground.stand.closed <= request.opened", "and True"),),
+        (f"{_GUEST}::test_a_plan_is_ready_though_its_server_calls_it_idle",),
+    ),
+    Mutant(
+        "takes any process below a session for the command that was asked for",
+        "an approval that waits is hidden by a server or another command that runs",
+        (Edit(_THREADS, "words[-1] == asked.command", "True"),),
+        (f"{_LOCKS}::test_the_very_command_that_was_asked_for_was_granted_if_it_runs",),
     ),
 )

@@ -76,18 +76,22 @@ def test_an_approval_is_asked_for_and_work_goes_on_at_once_when_it_is_given(
     fleet.wait_for_state(session, "idle", 60)
 
 
-def test_an_approval_refused_with_escape_interrupts(fleet: Fleet, terminal: Terminal) -> None:
+@pytest.mark.parametrize("key", ["Escape", "n"])
+def test_an_approval_that_is_refused_interrupts(fleet: Fleet, terminal: Terminal, key: str) -> None:
     session = begins(fleet, terminal, "do play:perm")
     fleet.wait_for_state(session, "needs_permission", 60)
-    terminal.press_until_gone("Escape", ASKED)
+    terminal.press_until_gone(key, ASKED)
 
     fleet.wait_for_state(session, "idle", 60)
-    assert (fleet.session(session) or {})["state"]["label"] == "Interrupted"
+    until(
+        lambda: (fleet.session(session) or {})["state"]["label"] == "Interrupted",
+        "its rollout, which says why",  # the server alone tells that it rests
+    )
 
 
 def test_a_question_and_a_plan_wait_for_their_human(fleet: Fleet, terminal: Terminal) -> None:
-    terminal.press("BTab")
-    terminal.wait_for("Plan mode")
+    terminal.type("/plan")
+    terminal.wait_for("Plan mode (")
     session = begins(fleet, terminal, "what play:ask")
     fleet.wait_for_state(session, "awaiting_input", 60)
     terminal.wait_for("Which colour is it?")

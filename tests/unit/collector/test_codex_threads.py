@@ -285,6 +285,25 @@ async def test_an_approved_command_is_seen_to_run(home: Home) -> None:
     assert home.threads.asked == {}
 
 
+async def test_without_locks_a_command_line_tells_what_was_taken_up_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "adsum_collector.agents.codex.live_threads.resumed_by",
+        lambda words: THREAD if words[-1:] == [THREAD] else None,
+    )
+    home.write()
+    with (
+        subprocess.Popen(["/bin/sleep", "60", "--", "0"]) as other,
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", THREAD]) as process,
+    ):
+        await wait_until(lambda: kinds(home.signals) == [s.ProcessSeen])
+        for each in (process, other):
+            each.kill()
+
+    assert home.signals[0].pid == process.pid
+
+
 def test_a_home_without_locks_has_none(tmp_path: Path) -> None:
     assert locks_in(tmp_path) == ({}, set())
 

@@ -69,9 +69,10 @@ class KnownThreads:
         *,
         begun: bool = True,
     ) -> KnownThread:
-        """The thread, which is now the one heard of last. What was known of it stays."""
+        """The thread, which is now the one heard of last. What was known of its turns stays."""
         with self._lock:
-            known = self._threads.pop(thread_id, None) or KnownThread(kind, session or thread_id)
+            known = self._threads.pop(thread_id, None) or KnownThread(kind, thread_id)
+            known.kind, known.session = kind, session or thread_id
             known.begun = known.begun or begun
             self._threads[thread_id] = known
             if len(self._threads) > MOST_THREADS:
@@ -80,7 +81,7 @@ class KnownThreads:
 
     def hear(self, event: str, thread: str, signals: Sequence[AnySignal]) -> None:
         """Keeps in mind which commands are asked for, by what a hook of that thread said."""
-        known = self.learn(thread)
+        known = self._threads[thread]
         for signal in signals:
             if isinstance(signal, ToolStarted):
                 known.call = signal.digest, signal.tool_use_id

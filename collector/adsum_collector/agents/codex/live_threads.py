@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import psutil
+
 from adsum_collector.agents.base import Surroundings
 from adsum_collector.agents.codex.known_threads import AskedCommand, KnownThreads
 from adsum_collector.agents.codex.rollout import Thread, transcript_file
@@ -113,6 +115,25 @@ def resumed_by(words: Sequence[str]) -> str | None:
     return next((word for word in words if _ID.fullmatch(word)), None)
 
 
+class Resumes:
+    """Processes whose command lines name a session that they took up again."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._before: set[int] = set()
+
+    def look(self) -> list[tuple[str, int]]:
+        """(thread, process id) of those that are new. One may not be what it becomes at its first look."""
+        pids, found = set(psutil.pids()), []
+        for pid in pids - self._before:
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                if process.uids().real == os.getuid() and (at := resumed_by(process.cmdline())):
+                    found.append((at, pid))
+        self._before, self._seen = self._seen & pids, pids
+        return found
+
+
 def began(
     asked: AskedCommand, running: Iterable[tuple[int, Sequence[str]]], now: int
 ) -> KnownSignal | None:
@@ -137,6 +158,7 @@ class LiveThreads:
         self._directory, self._threads, self._around = directory, threads, around
         self._news = LockNews(threads, around.started_of, from_begin=False)
         self._held: dict[str, Lock] = {}
+        self._resumes, self._resumed = Resumes(), dict[str, int]()
         self.faults: Counter[str] = Counter()
         self.looked_at = 0
 
@@ -169,8 +191,28 @@ class LiveThreads:
         for thread in self._news.untold(self._held):
             await asyncio.to_thread(self._learn, thread)
         self.looked_at = now = self._around.now()
-        if signals := self._news.read(self._held, present, now):
+        signals = self._news.read(self._held, present, now)
+        if not present and not await asyncio.to_thread((self._directory / LOCKS).is_dir):
+            signals += await self._taken_up(now)
+        if signals:
             await self._around.accept(signals)
+
+    async def _taken_up(self, now: int) -> list[KnownSignal]:
+        """Of versions without locks: sessions that a terminal has taken up again.
+
+        Of others the terminal need not be what runs them.
+        """
+        found: list[KnownSignal] = []
+        for thread, pid in await asyncio.to_thread(self._resumes.look):
+            if self._threads.get(thread) is None:
+                await asyncio.to_thread(self._learn, thread)
+            known, started = self._threads.get(thread), self._around.started_of(pid)
+            if known is None or known.kind != "session" or started is None:
+                continue
+            if self._resumed.get(thread) != pid:
+                self._resumed[thread] = pid
+                found.append(s.ProcessSeen(**_about(thread, now, now), pid=pid, started=started))
+        return found
 
     def _learn(self, thread: str) -> None:
         """By its rollout, which is there from the first prompt on."""

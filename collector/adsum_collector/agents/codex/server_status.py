@@ -32,7 +32,7 @@ from adsum_shared.state import HostWitness
 
 PID_FILE: Final = Path("app-server-daemon/daemon.pid")
 #: Between two looks for a server; a guest comes when others were there at two of them.
-LOOK_S: Final = 0.5
+LOOK_S: Final = 1.0
 #: After a connection was lost or refused, doubled each time up to the latter.
 AGAIN_S: Final = 1.0
 AGAIN_MOST_S: Final = 60.0
