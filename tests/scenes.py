@@ -24,6 +24,7 @@ STEPS = (
     "permission",
     "permission denied",
     "question",
+    "question behind a command",
     "agent",
     "subagent permission",
     "held",
@@ -212,6 +213,17 @@ def question(scene: Scene) -> None:
     name = scene.call("AskUserQuestion")
     scene.tell(s.RequestOpened, "hook", "transcript", request_kind="question", tool_use_id=name)
     scene.ask(name, "AskUserQuestion", "question")
+
+
+def question_behind_command(scene: Scene) -> None:
+    """Of both calls the transcript tells at once; the command runs on."""
+    scene.begin()
+    scene.call("Bash")
+    asked = f"q{scene.calls}"
+    about = {"tool": "AskUserQuestion", "tool_use_id": asked}
+    scene.tell(s.ToolStarted, "transcript", **about)
+    scene.tell(s.RequestOpened, "transcript", request_kind="question", **about)
+    scene.wait()
 
 
 def agent(scene: Scene) -> None:
@@ -411,6 +423,7 @@ PLAY = dict(
             permission,
             denied,
             question,
+            question_behind_command,
             agent,
             subagent_permission,
             held,
