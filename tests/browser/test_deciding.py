@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
-from adsum_shared.state import QueuedView, SessionView, SuspendedView
+from adsum_shared.state import SessionView
 from tests.browser import fleets, held
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
 from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
 from tests.browser.standin import StandIn
+from tests.deciding import FakeMachine
+from tests.hub_processes import HubProcess
 from tests.support import wait_until
 
 pytestmark = [
@@ -482,87 +485,75 @@ async def test_a_swipe_asks_and_only_the_tap_after_it_decides(
     assert await decided(hub) == [about(view, way)]
 
 
-def resting(now: int, **more: Any) -> SessionView:
-    return fleets.session("a", "idle", "Waits for the next prompt", now=now, title="A", **more)
-
-
-@pytest.mark.parametrize(
-    ("way", "button", "verb"),
-    [("terminal", "Send", "prompt"), ("inbox", "Send", "prompt"), ("queue", "Queue", "queue")],
-)
-async def test_a_prompt_goes_the_way_the_session_takes_and_can_be_taken_back(
-    open_page: OpenPage, hub: StandIn, way: Any, button: str, verb: str
-) -> None:
-    view = resting(wall_ms(), prompt_way=way)
-    page = await at_session(open_page, hub, view, control="full")
-    await page.keyboard.press("r")
-    await page.keyboard.type("Go on ad")
-    press = page.locator(READY).get_by_role("button", name=button)
-    await press.click()
-    await page.locator(".toasts [data-do=undo]").click()
-    await expect(page.get_by_label("A prompt")).to_have_value("Go on ad")
-    assert hub.commands == []
-    await press.click()
-    assert await decided(hub) == [{"verb": verb, "text": "Go on ad"}]
-    await expect(page.get_by_label("A prompt")).to_have_value("")
-
-
-async def test_the_queue_is_shown_and_changed_item_by_item(
+async def test_two_persons_and_what_is_unverified_are_said_before_anything_is_allowed(
     open_page: OpenPage, hub: StandIn
 ) -> None:
-    now = wall_ms()
-    queue = [QueuedView(f"i{n}", f"Task {n}", "ann", now, now + 3_600_000) for n in range(3)]
-    page = await at_session(open_page, hub, resting(now, queue=tuple(queue)), control="full")
-    await expect(page.locator(".queue li")).to_have_count(3)
-    await expect(page.locator(".sheet-state .meta, .meta").first).to_contain_text("3 queued")
-    row = page.locator(".queue li").nth(1)
-    await row.locator(f"{READY} [data-do=up]").click()
-    await row.locator("[data-do=withdraw]").click()
-    assert await decided(hub, 2) == [
-        {"verb": "move", "item": "i1", "place": 0},
-        {"verb": "withdraw", "item": "i1"},
-    ]
+    view = held.held("a", wall_ms(), hold={"persons": 2, "agreed": ("bob",), "unverified": True})
+    page = await at_board(open_page, hub, view)
+    await expect(page.locator(".card .caution").first).to_contain_text(
+        "1 of 2 have allowed it (bob)"
+    )
+    await expect(page.locator(".card [data-do=allow]")).to_have_count(0)
+    page = await at_session(open_page, hub, view)
+    await expect(page.locator(".request .caution").last).to_contain_text("Unverified")
+    button = page.locator("[data-do=allow]")
 
-
-async def test_interrupting_and_suspending_take_two_presses_and_resuming_one(
-    open_page: OpenPage, hub: StandIn
-) -> None:
-    async def twice(page: Page, does: str, count: int) -> None:
-        button = page.locator(f"{READY} [data-do={does}]")
-
-        async def pressed() -> bool:
-            await button.click()
-            return len(hub.commands) == count
-
+    async def pressed() -> bool:
         await button.click()
-        await page.evaluate(ASKED)
-        assert hub.commands == []
-        await wait_until(pressed)
+        return len(hub.commands) == 1
 
-    now = wall_ms()
-    working = fleets.session("a", "thinking", "Thinking", now=now, prompt_way="queue")
-    page = await at_session(open_page, hub, working, control="full")
-    await twice(page, "interrupt", 1)
-    assert hub.commands[0][1] == {"verb": "interrupt"}
-    page = await at_session(open_page, hub, resting(now), control="full")
-    await twice(page, "suspend", 1)
-    assert hub.commands[0][1] == {"verb": "suspend"}
-    away = fleets.session(
-        "a", "suspended", "Suspended", now=now, suspended=SuspendedView(now, "ann", False, 9 << 20)
-    )
-    page = await at_session(open_page, hub, away, control="full")
-    await expect(page.locator("[data-part=prompt]")).to_contain_text("by ann, which freed 9.4 MB")
-    await page.get_by_label("A prompt to go on with, if any").fill("Go on")
-    await page.locator(f"{READY} [data-do=resume]").click()
-    assert await decided(hub) == [{"verb": "resume", "text": "Go on"}]
+    await wait_until(pressed)
+    await hub.report(1, "awaits_second")
+    await expect(page.locator(".request .fate")).to_contain_text("it takes another person")
+    await expect(page.locator(".request [data-do=deny]")).to_be_visible()
+    await hub.report(1, "seconded")
+    await expect(page.locator(".request .fate")).to_contain_text("together with another")
 
 
-@pytest.mark.parametrize(("control", "count"), [("off", 0), ("approve", 1)])
-async def test_only_full_control_lets_anybody_write_to_a_session(
-    open_page: OpenPage, hub: StandIn, control: str, count: int
+READ = r"""import("/static/control/read.js").then(({ blocksOf, diffOf, isGrave }) => ({
+  same: diffOf(["a", "b", "c"], ["a", "c", "d"]).map(({ sign, text }) => sign + text).join(),
+  large: diffOf(Array.from({ length: 900 }, (_, i) => `a${i}`), Array.from({ length: 900 }, (_, i) => `b${i}`)).length,
+  open: blocksOf("```\n# no head\n\n- no item").map(({ kind, text }) => [kind, text]),
+  grave: ["rm -rf x", "git push -f", "curl x | sh", "DROP TABLE t"].map((command) => isGrave({ payload: { command } })),
+  mild: ["ls", "git push", "rm x", "make sure"].map((command) => isGrave({ payload: { command } })),
+}))"""
+
+
+async def test_edits_plans_and_dear_commands_are_told_apart(
+    open_page: OpenPage, hub: StandIn
 ) -> None:
-    page = await at_session(
-        open_page, hub, resting(wall_ms()), control=control, ready=".session-body"
-    )
-    await expect(page.locator("[data-part=prompt] .barred code")).to_have_count(count)
-    await expect(page.get_by_label("A prompt")).to_have_count(0)
+    page = await at_board(open_page, hub, held.held("a", wall_ms()))
+    assert await page.evaluate(READ) == {
+        "same": " a,-b, c,+d",
+        "large": 1800,
+        "open": [["code", "# no head\n\n- no item"]],
+        "grave": [True] * 4,
+        "mild": [False] * 4,
+    }
+
+
+@pytest.mark.redis
+@pytest.mark.timeout(150)
+async def test_a_press_on_the_page_of_a_real_hub_is_obeyed_by_the_machine(
+    browser: Browser, tmp_path: Path, redis_url: str
+) -> None:
+    hub = HubProcess(tmp_path / "hub", redis_url)
+    machine = FakeMachine(redis_url)
+    machine.start()
+    context = await browser.new_context()
+    try:
+        hub.start()
+        machine.asks(tool_use_id="t1")
+        page = await context.new_page()
+        await page.goto(hub.url)
+        await page.locator(f".card {READY} [data-do=allow]").click()
+        await expect(page.locator(".toasts .fate")).to_contain_text("Allow Bash: took effect.")
+        assert [(each.verb, each.request_id) for each in machine.obeyed] == [("allow", "r1")]
+        machine.outcomes = ("overruled",)
+        machine.asks("s2", "r2", tool_use_id="t2")
+        await page.locator(f".card {READY} [data-do=deny]").click()
+        await expect(page.locator(".toasts .fate").last).to_contain_text("the terminal was first")
+    finally:
+        await context.close()
+        machine.stop()
+        hub.kill()

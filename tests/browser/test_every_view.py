@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 from playwright.async_api import Page, ViewportSize, expect
 
 from adsum_hub.app import WEB
 from adsum_hub.assets import Assets
-from tests.browser import fleets, spending
+from tests.browser import fleets, held, spending
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_looks import overflow, violations
@@ -63,6 +64,33 @@ async def test_every_view_is_drawn_in_its_width_and_accessible(
 
     assert await violations(page) == []
     assert await overflow(page) == 0
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_kind_of_request_is_drawn_in_its_width_and_accessible(
+    open_page: OpenPage, hub: StandIn, size: str
+) -> None:
+    viewport, scheme = SIZES[size]
+    sessions, hosts = held.every_kind(wall_ms())
+    hub.load(sessions, [replace(host, control="full") for host in hosts])
+    hub.activity = {view.id: [] for view in sessions}
+    page = await open_page(viewport=viewport, scheme=scheme, ready=".card .decide")
+    assert await violations(page) == []
+    assert await overflow(page) == 0
+    await page.locator(".card .open").first.click()
+    for view in sessions:
+        await page.evaluate(
+            """(id) => import("/static/core/navigation.js").then((m) => m.openSession(id))""",
+            view.id,
+        )
+        await expect(page.locator(".sheet h2")).to_have_text(view.title or "")
+        await expect(page.locator(".sheet .controls")).to_have_count(2)
+        if more := await page.locator(".sheet [data-do=always-open]").all():
+            await expect(page.locator(".sheet [data-decide][data-ready=true]")).not_to_have_count(0)
+            await more[0].click()
+            await expect(page.locator(".sheet .always")).to_be_visible()
+        assert await violations(page) == [], view.id
+        assert await overflow(page) == 0
 
 
 async def palette(page: Page) -> None:

@@ -528,11 +528,11 @@ ACT = """([tag, action]) => registration.getNotifications({ tag }).then(([notifi
 async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_asked(
     hub: HubProcess, box: PostBox, context: BrowserContext, redis_url: str, settings: Settings
 ) -> None:
-    async def titled(title: str) -> dict[str, Any]:
+    async def titled(title: str, timeout: float = 30) -> dict[str, Any]:
         async def found() -> Any:
             return next((n for n in await page.evaluate(NOTES) if n["title"] == title), None)
 
-        return await wait_until(found, timeout=30, interval=0.2)  # type: ignore[no-any-return]
+        return await wait_until(found, timeout=timeout, interval=0.2)  # type: ignore[no-any-return]
 
     def asks(request: str) -> Callable[[], bool]:
         def is_so() -> bool:
@@ -551,7 +551,7 @@ async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_
     machine = FakeMachine(redis_url)
     machine.start()
     try:
-        machine.asks(payload={"command": "make clean"})
+        machine.asks(tool_use_id="t1", payload={"command": "make clean"})
         await wait_until(asks("r1"))
         told = {"title": "Needs permission", "body": "on lab", "kind": "needs_you", "topic": "t"}
         push = json.dumps(told | {"id": f"{MACHINE}:s"})
@@ -565,15 +565,25 @@ async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_
         await titled("Allowed: took effect")
         assert [(each.verb, each.request_id) for each in machine.obeyed] == [("allow", "r1")]
 
-        machine.asks(asked="r2", payload={"command": "make clean"})
+        machine.asks("s2", "r2", tool_use_id="t2", payload={"command": "make clean"})
         await wait_until(asks("r2"))
-        await delivered(page, hub, push, "Needs permission")
-        machine.asks(asked="r3", payload={"command": "make clean && rm x"})
+        told |= {"id": f"{MACHINE}:s2", "topic": "t2"}
+
+        async def offered() -> bool:
+            await deliver(page, hub, json.dumps(told))
+            with contextlib.suppress(AssertionError):
+                await titled("Needs permission", timeout=4)
+                return True
+            return False
+
+        await wait_until(offered, timeout=40)
+        assert (await titled("Needs permission"))["body"] == "Bash: make clean\non lab"
+        machine.asks("s2", "r3", tool_use_id="t3", payload={"command": "make clean && rm x"})
         await wait_until(asks("r3"))
-        await worker.evaluate(ACT, ["t", "deny"])
+        await worker.evaluate(ACT, ["t2", "deny"])
 
         async def is_open() -> bool:
-            return bool(await worker.evaluate("self.opened") == f"/sessions/{MACHINE}:s")
+            return bool(await worker.evaluate("self.opened") == f"/sessions/{MACHINE}:s2")
 
         await wait_until(is_open)
         assert len(machine.obeyed) == 1

@@ -9,7 +9,7 @@ import { fullOf, openRequests } from "../core/requests.js";
 import { titleOf } from "../core/states.js";
 import { blocksOf, contentOf, editOf, fieldsOf, IN_EDIT, isGrave, spansOf } from "./read.js";
 import { decide, givenOf, keyOf, sameAsked, whyNot } from "./state.js";
-import { allow, Area, Barred, deny, Do, Fate, Fields, isDecided, Row } from "./view.js";
+import { allow, Area, Barred, cautionsOf, deny, Do, Fate, Fields, isDecided, Row } from "./view.js";
 import { Age, html, Icon, Until } from "../ui/html.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */
@@ -41,6 +41,7 @@ function Request({ session, request }) {
           ${hold && html`, here for <${Until} at=${hold.until} />`}
         </span>
       </header>
+      ${cautionsOf(request).map((words) => html`<p key=${words} class="caution">${words}</p>`)}
       ${by && html`<p class="ask-note">asked by ${askerOf(by, session.children ?? [])}</p>`}
       ${told && html`<p class="ask-note" dir="auto">${told}</p>`}
       ${edit ? html`
@@ -155,7 +156,8 @@ function Deciding({ session, request }) {
       <${Row} name=${keyOf(session, request)}>
         ${verbs.includes("allow") && html`
           <div class="do-line">
-            <${Do} does="allow" words="Allow" icon="check" keys="a" look="do-main" grave=${isGrave(request)}
+            <${Do} does="allow" words="Allow" icon="check" keys="a" look="do-main"
+              grave=${isGrave(request) || request.hold?.unverified}
               onDo=${() => allow(asked)} />
             ${verbs.includes("always") && html`<${Always} ...${asked} />`}
           </div>

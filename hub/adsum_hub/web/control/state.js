@@ -18,7 +18,7 @@ import { titleOf } from "../core/states.js";
  * held: it can still be taken back. lost: nobody answered, so it may have been given all the same. The others are
  * outcomes, as the hub has them.
  * @typedef {"held" | "sending" | "given" | "failed" | "lost" | "cancelled" | "queued" | "sent" | "took_effect"
- *   | "overruled" | "too_late" | "refused" | "expired" | "withdrawn"} Phase
+ *   | "overruled" | "too_late" | "refused" | "expired" | "withdrawn" | "awaits_second" | "seconded"} Phase
  */
 /**
  * One decision of this page's reader. key: of what it decides. until: this browser's clock, while it is held.
@@ -34,15 +34,22 @@ const SILENT_MS = 15_000;
 /** For so long the page says what became of it; of what went wrong, longer. */
 const SAID_MS = 5000;
 const SAID_BAD_MS = 15_000;
-const SAID_SOON = new Set(["took_effect", "cancelled"]);
+const SAID_SOON = new Set(["took_effect", "seconded", "cancelled"]);
 const MOST = 100;
 /** @type {ReadonlySet<string>} */
 const OVER = new Set([
   ...["failed", "cancelled", "took_effect", "overruled"],
-  ...["too_late", "refused", "expired", "withdrawn"],
+  ...["too_late", "refused", "expired", "withdrawn", "seconded"],
 ]);
+/** One person's of two: said, and still open. */
+const AWAITS = "awaits_second";
 /** Nothing was decided, so it can be decided anew. @type {ReadonlySet<string>} */
 export const NOTHING = new Set(["failed", "lost", "cancelled", "too_late", "refused", "expired", "withdrawn"]);
+
+/** Whether it can be decided still: nothing was, or by one person of two. @param {string} phase or outcome */
+export function isFree(phase) {
+  return NOTHING.has(phase) || phase === AWAITS;
+}
 
 /** What this page has decided, by key; the latest last. */
 const decisions = signal(/** @type {ReadonlyMap<string, Given>} */ (new Map()));
@@ -127,7 +134,7 @@ export function givenOf(key) {
 export function decide(session, request, { verb, words, undo = false, ...parameters }) {
   const key = request ? keyOf(session, request) : `${session.id} ${verb} ${performance.now()}`;
   const before = decisions.peek().get(key);
-  if (before && !NOTHING.has(before.phase)) return undefined;
+  if (before && !isFree(before.phase)) return undefined;
   const bar = request ? whyNot(session, request) : barred(session, "full");
   if (bar) return void say(bar.words);
   const about = request && { request_id: request.id, binding: request.hold?.binding };
@@ -189,7 +196,7 @@ effect(() => {
     const told = entryOf(given.session)?.view.value.commands?.find(({ id }) => id === given.command);
     const phase = /** @type {Phase | undefined} */ (told?.outcome);
     if (!told || !phase || phase === given.phase) continue;
-    const settled = OVER.has(phase) ? Date.now() : undefined;
+    const settled = OVER.has(phase) || phase === AWAITS ? Date.now() : undefined;
     untracked(() => put(given, { phase, why: told.reason ?? undefined, settled }));
   }
 });
@@ -259,6 +266,8 @@ const BECAME = {
   queued: "queued",
   sent: "handed over, its effect is not known yet",
   took_effect: "took effect",
+  awaits_second: "counted: it takes another person, who decides the same",
+  seconded: "took effect, together with another person's",
   overruled: "overruled: the terminal was first",
   too_late: "too late: nothing was done",
   refused: "refused by its machine: nothing was done",
@@ -302,7 +311,7 @@ export function didWhat({ verb, by }) {
 /** The decision of a request that is under way or has been made, whoever made it. @param {SessionView} session
  * @param {RequestView} request @returns {CommandView | undefined} */
 export function decidedOf({ commands = [] }, request) {
-  return commands.findLast(({ request_id, outcome }) => request_id === request.id && !NOTHING.has(outcome));
+  return commands.findLast(({ request_id, outcome }) => request_id === request.id && !isFree(outcome));
 }
 
 /**
@@ -351,7 +360,9 @@ const watcher = new IntersectionObserver(
     for (const { target, isIntersecting } of changes) {
       const row = /** @type {HTMLElement} */ (target);
       if (isIntersecting && !standing.has(row)) standing.set(row, { since: performance.now(), top: topOf(row) });
-      else if (!isIntersecting) standing.delete(row);
+      if (isIntersecting) continue;
+      standing.delete(row);
+      row.dataset.ready = "false";
     }
     if (standing.size > 0) looking ??= setInterval(() => standing.forEach((_, row) => moved(row)), LOOK_MS);
     else looking = void clearInterval(looking);

@@ -8,7 +8,7 @@ import { openSession } from "../core/navigation.js";
 import { briefOf, openRequests } from "../core/requests.js";
 import { isGrave } from "./read.js";
 import {
-  became, decide, decidedOf, didWhat, givenOf, isReady, keyOf, leftOf, NOTHING, note, said, takeBack, watchRow,
+  became, decide, decidedOf, didWhat, givenOf, isFree, isReady, keyOf, leftOf, NOTHING, note, said, takeBack, watchRow,
   whyNot,
 } from "./state.js";
 import { Command, Part } from "../ui/controls.js";
@@ -93,7 +93,8 @@ export function Fate({ session, request }) {
 function GivenLine({ given, titled = false }) {
   const { key, title, words, phase, why } = given;
   const bad = NOTHING.has(phase) && phase !== "cancelled";
-  const icon = phase === "took_effect" ? "check" : bad || phase === "overruled" ? "triangle-alert" : "clock";
+  const good = phase === "took_effect" || phase === "seconded";
+  const icon = good ? "check" : bad || phase === "overruled" ? "triangle-alert" : "clock";
   return html`
     <p class="fate" role="status" data-phase=${phase} data-bad=${bad}>
       <${Icon} name=${icon} />
@@ -115,7 +116,18 @@ function GivenLine({ given, titled = false }) {
 /** Whether nothing more is to be pressed: it is decided, or being decided. @param {Asked} asked */
 export function isDecided({ session, request }) {
   const given = givenOf(keyOf(session, request));
-  return Boolean(given && !NOTHING.has(given.phase)) || decidedOf(session, request) !== undefined;
+  return Boolean(given && !isFree(given.phase)) || decidedOf(session, request) !== undefined;
+}
+
+/** What to know before anything is allowed. @param {RequestView} request @returns {string[]} */
+export function cautionsOf({ hold }) {
+  const words = [];
+  const { persons = 1, agreed = [], unverified = false } = hold ?? {};
+  const names = agreed.length > 0 ? ` (${plain(agreed.join(", "), 200)})` : "";
+  if (persons > 1) words.push(`${agreed.length} of ${persons} have allowed it${names}: it takes that many persons.`);
+  if (unverified)
+    words.push("Unverified: no call of the agent's was heard of that asks so, so another program may have made it up.");
+  return words;
 }
 
 /** @param {RequestView} request */
@@ -180,10 +192,12 @@ function CardRow({ session, request }) {
   const open = () => openSession(session.id);
   const options = verbs.includes("answer") ? optionsOf(request) : undefined;
   const review = { permission: "Review", question: "Answer", plan: "Review the plan" }[request.kind] ?? "Answer";
-  const allows = verbs.includes("allow") && brief;
+  const cautions = cautionsOf(request);
+  const allows = verbs.includes("allow") && brief && !request.hold?.unverified;
   const direct = allows || options;
   return html`
     <${Fate} ...${asked} />
+    ${cautions.map((words) => html`<p key=${words} class="caution">${words}</p>`)}
     ${brief && brief.length > 0 && html`<${Fields} fields=${brief} />`}
     <${Row} name=${name}>
       ${options?.options.map((label, i) => html`
