@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import require_binary
-from tests.mutants import codex, collector, control, decisions, doors, hub
+from tests.mutants import codex, collector, control, decisions, doors, hub, suspending
 from tests.mutants.runner import (
     Mutant,
     Outdated,
@@ -28,6 +28,7 @@ MUTANTS = (
     *control.MUTANTS,
     *doors.MUTANTS,
     *codex.MUTANTS,
+    *suspending.MUTANTS,
 )
 #: A test that fails does so by waiting: several at a time keep the cores busy.
 AT_ONCE = (os.cpu_count() or 1) + 1

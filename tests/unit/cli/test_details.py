@@ -15,6 +15,7 @@ from adsum_shared.state import (
     ContextView,
     Group,
     RequestView,
+    SuspendedView,
     UsageView,
     WitnessView,
 )
@@ -109,6 +110,15 @@ def test_a_session_that_is_over_says_when_and_what_it_was_about() -> None:
     prompt = " ".join(text_of(facts_table(session("a", last_prompt="x " * 999), NOW)))
     assert "…" in prompt
     assert prompt.count("x ") <= TEXT_MOST
+
+
+@pytest.mark.parametrize(
+    ("auto", "who"), [(False, "by ann, 2h ago"), (True, "by itself, as it rested, 2h ago")]
+)
+def test_who_suspended_it_when_and_what_that_freed(auto: bool, who: str) -> None:
+    told = SuspendedView(NOW - 7_200_000, "ann", auto, 256 << 20)
+
+    assert facts_of(suspended=told)["suspended"].strip() == f"{who}, 256 MB freed"
 
 
 def test_what_is_not_known_has_no_line() -> None:
