@@ -80,6 +80,53 @@ async def test_every_state_comes_to_the_page_in_time(hub: HubProcess, tmp_path: 
         assert (await client.get("/api/v1/usage?days=30")).json()["total"]["cost_usd"] > 0
 
 
+async def test_what_is_asked_is_answered_from_elsewhere_and_the_story_goes_on(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    """A permission is allowed, a plan sent back."""
+    told = asyncio.Event()
+    url, clock = hub.env["ADSUM_REDIS_URL"], story_clock(time.time)
+    playing = asyncio.create_task(play(tmp_path / "fleet", url, clock, told.set))
+    async with httpx.AsyncClient(base_url=f"{hub.url}/api/v1", trust_env=False) as client:
+
+        async def held() -> dict[str, Any]:
+            hosts = (await client.get("/hosts")).json()["hosts"]
+            if sum(each.get("control") == "approve" for each in hosts) < 2:
+                return {}
+            views = (await client.get("/sessions")).json()["sessions"]
+            asked = [(view, each) for view in views for each in view.get("requests", ())]
+            found = {each["kind"]: (view, each) for view, each in asked if "hold" in each}
+            return found if {"permission", "plan"} <= found.keys() else {}
+
+        try:
+            await asyncio.wait_for(told.wait(), 100)
+            found = await wait_until(held, timeout=60, interval=0.2)
+            for kind, verb in (("permission", "allow"), ("plan", "deny")):
+                view, request = found[kind]
+                body = {
+                    "verb": verb,
+                    "request_id": request["id"],
+                    "binding": request["hold"]["binding"],
+                }
+                path = f"/sessions/{view['id']}/commands"
+                given = await client.post(path, json=body)
+                assert given.status_code == 202, given.text
+                named = f"{path}/{given.json()['command']['id']}"
+
+                async def took_effect(named: str = named) -> bool:
+                    command = (await client.get(named)).json()["command"]
+                    return bool(command["outcome"] == "took_effect")
+
+                await wait_until(took_effect, timeout=80, interval=0.2)
+                now = (await client.get(f"/sessions/{view['id']}")).json()
+                assert request["id"] not in {each["id"] for each in now.get("requests", ())}
+        finally:
+            ended = playing.done()
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+        assert not ended
+
+
 async def test_a_story_whose_disk_is_gone_ends_with_the_reason(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no directory")

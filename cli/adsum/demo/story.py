@@ -65,6 +65,8 @@ class Machine(msgspec.Struct):
     says_goodbye: bool = False
     reads: bool = False
     hooks_missing: str | None = None
+    #: its owner lets people elsewhere answer what is asked there
+    control: bool = False
 
     @property
     def host_id(self) -> str:
@@ -141,6 +143,19 @@ class Fleet:
             self._stories.append((due, number, player, player.forever(role.plot)))
         heapify(self._stories)
 
+    def directory_of(self, session_id: str) -> str:
+        return next(
+            str(each.own["cwd"]) for _, _, each, _ in self._stories if each.session_id == session_id
+        )
+
+    def answer(self, session_id: str, behavior: str, now: int) -> None:
+        """Somebody has allowed or denied what it asks, so it waits no longer. now: true time, ms."""
+        for place, (_, number, player, plot) in enumerate(self._stories):
+            if player.session_id == session_id:
+                player.answer = behavior
+                self._stories[place] = now, number, player, plot
+        heapify(self._stories)
+
     @property
     def due(self) -> int:
         """When something happens next."""
@@ -192,6 +207,8 @@ class Player:
         self._job = project["jobs"][job]
         self._turns = 0
         self._used: dict[str, Counter[str]] = {}
+        #: what the audience has said to what it asks: allow or deny
+        self.answer: str | None = None
         slug = "-".join(self._job["title"].lower().split()[:3])
         #: words of its own, beside those of its project
         self.own: dict[str, Any] = {
@@ -203,6 +220,8 @@ class Player:
             "turn": None,
             "context": FIRST_CONTEXT,
             "pays": None,
+            "decided_by": None,
+            "asks": "",
             **{f"helper{number}": words for number, words in enumerate(project["helpers"], 1)},
         }
         if about := SCRIPT["agents"].get(role.agent):
@@ -236,6 +255,13 @@ class Player:
 
     def either(self, chance: float, scene: Scene, otherwise: Scene = []) -> Waits:  # noqa: B006 - only read
         return self.play(scene if self.rng.random() < chance else otherwise)
+
+    def answered(self, chance: float, allowed: Scene, denied: Scene) -> Waits:
+        """What it asked is answered: by the audience, or else by its human, who says no by chance."""
+        said, self.answer = self.answer, None
+        self.own["decided_by"] = "hook" if said else None
+        no = said == "deny" or (said is None and chance > 0 and self.rng.random() < chance)
+        return self.play(denied if no else allowed)
 
     def if_full(self, scene: Scene) -> Waits:
         return self.play(scene if self.own["context"] > CONTEXT_SIZE * 0.9 else [])
