@@ -96,10 +96,8 @@ def decide(asked: DecisionAsked) -> Exit:
     require(asked.yes or asked.ask, "Nobody can be asked here whether to decide this: give --yes.")
     told: list[tuple[OpenRequest, dict[str, Any]]] = []
     for each in chosen:
-        _show(each)
-        body = {"verb": each.verb, "request_id": each.request.id, **_parameters(asked, each)}
-        if each.request.hold is not None:
-            body["binding"] = each.request.hold.binding
+        put(request_text(each), to=sys.stderr)  # beside the data
+        body = decision_of(each) | _parameters(asked, each)
         # An empty line is no yes: nobody decides by a key too many.
         if asked.yes or asked.ask is None or asked.ask(_question(each)).lower() in ("y", "yes"):
             told.append((each, body))
@@ -118,6 +116,12 @@ def decide(asked: DecisionAsked) -> Exit:
     return max((CODES.get(it.outcome, Exit.ERROR) for _, it in ended), key=GRAVITY.index)
 
 
+def decision_of(wanted: OpenRequest) -> dict[str, Any]:
+    """What a hub is asked, but for what goes with the verb."""
+    body = {"verb": wanted.verb, "request_id": wanted.request.id}
+    return body | ({"binding": wanted.request.hold.binding} if wanted.request.hold else {})
+
+
 def in_words(command: CommandView) -> str:
     words = OUTCOMES.get(command.outcome, clean(command.outcome))
     why = f" ({clean(command.reason)})" if command.reason else ""
@@ -131,14 +135,14 @@ def as_json(command: CommandView) -> dict[str, Any]:
 def _chosen(asked: DecisionAsked, views: Sequence[SessionView]) -> Iterator[OpenRequest]:
     """Raises CommandError: nothing asks so, or it cannot be told which."""
     if not asked.sessions:
-        found = [each for view in views for each in _takes(asked.name, view)]
+        found = [each for view in views for each in takes(asked.name, view)]
         require(found, f"No session asks anything that `adsum {_command(asked)}` could decide.")
         yield _one_of(asked, found)
     for wanted in asked.sessions:
         view = named(views, wanted)
-        found = list(_takes(asked.name, view))
+        found = list(takes(asked.name, view))
         if not found:
-            raise CommandError(_why_not(asked, view))
+            raise CommandError(why_not(asked, view))
         yield _one_of(asked, found)
 
 
@@ -146,7 +150,8 @@ def _command(asked: DecisionAsked) -> str:
     return "approve --always" if asked.name == "always" else asked.name
 
 
-def _takes(name: str, view: SessionView) -> Iterator[OpenRequest]:
+def takes(name: str, view: SessionView) -> Iterator[OpenRequest]:
+    """What this session asks that could be decided by a command, of VERBS."""
     for request in view.requests:
         verbs = request.hold.verbs if request.hold is not None else ()
         verb = next((each for each in VERBS[name] if each in verbs), None)
@@ -154,7 +159,7 @@ def _takes(name: str, view: SessionView) -> Iterator[OpenRequest]:
             yield OpenRequest(view, request, verb)
 
 
-def _why_not(asked: DecisionAsked, view: SessionView) -> str:
+def why_not(asked: DecisionAsked, view: SessionView) -> str:
     name = f"Session {clean(view.session_id)[:8]}"
     if not view.requests:
         return f"{name} asks nothing just now."
@@ -193,8 +198,8 @@ def visible(text: str) -> str:
     return "".join(shown)
 
 
-def _show(wanted: OpenRequest) -> None:
-    """The whole of it, beside the data: nobody decides what they have not seen."""
+def request_text(wanted: OpenRequest) -> str:
+    """The whole of it: nobody decides what they have not seen."""
     view, request = wanted.view, wanted.request
     lines = [
         "",
@@ -208,7 +213,7 @@ def _show(wanted: OpenRequest) -> None:
     if wanted.verb == "always" and request.hold is not None:
         lines.append(f"from now on, in this session: {visible(', '.join(request.hold.always))}")
     lines += _cautions(request)
-    put("\n".join(lines), to=sys.stderr)
+    return "\n".join(lines)
 
 
 def _cautions(request: RequestView) -> Iterator[str]:

@@ -3,27 +3,42 @@
 import asyncio
 import os
 import sys
-from typing import ClassVar
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from adsum.client import fetch
+from adsum.decide import (
+    DecisionAsked,
+    OpenRequest,
+    awaited,
+    decision_of,
+    give,
+    in_words,
+    request_text,
+    takes,
+    visible,
+    why_not,
+)
 from adsum.outcome import CommandError, require
 from adsum.reach import has_browser, opened, page_of
 from adsum.sessions import ACTIVITY_SHOWN, Filter, activity_path, put_aside, typed
 from adsum.text.details import session_details
 from adsum.text.tables import WORDS, counts_line, session_lines
-from adsum.text.words import advice
+from adsum.text.words import advice, unknown_host
 from adsum.watch import FollowedRoster, follow
+from adsum_shared.redact import clean
 from adsum_shared.state import ActivityEntry, Group, SessionView
 
 
@@ -72,14 +87,73 @@ class Details(ModalScreen[None]):
         (area.scroll_down if way == "down" else area.scroll_up)(animate=False)
 
 
+class Confirm(ModalScreen[str | None]):
+    """The whole of what would be done. Its result is what is said with it; None: nothing is done.
+
+    asks: what may be typed; None: it takes a `y`, since nobody decides by a key too many. must: an
+    empty text does nothing.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Leave it", priority=True),
+        Binding("y", "agree"),
+        Binding("j,down", "scroll('down')", show=False),
+        Binding("k,up", "scroll('up')", show=False),
+    ]
+    AUTO_FOCUS = "Input"
+    CSS = """
+    Confirm > Vertical { background: $surface; padding: 1 2; margin: 1 3; }
+    Confirm VerticalScroll { height: 1fr; }
+    Confirm .does { height: auto; color: $text-muted; }
+    """
+
+    def __init__(
+        self, whole: str, does: str, asks: str | None = None, *, must: bool = False
+    ) -> None:
+        super().__init__()
+        self.whole, self.does, self.asks, self.must = whole, does, asks, must
+
+    def compose(self) -> ComposeResult:
+        key = "y" if self.asks is None else "Enter"
+        with Vertical():
+            with VerticalScroll():
+                yield Static(Text(self.whole), id="whole")
+            if self.asks is not None:
+                yield Input(placeholder=self.asks)
+            yield Static(Text(f"{key}: {self.does}   Esc: leave it"), classes="does")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()  # it would filter the list below
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        said = event.value.strip()
+        if said or not self.must:
+            self.dismiss(said)
+
+    def action_agree(self) -> None:
+        if self.asks is None:
+            self.dismiss("")
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_scroll(self, way: str) -> None:
+        area = self.query_one(VerticalScroll)
+        (area.scroll_down if way == "down" else area.scroll_up)(animate=False)
+
+
 #: Ages grow without news; and no number of changes draws more often than so.
 REDRAW_S, AT_MOST_S = 1.0, 0.2
 #: Cells that the list itself needs at its sides.
 EDGES = 4
 KEYS = (
     "j k move   Enter details   / filter   o open in the browser   "
-    "i dismiss   e archive   z undo   q quit"
+    "i dismiss   e archive   z undo   q quit\n"
+    "a allow   d deny   1-9 option   r reply or prompt   s suspend   u resume"
 )
+#: For what a decision, or a prompt, comes to.
+WAIT_S = 10.0
 
 
 class Top(App[None]):
@@ -98,6 +172,12 @@ class Top(App[None]):
         Binding("i", "put_aside('dismiss')"),
         Binding("e", "put_aside('archive')"),
         Binding("z", "undo"),
+        Binding("a", "decide('approve')"),
+        Binding("d", "decide('deny')"),
+        *(Binding(str(number), f"option({number})") for number in range(1, 10)),
+        Binding("r", "reply"),
+        Binding("s", "order('suspend')"),
+        Binding("u", "order('resume')"),
         Binding("q", "quit"),
         Binding("escape", "clear"),
         # As every other command of ours ends.
@@ -173,7 +253,9 @@ class Top(App[None]):
         if warning := self.roster.warning():
             return warning
         if not views:
-            return Text(advice(filtered=bool(self.words or self.chosen.query), hosts=hosts))
+            filtered = bool(self.words or self.chosen.query)
+            said = unknown_host(self.chosen.host, hosts) or advice(filtered=filtered, hosts=hosts)
+            return Text(said)
         return counts_line(views, hosts, self.roster.as_of)
 
     def _fill(self, wanted: list[Option]) -> None:
@@ -240,6 +322,90 @@ class Top(App[None]):
         if self.aside:
             self.decide(self.aside.pop(), "restore")
 
+    def action_decide(self, name: str) -> None:
+        """name: of decide.VERBS."""
+        if (wanted := self._asked(name)) is None:
+            return
+        does, body = DOES[wanted.verb], decision_of(wanted)
+        if name == "approve":
+            confirm = Confirm(request_text(wanted), does)
+        else:
+            confirm = Confirm(request_text(wanted), does, "why, if you like")
+        self._confirm(wanted.view, confirm, lambda said: body | ({"text": said} if said else {}))
+
+    def action_option(self, number: int) -> None:
+        """Of the one question that the session asks."""
+        if (wanted := self._asked("answer")) is None:
+            return
+        question = _question(wanted)
+        options = (question or {}).get("options") or []
+        if question is None or number > len(options):
+            self._refuse(f"It has no option {number} here. On its page, or: adsum answer")
+            return
+        label = str(options[number - 1].get("label"))
+        answers = {str(question["question"]): [label]}
+        confirm = Confirm(request_text(wanted), f"answer {visible(label)}")
+        self._confirm(wanted.view, confirm, lambda _: decision_of(wanted) | {"answers": answers})
+
+    def action_reply(self) -> None:
+        """An answer in words where it asks a question; else a prompt."""
+        view = self.shown.get(self.highlighted or "")
+        if view is None:
+            return
+        wanted = next(takes("answer", view), None)
+        question = None if wanted is None else _question(wanted)
+        if wanted is not None and question is not None:
+            answer = wanted
+            confirm = Confirm(request_text(wanted), "answer so", "in words", must=True)
+            key = str(question["question"])
+            make = lambda said: decision_of(answer) | {"answers": {key: [said]}}  # noqa: E731 - as the others
+            self._confirm(view, confirm, make)
+        elif view.requests:
+            self._refuse("It asks something else first: a or d, or answer it on its page.")
+        else:
+            confirm = Confirm(_named(view), "prompt it so", "a prompt", must=True)
+            self._confirm(view, confirm, lambda said: {"verb": "prompt", "text": said})
+
+    def action_order(self, verb: str) -> None:
+        """suspend, or resume, which takes a message along."""
+        if (view := self.shown.get(self.highlighted or "")) is None:
+            return
+        asks = "a message, if you like" if verb == "resume" else None
+        confirm = Confirm(_named(view), f"{verb} it", asks)
+        self._confirm(
+            view, confirm, lambda said: {"verb": verb, **({"text": said} if said else {})}
+        )
+
+    def _asked(self, name: str) -> OpenRequest | None:
+        view = self.shown.get(self.highlighted or "")
+        if view is None:
+            return None
+        wanted = next(takes(name, view), None)
+        if wanted is None:
+            self._refuse(why_not(DecisionAsked(name), view))
+        return wanted
+
+    def _refuse(self, why: str) -> None:
+        self.notify(why, severity="warning", markup=False)
+
+    def _confirm(
+        self, view: SessionView, confirm: Confirm, body: Callable[[str], dict[str, Any]]
+    ) -> None:
+        def answered(said: str | None) -> None:
+            if said is not None:
+                self.give(view, body(said))
+
+        self.push_screen(confirm, answered)
+
+    @work(thread=True)
+    def give(self, view: SessionView, body: dict[str, Any]) -> None:
+        until = time.monotonic() + WAIT_S
+        try:
+            told = in_words(awaited(self.url, view, give(self.url, view, body), until))
+        except CommandError as error:
+            told = str(error)
+        self.call_from_thread(self.notify, told, title=view.session_id[:8], markup=False)
+
     @work(thread=True)
     def decide(self, view: SessionView, verb: str) -> None:
         try:
@@ -249,6 +415,23 @@ class Top(App[None]):
             return
         if verb != "restore":
             self.aside.append(view)
+
+
+#: What a key does, by the decision's verb.
+DOES = {"allow": "allow it", "plan": "have this plan carried out", "deny": "deny it"}
+
+
+def _question(wanted: OpenRequest) -> dict[str, Any] | None:
+    """The only one, which takes one answer; several are answered on the page."""
+    questions = (wanted.request.payload or {}).get("questions") or []
+    single = len(questions) == 1 and questions[0].get("multiSelect") is not True
+    return questions[0] if wanted.verb == "answer" and single else None
+
+
+def _named(view: SessionView) -> str:
+    title = clean(view.title) or "(untitled)"
+    where = f"on {clean(view.host)}, in {visible(view.cwd or '?')}"
+    return f"{clean(view.session_id)[:8]}  {title}\n{where}\n{clean(view.state.label)}"
 
 
 def options_of(views: list[SessionView], lines: list[Text]) -> list[Option]:

@@ -254,6 +254,14 @@ def witness_word(witness: str) -> str:
     return "status line" if witness == "statusline" else clean(witness)
 
 
+def unknown_host(host: str | None, hosts: Sequence[HostView]) -> str:
+    """Which hosts there are, if this is none of them; "" if it is, or nobody knows yet."""
+    if host is None or not hosts or any(host in (one.label, one.id) for one in hosts):
+        return ""
+    labels = ", ".join(sorted({clean(one.label) for one in hosts}))
+    return f"There is no host {clean(host)!r}. There are: {labels}"
+
+
 def advice(*, filtered: bool, hosts: Sequence[HostView]) -> str:
     """What to do when there is nothing to show."""
     if filtered:

@@ -9,12 +9,20 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from adsum import listing
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import Filter
-from adsum_shared.state import ActivityEntry, Group, SessionView
+from adsum_shared.state import (
+    ActivityEntry,
+    CommandView,
+    Group,
+    HoldView,
+    RequestView,
+    SessionView,
+)
 from tests.brokers import free_port
 from tests.hostile import NAME, is_plain
 from tests.hubs import NOW, StandIn, session, stand_in_hub
@@ -180,3 +188,79 @@ async def test_no_name_does_more_to_the_screen_than_a_name(hub: StandIn) -> None
 
         assert is_plain("\n".join(str(option.prompt) for option in listed.options))
         assert is_plain(drawn(pilot))
+
+
+HELD = HoldView("b" * 64, ("allow", "deny", "defer"), NOW + 60_000)
+COMMAND = {"command": "rm -rf build\nmake all \u202e"}
+PERMITS = RequestView("r1", "permission", NOW, "Bash", "rm", payload=COMMAND, hold=HELD)
+COLOURS = {"questions": [{"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}]}]}
+ANSWERED = HoldView("c" * 64, ("answer", "deny", "defer"), NOW + 60_000)
+QUESTION = RequestView("r2", "question", NOW, "AskUserQuestion", payload=COLOURS, hold=ANSWERED)
+TELLS = CommandView("c1", "allow", "ann", NOW, "took_effect")
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the hub is asked; the stand-in takes no commands."""
+    found: list[dict[str, Any]] = []
+
+    def give(url: str, view: SessionView, body: dict[str, Any]) -> CommandView:
+        found.append({"session": view.session_id, **body})
+        return TELLS
+
+    monkeypatch.setattr(top, "give", give)
+    monkeypatch.setattr(top, "awaited", lambda url, view, command, until: command)
+    return found
+
+
+def shown_whole(pilot: Pilot[Any]) -> str:
+    return str(pilot.app.screen.query_one("#whole", Static).content)
+
+
+async def test_a_request_is_allowed_by_a_y_below_its_whole_command_and_by_no_other_key(
+    hub: StandIn, sent: list[dict[str, Any]]
+) -> None:
+    hub.sessions = [replace(ASKS, requests=(PERMITS,))]
+    async with screen(hub) as pilot:
+        await pilot.press("a", "enter", "space", "escape", "a")
+        await pilot.pause()
+        assert "rm -rf build\nmake all \\u202e" in shown_whole(pilot)
+        assert sent == []
+        await pilot.press("y")
+        await wait_until(lambda: sent)
+        await pilot.press("d", *"no", "enter")
+        await wait_until(lambda: len(sent) == 2)
+    about = {"session": ASKS.session_id, "request_id": "r1", "binding": HELD.binding}
+    assert sent == [about | {"verb": "allow"}, about | {"verb": "deny", "text": "no"}]
+
+
+async def test_an_option_is_chosen_by_its_number_and_words_by_r(
+    hub: StandIn, sent: list[dict[str, Any]]
+) -> None:
+    hub.sessions = [replace(ASKS, requests=(QUESTION,))]
+    async with screen(hub) as pilot:
+        await pilot.press("3", "a")  # there is no such option, and nothing to allow
+        await pilot.press("2", "y")
+        await wait_until(lambda: sent)
+        await pilot.press("r", "enter", *"teal", "enter")
+        await wait_until(lambda: len(sent) == 2)
+    assert [each["answers"] for each in sent] == [{"Which?": ["Blue"]}, {"Which?": ["teal"]}]
+
+
+async def test_a_session_that_asks_nothing_is_prompted_suspended_and_resumed(
+    hub: StandIn, sent: list[dict[str, Any]]
+) -> None:
+    hub.sessions = [WORKS]
+    async with screen(hub) as pilot:
+        await pilot.press("a", "d", "1", "r", *"go", "enter")
+        await wait_until(lambda: sent)
+        await pilot.press("s", "n", "y")
+        await wait_until(lambda: len(sent) == 2)
+        await pilot.press("u", "enter")
+        await wait_until(lambda: len(sent) == 3)
+    about = {"session": WORKS.session_id}
+    assert sent == [
+        about | {"verb": "prompt", "text": "go"},
+        about | {"verb": "suspend"},
+        about | {"verb": "resume"},
+    ]

@@ -16,7 +16,7 @@ from tests.hubs import NOW, host, session
 HOUR = 3_600_000
 
 
-def drawn(*, away: bool, trouble: HubTrouble | None = None) -> str:
+def drawn(*, away: bool, trouble: HubTrouble | None = None, only: str | None = None) -> str:
     """An hour after the hub's last word."""
     sessions = [msgspec.to_builtins(session("a", since=NOW - 300_000))]
     hosts = [msgspec.to_builtins(host())]
@@ -27,7 +27,7 @@ def drawn(*, away: bool, trouble: HubTrouble | None = None) -> str:
     roster.away = away
     console = Console(file=io.StringIO(), width=80, height=24, highlight=False)
     with console.capture() as capture:
-        console.print(_picture(roster, Filter(), console))
+        console.print(_picture(roster, Filter(host=only), console))
     return capture.get()
 
 
@@ -50,3 +50,8 @@ def test_ages_stand_still_while_the_hub_is_blind() -> None:
     text = drawn(away=False, trouble=HubTrouble("Gone. Start it.", NOW - 60_000, blind=True))
     assert text.splitlines()[1].split()[-1] == "4m"
     assert "The list stands still since" in text
+
+
+def test_a_host_that_is_none_is_said_with_those_there_are() -> None:
+    assert "There is no host 'nowhere'. There are: laptop" in drawn(away=False, only="nowhere")
+    assert "There is no host" not in drawn(away=False, only="laptop")
