@@ -46,16 +46,20 @@ def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
     url, hub = signals_go(settings)
     settings = settings.model_copy(update={"redis_url": url})
     part = run_collector(settings if hub else _with_broker(settings), hub=hub)
-    _run(_mending(part, settings.state_dir) if settings.mend_hooks else part, settings)
+    _run(_tending(part, settings.state_dir, mends=settings.mend_hooks), settings)
 
 
-async def _mending(part: Coroutine[None, None, None], state_dir: Path) -> None:
-    from adsum.hooks import keep_mended
+async def _tending(part: Coroutine[None, None, None], state_dir: Path, *, mends: bool) -> None:
+    """With what keeps its hooks as their owner agreed that they are."""
+    from adsum.hooks import keep_mended, keep_put_back
 
     async with asyncio.TaskGroup() as group:
-        beside = group.create_task(keep_mended(state_dir))
+        beside = [group.create_task(keep_put_back(state_dir))]
+        if mends:
+            beside.append(group.create_task(keep_mended(state_dir)))
         await part
-        beside.cancel()
+        for task in beside:
+            task.cancel()
 
 
 def _with_broker(settings: T) -> T:

@@ -309,6 +309,37 @@ async def keep_mended(state_dir: Path) -> None:
             log.warning("the hooks could not be put right: %s", error)
 
 
+def put_back(state_dir: Path) -> bool:
+    """Hooks of ours that wait wait no more, if control has ended by itself. Whether any did.
+
+    Not where Adsum itself took them out; see `mend`. Raises SettingsError, ProgramNotFoundError,
+    OSError.
+    """
+    consent = read_consent(state_dir)
+    if consent.level == "off" or consent.until is None or consent.at(time.time()) != "off":
+        return False
+    waiting = [each for each in setups_for("user", state_dir) if each.inspect().held]
+    ours = [
+        each
+        for each in waiting
+        if load_receipt(each.path, state_dir) is not None and not each.parked.exists()
+    ]
+    for setup in ours:
+        setup.install(dry_run=False)
+    return bool(ours)
+
+
+async def keep_put_back(state_dir: Path) -> None:
+    """As long as it runs: who agreed for some hours has agreed that it is undone after them."""
+    while True:
+        await asyncio.sleep(MEND_S)
+        try:
+            if await asyncio.to_thread(put_back, state_dir):
+                log.info("control is over, so no hook waits any more")
+        except (AdsumError, OSError) as error:
+            log.warning("control is over, and hooks still wait: %s", error)
+
+
 def setup_for(
     scope: str, state_dir: Path | None, program: Path | None = None, agent: str | None = None
 ) -> Setup:

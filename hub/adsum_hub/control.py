@@ -393,8 +393,9 @@ def _asked_for(view: SessionView, request_id: str) -> RequestView:
     if not request_id:
         cause, step = "`request_id` is missing.", "Name the request that was shown."
         raise BadRequestError(400, cause, step)
+    over = view.state.state in ("session_ended", "suspended")
     found = next((each for each in view.requests if each.id == request_id), None)
-    if found is None:
+    if found is None or over:
         cause = "This is asked no more: it was answered, or the session went on."
         raise BadRequestError(410, cause, "Look at the session again.")
     return found

@@ -4,11 +4,13 @@ import json
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 import redis
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from adsum_collector.control.consent import FILE, read_consent
+from adsum.hooks import put_back
+from adsum_collector.control.consent import FILE, keep_consent, read_consent
 from adsum_collector.control.policy import policy_file
 from adsum_collector.control.trail import FILE as TRAIL
 from adsum_collector.control.trail import Trail
@@ -214,3 +216,20 @@ def test_the_trail_is_exported_by_session_and_time(home: Path, run: Run) -> None
     assert "s2" not in run("control", "trail", "--json", "--session", "s1")[1]
     assert "s1" not in run("control", "trail", "--since", "1d")[1]
     assert json.loads(run("control", "trail", "--verify", "--json")[1])["lines"] == 2
+
+
+def test_hooks_wait_no_more_once_control_has_ended_by_itself(
+    home: Path, run: Run, key: str
+) -> None:
+    claude(home, "2.1.330")
+    run("hooks", "install", "--transport", "http")
+    before = (home / ".claude" / "settings.json").read_bytes()
+    run("control", "approve", "--until", "8h", "--yes")
+    state = home / "state"
+    assert not put_back(state)
+    consent = read_consent(state)
+    keep_consent(state, msgspec.structs.replace(consent, until=consent.since + 1e-6))
+
+    assert put_back(state)
+    assert (home / ".claude" / "settings.json").read_bytes() == before
+    assert not put_back(state)

@@ -239,6 +239,11 @@ MUTANTS = (
                 "            if not self.is_on():\n                raise NotObeyed",
                 "            if False:\n                raise NotObeyed",
             ),
+            Edit(
+                _REMOTE,
+                "if answer is None or answer.done() or not self.is_on():",
+                "if answer is None or answer.done():",
+            ),
         ),
         (f"{_MACHINE}::test_a_command_that_comes_when_control_has_ended_is_refused", _MANY),
     ),

@@ -413,7 +413,7 @@ class Gate:
             raise AccessDeniedError(403, cause, step, noteworthy=True)
         if scope["type"] == "http" and scope["method"] not in READING:
             if needed == "operator":
-                _require_in_reach(grant, scope["path"])
+                require_in_reach(grant, scope["path"])
             _require_csrf(grant, Headers(scope=scope))
         scope[GRANT] = grant
         if grant.by is not None and shown is not None:
@@ -437,7 +437,7 @@ def _reports(scope: Scope) -> bool:
     return shown.startswith(PREFIX) and _REPORTING.fullmatch(scope["path"]) is not None
 
 
-def _require_in_reach(grant: Grant, path: str) -> None:
+def require_in_reach(grant: Grant, path: str) -> None:
     """Raises AccessDeniedError: it is done to a session of a machine that is not among these."""
     host = re.split("[:/]", path.removeprefix(SESSIONS), maxsplit=1)[0]
     if grant.hosts and not (path.startswith(SESSIONS) and host in grant.hosts):
