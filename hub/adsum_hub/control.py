@@ -133,6 +133,17 @@ class CommandTold(msgspec.Struct):
     final: bool
 
 
+class CommandsTold(msgspec.Struct):
+    """What was decided and done in a session, newest last: the latest that its machine reported.
+
+    What this hub has given and no machine has reported yet is among them, as `given`.
+    """
+
+    schema: int
+    now: int
+    commands: list[CommandView]
+
+
 class _Place(NamedTuple):
     host: Host
     facts: Facts
@@ -223,6 +234,20 @@ class Decisions:
             )
             raise BadRequestError(404, f"There is no command {command_id[:40]!r} here.", step)
         return CommandTold(SCHEMA, self.clock(), view, final)
+
+    @endpoint(
+        "GET /sessions/{session_id:path}/commands",
+        "What people and rules decided in a session, and what came of it",
+        UNKNOWN,
+    )
+    async def commands(self, session_id: str) -> CommandsTold:
+        """Raises BadRequestError."""
+        place = self._place(session_id)
+        told = command_views(place.facts, place.host.clock.offset_ms)
+        known = {each.id for each in told}
+        given = (view for session, view in self.given.values() if session == place.view.id)
+        new = [each for each in given if each.id not in known]
+        return CommandsTold(SCHEMA, self.clock(), sorted([*told, *new], key=lambda it: it.at))
 
     def _place(self, named: str) -> _Place:
         """named: HOST_ID:SESSION_ID, or with a slash between. Raises BadRequestError."""

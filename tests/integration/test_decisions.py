@@ -57,6 +57,20 @@ async def test_a_decision_is_one_signed_command_and_its_outcome_is_told(hub: Dec
     assert final["command"]["reason"] == "the terminal was first"
 
 
+async def test_what_was_decided_is_listed_at_its_session(hub: DecidingHub) -> None:
+    hub.asks()
+    first = (await hub.decide()).json()["command"]["id"]
+    hub.report(first, "sent")
+    hub.asks("r2")
+    await hub.decide("deny", request_id="r2")
+    told = (await hub.http.get(f"{SESSION}/commands")).json()["commands"]
+
+    assert [(each["by"], each["verb"], each["outcome"]) for each in told] == [
+        ("ann", "allow", "sent"),
+        ("ann", "deny", "given"),
+    ]
+
+
 async def test_whoever_waits_for_an_outcome_is_told_of_it_at_once(
     hub: DecidingHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

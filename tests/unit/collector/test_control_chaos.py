@@ -367,7 +367,8 @@ class World:
         ran = self.run
         await getattr(self, name)()
         # what has just ended is not known to have until somebody looks
-        await self.settle(looks=name not in ("waits", "is_switched_off"))
+        unseen = ("waits", "is_switched_off", "clock_is_set_back")
+        await self.settle(looks=name not in unseen)
         for each in self.requests:
             new = each.ends.written[len(written.get(each.held.id, b"")) :]
             if new:
