@@ -5,8 +5,8 @@ import { useSignal } from "../vendor/signals.js";
 import { done, saying, undo } from "../core/attention.js";
 import { capital, exact, plain, record } from "../core/format.js";
 import { openSession } from "../core/navigation.js";
-import { briefOf, openRequests } from "../core/requests.js";
-import { isGrave } from "./read.js";
+import { openRequests } from "../core/requests.js";
+import { briefOf, isGrave } from "./read.js";
 import {
   became, decide, decidedOf, didWhat, givenOf, isFree, isReady, keyOf, leftOf, NOTHING, note, said, takeBack, watchRow,
   whyNot,

@@ -150,21 +150,3 @@ export function fullOf(request) {
       ]),
   };
 }
-
-/** What fits a card whole: more of it has to be opened to be allowed. */
-const BRIEF = { lines: 12, chars: 600 };
-
-/**
- * What a card shows of a permission beside its command; nothing if all of it does not fit there.
- * @param {RequestView} request
- * @returns {[name: string, text: string][] | undefined}
- */
-export function briefOf(request) {
-  const payload = record(request.payload);
-  if (request.kind !== "permission" || payload.file_path !== undefined || payload.notebook_path !== undefined)
-    return undefined;
-  const { main, note, fields } = fullOf(request);
-  const all = [main, note, ...fields.flat()].join("\n");
-  if (!main || all.length > BRIEF.chars || all.split("\n").length > BRIEF.lines) return undefined;
-  return fields;
-}
