@@ -1,0 +1,35 @@
+"""Guards of the verdict: what calls a human for nothing, or late."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Edit, Mutant
+
+_GROUND = "hub/adsum_hub/verdict/ground.py"
+_READING = "hub/adsum_hub/verdict/reading.py"
+
+MUTANTS = (
+    Mutant(
+        "calls for a question that is behind a command",
+        "people are called as long as the command runs, to a screen that asks nothing",
+        (Edit(_GROUND, "    if len(tools) > 1 and found:\n", "    if False:\n"),),
+        (
+            "tests/unit/hub/verdict/test_calls_of_one_answer.py"
+            "::test_a_permission_stands_before_the_question_behind_it",
+        ),
+    ),
+    Mutant(
+        "ends a prompt by the idle of the turn before",
+        "on a loaded machine every other prompt shows as idle for a moment",
+        (
+            Edit(
+                _READING,
+                "    late = limits.registry_late if before else limits.registry_hold\n",
+                "    late = limits.registry_hold\n",
+            ),
+        ),
+        (
+            "tests/unit/hub/verdict/test_registry_rules.py"
+            "::test_idle_of_the_turn_before_ends_a_prompt_once_its_busy_must_have_come",
+        ),
+    ),
+)
