@@ -291,14 +291,14 @@ class Answerable:
         ours, hook = socket.socketpair()
         hook.setblocking(False)  # noqa: FBT003 - the library's own signature
         self._hooks[call] = hook
-        reader, writer = await asyncio.open_connection(sock=ours)
-        try:
-            await self.control.wait(held, reader, writer)
-        finally:
-            writer.close()
-        if self._hooks.pop(call, None) is None:
-            return  # the story's own human was first
-        with hook:
+        with hook:  # also where the demo ends meanwhile
+            reader, writer = await asyncio.open_connection(sock=ours)
+            try:
+                await self.control.wait(held, reader, writer)
+            finally:
+                writer.close()
+            if self._hooks.pop(call, None) is None:
+                return  # the story's own human was first
             printed = await asyncio.get_running_loop().sock_recv(hook, MOST_PRINTED)
         if printed:
             behavior = json.loads(printed)["hookSpecificOutput"]["decision"]["behavior"]
