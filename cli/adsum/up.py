@@ -98,16 +98,10 @@ async def _run(
         way_in, drawn = "nobody has to (ADSUM_SIGN_IN=off)", ""
         if sign_in:
             way_in, drawn = await asyncio.to_thread(_way_in, url, settings.state_dir)
-        lines = (
-            "Adsum is up.",
-            f"  Dashboard  {url}",
-            f"  Sign in    {way_in}",
-            *(f"  Hooks      {each}" for each in hooks),
-            f"  Broker     {broker}",
-            f"  Logs       {logs}",
-            "  Ctrl-C stops it.",
-        )
-        saying.say("\n".join(lines), sys.stdout)
+        about = [("Dashboard", url), ("Sign in", way_in), *(("Hooks", each) for each in hooks)]
+        about += [("Broker", broker), ("Logs", str(logs))]
+        lines = "".join(f"  {name:<10} {what}\n" for name, what in about)
+        saying.say(f"Adsum is up.\n{lines}  Ctrl-C stops it.", sys.stdout)
         if drawn:
             put(drawn)
 

@@ -92,56 +92,52 @@ def session_view(
 ) -> SessionView:
     """last: the session's view before."""
     offset_ms = place.offset_ms
-    if (
-        last is not None
-        and (last.place is place or last.place == place)
-        and _stands(last, facts, verdict)
-    ):
-        return replace(
-            last.view,
-            updated_at=verdict.heard - offset_ms,
-            witnesses=witness_views(facts, verdict.hooks, offset_ms),
-            incomplete=incomplete,
-            usage=spent.usage,
-            context=spent.context,
-            plan=spent.plan,
-        )
-    state = verdict.state
+    if last is not None and last.place is not place and last.place != place:
+        last = None
+    ticks = _ticking(facts, verdict, spent, offset_ms)
+    ticks["incomplete"] = incomplete
+    if last is not None and _stands(last, facts, verdict):
+        return replace(last.view, **ticks)
+    state, requests = verdict.state, verdict.requests
     if offset_ms:
         state = replace(state, since=state.since - offset_ms)
-    if last is not None and (last.place is place or last.place == place):
-        before = last.view if _says_alike(last.facts, facts) else None
-        if before is not None and last.facts.turns is not facts.turns:
-            before = replace(before, last_answer=shortened(facts.last_answer))
-        children = last.view.children if _live_alike(last, facts, verdict) else None
+    if last is not None and _says_alike(last.facts, facts):
+        before = last.view
+        if last.facts.turns is not facts.turns:
+            ticks["last_answer"] = shortened(facts.last_answer)
     else:
-        before = children = None
-    if before is None:
         before = _introduced(place, session_id, facts, state)
-    if children is None:
+    if last is not None and _live_alike(last, facts, verdict):
+        children = last.view.children
+    else:
         children = child_views(facts, verdict.children, offset_ms)
-    requests = verdict.requests
     needed = urgency(state)
     return replace(
         before,
         state=state,
-        updated_at=verdict.heard - offset_ms,
         rank=rank(state, place.reachability, needed, verdict.began - offset_ms),
         urgency=needed,
         unread=verdict.unread,
         requests=request_views(requests, offset_ms, facts) if requests else (),
         children=children,
-        witnesses=witness_views(facts, verdict.hooks, offset_ms),
-        incomplete=incomplete,
         ended_at=_ended_at(facts, state, offset_ms) if state.state in OVER else None,
-        usage=spent.usage,
-        context=spent.context,
-        plan=spent.plan,
         review=review_view(verdict.review, offset_ms) if verdict.review else None,
         suspended=suspended_view(facts, state, offset_ms),
         prompt_way=prompt_way(facts, verdict),
         report=report_view(facts, offset_ms) if facts.report else None,
+        **ticks,
     )
+
+
+def _ticking(facts: Facts, verdict: Verdict, spent: Spent, offset_ms: int) -> dict[str, Any]:
+    """What changes although nothing has happened but that somebody was heard."""
+    return {
+        "updated_at": verdict.heard - offset_ms,
+        "witnesses": witness_views(facts, verdict.hooks, offset_ms),
+        "usage": spent.usage,
+        "context": spent.context,
+        "plan": spent.plan,
+    }
 
 
 def _stands(last: Shown, facts: Facts, verdict: Verdict) -> bool:

@@ -516,8 +516,8 @@ MUTANTS = (
         (
             Edit(
                 _GROUND,
-                "if before.tools is not facts.tools or before.done is not facts.done:",
-                "if not calls.by_id:",
+                "same = before.tools is facts.tools and before.done is facts.done",
+                "same = bool(last.calls.by_id)",
             ),
         ),
         (f"{_VIEWS}::test_what_is_taken_over_says_the_same_as_what_is_found_anew",),

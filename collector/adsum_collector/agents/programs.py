@@ -53,7 +53,10 @@ def installed_version(
     version = version_of(program) if program else None
     if chosen and version is None:
         raise ProgramNotFoundError(
-            f"{chosen} does not answer `--version` as {title} does. "
-            f"Give --claude the path of the `{name}` program."
+            f"{chosen} does not answer `--version` as {title} does. {name_it(name)}"
         )
     return version, program
+
+
+def name_it(name: str) -> str:
+    return f"Give --claude the path of the `{name}` program."

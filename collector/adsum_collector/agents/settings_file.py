@@ -189,13 +189,13 @@ def edit_settings(
     with locked(path, state_dir):
         raw = read_settings(path)
         mark, text = decode_settings(raw, path)
-        held = tokens(text)
+        held = tokens(text)  # first of all, since it refuses what the agent would not read
         receipt = load_receipt(path, state_dir)
         if receipt is not None and raw is not None and receipt.after == _digest(raw):
             base, made_folder = receipt.before, receipt.made_folder
         else:
-            without = (mark + stripped(text)).encode()
-            base, made_folder = None if raw is None else without, not path.parent.exists()
+            base = None if raw is None else (mark + stripped(text)).encode()
+            made_folder = not path.parent.exists()
         result = edited(None if base is None else base.decode().removeprefix(mark))
         after = None if result is None else (mark + result).encode()
         has_token = after is not None and bool(tokens(result or "") - {""})
@@ -211,18 +211,25 @@ def edit_settings(
             backup = back_up(path, _without_tokens(raw, held), clock())
         if read_settings(path) != raw:
             raise SettingsError(f"{path} was changed by another program just now. Try again.")
-        if after is not None and after != base:
-            kept = Receipt(base, _digest(after), made_folder, was, str(path))
-            write_private(_receipt_file(path, state_dir), msgspec.json.encode(kept))
-        if after is not None:
-            write_settings(path, after, mode)
-        else:
-            Path(os.path.realpath(path)).unlink()
-            if made_folder and not any(path.parent.iterdir()):
-                path.parent.rmdir()
-        if after == base:
-            drop_receipt(path, state_dir)
+        kept = Receipt(base, _digest(after or b""), made_folder, was, str(path))
+        _carry_out(path, state_dir, after, mode, kept)
         return replace(change, backup=backup)
+
+
+def _carry_out(
+    path: Path, state_dir: Path, after: bytes | None, mode: int | None, kept: Receipt
+) -> None:
+    """Write the file or, if it was wholly ours, remove it. kept: as long as it differs from before."""
+    if after is not None and after != kept.before:
+        write_private(_receipt_file(path, state_dir), msgspec.json.encode(kept))
+    if after is not None:
+        write_settings(path, after, mode)
+    else:
+        Path(os.path.realpath(path)).unlink()
+        if kept.made_folder and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+    if after == kept.before:
+        drop_receipt(path, state_dir)
 
 
 def _without_tokens(raw: bytes, tokens: frozenset[str]) -> bytes:

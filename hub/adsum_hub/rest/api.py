@@ -150,33 +150,21 @@ def endpoint(
     thread, beside the loop that changes the roster under its hands.
     """
     method, _, path = route.partition(" ")
+    options |= {"methods": [method], "summary": summary, "status_code": status}
 
     def mark(work: Work) -> Work:
         def add(router: APIRouter, to: object) -> None:
             call = partial(work, to)
-            signature = inspect.signature(call, eval_str=True)
-            parameters, returned = signature.parameters.values(), signature.return_annotation
-            bodies = [each.annotation for each in parameters if _is_struct(each.annotation)]
-            (answer,) = filter(_is_struct, (returned, *get_args(returned)))
-            _components.update(components([*bodies, answer, Problem])[1])
-
+            bodies, answer, shown = _contract(call)
             served = _answering(call, status, headers, logged=logged)
             served.__name__ = work.__name__
-            # FastAPI reads this: it would take a struct for a model of pydantic's.
-            shown = inspect.Signature([*map(_from_body, parameters)])
             served.__signature__ = shown  # type: ignore[attr-defined] # functions take any attribute
-            body = (
-                {"requestBody": {"required": True, "content": _json(bodies[0])}} if bodies else None
-            )
             router.add_api_route(
                 path,
                 served,
-                methods=[method],
-                summary=summary,
-                status_code=status,
                 responses=_responses(answer, status, also or {}, csv=csv),
                 response_class=Response,
-                openapi_extra=body,
+                openapi_extra=_taking(bodies[0]) if bodies else None,
                 **options,
             )
 
@@ -184,6 +172,23 @@ def endpoint(
         return work
 
     return mark
+
+
+def _contract(call: Callable[..., Any]) -> tuple[list[Any], Any, inspect.Signature]:
+    """The struct that is its body, if there is one, the one that it answers, and what FastAPI reads.
+
+    That would take a struct for a model of pydantic's.
+    """
+    signature = inspect.signature(call, eval_str=True)
+    parameters, returned = signature.parameters.values(), signature.return_annotation
+    bodies = [each.annotation for each in parameters if _is_struct(each.annotation)]
+    (answer,) = filter(_is_struct, (returned, *get_args(returned)))
+    _components.update(components([*bodies, answer, Problem])[1])
+    return bodies, answer, inspect.Signature([*map(_from_body, parameters)])
+
+
+def _taking(body: Any) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": _json(body)}}
 
 
 def _answering(

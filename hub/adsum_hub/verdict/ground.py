@@ -97,8 +97,8 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
 class Ground(msgspec.Struct, frozen=True, gc=False):
     """run: when the present run began. unclosed: what only the registry can have ended.
 
-    last_closed: when the last of the other requests was over. last_main: the newest thing that
-    hooks or transcript said of the main agent; heard: that anybody said at all. tools: the main agent's open calls, oldest first.
+    last_closed: when the last of the other requests was over. heard: the newest thing that anybody
+    said at all. tools: the main agent's open calls, oldest first.
     """
 
     facts: Facts
@@ -111,15 +111,25 @@ class Ground(msgspec.Struct, frozen=True, gc=False):
     stand: Standing
     unclosed: list[tuple[str, Request]]
     last_closed: int
-    last_main: int
     heard: int
     tools: list[tuple[str, Tool]]
+
+    @property
+    def last_main(self) -> int:
+        """The newest thing that hooks or transcript said of the main agent.
+
+        A prompt typed into the queue is no word of it: that says that a human types.
+        """
+        facts, ended, closed = self.facts, self.calls.ended, self.turns.closed
+        return max(
+            self.stand.opened, ended, closed, facts.progress, facts.compacting, facts.compacted
+        )
 
 
 NO_CALLS = Calls()
 NO_GROUND = Ground(
     Facts(""), Turns({}, 0, (0, 0, ""), 0, 0), NO_CALLS, Requests({}, [], 0), Children({}, {}, 0, 0),
-    None, 0, Standing(), [], 0, 0, 0, [],
+    None, 0, Standing(), [], 0, 0, [],
 )  # fmt: skip
 
 #: Whatever else of the facts a verdict rests on, but for when witnesses were heard.
@@ -145,20 +155,15 @@ def rests_on_the_same(a: Facts, b: Facts) -> bool:
     )
 
 
-def ground_of(  # noqa: PLR0912 - one part after the other, each with why it may stay
-    facts: Facts, last: Ground | None = None
-) -> Ground:
+def ground_of(facts: Facts, last: Ground | None = None) -> Ground:
     """last: of the same session, of which is taken over whatever holds."""
     last = last or NO_GROUND
     before = last.facts
-    turns, calls, requests, children = last.turns, last.calls, last.requests, last.children
+    turns, requests, children = last.turns, last.requests, last.children
     if turns.by_id is not facts.turns:
         turns = gather_turns(facts.turns)
-    if before.tools is not facts.tools or before.done is not facts.done:
-        done = calls.done
-        if done is None or done.by_id is not facts.done:
-            done = gather_calls(facts.done, NO_CALLS)
-        calls = gather_calls(facts.tools, done)
+    same = before.tools is facts.tools and before.done is facts.done
+    calls = last.calls if same else calls_of(facts, last.calls)
     if requests.by_id is not facts.requests:
         requests = gather_requests(facts.requests)
     if children.by_id is not facts.children:
@@ -182,12 +187,8 @@ def ground_of(  # noqa: PLR0912 - one part after the other, each with why it may
         unclosed, last_closed = unclosed_of(facts, turns, calls, requests, run, tools)
     else:
         unclosed, last_closed = [], requests.closed  # as above: most sessions ask nothing
-    # A prompt typed into the queue is no word of the main agent: it says that a human types.
-    last_main = max(
-        stand.opened, calls.ended, turns.closed, facts.progress, facts.compacting, facts.compacted
-    )
     parts = turns, calls, requests, children, status, run, stand, unclosed
-    return Ground(facts, *parts, last_closed, last_main, facts.updated_at, tools)
+    return Ground(facts, *parts, last_closed, facts.updated_at, tools)
 
 
 def gather_turns(turns: dict[str, Turn]) -> Turns:
@@ -212,6 +213,14 @@ def gather_turns(turns: dict[str, Turn]) -> Turns:
             if key and prompt > typed:
                 typed = prompt
     return Turns(turns, closed, opener, typed, typed_at, final)
+
+
+def calls_of(facts: Facts, last: Calls) -> Calls:
+    """Those that ended a while ago are many and change seldom, so they are gathered apart."""
+    done = last.done
+    if done is None or done.by_id is not facts.done:
+        done = gather_calls(facts.done, NO_CALLS)
+    return gather_calls(facts.tools, done)
 
 
 def gather_calls(tools: dict[str, Tool], done: Calls) -> Calls:  # noqa: C901, PLR0912 - as below

@@ -292,8 +292,7 @@ def alive(
     the list in a later Stop, or five minutes of silence.
     """
     found: dict[str, Child] = {}
-    word = status.status if status is not None else None
-    said = status.at if status is not None else 0
+    word, said = (status.status, status.at) if status is not None else (None, 0)
     running, oldest = children.running, children.oldest
     if (
         word != "idle"
@@ -320,10 +319,18 @@ def alive(
     drained = facts.drained
     if children.finished <= drained or clock.passed(children.finished + limits.child_silence):
         return found  # of many that were told of, or have ended long ago, nothing is asked
-    return found | {
+    return found | _waking(facts, children, run, status, clock, limits)
+
+
+def _waking(
+    facts: Facts, children: Children, run: int, status: Status | None, clock: Clock, limits: Limits
+) -> dict[str, Child]:
+    """Those that have finished so lately that their parent is about to wake up."""
+    word, said = (status.status, status.at) if status is not None else (None, 0)
+    return {
         key: child
         for key, child in children.by_id.items()
-        if child.finished > drained  # as in `_wakes_parent`; asked first, since few have
+        if child.finished > facts.drained  # as in `_wakes_parent`; asked first, since few have
         and key not in children.running
         and child.last >= run
         and not is_killed(facts, child)

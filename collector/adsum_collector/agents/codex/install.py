@@ -210,7 +210,7 @@ def install_hooks(wanted: Installation) -> Change:
         return put(dry_run=True)
     if wanted.program is None:
         raise SettingsError(
-            "Codex was not found, and nobody else can trust its hooks. Name it: --claude PATH"
+            f"Codex was not found, and nobody else can trust its hooks. {programs.name_it('codex')}"
         )
     with app_server(wanted.program, path.parent) as app:
         _, usual = listed(app, path)
