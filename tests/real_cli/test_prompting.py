@@ -79,6 +79,12 @@ class Remote:
                     found.append(content)
         return found
 
+    def said(self, count: int) -> list[str]:
+        """The same, once so many are there: the transcript is written later than the hook fires."""
+        return until(
+            lambda: found if len(found := self.prompts()) >= count else [], "its transcript"
+        )
+
 
 Seated = tuple[Remote, Session]
 
@@ -106,7 +112,7 @@ def test_a_prompt_is_typed_into_an_idle_session(
     assert remote.told(given) == ("took_effect", "None")
     figure("prompt: given to taken", time.monotonic() - began)
     session.terminal.wait_for("All is well.")
-    assert remote.prompts() == ['do play:text; it\'s a "prompt" $HOME;']
+    assert remote.said(1) == ['do play:text; it\'s a "prompt" $HOME;']
 
 
 def test_several_lines_and_a_long_text_arrive_as_they_were_written(
@@ -119,7 +125,7 @@ def test_several_lines_and_a_long_text_arrive_as_they_were_written(
 
     assert remote.told(given) == ("took_effect", "None")
     session.terminal.wait_for("All is well.")
-    assert [each.strip() for each in remote.prompts()] == [text]
+    assert [each.strip() for each in remote.said(1)] == [text]
 
 
 def test_a_half_typed_draft_is_back_afterwards_and_was_not_sent(
@@ -134,7 +140,7 @@ def test_a_half_typed_draft_is_back_afterwards_and_was_not_sent(
     assert remote.told(given) == ("took_effect", "None")
     session.terminal.wait_for("All is well.")
     session.terminal.wait_for(f"{BOX}\u00a0half a thought")
-    assert remote.prompts() == ["do play:text"]
+    assert remote.said(1) == ["do play:text"]
 
 
 def test_no_key_is_pressed_at_a_dialog(seated: Callable[..., Seated]) -> None:
@@ -211,6 +217,7 @@ def test_an_interrupt_ends_the_turn_and_is_refused_where_nothing_runs(
     assert remote.told(remote.give("interrupt")) == ("refused", "nothing runs in it")
     session.terminal.type("do play:slowtool")
     until(lambda: remote.view().get("prompt_way") == "queue", "the turn to be seen", timeout=20)
+    session.terminal.wait_for("time.sleep(30)")
     began = time.monotonic()
 
     given = remote.give("interrupt")

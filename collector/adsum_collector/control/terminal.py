@@ -28,6 +28,7 @@ PIECE: Final = 300
 #: Between the text and Enter: one that follows at once is taken for a part of a paste.
 SUBMIT_S: Final = 0.15
 ARRIVES_S: Final = 3.0
+DRAWN_S: Final = 1.0
 TMUX_S: Final = 5.0
 _STEP_S: Final = 0.05
 #: Of the end of the text, by which it is recognised in the box.
@@ -136,13 +137,18 @@ def _type(pane: TmuxPane, keyboard: Keyboard, text: str) -> None:
     """As keys, not as a paste: a paste of several lines is told to the model as something pasted."""
     for number, line in enumerate(text.split("\n")):
         if number:
-            pane.press(keyboard.newline)
+            _send(pane, keyboard.newline)
         for start in range(0, len(line), PIECE):
             piece = line[start : start + PIECE]
             # behind --, for a text that begins with a dash; tmux would take a last ; for its own
-            ended = piece[:-1] + "\\;" if piece.endswith(";") else piece
-            pane.ask("send-keys", "-t", pane.id, "-l", "--", ended)
-            time.sleep(0.03)
+            _send(pane, "-l", "--", piece[:-1] + "\\;" if piece.endswith(";") else piece)
+
+
+def _send(pane: TmuxPane, *keys: str) -> None:
+    """Until it is drawn: what a busy machine's agent reads together with the next is a paste to it."""
+    before = pane.screen()
+    pane.ask("send-keys", "-t", pane.id, *keys)
+    _within(DRAWN_S, lambda: pane.screen() != before)
 
 
 def _ends_with(box: str | None, typed: str) -> bool:
