@@ -255,6 +255,38 @@ def _sockets_of(pid: int) -> set[int] | None:
     return found
 
 
+def unix_paths(pid: int) -> list[str]:
+    """Of each Unix socket of a process that bears one: its path. Empty where that is not told.
+
+    (Rejected: psutil's `net_connections` on Linux. It raises RuntimeError at a line that it does not
+    understand, and any user of the machine can write one: names of sockets may hold line ends.)
+    """
+    if sys.platform != "linux":
+        try:
+            found = psutil.Process(pid).net_connections("unix")
+        except (psutil.Error, OSError, RuntimeError):
+            return []
+        return [str(each.laddr) for each in found if each.laddr]
+    try:
+        table = Path("/proc/net/unix").read_bytes()
+    except OSError:
+        return []
+    return read_unix_paths(table, _sockets_of(pid) or set())
+
+
+def read_unix_paths(table: bytes, inodes: Set[int]) -> list[str]:
+    """Of what /proc/net/unix says, the paths of these sockets.
+
+    A socket that two lines tell of has none: one of them is a line that somebody wrote into a name.
+    """
+    paths: dict[int, bytes] = {}
+    for line in table.split(b"\n"):
+        words = line.split(None, 7)
+        if len(words) >= 7 and words[6].isdigit() and (inode := int(words[6])) in inodes:
+            paths[inode] = b"" if inode in paths or len(words) == 7 else words[7]
+    return [os.fsdecode(path) for path in paths.values() if path]
+
+
 def _ages(family: int, wanted: frozenset[int]) -> dict[int, int]:
     """Ms since each of these sockets received something. Raises OSError if that is not told.
 

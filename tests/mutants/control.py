@@ -15,6 +15,7 @@ _TERMINAL = "collector/adsum_collector/control/terminal.py"
 _PROMPTING = "collector/adsum_collector/agents/claude_code/prompting.py"
 _DECISIONS = "collector/adsum_collector/agents/claude_code/decisions.py"
 _POLICY = "collector/adsum_collector/control/policy.py"
+_PROCESSES = "collector/adsum_collector/processes.py"
 _SHIM = "collector/adsum_collector/shim.py"
 
 _CORE = "tests/unit/collector/test_holds.py"
@@ -29,6 +30,15 @@ _SOUND = f"{_BODIES}::test_what_is_not_sound_is_refused_and_not_sent"
 _WHOLE = f"{_MACHINE}::test_what_is_not_shown_whole_cannot_be_allowed"
 
 MUTANTS = (
+    Mutant(
+        "believes the last line of a socket",
+        "whoever writes a line into a socket's name has keys typed into a tmux of theirs",
+        (Edit(_PROCESSES, "if inode in paths or len(words) == 7", "if len(words) == 7"),),
+        (
+            "tests/unit/collector/test_processes.py"
+            "::test_a_socket_of_which_two_lines_tell_has_no_path",
+        ),
+    ),
     Mutant(
         "does again what it has done",
         "a prompt that somebody repeats is said twice",

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import psutil
 
 from adsum_collector.agents.base import Keyboard
+from adsum_collector.processes import unix_paths
 from adsum_shared.commands import NotObeyedError
 
 #: Whoever touched a key so shortly before may be about to press the next.
@@ -76,11 +77,11 @@ def pane_of(pid: int) -> TmuxPane | None:
         parents = psutil.Process(pid).parents()
         servers = [each for each in parents if each.name().startswith("tmux")]
         mine = [each for each in servers if each.uids().real == os.getuid()]
-        sockets = {str(each.laddr) for it in mine for each in it.net_connections("unix")}
+        sockets = {path for it in mine for path in unix_paths(it.pid)}
     except psutil.Error:
         return None
     above = {str(pid), *(str(each.pid) for each in parents)}
-    for socket in sorted(sockets - {""}):
+    for socket in sorted(sockets):
         try:
             told = TmuxPane(socket, "").ask("list-panes", "-a", "-F", "#{pane_pid} #{pane_id}")
         except NotObeyedError:

@@ -9,10 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from adsum_collector.processes import cpu_ms, read_ages, received_ago
+from adsum_collector.processes import (
+    cpu_ms,
+    read_ages,
+    read_unix_paths,
+    received_ago,
+    unix_paths,
+)
 from tests.support import wait_until
 
 BUSY = f'{sys.executable} -c "while True: pass"'
@@ -144,3 +151,26 @@ def test_a_process_without_a_connection_is_told_of_and_strangers_are_not() -> No
     """A socket that only listens is none."""
     with socket.create_server(("127.0.0.1", 0)):
         assert set(received_ago([os.getpid(), 1 << 30])) == {os.getpid()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the names are of Linux alone")
+def test_a_line_that_somebody_wrote_into_a_name_hides_no_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as odd, socket.socket(socket.AF_UNIX) as ours:
+        odd.bind(f"\0{os.getpid()}\nb c")
+        ours.bind(path)
+
+        assert unix_paths(os.getpid()).count(path) == 1
+
+
+def test_a_socket_of_which_two_lines_tell_has_no_path() -> None:
+    """Else whoever writes such a line would have keys typed into a tmux of theirs."""
+    start = b"0000: 00000002 00000000 00010000 0001 01 "
+    forged = start + b"    7 @x\n" + start + b"7 /tmp/theirs\n"
+    table = b"Num RefCount Protocol Flags Type St Inode Path\n" + start + b"    7 /run/with space\n"
+
+    assert read_unix_paths(table + start + b"8 /run/other\n" + start + b"9", {7, 9}) == [
+        "/run/with space"
+    ]
+    assert read_unix_paths(forged + table, {7}) == []
+    assert read_unix_paths(start + b"7\n" + start + b"7 /tmp/theirs\n", {7}) == []

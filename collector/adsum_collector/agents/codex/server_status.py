@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import psutil
 
 from adsum_collector.agents.base import Surroundings
 from adsum_collector.agents.codex.control_socket import (
@@ -26,6 +25,7 @@ from adsum_collector.agents.codex.control_socket import (
 from adsum_collector.agents.codex.known_threads import KnownThreads, ThreadKind
 from adsum_collector.agents.words import NAME_MAX, one_line
 from adsum_collector.errors import SpoolUnavailable, shown
+from adsum_collector.processes import unix_paths
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal, KnownSignal
 from adsum_shared.state import HostWitness
@@ -408,8 +408,4 @@ def server_pid(directory: Path) -> int | None:
 
 def has_clients(pid: int, path: str) -> bool:
     """Whether somebody is connected: beside the socket that listens, one of each bears its path."""
-    try:
-        sockets = psutil.Process(pid).net_connections(kind="unix")
-    except (psutil.Error, OSError):
-        return False
-    return sum(str(each.laddr) == path for each in sockets) > 1
+    return unix_paths(pid).count(path) > 1
