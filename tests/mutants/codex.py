@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "comes to Codex's background server before anybody else",
         "the first to say hello gives the server's sessions its name",
-        (Edit(_SERVER, "if seen > 1:", "if True:"),),
+        (Edit(_SERVER, "if seen > 1 and path", "if path"),),
         (f"{_GUEST}::test_a_guest_comes_after_others_and_tells_how_things_stand",),
     ),
     Mutant(

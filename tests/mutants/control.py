@@ -31,6 +31,18 @@ _WHOLE = f"{_MACHINE}::test_what_is_not_shown_whole_cannot_be_allowed"
 
 MUTANTS = (
     Mutant(
+        "judges a session that works nowhere",
+        "a rule that denies in a directory does not see it, and one after it allows",
+        (Edit(_POLICY, 'if asked.role is None or "\\0" in asked.cwd:', "if asked.role is None:"),),
+        (f"{_RULES}::test_what_is_no_path_is_no_rules_and_lies_nowhere",),
+    ),
+    Mutant(
+        "takes an address without a host for one",
+        "a pattern that names a host ends the hook that asks",
+        (Edit(_POLICY, "if not found.netloc or not wanted.netloc:", "if False:"),),
+        (f"{_RULES}::test_an_address_without_a_host_is_no_rules",),
+    ),
+    Mutant(
         "believes the last line of a socket",
         "whoever writes a line into a socket's name has keys typed into a tmux of theirs",
         (Edit(_PROCESSES, "if inode in paths or len(words) == 7", "if len(words) == 7"),),

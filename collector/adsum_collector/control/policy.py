@@ -104,8 +104,11 @@ class Policy(msgspec.Struct, frozen=True):
     fault: str | None = None
 
     def persons(self, cwd: str) -> int:
-        """How many must agree before something is allowed there."""
-        return 2 if self.tags_at(cwd) & set(self.two_persons) else 1
+        """How many must agree before something is allowed there. It blocks where links are followed."""
+        if not self.two_persons:
+            return 1
+        # what is no path lies nowhere, so who decides there is not known
+        return 2 if "\0" in cwd or self.tags_at(cwd) & set(self.two_persons) else 1
 
     def rest_ms(self, cwd: str) -> int | None:
         """After how long a rest a session there is suspended by itself; None: never.
@@ -128,9 +131,15 @@ class Policy(msgspec.Struct, frozen=True):
         }
 
     def judge(self, matter: Matter) -> Ruling:
-        """The first rule that fits decides; none, where only a person may."""
+        """The first rule that fits decides; none, where only a person may, or of an odd input."""
+        try:
+            return self._judged(matter)
+        except ValueError:  # a NUL in a path, say
+            return Ruling()  # the rule that could not be held against it may be one that denies
+
+    def _judged(self, matter: Matter) -> Ruling:
         asked = matter.asked
-        if asked.role is None:
+        if asked.role is None or "\0" in asked.cwd:
             return Ruling()
         tags = self.tags_at(asked.cwd, matter.real)
         may = {"deny"} & set(asked.verbs)
@@ -217,6 +226,8 @@ def _same_address(pattern: str, text: str) -> bool:
         found, wanted = urlsplit(text), urlsplit(pattern)
     except ValueError:
         return False
+    if not found.netloc or not wanted.netloc:
+        return False  # such as file:///x: nothing would part its host from its path
     if not text.isprintable() or set(text) & set(" \\") or "@" in found.netloc:
         return False
     rest, rest_wanted = text.partition(found.netloc)[2], pattern.partition(wanted.netloc)[2]
@@ -253,7 +264,10 @@ def _path(text: str) -> str:
 
 
 def _below(path: str, directory: str, real: Callable[[str], str]) -> bool:
-    inside, outside = PurePath(real(path)), PurePath(real(_path(directory)))
+    try:
+        inside, outside = PurePath(real(path)), PurePath(real(_path(directory)))
+    except ValueError:  # a NUL in it: no path at all
+        return False
     return os.path.isabs(path) and inside.is_relative_to(outside)  # noqa: PTH117 - it is a string
 
 

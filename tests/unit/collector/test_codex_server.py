@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, unix_serve
 
 from adsum_collector.agents.base import Surroundings
+from adsum_collector.agents.codex import server_status
 from adsum_collector.agents.codex.agent import Codex
 from adsum_collector.agents.codex.control_socket import (
     ControlSocketError,
@@ -414,6 +416,56 @@ async def test_a_protocol_that_has_moved_is_told_and_disturbs_nothing(
     told = collector.witness.health(NOW)
     assert told.counts == {"status asleep": 1}
     assert "update Adsum" in (told.note or "")
+
+
+class DeepServer:
+    """One of its answers is nested deeper than anybody reads."""
+
+    def __init__(self, method: str) -> None:
+        self.deep = method
+
+    async def call(self, method: str, _params: Any) -> bytes:
+        if method == self.deep:
+            return b'{"x":' + b"[" * 3_000 + b"]" * 3_000 + b"}"
+        return json.dumps({"data": [ROOT]}).encode()
+
+    async def next(self) -> ServerMessage:
+        return await asyncio.Future()
+
+
+@pytest.mark.parametrize("method", ["thread/read", "thread/loaded/list"])
+async def test_an_answer_that_is_nested_without_end_disturbs_nothing(
+    server: Server, collector: Collector, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    @contextlib.asynccontextmanager
+    async def deep(_path: str) -> AsyncIterator[DeepServer]:
+        yield DeepServer(method)
+
+    async with another_client(server):
+        monkeypatch.setattr(server_status, "connected", deep)
+        await wait_until(lambda: collector.witness.health(NOW).counts.get(method, 0) > 0)
+
+
+async def test_who_is_at_the_server_is_asked_beside_the_loop(
+    server: Server, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home on a mount that hangs must not keep every hook of the machine waiting."""
+    threads: dict[str, set[int]] = {"has_clients": set(), "server_pid": set(), "socket_of": set()}
+
+    def noted(name: str, asked: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*given: Any) -> Any:
+            threads[name].add(threading.get_ident())
+            return asked(*given)
+
+        return ask
+
+    for name in threads:
+        monkeypatch.setattr(server_status, name, noted(name, getattr(server_status, name)))
+    async with another_client(server):
+        await wait_until(collector.has(s.StatusReported))
+
+    assert all(threads.values())
+    assert threading.get_ident() not in set().union(*threads.values())
 
 
 async def test_a_client_of_the_socket_is_told_why_it_is_refused(server: Server) -> None:

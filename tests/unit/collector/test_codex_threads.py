@@ -27,6 +27,7 @@ from adsum_collector.agents.codex.live_threads import (
     begun_at,
     locks_in,
     resumed_by,
+    rollout_of,
 )
 from adsum_collector.errors import SpoolUnavailable
 from adsum_shared import signals as s
@@ -304,6 +305,23 @@ async def test_without_locks_a_command_line_tells_what_was_taken_up_again(
             process.kill()
 
     assert home.signals[0].pid == process.pid
+
+
+@pytest.mark.parametrize(
+    "thread", ["ffffffff-ffff-7fff-ffff-ffffffffffff", "e6770000-0000-7000-8000-000000000000"]
+)
+def test_an_id_that_names_no_day_has_no_rollout(thread: str, tmp_path: Path) -> None:
+    """Anybody may write one on a command line: `codex resume ID`."""
+    assert rollout_of(tmp_path, thread) is None
+
+
+def test_a_lock_that_bears_no_id_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / LOCKS).mkdir()
+    for name in (THREAD, "zzzzzzzzzzzz7", f"{THREAD}0", THREAD.replace("-", "g")):
+        (tmp_path / LOCKS / f"{name}.lock").touch()
+    (tmp_path / LOCKS / OTHER).touch()
+
+    assert locks_in(tmp_path) == ({}, {THREAD})
 
 
 def test_a_home_without_locks_has_none(tmp_path: Path) -> None:

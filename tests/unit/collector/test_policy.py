@@ -15,6 +15,7 @@ from adsum_collector.control.policy import (
     Policy,
     PolicyRule,
     Ruling,
+    Tag,
     policy_of,
     read_policy,
 )
@@ -146,6 +147,42 @@ def test_an_address_is_held_part_by_part(url: str, allowed: bool) -> None:
     rule = {"decision": "allow", "tool": "fetch", "pattern": "https://*.python.org/*"}
 
     assert allows(rule, {"url": url, "prompt": "?"}, "WebFetch") is allowed
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "docs", "https:///x"])
+@pytest.mark.parametrize(
+    "pattern", ["https://*.python.org/*", "file:///etc/*", "docs", "https:///x"]
+)
+def test_an_address_without_a_host_is_no_rules(url: str, pattern: str) -> None:
+    rule = {"decision": "allow", "tool": "fetch", "pattern": pattern}
+
+    assert not allows(rule, {"url": url, "prompt": "?"}, "WebFetch")
+    after = {**rule, "pattern": "https://docs.python.org/*"}
+    assert allows([rule, after], {"url": "https://docs.python.org/3", "prompt": "?"}, "WebFetch")
+
+
+def test_what_is_no_path_is_no_rules_and_lies_nowhere() -> None:
+    tag = Tag("shop", ("/srv",), suspend_after_min=1)
+    deny = PolicyRule("d", "deny", "edit", "/x/*", dry_run=False)
+    allow = PolicyRule("a", "allow", "edit", directory="/srv", dry_run=False)
+    asked = asked_by(
+        permission("Edit", {"file_path": "/srv/a\0", "old_string": "", "new_string": ""})
+    )
+    policy = Policy((deny, allow), (tag,))
+    make = PolicyRule("m", "allow", "shell", "make *", dry_run=False)
+    lost = asked_by(permission(given={"command": "make x"}, cwd="/srv/\0"))
+
+    assert policy.judge(Matter(asked, NOON)) == Ruling()
+    assert Policy((make,)).judge(Matter(lost, NOON)) == Ruling()
+    assert policy.tags_at("/srv/\0") == set()
+    assert policy.rest_ms("/srv/\0") is None
+
+
+def test_where_nobody_knows_where_it_is_two_persons_decide() -> None:
+    tag = Tag("shop", ("/srv",))
+
+    assert Policy(tags=(tag,), two_persons=("shop",)).persons("/else/\0") == 2
+    assert Policy(tags=(tag,)).persons("/else/\0") == 1
 
 
 @pytest.mark.parametrize(

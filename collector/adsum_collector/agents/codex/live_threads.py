@@ -250,10 +250,11 @@ def locks_in(directory: Path) -> tuple[dict[str, Lock], set[str]]:
     files: dict[str, tuple[int, int]] = {}
     with contextlib.suppress(OSError), os.scandir(directory / LOCKS) as entries:
         for entry in entries:
-            if entry.name.endswith(SUFFIX) and len(files) < MOST_LOCKS:
+            thread = entry.name.removesuffix(SUFFIX)
+            named = thread != entry.name and _ID.fullmatch(thread) is not None
+            if named and len(files) < MOST_LOCKS:
                 with contextlib.suppress(OSError):
                     stat = entry.stat()
-                    thread = entry.name.removesuffix(SUFFIX)
                     files[thread] = stat.st_ino, stat.st_mtime_ns // 1_000_000
     holders = linux_locks() if files else {}
     held = {
@@ -266,9 +267,12 @@ def locks_in(directory: Path) -> tuple[dict[str, Lock], set[str]]:
 
 def rollout_of(sessions: Path, thread: str) -> Path | None:
     """It lies below the local day on which its thread was begun."""
-    begun = datetime.fromtimestamp(begun_at(thread, 0) / 1000, tz=UTC)
-    for days in (0, -1, 1):
-        day = begun + timedelta(days=days)
+    try:
+        begun = datetime.fromtimestamp(begun_at(thread, 0) / 1000, tz=UTC)
+        around = [begun + timedelta(days=days) for days in (0, -1, 1)]
+    except (ValueError, OverflowError, OSError):
+        return None  # no time at all: anybody may write such an id on a command line
+    for day in around:
         with contextlib.suppress(OSError):
             for path in (sessions / f"{day:%Y/%m/%d}").iterdir():
                 if path.name.endswith(f"-{thread}.jsonl"):

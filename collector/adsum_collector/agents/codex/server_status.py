@@ -316,10 +316,9 @@ class ServerStatus:
         """The path of a socket whose server has other clients: the first one's name is the server's."""
         seen = 0
         while True:
-            path = socket_of(self._directory)
-            pid = server_pid(self._directory)
-            seen = seen + 1 if pid is not None and has_clients(pid, path) else 0
-            if seen > 1:
+            path = await asyncio.to_thread(_visited, self._directory)
+            seen = seen + 1 if path is not None else 0
+            if seen > 1 and path is not None:
                 return path
             await asyncio.sleep(LOOK_S)
 
@@ -329,8 +328,9 @@ class ServerStatus:
         self._running = set()
         loaded = await self._loaded(server)
         threads = [each for each in [await self._look_up(server, one) for one in loaded] if each]
-        now = self._around.now()
-        await self._report([*self._broadcasts.begin(threads, now), *self._unloaded(loaded, now)])
+        pid, now = await asyncio.to_thread(server_pid, self._directory), self._around.now()
+        unloaded = self._unloaded(loaded, pid, now)
+        await self._report([*self._broadcasts.begin(threads, now), *unloaded])
         while True:
             try:
                 async with asyncio.timeout(LOOK_S):
@@ -350,7 +350,7 @@ class ServerStatus:
         raw = await server.call("thread/loaded/list", {})
         try:
             return sorted(msgspec.json.decode(raw, type=_Loaded).data)[-MOST_LOADED:]
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._broadcasts.moved["thread/loaded/list"] += 1
             return []
 
@@ -361,14 +361,13 @@ class ServerStatus:
             return msgspec.json.decode(raw, type=_Started).thread
         except ControlSocketError:
             self.faults["unknown thread"] += 1
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._broadcasts.moved["thread/read"] += 1
         self._threads.learn(thread, "hidden", begun=False)
         return None
 
-    def _unloaded(self, loaded: Sequence[str], now: int) -> list[KnownSignal]:
+    def _unloaded(self, loaded: Sequence[str], pid: int | None, now: int) -> list[KnownSignal]:
         """The ends of sessions that this server ran, and has unloaded while nobody listened."""
-        pid = server_pid(self._directory)
         return [
             s.SessionEnded(**_about(session, now, now), reason="closed")
             for session, running in self._around.pids().items()
@@ -377,8 +376,10 @@ class ServerStatus:
 
     async def _report(self, signals: Sequence[KnownSignal]) -> None:
         """With the process that runs the session, which is the server's. Raises SpoolUnavailable."""
+        if not signals:
+            return
         found: list[AnySignal] = []
-        pid = server_pid(self._directory)
+        pid = await asyncio.to_thread(server_pid, self._directory)
         started = self._around.started_of(pid) if pid is not None else None
         for signal in signals:
             session = signal.session_id
@@ -390,8 +391,7 @@ class ServerStatus:
                     found.append(s.ProcessSeen(**about, pid=pid, started=started))
                 self._running.add(session)
             found.append(signal)
-        if found:
-            await self._around.accept(found)
+        await self._around.accept(found)
 
 
 class _PidFile(msgspec.Struct):
@@ -402,10 +402,16 @@ def server_pid(directory: Path) -> int | None:
     """Of the background server of this home, as it says itself; it need not live any more."""
     try:
         return msgspec.json.decode((directory / PID_FILE).read_bytes()[:4096], type=_PidFile).pid
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def has_clients(pid: int, path: str) -> bool:
     """Whether somebody is connected: beside the socket that listens, one of each bears its path."""
     return unix_paths(pid).count(path) > 1
+
+
+def _visited(directory: Path) -> str | None:
+    """The path of this home's socket, if somebody is connected to it. It blocks."""
+    path, pid = socket_of(directory), server_pid(directory)
+    return path if pid is not None and has_clients(pid, path) else None
