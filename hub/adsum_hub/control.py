@@ -355,7 +355,9 @@ def _require_possible(asked: CommandAsked, view: SessionView) -> None:
         raise BadRequestError(410, "This session is over, so nothing can be done in it.", step)
     if verb == "resume" and state != "suspended":
         cause = "This session is not suspended, so it cannot be taken up again from here."
-        raise BadRequestError(409, cause, "Prompt it, or type at its terminal: claude --resume")
+        raise BadRequestError(
+            409, cause, "Prompt it. If its terminal is gone, take it up again there."
+        )
     if verb == "suspend":
         _require_rest(view)
     if state == "session_ended" and verb == "queue":

@@ -264,7 +264,7 @@ class Suspender:
 
     def _kept(self, session_id: str) -> SuspendedRun:
         """Raises NotObeyedError."""
-        step = "type `claude --resume` in its directory"
+        step = "take it up again at a terminal, in its directory"
         try:
             if not _ID.fullmatch(session_id):
                 raise FileNotFoundError
@@ -283,7 +283,7 @@ class Suspender:
         agent = next((each for each in self._directories if each.name == run.agent), None)
         if agent is None:
             raise NotObeyedError(f"nothing is known of {run.agent} here any more")
-        words = [*_program(run), *agent.resuming(session_id, run.flags, text)]
+        words = [*_program(run, agent.resume), *agent.resuming(session_id, run.flags, text)]
         if shutil.which("tmux") is None:
             raise NotObeyedError("tmux is not installed, and it needs a terminal to run in")
         if not await asyncio.to_thread(os.path.isdir, run.cwd):
@@ -472,13 +472,16 @@ def _run_of(found: Resting, at: int) -> SuspendedRun:
     )
 
 
-def _program(run: SuspendedRun) -> list[str]:
-    """An update may have taken it away: then what its name stands for by now. Raises NotObeyedError."""
+def _program(run: SuspendedRun, resume: str) -> list[str]:
+    """An update may have taken it away: then what its name stands for by now. Raises NotObeyedError.
+
+    resume: see `Agent.resume`; it names the program of a run that names only its script.
+    """
     program, second = run.program
     scripted = second.endswith((".js", ".mjs", ".cjs"))
     if Path(program).is_file() and (not scripted or Path(second).is_file()):
         return run.program if scripted else [program]
-    name = "claude" if scripted else Path(second).name
+    name = resume.partition(" ")[0] if scripted else Path(second).name
     if (found := shutil.which(name, path=run.env.get("PATH"))) is None:
         raise NotObeyedError(f"its program, {program}, is gone")
     return [found]
