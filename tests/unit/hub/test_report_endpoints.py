@@ -15,7 +15,7 @@ from adsum_hub.auth.gate import _reports
 from adsum_hub.report_endpoints import ReportEndpoints, reports_router
 from adsum_hub.rest.api import explain
 from adsum_shared import streams
-from adsum_shared.connect import Redis, open_redis
+from adsum_shared.connect import Redis, open_redis, wanted
 from adsum_shared.reporting import FIELD, make_token, read_token
 from adsum_shared.signals import Alive, PromptSubmitted, WorkReported, decode_signal
 from tests.unit.hub.test_roster import HOST, Fleet
@@ -57,7 +57,7 @@ class Taking:
     async def machine(self) -> None:
         """Until cancelled."""
         last = "0-0"
-        while True:
+        while wanted():
             found: Any = await self.redis.xread({streams.commands(HOST): last}, block=100)
             for name, fields in found[0][1] if found else ():
                 last, signal = name.decode(), decode_signal(fields[FIELD])
