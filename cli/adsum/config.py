@@ -17,7 +17,7 @@ from adsum.client import config_file, read_config
 from adsum.outcome import CommandError, Exit
 from adsum.text.saying import put, put_json
 from adsum_shared.redact import clean, redacted
-from adsum_shared.settings import AdsumSettings, ConfigError, require_known
+from adsum_shared.settings import LIVE, AdsumSettings, ConfigError, require_known
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -181,6 +181,9 @@ def every_setting(
         variable, raw = given.get(f"adsum_{name}", ("", None))
         value = shown(name, raw or None)
         yield Setting("command line", name, value, "env" if raw else "default", variable or None)
+    for name in LIVE:
+        origin, source = _origin(name, {}, "", written, file)
+        yield Setting("collector", name, shown(name, written.get(name)), origin, source)
 
 
 def _raw(kind: type[AdsumSettings], name: str, raw: str | None, written: Mapping[str, Any]) -> Any:

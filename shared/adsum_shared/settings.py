@@ -24,6 +24,8 @@ from adsum_shared.redis_url import with_ca
 _NAMES = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
 #: Every setting of every part: they share one file, and no part may know the others' classes.
 KNOWN = frozenset(name for names in _NAMES.values() for name in names)
+#: Read from the file alone, while a part runs.
+LIVE = tuple(_NAMES["live"])
 #: Begun with a line [[…]].
 TABLES = frozenset(_NAMES["tables"])
 
