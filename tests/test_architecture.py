@@ -157,6 +157,7 @@ ONE_IMPORTER = {
         "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.agents.claude_code.prompting",
         "adsum_collector.agents.claude_code.settings_text",
+        "adsum_collector.control.heard",
     },
 }
 

@@ -22,7 +22,8 @@ from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.policy import LivePolicy, policy_file
 from adsum_collector.control.queue import PromptQueue
 from adsum_collector.control.remote import HoldTimes, OwnersWord, Parties, RemoteControl
-from adsum_collector.control.suspending import Suspender, SuspendVerbs
+from adsum_collector.control.suspend_verbs import SuspendVerbs
+from adsum_collector.control.suspending import Suspender
 from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.publisher import Publisher

@@ -13,7 +13,7 @@ def main(words: list[str]) -> None:
     name = next(each for each in ("--session-id", "--resume") if each in words)
     session_id = words[words.index(name) + 1]
     if "MAX_UNTRUSTED" in os.environ and name == "--resume":
-        print("Do you trust the files in this folder?", flush=True)
+        print("Do you trust the files in this folder?", os.environ["MAX_UNTRUSTED"], flush=True)
         time.sleep(600)
     told = {"words": words, "env": dict(os.environ), "cwd": str(Path.cwd())}
     (folder / f"given-{session_id}").write_text(json.dumps(told))

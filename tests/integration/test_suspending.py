@@ -134,6 +134,8 @@ async def test_who_works_is_not_suspended(sleepers: Sleepers) -> None:
 
 
 async def test_long_rest_suspends_by_itself_where_the_owner_set_so(sleepers: Sleepers) -> None:
+    # of one that began before, it is not known what is scheduled in it
+    await wait_until(sleepers._listens, timeout=30, interval=0.5)
     pid = await sleepers.claude.start(ID)
     tag = f'name = "here"\ndirectories = ["{sleepers.claude.work}"]\nsuspend_after_min = 5\n'
     sleepers.config.mkdir(parents=True)

@@ -34,9 +34,51 @@ MUTANTS = (
     Mutant(
         "does not look again before it ends it",
         "a prompt that was just sent is lost",
-        (Edit(_SUSPENDING, "if again is None or again.entry != found.entry:", "if again is None:"),
-         Edit(_SUSPENDING, "            self._require_rest(again)\n", "")),
+        (Edit(_SUSPENDING, "            await self._require_unchanged(found)\n            await self._intakes", "            await self._intakes"),
+         Edit(_SUSPENDING, "            await self._require_unchanged(found)\n        except", "        except")),
         (f"{_UNIT}::test_what_begins_while_it_is_looked_at_is_seen",),
+    ),
+    Mutant(
+        "believes what it saw before it was told",
+        "a turn that began while the disk was busy is lost",
+        (Edit(_SUSPENDING, "            await self._require_unchanged(found)\n        except", "        except"),),
+        (f"{_UNIT}::test_a_turn_that_begins_while_it_is_told_is_not_ended",),
+    ),
+    Mutant(
+        "loses what was typed while it was told",
+        "what stands at the prompt, unsent, is gone",
+        (Edit(_SUSPENDING, "            await self._require_empty_box(found)\n            await", "            await"),),
+        (f"{_UNIT}::test_a_draft_that_is_typed_while_it_is_told_is_not_lost",),
+    ),
+    Mutant(
+        "ends by rest what it has not heard from its begin on",
+        "a wake-up that was due before a restart is lost",
+        (Edit(_SUSPENDING, " if int(each.start) >= self._since", ""),),
+        (f"{_UNIT}::test_who_began_before_the_collector_is_not_ended_by_rest",),
+    ),
+    Mutant(
+        "ends its patrol at whatever another program wrote",
+        "one odd file ends the collector, again and again",
+        (Edit("collector/adsum_collector/control/suspend_verbs.py", "except Exception:", "except OSError:"),),
+        ("tests/unit/collector/test_suspend_verbs.py::test_a_look_that_fails_ends_no_patrol",),
+    ),
+    Mutant(
+        "believes a name",
+        "who calls himself so is told as the machine's own rule",
+        (
+            Edit(
+                "collector/adsum_collector/control/suspend_verbs.py",
+                "auto = command.id == self._own",
+                "auto = command.by == BY_REST",
+            ),
+        ),
+        ("tests/unit/collector/test_suspend_verbs.py::test_a_person_of_that_name_is_no_rule",),
+    ),
+    Mutant(
+        "looks into no file of settings",
+        "what asked for nothing once asks for nothing from elsewhere",
+        (Edit(_RESUMPTION, "    if _BYPASS_MODE in said:", "    if False:"),),
+        (f"{_WORDS}::test_files_are_looked_into_for_a_bypass",),
     ),
     Mutant(
         "loses a draft",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import logging
 import os
@@ -19,6 +18,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,22 +29,25 @@ import psutil
 
 from adsum_collector.agents.base import Agent, Registered
 from adsum_collector.control import launch
-from adsum_collector.control.actions import Actions, Obey
-from adsum_collector.control.consent import LiveConsent
-from adsum_collector.control.policy import LivePolicy
+from adsum_collector.control.heard import MOST_HEARD, Remembered
 from adsum_collector.control.terminal import box_of, pane_of
+from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared import WallClock
-from adsum_shared.commands import Command, NotObeyedError
+from adsum_shared.commands import NotObeyedError
 from adsum_shared.private_files import open_private, write_private
+from adsum_shared.redact import without_secrets
 from adsum_shared.signals import (
     AnySignal,
     ChildFinished,
     ChildStarted,
+    ProcessGone,
     ProcessSeen,
     PromptSubmitted,
+    SessionEnded,
     SessionSuspended,
     ToolStarted,
+    TurnEnded,
 )
 
 log = logging.getLogger(__name__)
@@ -52,6 +56,8 @@ FOLDER: Final = "suspended"
 MOST_BYTES: Final = 1 << 20
 #: Of the machine: a record holds an environment, so there is an end to them.
 MOST_SUSPENDED: Final = 500
+#: So long after its time a wake-up has been, or never will be.
+WAKES_MS: Final = 60_000
 #: How long a registry may still say `idle` when it is not so any more.
 LAG_MS: Final = 600
 #: How long a session must have rested whose prompt nobody here can see.
@@ -62,6 +68,7 @@ ENDS_S: Final = 10.0
 COMES_S: Final = 20.0
 LOOK_S: Final = 0.1
 SOCKET: Final = "adsum"
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{7,63}")
 
 
@@ -118,8 +125,12 @@ class Suspender:
         self._folder = state_dir / FOLDER
         self._directories, self._intakes = directories, intakes
         self._now, self._see_box, self._hindered = now, see_box, hindered
-        self._scheduled: dict[str, set[str]] = {}
-        self._begun: dict[str, int] = {}
+        #: the least lately heard is forgotten first
+        self._heard: OrderedDict[str, Remembered] = OrderedDict()
+        #: of processes that began later everything was heard, and is remembered
+        self._since = _ticks()
+        #: sessions that are being ended or taken up
+        self._under_way: set[str] = set()
         self.comes_s = COMES_S
 
     def hear(self, signals: Sequence[AnySignal]) -> None:
@@ -128,15 +139,37 @@ class Suspender:
             session_id = each.session_id
             match each:
                 case PromptSubmitted() | ToolStarted():
-                    self._begun[session_id] = max(each.at, self._begun.get(session_id, 0))
-                case ChildStarted() if each.child_kind not in _TOLD_BY_REGISTRY:
-                    self._scheduled.setdefault(session_id, set()).add(each.child_id)
-                case ProcessSeen() if self.is_suspended(session_id):
-                    self._forget_if_it_lives(session_id)
+                    heard = self._heard_of(session_id)
+                    heard.begun = max(each.at, heard.begun)
+                case ChildStarted():
+                    heard = self._heard_of(session_id)
+                    heard.schedule(each.child_id, each.child_kind, each.until)
                 case ChildFinished():
-                    self._scheduled.get(session_id, set()).discard(each.child_id)
+                    self._heard_of(session_id).finish(each.child_id, each.child_kind)
+                case TurnEnded() if each.background is not None and each.agent_id is None:
+                    self._heard_of(session_id).list_all(each.background)
+                case ProcessSeen():
+                    self._heard_of(session_id).pid = each.pid
+                case ProcessGone() if self._heard_of(session_id).pid not in (0, each.pid):
+                    pass  # another process has taken the session up meanwhile
+                case SessionEnded() | ProcessGone():
+                    self._heard.pop(session_id, None)
                 case _:
                     pass
+
+    def _heard_of(self, session_id: str) -> Remembered:
+        heard = self._heard.setdefault(session_id, Remembered())
+        self._heard.move_to_end(session_id)
+        if len(self._heard) > MOST_HEARD:
+            self._heard.popitem(last=False)
+            self._since = _ticks()
+        return heard
+
+    def _is_to_wake(self, session_id: str) -> bool:
+        """Something is scheduled in it. An hour that has passed has woken it, if it ever will."""
+        heard = self._heard.get(session_id, Remembered())
+        hours = (until for _, until in heard.scheduled.values())
+        return any(until is None or self._now() < until + WAKES_MS for until in hours)
 
     def is_suspended(self, session_id: str) -> bool:
         return _ID.fullmatch(session_id) is not None and self._file(session_id).exists()
@@ -147,6 +180,20 @@ class Suspender:
         if lives:
             self.forget(session_id)
         return lives
+
+    def tidy(self) -> None:
+        """Forgets what its users took up again. Blocks."""
+        kept = {file.stem for file in self._folder.glob("*.json")}
+        for each in self._registered() if kept else ():
+            session_id = each.entry.session_id
+            if session_id in kept and session_id not in self._under_way:
+                self.forget(session_id)
+
+    def sweep(self) -> None:
+        """Removes what a collector that was killed left half done: it may hold keys. Blocks."""
+        for pattern in (f"{_LAUNCH}*", ".*.json.*", f".{_LAUNCH}*"):
+            for file in self._folder.glob(pattern):
+                file.unlink(missing_ok=True)
 
     async def sleeps(self, session_id: str) -> bool:
         """Whether it is suspended, and nobody has taken it up again."""
@@ -163,6 +210,13 @@ class Suspender:
         found = await asyncio.to_thread(self._found, session_id)
         if found is None:
             raise NotObeyedError("no process of it is registered here: it has ended")
+        self._under_way.add(session_id)
+        try:
+            return await self._put_aside(found, by, auto=auto)
+        finally:
+            self._under_way.discard(session_id)
+
+    async def _put_aside(self, found: Resting, by: str, *, auto: bool) -> str:
         pid = found.entry.pid
         try:
             process = os.pidfd_open(pid)
@@ -181,17 +235,24 @@ class Suspender:
         return f"{freed >> 20} MB are free again{unseen}"
 
     async def _end(self, process: int, found: Resting, by: str, *, auto: bool, freed: int) -> None:
-        """Looks once more, says so, ends it. What was said stays true if we are killed meanwhile."""
+        """Says so, looks once more, ends it. What was said stays true if we are killed meanwhile.
+
+        It is said first, as its end would else be told as its user's. To say it takes a commit to disk,
+        seconds on a busy one, in which somebody may type. What was said and not done gives way to the
+        next turn of the session.
+        """
         session_id, now = found.entry.session_id, self._now()
         told = SessionSuspended(
             session_id=session_id, at=now, seen=now, by=by, auto=auto, freed_bytes=freed
         )
         try:
-            again = await asyncio.to_thread(self._found, session_id)
-            if again is None or again.entry != found.entry:
-                raise NotObeyedError("it has just begun to work")
-            self._require_rest(again)
+            await self._require_unchanged(found)
             await self._intakes[found.agent.name].accept([told])
+            await self._require_empty_box(found)
+            await self._require_unchanged(found)
+        except SpoolUnavailable as error:
+            self.forget(session_id)
+            raise NotObeyedError(f"that it is suspended cannot be told ({error})") from error
         except BaseException:
             self.forget(session_id)
             raise
@@ -201,6 +262,13 @@ class Suspender:
             raise NotObeyedError(
                 f"it was told to end and has not within {ENDS_S:.0f} s; it is not killed"
             )
+
+    async def _require_unchanged(self, found: Resting) -> None:
+        """Raises NotObeyedError."""
+        again = await asyncio.to_thread(self._found, found.entry.session_id)
+        if again is None or again.entry != found.entry:
+            raise NotObeyedError("it has just begun to work")
+        self._require_rest(again)
 
     def _found(self, session_id: str) -> Resting | None:
         """Where it lives, on this machine."""
@@ -228,9 +296,10 @@ class Suspender:
             raise NotObeyedError("another program runs it, not a terminal")
         if entry.status != "idle":
             raise NotObeyedError(_NO_REST.get(entry.status or "", "it works"))
-        if self._now() - entry.at < LAG_MS or self._begun.get(session_id, 0) > entry.at:
+        begun = self._heard[session_id].begun if session_id in self._heard else 0
+        if self._now() - entry.at < LAG_MS or begun > entry.at:
             raise NotObeyedError("it works, or did until just now")
-        if self._scheduled.get(session_id):
+        if self._is_to_wake(session_id):
             raise NotObeyedError("something it started is still to run, or to report to it")
         if (why := self._hindered(session_id)) is not None:
             raise NotObeyedError(why)
@@ -251,10 +320,14 @@ class Suspender:
 
     def _keep(self, run: SuspendedRun) -> None:
         """Raises NotObeyedError, OSError."""
+        try:
+            content = msgspec.json.encode(run)
+        except UnicodeEncodeError:
+            raise NotObeyedError(f"its environment or program {_NO_TEXT}") from None
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if sum(1 for _ in self._folder.glob("*.json")) >= MOST_SUSPENDED:
             raise NotObeyedError(f"{MOST_SUSPENDED} sessions are suspended here already")
-        write_private(self._file(run.session_id), msgspec.json.encode(run))
+        write_private(self._file(run.session_id), content)
 
     def forget(self, session_id: str) -> None:
         self._file(session_id).unlink(missing_ok=True)
@@ -278,11 +351,20 @@ class Suspender:
     async def resume(self, session_id: str, text: str | None = None) -> str:
         """How to get there, in words. Raises NotObeyedError, OSError: it has not come back."""
         run = self._kept(session_id)
+        self._under_way.add(session_id)
+        try:
+            return await self._take_up(session_id, run, text)
+        finally:
+            self._under_way.discard(session_id)
+
+    async def _take_up(self, session_id: str, run: SuspendedRun, text: str | None) -> str:
         if not await self.sleeps(session_id):
             raise NotObeyedError("it lives already: it was taken up again at a terminal")
         agent = next((each for each in self._directories if each.name == run.agent), None)
         if agent is None:
             raise NotObeyedError(f"nothing is known of {run.agent} here any more")
+        # a file that they name may say something else by now
+        await asyncio.to_thread(agent.run_words, run.flags, run.env, Path(run.cwd))
         words = [*_program(run, agent.resume), *agent.resuming(session_id, run.flags, text)]
         if shutil.which("tmux") is None:
             raise NotObeyedError("tmux is not installed, and it needs a terminal to run in")
@@ -293,8 +375,11 @@ class Suspender:
         try:
             taken = await self._comes(session_id, text)
         except NotObeyedError as error:
-            screen = await _tmux("capture-pane", "-p", "-t", f"={name}:")
+            screen = await _tmux("capture-pane", "-pJ", "-t", f"={name}:")
+            coloured = await _tmux("capture-pane", "-pe", "-t", f"={name}:")
             await _tmux("kill-session", "-t", f"={name}")
+            if agent.keyboard is not None and agent.keyboard.box(coloured) is not None:
+                screen = ""  # it has come up: its conversation stands there
             raise NotObeyedError(f"{error}{_last_words(screen)}") from None
         finally:
             file.unlink(missing_ok=True)
@@ -304,14 +389,17 @@ class Suspender:
 
     async def _open(self, name: str, run: SuspendedRun, words: Sequence[str]) -> Path:
         """The file that it starts from, which it removes."""
-        file = self._folder / f"launch-{secrets.token_hex(8)}"
+        file = self._folder / f"{_LAUNCH}{secrets.token_hex(8)}"
         told = {"cwd": run.cwd, "words": list(words), "env": run.env}
-        write_private(file, json.dumps(told).encode())
+        await asyncio.to_thread(write_private, file, json.dumps(told).encode())
         start = [sys.executable, "-I", "-S", launch.__file__, str(file)]
         size = ("-x", "160", "-y", "50", "-c", run.cwd)
-        if said := await _tmux("new-session", "-d", "-s", name, *size, *start):
-            file.unlink(missing_ok=True)
-            raise NotObeyedError(f"tmux does not start it: {said}")
+        try:
+            if said := await _tmux("new-session", "-d", "-s", name, *size, *start):
+                raise NotObeyedError(f"tmux does not start it: {said}")
+        except BaseException:
+            file.unlink(missing_ok=True)  # it may hold a key
+            raise
         return file
 
     async def _comes(self, session_id: str, text: str | None) -> bool:
@@ -322,8 +410,8 @@ class Suspender:
             found = await asyncio.to_thread(self._found, session_id)
             if found is not None and found.entry.status is not None:
                 came = True
-                begun = self._begun.get(session_id, 0) >= began or found.entry.status == "busy"
-                if text is None or begun:
+                heard = self._heard.get(session_id, Remembered())
+                if text is None or heard.begun >= began or found.entry.status == "busy":
                     return True
             await asyncio.sleep(LOOK_S)
         if not came:
@@ -331,89 +419,24 @@ class Suspender:
         return False
 
     def rested(self, rest_ms: Callable[[str], int | None]) -> list[str]:
-        """The sessions that have rested for as long as is set for their directory."""
+        """The sessions that have rested for as long as is set for their directory.
+
+        None that began before this collector did: whether a wake-up is due there, it did not hear.
+        """
         now = self._now()
         entries = (each.entry for each in self._registered())
-        resting = (each for each in entries if each.status == "idle" and each.attended)
+        named = (each for each in entries if _ID.fullmatch(each.session_id))
+        known = (each for each in named if int(each.start) >= self._since)
+        resting = (each for each in known if each.status == "idle" and each.attended)
         set_for = ((each, rest_ms(each.cwd)) for each in resting)
         return [each.session_id for each, ms in set_for if ms is not None and now - each.at >= ms]
 
 
-#: Of these it says `shell` or `busy`.
-_TOLD_BY_REGISTRY: Final = frozenset({"agent", "shell"})
+_LAUNCH: Final = "launch-"
+_NO_TEXT: Final = "holds bytes that are no text (UTF-8), which could not be given again"
+#: Of a screen that is quoted, from its end.
+LINES: Final = 8
 NOT_TAKEN: Final = "whether it took the message is not known"
-#: Between two looks for sessions that have rested for too long.
-PATROL_S: Final = 10.0
-#: Gives the command where nobody did.
-BY_REST: Final = "auto-suspend"
-
-
-class SuspendVerbs:
-    """What people elsewhere, or long rest, have done with the suspender. Puts its verbs into `actions`.
-
-    policy: after how long a rest. A message to a suspended session resumes it.
-    """
-
-    def __init__(
-        self, suspender: Suspender, actions: Actions, consent: LiveConsent, policy: LivePolicy
-    ) -> None:
-        self._suspender, self._actions = suspender, actions
-        self._consent, self._policy = consent, policy
-        #: session -> when it was tried in vain, s: a draft may stand there for days
-        self._tried: dict[str, float] = {}
-        actions.listeners.append(suspender.hear)
-        actions.verbs |= {"suspend": self._suspend, "resume": self._resume}
-        for verb in ("prompt", "queue"):
-            say = actions.verbs.get(verb, _say_nothing)
-            actions.verbs[verb] = functools.partial(self._say, say)
-
-    async def _suspend(self, command: Command) -> None:
-        auto = command.by == BY_REST
-        try:
-            said = await self._suspender.suspend(command.session_id, command.by, auto=auto)
-        except NotObeyedError as error:
-            if not auto:
-                raise
-            log.debug("%s is not suspended: %s", command.session_id, error)
-        else:
-            self._actions.reports.report(command, "took_effect", said)
-
-    async def _resume(self, command: Command) -> None:
-        said = await self._suspender.resume(command.session_id, command.text)
-        self._actions.reports.report(command, "took_effect", said)
-
-    async def _say(self, say: Obey, command: Command) -> None:
-        if await self._suspender.sleeps(command.session_id):
-            await self._resume(command)
-        else:
-            await say(command)
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            await asyncio.sleep(PATROL_S)
-            if self._consent.level == "full" and sys.platform == "linux":
-                await self._look()
-
-    async def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
-        policy = self._policy.current
-        rested = await asyncio.to_thread(self._suspender.rested, policy.rest_ms)
-        self._tried = {each: at for each, at in self._tried.items() if each in rested}
-        for session_id in rested:
-            if now - self._tried.get(session_id, -TRY_AGAIN_S) >= TRY_AGAIN_S:
-                self._tried[session_id] = now
-                about = {"host_id": "", "session_id": session_id, "verb": "suspend"}
-                fields = {"id": secrets.token_hex(16), "by": BY_REST, **about}
-                await self._actions.obey(msgspec.convert(fields, Command))
-
-
-async def _say_nothing(command: Command) -> None:
-    raise NotObeyedError(f"this machine's collector cannot `{command.verb}` yet")
-
-
-#: One that could not be ended is looked at again after this.
-TRY_AGAIN_S: Final = 60.0
 _NO_REST: Final = {
     "busy": "it works",
     "waiting": "it asks something: answer that first",
@@ -427,6 +450,13 @@ def _read(agent: Agent, file: Path) -> Registered | None:
             return agent.registered(opened.read(MOST_BYTES))
     except OSError:
         return None
+
+
+def _ticks() -> int:
+    """Now, as the system counts the starts of processes."""
+    if sys.platform != "linux":
+        return 0
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def _is_alive(entry: Registered) -> bool:
@@ -447,19 +477,22 @@ def _is_ours(pid: int) -> bool:
 
 
 def _words_of(pid: int, name: str) -> list[str]:
+    """Bytes that are no UTF-8 become surrogates, which nothing encodes. Raises OSError."""
     raw = Path(f"/proc/{pid}/{name}").read_bytes().removesuffix(b"\0")
-    return [os.fsdecode(each) for each in raw.split(b"\0")]
+    return [each.decode(errors="surrogateescape") for each in raw.split(b"\0")]
 
 
 def _run_of(found: Resting, at: int) -> SuspendedRun:
     """Raises NotObeyedError, OSError."""
     entry = found.entry
     words = _words_of(entry.pid, "cmdline")
+    if any(_SURROGATE.search(each) for each in words):
+        raise NotObeyedError(f"its command line {_NO_TEXT}")
     env = dict(each.split("=", 1) for each in _words_of(entry.pid, "environ") if "=" in each)
     program = str(Path(f"/proc/{entry.pid}/exe").readlink()).removesuffix(" (deleted)")
     scripted = len(words) > 1 and words[1].endswith((".js", ".mjs", ".cjs"))
     behind = words[2:] if scripted else words[1:]
-    told = found.agent.run_words(behind, env)
+    told = found.agent.run_words(behind, env, Path(entry.cwd))
     return SuspendedRun(
         entry.session_id,
         found.agent.name,
@@ -544,6 +577,8 @@ def _ask_tmux(words: Sequence[str]) -> str:
 
 
 def _last_words(screen: str) -> str:
-    """What stands on it, on one line."""
-    words = " ".join(re.sub(r"[^\w\s.,:;!?'()/-]", " ", screen).split())
+    """What stands at its end, on one line; secrets are known by signs, so these go last."""
+    lines = [line for line in screen.splitlines() if line.strip()][-LINES:]
+    masked = without_secrets("\n".join(lines), secrets.token_hex())
+    words = " ".join(re.sub(r"[^\w\s.,:;!?'()/*\[\]-]", " ", masked).split())
     return f"; its screen says: {words[:300]}" if words else ""

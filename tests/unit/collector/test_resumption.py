@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
-from adsum_collector.agents.claude_code.resumption import WITHOUT_BYPASS, resuming, run_words
+from adsum_collector.agents.claude_code.resumption import (
+    WITHOUT_BYPASS,
+    registered,
+    resuming,
+    run_words,
+)
 from adsum_shared.commands import NotObeyedError
+
+HERE = Path("/nowhere")
 
 AGAIN = {
     "none": ([], []),
@@ -30,7 +41,7 @@ AGAIN = {
 
 @pytest.mark.parametrize(("words", "flags"), AGAIN.values(), ids=AGAIN)
 def test_what_is_repeated(words: list[str], flags: list[str]) -> None:
-    assert list(run_words(words, {}).flags) == flags
+    assert list(run_words(words, {}, HERE).flags) == flags
 
 
 @pytest.mark.parametrize(
@@ -43,7 +54,7 @@ def test_what_is_repeated(words: list[str], flags: list[str]) -> None:
     ],
 )
 def test_a_bypass_is_never_repeated_and_that_is_said(words: list[str]) -> None:
-    told = run_words([*words, "--model", "opus"], {})
+    told = run_words([*words, "--model", "opus"], {}, HERE)
 
     assert (told.flags, told.lost) == (("--model", "opus"), (WITHOUT_BYPASS,))
 
@@ -53,12 +64,56 @@ def test_settings_that_bypass_are_not_repeated_by_leaving_them_out() -> None:
     settings = '{"permissions": {"defaultMode": "bypassPermissions", "deny": ["Bash"]}}'
 
     with pytest.raises(NotObeyedError, match="skip permissions"):
-        run_words(["--settings", settings], {})
+        run_words(["--settings", settings], {}, HERE)
+
+
+BYPASS = '{"permissions": {"defaultMode": "bypassPermissions"}}'
+FILES = {
+    "skip": (BYPASS, "skip permissions"),
+    "skip, in other signs": (BYPASS.replace("bypass", "byp\\u0061ss"), "skip permissions"),
+    "are no JSON": ("defaultMode: bypass", "cannot be read"),
+    "are too long": (" " * (1 << 20) + BYPASS, "longer than"),
+    "are gone": (None, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("flag", ["--settings", "--agents"])
+@pytest.mark.parametrize(("content", "why"), FILES.values(), ids=FILES)
+def test_files_are_looked_into_for_a_bypass(
+    tmp_path: Path, flag: str, content: str | None, why: str
+) -> None:
+    if content is not None:
+        (tmp_path / "my.json").write_text(content)
+
+    for words in ([flag, "my.json"], [f"{flag}={tmp_path}/my.json"]):
+        with pytest.raises(NotObeyedError, match=why):
+            run_words(words, {}, tmp_path)
+
+
+def test_a_file_of_settings_that_restricts_is_named_again(tmp_path: Path) -> None:
+    (tmp_path / "my.json").write_text(json.dumps({"permissions": {"deny": ["Bash"]}}))
+    words = ("--settings", "my.json")
+
+    assert run_words(words, {}, tmp_path).flags == words
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(NotObeyedError, match="cannot be read"):
+        run_words(["--settings", "pipe"], {}, tmp_path)
+
+
+def test_a_registry_that_names_what_is_no_path_names_nothing() -> None:
+    told = {"sessionId": "0a1b2c3d-0000", "pid": 1, "cwd": "/a"}
+
+    assert registered(json.dumps(told).encode()) is not None
+    assert registered(json.dumps(told | {"cwd": "/a\0b"}).encode()) is None
 
 
 def test_a_flag_that_nobody_knows_may_restrict() -> None:
     with pytest.raises(NotObeyedError, match="--no-network"):
-        run_words(["--no-network"], {})
+        run_words(["--no-network"], {}, HERE)
 
 
 def test_of_the_environment_only_what_is_known_comes_back() -> None:
@@ -76,7 +131,7 @@ def test_of_the_environment_only_what_is_known_comes_back() -> None:
         "GITHUB_TOKEN": "t",
     }
 
-    assert list(run_words([], env).env) == list(env)[:6]
+    assert list(run_words([], env, HERE).env) == list(env)[:6]
 
 
 def test_a_message_that_begins_like_a_flag_is_a_message() -> None:

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from adsum_collector.agents.base import Agent
 from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.control import suspending
 from adsum_collector.control.suspending import Suspender
+from adsum_collector.errors import SpoolUnavailable
 from adsum_shared.commands import NotObeyedError
 from adsum_shared.signals import (
+    ALL_CHILDREN,
     AnySignal,
+    BackgroundTask,
     ChildFinished,
+    ChildKind,
     ChildStarted,
+    ProcessGone,
+    ProcessSeen,
     PromptSubmitted,
+    SessionEnded,
     SessionSuspended,
+    TurnEnded,
 )
 from tests.fake_claude import FakeClaude
 from tests.support import wait_until
@@ -35,10 +45,14 @@ OTHER = "0a1b2c3e-0000-4000-8000-000000000002"
 
 
 class FakeIntake:
+    """meanwhile: what happens while it writes to disk."""
+
     def __init__(self) -> None:
         self.accepted: list[AnySignal] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def accept(self, signals: list[AnySignal]) -> None:
+        self.meanwhile()
         self.accepted += signals
 
 
@@ -237,6 +251,149 @@ async def test_what_begins_while_it_is_looked_at_is_seen(machine: Machine) -> No
     assert not machine.suspender.is_suspended(ID)
 
 
+async def test_a_turn_that_begins_while_it_is_told_is_not_ended(machine: Machine) -> None:
+    """A commit takes seconds on a busy disk."""
+    pid = await machine.claude.start(ID)
+    machine.intake.meanwhile = lambda: machine.claude.say(ID, status="busy")
+
+    with pytest.raises(NotObeyedError, match="just begun"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+    assert not machine.suspender.is_suspended(ID)
+
+
+async def test_a_draft_that_is_typed_while_it_is_told_is_not_lost(machine: Machine) -> None:
+    pid = await machine.claude.start(ID)
+    machine.intake.meanwhile = lambda: setattr(machine, "box", "half of a tho")
+
+    with pytest.raises(NotObeyedError, match="typed at its prompt"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
+async def test_what_cannot_be_told_is_not_ended(machine: Machine) -> None:
+    """The disk is full."""
+    pid = await machine.claude.start(ID)
+
+    def fail() -> None:
+        raise SpoolUnavailable("no space is left")
+
+    machine.intake.meanwhile = fail
+    with pytest.raises(NotObeyedError, match="cannot be told"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+    assert not machine.suspender.is_suspended(ID)
+
+
+@pytest.mark.parametrize("where", ["flag", "variable"])
+async def test_what_is_no_text_keeps_it_alive(machine: Machine, where: str) -> None:
+    """It could not be written down, nor said in a reason."""
+    odd = os.fsdecode(b"/caf\xe9")
+    flags, env = ([f"--{odd}"], {}) if where == "flag" else ([], {"XDG_DATA_DIRS": odd})
+    pid = await machine.claude.start(ID, *flags, **env)
+
+    with pytest.raises(NotObeyedError, match="no text") as told:
+        await machine.suspender.suspend(ID, "ann")
+
+    str(told.value).encode()
+    assert machine.claude.lives(pid)
+    assert not machine.suspender.is_suspended(ID)
+
+
+def about(at: int = 1) -> dict[str, Any]:
+    return {"session_id": ID, "at": at, "seen": at}
+
+
+async def may_end(machine: Machine) -> bool:
+    """Whether anything is known to be scheduled in it."""
+    machine.why = "it was asked for nothing but that"
+    with pytest.raises(NotObeyedError) as told:
+        await machine.suspender.suspend(ID, "ann")
+    return "still to run" not in str(told.value)
+
+
+def cron(kind: ChildKind = "cron", until: int | None = None, child: str = "c") -> ChildStarted:
+    return ChildStarted(**about(), child_id=child, child_kind=kind, until=until)
+
+
+OVER: dict[str, tuple[AnySignal, AnySignal, bool]] = {
+    "a wake-up that is due": (cron(until=1 << 50), cron("agent"), False),
+    "one whose time has passed": (cron(until=1), cron("agent"), True),
+    "all of its kind": (
+        cron("monitor"),
+        ChildFinished(**about(), child_id=ALL_CHILDREN, child_kind="monitor"),
+        True,
+    ),
+    "all of another kind": (
+        cron("monitor"),
+        ChildFinished(**about(), child_id=ALL_CHILDREN, child_kind="agent"),
+        False,
+    ),
+    "a list without it": (cron(), TurnEnded(**about(), background=[]), True),
+    "a list that names it": (
+        cron("agent"),
+        TurnEnded(**about(), background=[BackgroundTask("m", "monitor")]),
+        False,
+    ),
+    "a list of what is over": (
+        cron("agent"),
+        TurnEnded(**about(), background=[BackgroundTask("m", "monitor", "completed")]),
+        True,
+    ),
+    "a list never names wake-ups": (
+        cron(until=1 << 50),
+        TurnEnded(**about(), background=[]),
+        False,
+    ),
+    "no list": (cron(), TurnEnded(**about()), False),
+    "a subagent's list": (cron(), TurnEnded(**about(), agent_id="a", background=[]), False),
+    "the session's end": (cron(), SessionEnded(**about()), True),
+    "its process's end": (cron(), ProcessGone(**about(), pid=7), True),
+}
+
+
+@pytest.mark.parametrize(("first", "then", "ends"), OVER.values(), ids=OVER)
+async def test_what_is_scheduled_is_known_as_it_was_told(
+    machine: Machine, first: AnySignal, then: AnySignal, ends: bool
+) -> None:
+    await machine.claude.start(ID)
+    machine.suspender.hear([first, then])
+
+    assert await may_end(machine) is ends
+
+
+async def test_the_end_of_an_earlier_process_takes_nothing_from_the_next(machine: Machine) -> None:
+    await machine.claude.start(ID)
+    seen, gone = ProcessSeen(**about(), pid=8), ProcessGone(**about(2), pid=7)
+    machine.suspender.hear([seen, cron(), gone])
+
+    assert not await may_end(machine)
+
+
+async def test_what_is_remembered_is_bounded_and_what_is_forgotten_is_not_ended(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspending, "MOST_HEARD", 2)
+    await machine.claude.start(ID)
+    assert machine.suspender.rested(lambda _cwd: 1) == [ID]
+    await asyncio.sleep(0.02)  # a tick of the system's, by which starts are counted
+
+    others = [msgspec.structs.replace(cron(), session_id=f"other-{n}") for n in range(9)]
+    machine.suspender.hear(others)
+
+    assert len(machine.suspender._heard) == 2
+    assert machine.suspender.rested(lambda _cwd: 1) == []
+
+
+async def test_of_one_session_a_bounded_number_is_remembered(machine: Machine) -> None:
+    machine.suspender.hear([cron(child=str(n)) for n in range(1000)])
+
+    assert len(machine.suspender._heard[ID].scheduled) == 256
+
+
 async def test_a_process_that_does_not_end_is_not_killed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +466,84 @@ async def test_an_untrusted_directory_is_said_and_nothing_stays(machine: Machine
     await wait_until(lambda: tmux("ls") != 0)
 
 
+SECRET = "ghp_" + "a1B2" * 9
+
+
+@needs_tmux
+async def test_a_screen_is_quoted_without_its_secrets(machine: Machine) -> None:
+    await put_aside(machine, MAX_UNTRUSTED=f"https://x:{SECRET}@example.org token={SECRET}")
+    machine.suspender.comes_s = 1.0
+
+    with pytest.raises(NotObeyedError, match="screen says: Do you trust") as told:
+        await machine.suspender.resume(ID)
+
+    assert "a1B2" not in str(told.value)
+
+
+def test_of_a_screen_its_end_is_quoted() -> None:
+    screen = "\n".join(f"line {n}" for n in range(30))
+
+    assert suspending._last_words(screen) == "; its screen says: " + " ".join(
+        f"line {n}" for n in range(22, 30)
+    )
+    secret = f"header: {SECRET}\n│ password = hun$ter=2 │"
+    assert "ter" not in suspending._last_words(secret)
+
+
+@needs_tmux
+async def test_a_file_with_keys_does_not_stay_if_tmux_fails(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_aside(machine)
+
+    async def fail(*_words: str) -> str:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(suspending, "_tmux", fail)
+    with pytest.raises(OSError, match="no more"):
+        await machine.suspender.resume(ID)
+
+    assert [each.name for each in (machine.state_dir / "suspended").iterdir()] == [f"{ID}.json"]
+
+
+async def test_what_a_killed_collector_left_is_swept(machine: Machine) -> None:
+    await put_aside(machine)
+    folder = machine.state_dir / "suspended"
+    for name in ("launch-0a", f".{ID}.json.7.0a", ".launch-0a.7.0a"):
+        (folder / name).touch()
+
+    machine.restarted().sweep()
+
+    assert [each.name for each in folder.iterdir()] == [f"{ID}.json"]
+
+
+@needs_tmux
+async def test_settings_that_skip_permissions_by_now_are_not_used(machine: Machine) -> None:
+    settings = machine.claude.work / "my.json"
+    settings.write_text("{}")
+    await put_aside(machine, "--settings", "my.json")
+    settings.write_text('{"permissions": {"defaultMode": "bypassPermissions"}}')
+
+    with pytest.raises(NotObeyedError, match="skip permissions"):
+        await machine.suspender.resume(ID)
+
+    assert machine.suspender.is_suspended(ID)
+
+
+async def test_what_its_user_took_up_is_tidied_away(machine: Machine) -> None:
+    await put_aside(machine)
+    machine.suspender.tidy()
+    assert machine.suspender.is_suspended(ID)
+    await machine.claude.start(ID)
+
+    machine.suspender._under_way.add(ID)
+    machine.suspender.tidy()
+    assert machine.suspender.is_suspended(ID)
+    machine.suspender._under_way.clear()
+    machine.suspender.tidy()
+    assert not machine.suspender.is_suspended(ID)
+
+
 async def test_a_directory_that_is_gone_is_named(machine: Machine) -> None:
     await put_aside(machine)
     machine.claude.work.rmdir()
@@ -325,3 +560,11 @@ async def test_who_rests_for_long_is_found(machine: Machine) -> None:
     elsewhere = str(machine.claude.work.parent)
     assert machine.suspender.rested(lambda cwd: 600_000 if cwd != elsewhere else 1) == [ID]
     assert machine.suspender.rested(lambda _cwd: None) == []
+
+
+async def test_who_began_before_the_collector_is_not_ended_by_rest(machine: Machine) -> None:
+    """Whether a wake-up is due there, it did not hear."""
+    await machine.claude.start(ID)
+    await asyncio.sleep(0.02)  # as above
+
+    assert machine.restarted().rested(lambda _cwd: 1) == []

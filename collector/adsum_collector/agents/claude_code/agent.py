@@ -99,8 +99,8 @@ class ClaudeCode(Agent):
     def registered(self, content: bytes) -> Registered | None:
         return resumption.registered(content)
 
-    def run_words(self, words: Sequence[str], env: Mapping[str, str]) -> RunWords:
-        return resumption.run_words(words, env)
+    def run_words(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> RunWords:
+        return resumption.run_words(words, env, cwd)
 
     def resuming(self, session_id: str, flags: Sequence[str], text: str | None) -> list[str]:
         return resumption.resuming(session_id, flags, text)

@@ -1,6 +1,8 @@
 """How a session of Claude Code is put aside and taken up again: its registry entry, flags, environment."""
 
+import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -57,6 +59,8 @@ _BYPASS: Final = {
 }
 _TAKES: Final = {**_AGAIN, **_ONCE, **_BYPASS}
 _BYPASS_MODE: Final = "bypassPermissions"
+_SETTINGS: Final = ("--settings", "--agents")
+MOST_SETTINGS: Final = 1 << 20
 WITHOUT_BYPASS: Final = "it skipped permissions, and asks for them now"
 
 _KEPT_ENV: Final = re.compile(
@@ -71,10 +75,11 @@ _ITS_OWN: Final = re.compile(
 )
 
 
-def run_words(words: Sequence[str], env: Mapping[str, str]) -> RunWords:
+def run_words(words: Sequence[str], env: Mapping[str, str], cwd: Path) -> RunWords:
     """What of a run is repeated. words: those behind the program. Raises NotObeyedError.
 
-    A flag that is not known may be one that restricts: such a run is not put aside.
+    A flag that is not known may be one that restricts: such a run is not put aside. Reads the files
+    of settings that they name, below `cwd`.
     """
     flags: list[str] = []
     lost: list[str] = []
@@ -90,9 +95,9 @@ def run_words(words: Sequence[str], env: Mapping[str, str]) -> RunWords:
         given = [value] if equals else list(words[at + 1 : end])
         if flag in _BYPASS or (flag == "--permission-mode" and _BYPASS_MODE in given):
             lost = [WITHOUT_BYPASS]
-        elif flag in ("--settings", "--agents") and any(_BYPASS_MODE in each for each in given):
-            raise NotObeyedError(f"its {flag} skip permissions, which is not done again from here")
         elif flag in _AGAIN:
+            for each in given if flag in _SETTINGS else ():
+                _require_no_bypass(flag, each, cwd)
             flags += words[at:end]
         at = end
     kept = {
@@ -101,6 +106,28 @@ def run_words(words: Sequence[str], env: Mapping[str, str]) -> RunWords:
         if _KEPT_ENV.fullmatch(name) and not _ITS_OWN.fullmatch(name)
     }
     return RunWords(tuple(flags), kept, tuple(lost))
+
+
+def _require_no_bypass(flag: str, given: str, cwd: Path) -> None:
+    """given: JSON, or the file that holds it. Raises NotObeyedError, also if it cannot be read."""
+    try:
+        if given.lstrip().startswith("{"):
+            content = given.encode()
+        else:
+            # no plain file, such as a pipe of the shell's, could be read but once
+            with os.fdopen(os.open(cwd / given, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+                content = file.read(MOST_SETTINGS + 1) if plain else b""
+        if len(content) > MOST_SETTINGS:
+            raise NotObeyedError(f"its {flag} are longer than {MOST_SETTINGS >> 20} MB")
+        # written anew, as a sign may stand there by its number
+        said = msgspec.json.encode(msgspec.json.decode(content)).decode()
+    except (OSError, ValueError, RecursionError) as error:
+        raise NotObeyedError(
+            f"its {flag} cannot be read, and may skip permissions ({type(error).__name__})"
+        ) from error
+    if _BYPASS_MODE in said:
+        raise NotObeyedError(f"its {flag} skip permissions, which is not done again from here")
 
 
 def _end_of(words: Sequence[str], at: int, takes: str) -> int:
@@ -141,6 +168,8 @@ def registered(content: bytes) -> Registered | None:
         told = _decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+    if "\0" in told.cwd + told.session_id:
+        return None  # no name of a file
     attended = told.kind == "interactive" and told.entrypoint == "cli"
     at = int(told.status_updated_at)
     return Registered(
