@@ -305,8 +305,16 @@ class Agent(ABC):
         """The same file of `registry_dir`, for who acts on the process. Nothing raises."""
         return None
 
-    def run_words(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> RunWords:  # noqa: ARG002 - as above
-        """What to repeat of a run. words: behind the program. Reads files. Raises NotObeyedError."""
+    def run_words(
+        self,
+        words: Sequence[str],  # noqa: ARG002 - as above
+        env: Mapping[str, str],  # noqa: ARG002 - as above
+        read: Callable[[str], bytes],  # noqa: ARG002 - as above
+    ) -> RunWords:
+        """What to repeat of a run. words: behind the program. Raises NotObeyedError.
+
+        read: what the file of a path holds; it raises OSError, ValueError.
+        """
         raise NotObeyedError(f"{self.title} cannot be suspended")
 
     def resuming(self, session_id: str, flags: Sequence[str], text: str | None) -> list[str]:  # noqa: ARG002 - as above

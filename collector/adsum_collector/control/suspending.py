@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ import re
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -364,7 +366,8 @@ class Suspender:
         if agent is None:
             raise NotObeyedError(f"nothing is known of {run.agent} here any more")
         # a file that they name may say something else by now
-        await asyncio.to_thread(agent.run_words, run.flags, run.env, Path(run.cwd))
+        read = functools.partial(_content, run.cwd)
+        await asyncio.to_thread(agent.run_words, run.flags, run.env, read)
         words = [*_program(run, agent.resume), *agent.resuming(session_id, run.flags, text)]
         if shutil.which("tmux") is None:
             raise NotObeyedError("tmux is not installed, and it needs a terminal to run in")
@@ -492,7 +495,7 @@ def _run_of(found: Resting, at: int) -> SuspendedRun:
     program = str(Path(f"/proc/{entry.pid}/exe").readlink()).removesuffix(" (deleted)")
     scripted = len(words) > 1 and words[1].endswith((".js", ".mjs", ".cjs"))
     behind = words[2:] if scripted else words[1:]
-    told = found.agent.run_words(behind, env, Path(entry.cwd))
+    told = found.agent.run_words(behind, env, functools.partial(_content, entry.cwd))
     return SuspendedRun(
         entry.session_id,
         found.agent.name,
@@ -503,6 +506,17 @@ def _run_of(found: Resting, at: int) -> SuspendedRun:
         list(told.lost),
         at,
     )
+
+
+def _content(cwd: str, path: str) -> bytes:
+    """Raises OSError, ValueError: it is none that is read twice alike, such as a pipe, or too long."""
+    with os.fdopen(os.open(Path(cwd, path), os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is no plain file")
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it is longer than {MOST_BYTES >> 20} MB")
+    return content
 
 
 def _program(run: SuspendedRun, resume: str) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,10 @@ from adsum_collector.agents.claude_code.resumption import (
 )
 from adsum_shared.commands import NotObeyedError
 
-HERE = Path("/nowhere")
+
+def read_none(path: str) -> bytes:
+    raise FileNotFoundError(path)
+
 
 AGAIN = {
     "none": ([], []),
@@ -41,7 +42,7 @@ AGAIN = {
 
 @pytest.mark.parametrize(("words", "flags"), AGAIN.values(), ids=AGAIN)
 def test_what_is_repeated(words: list[str], flags: list[str]) -> None:
-    assert list(run_words(words, {}, HERE).flags) == flags
+    assert list(run_words(words, {}, read_none).flags) == flags
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_what_is_repeated(words: list[str], flags: list[str]) -> None:
     ],
 )
 def test_a_bypass_is_never_repeated_and_that_is_said(words: list[str]) -> None:
-    told = run_words([*words, "--model", "opus"], {}, HERE)
+    told = run_words([*words, "--model", "opus"], {}, read_none)
 
     assert (told.flags, told.lost) == (("--model", "opus"), (WITHOUT_BYPASS,))
 
@@ -64,7 +65,7 @@ def test_settings_that_bypass_are_not_repeated_by_leaving_them_out() -> None:
     settings = '{"permissions": {"defaultMode": "bypassPermissions", "deny": ["Bash"]}}'
 
     with pytest.raises(NotObeyedError, match="skip permissions"):
-        run_words(["--settings", settings], {}, HERE)
+        run_words(["--settings", settings], {}, read_none)
 
 
 BYPASS = '{"permissions": {"defaultMode": "bypassPermissions"}}'
@@ -72,36 +73,29 @@ FILES = {
     "skip": (BYPASS, "skip permissions"),
     "skip, in other signs": (BYPASS.replace("bypass", "byp\\u0061ss"), "skip permissions"),
     "are no JSON": ("defaultMode: bypass", "cannot be read"),
-    "are too long": (" " * (1 << 20) + BYPASS, "longer than"),
-    "are gone": (None, "cannot be read"),
 }
 
 
 @pytest.mark.parametrize("flag", ["--settings", "--agents"])
 @pytest.mark.parametrize(("content", "why"), FILES.values(), ids=FILES)
-def test_files_are_looked_into_for_a_bypass(
-    tmp_path: Path, flag: str, content: str | None, why: str
-) -> None:
-    if content is not None:
-        (tmp_path / "my.json").write_text(content)
+def test_files_are_looked_into_for_a_bypass(flag: str, content: str, why: str) -> None:
+    files = {"my.json": content.encode()}
 
-    for words in ([flag, "my.json"], [f"{flag}={tmp_path}/my.json"]):
+    for words in ([flag, "my.json"], [f"{flag}=my.json"]):
         with pytest.raises(NotObeyedError, match=why):
-            run_words(words, {}, tmp_path)
+            run_words(words, {}, files.__getitem__)
 
 
-def test_a_file_of_settings_that_restricts_is_named_again(tmp_path: Path) -> None:
-    (tmp_path / "my.json").write_text(json.dumps({"permissions": {"deny": ["Bash"]}}))
+def test_settings_that_cannot_be_read_may_skip_permissions() -> None:
+    with pytest.raises(NotObeyedError, match="cannot be read"):
+        run_words(["--settings", "my.json"], {}, read_none)
+
+
+def test_a_file_of_settings_that_restricts_is_named_again() -> None:
+    files = {"my.json": json.dumps({"permissions": {"deny": ["Bash"]}}).encode()}
     words = ("--settings", "my.json")
 
-    assert run_words(words, {}, tmp_path).flags == words
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-
-    with pytest.raises(NotObeyedError, match="cannot be read"):
-        run_words(["--settings", "pipe"], {}, tmp_path)
+    assert run_words(words, {}, files.__getitem__).flags == words
 
 
 def test_a_registry_that_names_what_is_no_path_names_nothing() -> None:
@@ -113,7 +107,7 @@ def test_a_registry_that_names_what_is_no_path_names_nothing() -> None:
 
 def test_a_flag_that_nobody_knows_may_restrict() -> None:
     with pytest.raises(NotObeyedError, match="--no-network"):
-        run_words(["--no-network"], {}, HERE)
+        run_words(["--no-network"], {}, read_none)
 
 
 def test_of_the_environment_only_what_is_known_comes_back() -> None:
@@ -131,7 +125,7 @@ def test_of_the_environment_only_what_is_known_comes_back() -> None:
         "GITHUB_TOKEN": "t",
     }
 
-    assert list(run_words([], env, HERE).env) == list(env)[:6]
+    assert list(run_words([], env, read_none).env) == list(env)[:6]
 
 
 def test_a_message_that_begins_like_a_flag_is_a_message() -> None:

@@ -226,6 +226,21 @@ async def test_a_session_in_which_nothing_was_said_could_not_come_back(machine: 
     assert machine.claude.lives(pid)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "long", "gone"])
+async def test_settings_that_cannot_be_read_keep_it_alive(machine: Machine, kind: str) -> None:
+    settings = machine.claude.work / "my.json"
+    if kind == "pipe":
+        os.mkfifo(settings)
+    elif kind == "long":
+        settings.write_text(" " * (1 << 20) + "{}")
+    pid = await machine.claude.start(ID, "--settings", "my.json")
+
+    with pytest.raises(NotObeyedError, match="cannot be read"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.claude.lives(pid)
+
+
 async def test_flags_that_cannot_be_repeated_keep_it_alive(machine: Machine) -> None:
     pid = await machine.claude.start(ID, "--unheard-of")
 

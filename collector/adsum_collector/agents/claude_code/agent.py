@@ -1,6 +1,6 @@
 """Claude Code, as the collector knows it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from adsum_collector.agents.base import (
@@ -99,8 +99,10 @@ class ClaudeCode(Agent):
     def registered(self, content: bytes) -> Registered | None:
         return resumption.registered(content)
 
-    def run_words(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> RunWords:
-        return resumption.run_words(words, env, cwd)
+    def run_words(
+        self, words: Sequence[str], env: Mapping[str, str], read: Callable[[str], bytes]
+    ) -> RunWords:
+        return resumption.run_words(words, env, read)
 
     def resuming(self, session_id: str, flags: Sequence[str], text: str | None) -> list[str]:
         return resumption.resuming(session_id, flags, text)

@@ -1,9 +1,7 @@
 """How a session of Claude Code is put aside and taken up again: its registry entry, flags, environment."""
 
-import os
 import re
-import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +58,6 @@ _BYPASS: Final = {
 _TAKES: Final = {**_AGAIN, **_ONCE, **_BYPASS}
 _BYPASS_MODE: Final = "bypassPermissions"
 _SETTINGS: Final = ("--settings", "--agents")
-MOST_SETTINGS: Final = 1 << 20
 WITHOUT_BYPASS: Final = "it skipped permissions, and asks for them now"
 
 _KEPT_ENV: Final = re.compile(
@@ -75,11 +72,13 @@ _ITS_OWN: Final = re.compile(
 )
 
 
-def run_words(words: Sequence[str], env: Mapping[str, str], cwd: Path) -> RunWords:
+def run_words(
+    words: Sequence[str], env: Mapping[str, str], read: Callable[[str], bytes]
+) -> RunWords:
     """What of a run is repeated. words: those behind the program. Raises NotObeyedError.
 
-    A flag that is not known may be one that restricts: such a run is not put aside. Reads the files
-    of settings that they name, below `cwd`.
+    A flag that is not known may be one that restricts: such a run is not put aside. read: what the
+    file of a path holds; it raises OSError, ValueError.
     """
     flags: list[str] = []
     lost: list[str] = []
@@ -97,7 +96,7 @@ def run_words(words: Sequence[str], env: Mapping[str, str], cwd: Path) -> RunWor
             lost = [WITHOUT_BYPASS]
         elif flag in _AGAIN:
             for each in given if flag in _SETTINGS else ():
-                _require_no_bypass(flag, each, cwd)
+                _require_no_bypass(flag, each, read)
             flags += words[at:end]
         at = end
     kept = {
@@ -108,23 +107,15 @@ def run_words(words: Sequence[str], env: Mapping[str, str], cwd: Path) -> RunWor
     return RunWords(tuple(flags), kept, tuple(lost))
 
 
-def _require_no_bypass(flag: str, given: str, cwd: Path) -> None:
+def _require_no_bypass(flag: str, given: str, read: Callable[[str], bytes]) -> None:
     """given: JSON, or the file that holds it. Raises NotObeyedError, also if it cannot be read."""
     try:
-        if given.lstrip().startswith("{"):
-            content = given.encode()
-        else:
-            # no plain file, such as a pipe of the shell's, could be read but once
-            with os.fdopen(os.open(cwd / given, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-                plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-                content = file.read(MOST_SETTINGS + 1) if plain else b""
-        if len(content) > MOST_SETTINGS:
-            raise NotObeyedError(f"its {flag} are longer than {MOST_SETTINGS >> 20} MB")
+        content = given.encode() if given.lstrip().startswith("{") else read(given)
         # written anew, as a sign may stand there by its number
         said = msgspec.json.encode(msgspec.json.decode(content)).decode()
     except (OSError, ValueError, RecursionError) as error:
         raise NotObeyedError(
-            f"its {flag} cannot be read, and may skip permissions ({type(error).__name__})"
+            f"its {flag} cannot be read, and may skip permissions ({error})"
         ) from error
     if _BYPASS_MODE in said:
         raise NotObeyedError(f"its {flag} skip permissions, which is not done again from here")
