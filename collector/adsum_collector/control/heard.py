@@ -11,6 +11,8 @@ from adsum_shared.signals import ALL_CHILDREN, BackgroundTask, ChildKind
 #: Sessions of which is remembered what was heard, and what is remembered of one.
 MOST_HEARD: Final = 5_000
 MOST_SCHEDULED: Final = 256
+#: So long after its time a wake-up has been, or never will be.
+WAKES_MS: Final = 60_000
 #: Of these it says `shell` or `busy`.
 _TOLD_BY_REGISTRY: Final = frozenset({"agent", "shell"})
 
@@ -37,6 +39,11 @@ class Remembered:
             self.scheduled = {k: v for k, v in self.scheduled.items() if v[0] != kind}
         else:
             self.scheduled.pop(child_id, None)
+
+    def is_to_wake(self, now: int) -> bool:
+        """Something is scheduled whose time has not passed."""
+        hours = (until for _, until in self.scheduled.values())
+        return any(until is None or now < until + WAKES_MS for until in hours)
 
     def list_all(self, told: Sequence[BackgroundTask]) -> None:
         """All that is scheduled but for wake-ups, which no list names."""

@@ -58,8 +58,6 @@ FOLDER: Final = "suspended"
 MOST_BYTES: Final = 1 << 20
 #: Of the machine: a record holds an environment, so there is an end to them.
 MOST_SUSPENDED: Final = 500
-#: So long after its time a wake-up has been, or never will be.
-WAKES_MS: Final = 60_000
 #: How long a registry may still say `idle` when it is not so any more.
 LAG_MS: Final = 600
 #: How long a session must have rested whose prompt nobody here can see.
@@ -77,7 +75,7 @@ _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{7,63}")
 class SuspendedRun(msgspec.Struct, frozen=True):
     """A run that was ended. program: it, and the script that it runs, if it is an interpreter.
 
-    at: ms. lost: what does not come back, in words.
+    at: ms. lost: what does not come back, in words. start: its process's, see `Registered`.
     """
 
     session_id: str
@@ -88,6 +86,7 @@ class SuspendedRun(msgspec.Struct, frozen=True):
     env: dict[str, str]
     lost: list[str]
     at: int
+    start: str = ""
 
 
 class Resting(NamedTuple):
@@ -167,12 +166,6 @@ class Suspender:
             self._since = _ticks()
         return heard
 
-    def _is_to_wake(self, session_id: str) -> bool:
-        """Something is scheduled in it. An hour that has passed has woken it, if it ever will."""
-        heard = self._heard.get(session_id, Remembered())
-        hours = (until for _, until in heard.scheduled.values())
-        return any(until is None or self._now() < until + WAKES_MS for until in hours)
-
     def is_suspended(self, session_id: str) -> bool:
         return _ID.fullmatch(session_id) is not None and self._file(session_id).exists()
 
@@ -184,12 +177,14 @@ class Suspender:
         return lives
 
     def tidy(self) -> None:
-        """Forgets what its users took up again. Blocks."""
+        """Forgets what its users took up again, in another process than was told to end. Blocks."""
         kept = {file.stem for file in self._folder.glob("*.json")}
         for each in self._registered() if kept else ():
             session_id = each.entry.session_id
             if session_id in kept and session_id not in self._under_way:
-                self.forget(session_id)
+                with contextlib.suppress(NotObeyedError):
+                    if self._kept(session_id).start != each.entry.start:
+                        self.forget(session_id)
 
     def sweep(self) -> None:
         """Removes what a collector that was killed left half done: it may hold keys. Blocks."""
@@ -298,10 +293,10 @@ class Suspender:
             raise NotObeyedError("another program runs it, not a terminal")
         if entry.status != "idle":
             raise NotObeyedError(_NO_REST.get(entry.status or "", "it works"))
-        begun = self._heard[session_id].begun if session_id in self._heard else 0
-        if self._now() - entry.at < LAG_MS or begun > entry.at:
+        heard = self._heard.get(session_id, Remembered())
+        if self._now() - entry.at < LAG_MS or heard.begun > entry.at:
             raise NotObeyedError("it works, or did until just now")
-        if self._is_to_wake(session_id):
+        if heard.is_to_wake(self._now()):
             raise NotObeyedError("something it started is still to run, or to report to it")
         if (why := self._hindered(session_id)) is not None:
             raise NotObeyedError(why)
@@ -505,6 +500,7 @@ def _run_of(found: Resting, at: int) -> SuspendedRun:
         told.env,
         list(told.lost),
         at,
+        entry.start,
     )
 
 

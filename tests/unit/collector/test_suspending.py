@@ -419,6 +419,9 @@ async def test_a_process_that_does_not_end_is_not_killed(
         await machine.suspender.suspend(ID, "ann")
 
     assert machine.claude.lives(pid)
+    # It may end yet, and is taken up again then.
+    machine.suspender.tidy()
+    assert machine.suspender.is_suspended(ID)
 
 
 # -- and back ------------------------------------------------------------------------------------
