@@ -6,6 +6,7 @@ for dismissals; a report belongs to what the session did, and outlives Redis on 
 """
 
 import asyncio
+import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator
@@ -59,8 +60,12 @@ MOST_WAIT_S = 3.0
 LOOK_S = 0.02
 #: On their way at once, of one session: an agent reports when it is done, not in a loop.
 AT_ONCE = 4
+#: Of one session in the long run, and at once after a pause. Its machine's commands lie in the same
+#: short stream, and would be pushed out of it by a loop.
+EACH_S = 1.0
+BURST = 5
 SUMMARY_MAX = 400
-ANSWERS = {**REFUSED, **UNKNOWN, 429: "Too many at once"}
+ANSWERS = {**REFUSED, **UNKNOWN, 429: "Too many, or too often"}
 TOKEN_STEP = "In that session, run: adsum report --token"  # noqa: S105 - a sentence
 
 
@@ -117,6 +122,8 @@ class ReportEndpoints:
     clock: Clock
     redis: Redis
     under_way: Counter[str] = field(default_factory=Counter)
+    #: by session, of this loop's clock: the time when it will have paused for all that it has reported
+    paid: dict[str, float] = field(default_factory=dict)
     #: of the marks that stand for secrets on the way; its machine masks by its own once more
     salt: str = field(default_factory=lambda: secrets.token_hex(16))
 
@@ -227,6 +234,7 @@ class ReportEndpoints:
         """Raises BadRequestError."""
         if self.under_way[place.id] >= AT_ONCE:
             raise too_many("This session reports too much at once.", 1, "Send the next one later.")
+        self._count(place.id, asyncio.get_running_loop().time())
         self.under_way[place.id] += 1
         try:
             yield
@@ -234,6 +242,17 @@ class ReportEndpoints:
             self.under_way[place.id] -= 1
             if not self.under_way[place.id]:
                 del self.under_way[place.id]
+
+    def _count(self, key: str, now: float) -> None:
+        """now: s. Raises BadRequestError."""
+        for each in [each for each, paid in self.paid.items() if paid <= now]:
+            del self.paid[each]
+        paid = self.paid.get(key, now) + EACH_S
+        if (wait := paid - now - BURST * EACH_S) > 0:
+            cause = "This session reports too often."
+            step = f"Report what has changed: one in {EACH_S:g} s, {BURST} after a pause."
+            raise too_many(cause, math.ceil(wait), step)
+        self.paid[key] = paid
 
     def _found(self, named: str) -> Place:
         """named: HOST_ID:SESSION_ID, or a session's own id where that is no two machines'.

@@ -8,7 +8,15 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from adsum_shared.redact import digest, redact_text, redacted
-from adsum_shared.signals import MetaChanged, PromptSubmitted, ToolFinished, TurnEnded, TurnFailed
+from adsum_shared.signals import (
+    MetaChanged,
+    PromptSubmitted,
+    QueuedItem,
+    QueueReported,
+    ToolFinished,
+    TurnEnded,
+    TurnFailed,
+)
 
 T = TypeVar("T")
 Level = Literal["metadata", "redacted", "full"]
@@ -35,14 +43,24 @@ _NUMBERS = frozenset({int, bool, float})
 PROMPT_MAX = 120
 MESSAGE_MAX = 200
 ERROR_MAX = 160
+QUEUED_MAX = 500
 
 
 def private_as(level: Level, salt: str) -> Callable[[T], T]:
     """A function from a signal to what of it may leave this machine."""
     if level == "full":
-        return lambda signal: signal
+        return _whole
     terse = level == "metadata"
     return lambda signal: _struct(signal, salt, terse=terse)
+
+
+def _whole(signal: T) -> T:
+    """All of it, but of a queue no more than is shown: with each change the whole queue is told."""
+    if not isinstance(signal, QueueReported):
+        return signal
+    replace = msgspec.structs.replace
+    items = [replace(each, text=each.text[:QUEUED_MAX]) for each in signal.items]
+    return replace(signal, items=items)
 
 
 def _struct(value: T, salt: str, *, terse: bool) -> T:
@@ -127,4 +145,5 @@ _CUTS: dict[tuple[type, str], Callable[[str], str | None]] = {
     (TurnEnded, "last_message"): lambda text: _last_line(text, MESSAGE_MAX),
     (ToolFinished, "error"): lambda text: _first_line(text, ERROR_MAX),
     (TurnFailed, "message"): lambda text: _first_line(text, ERROR_MAX),
+    (QueuedItem, "text"): lambda text: text[:QUEUED_MAX],
 }

@@ -40,8 +40,6 @@ LOOK_S: Final = 0.5
 AGAIN_MS: Final = 5_000
 #: Between two looks at how sessions can be reached.
 WAYS_MS: Final = 5_000
-#: Of a message that waits, as hubs show it.
-SHOWN: Final = 500
 #: Within which a message that was handed over at rest begins a turn, and an interrupt ends one.
 TAKEN_MS: Final = 20_000
 INTERRUPTED_S: Final = 5.0
@@ -442,7 +440,7 @@ class Actions:
         """What waits, as it stands now."""
         self._shown = at = max(self._now(), self._shown + 1)
         items = [
-            QueuedItem(each.id, each.text[:SHOWN], each.by, each.at, each.until, each.state)
+            QueuedItem(each.id, each.text, each.by, each.at, each.until, each.state)
             for each in self._queue.of(session_id)
         ]
         _, way = self._ways.get(session_id, (None, None))

@@ -75,8 +75,10 @@ class CommandFeed:
         self.problem = None
         while wanted() and self._is_wanted() and self._host_id() == host_id:
             told = await line.ask(host_id, KeysRequest(commands=last, wait_s=WAIT_S))
-            for each in told.commands or ():
-                last = each.id
+            found = told.commands or ()
+            last = found[-1].id if found else last
+            # what people decide goes before what agents report, who may report a lot
+            for each in sorted(found, key=lambda each: FIELD in each.fields):
                 await self._take(host_id, each, told.now_ms)
 
     def _is_wanted(self) -> bool:

@@ -108,6 +108,11 @@ MOST_OF_ALL = 300
 ALL = "all"
 
 
+#: What Redis has for the role of an operator of some machines. Hubs from before there were such do not
+#: know the word, so they let nobody in by it; they would overlook `hosts`, and let them act anywhere.
+OF_SOME = "operator-of-some"
+
+
 class SecretStore(Generic[T]):
     """Records of secrets in Redis, each under the digest of its secret.
 
@@ -125,7 +130,7 @@ class SecretStore(Generic[T]):
     async def put(self, digest: str, record: T, *, ends: int, keep_ms: int, now: int) -> None:
         """ends: ms, when it is valid no more. keep_ms: how long Redis has it."""
         async with self._redis.pipeline(transaction=True) as writes:
-            writes.set(self._prefix + digest, msgspec.json.encode(record), px=max(1, keep_ms))
+            writes.set(self._prefix + digest, _encoded(record), px=max(1, keep_ms))
             writes.zremrangebyscore(self._index, "-inf", now)
             writes.zadd(self._index, {digest: ends})
             writes.pexpire(self._index, self._most_ms)
@@ -133,7 +138,7 @@ class SecretStore(Generic[T]):
 
     async def replace(self, digest: str, record: T, keep_ms: int) -> T | None:
         """Returns what stood there before; None: it was revoked in this moment, and stays so."""
-        key, encoded = self._prefix + digest, msgspec.json.encode(record)
+        key, encoded = self._prefix + digest, _encoded(record)
         return self._decoded(
             await self._redis.set(key, encoded, xx=True, get=True, px=max(1, keep_ms))
         )
@@ -166,14 +171,24 @@ class SecretStore(Generic[T]):
 
     def _decoded(self, stored: object) -> T | None:
         """None also for what cannot be read, so that it lets nobody in."""
+        if stored is None:
+            return None
         try:
-            return (
-                None
-                if stored is None
-                else msgspec.json.decode(cast("bytes", stored), type=self._of)
-            )
+            fields = msgspec.json.decode(cast("bytes", stored), type=dict[str, Any])
+            if fields.get("role") == OF_SOME:
+                if not fields.get("hosts"):
+                    return None
+                fields["role"] = "operator"
+            return msgspec.convert(fields, self._of)
         except msgspec.DecodeError:
             return None
+
+
+def _encoded(record: msgspec.Struct) -> bytes:
+    fields = msgspec.to_builtins(record)
+    if fields.get("hosts"):
+        fields["role"] = OF_SOME
+    return msgspec.json.encode(fields)
 
 
 class CredentialStore(SecretStore[Credential]):
@@ -194,7 +209,7 @@ class CredentialStore(SecretStore[Credential]):
         used = msgspec.structs.replace(credential, seen=now)
         async with self._redis.pipeline(transaction=True) as writes:
             # XX, both: what was revoked in this moment is not brought back.
-            key, encoded = self._prefix + digest, msgspec.json.encode(used)
+            key, encoded = self._prefix + digest, _encoded(used)
             writes.set(key, encoded, px=max(1, used.ends - now), xx=True)
             writes.zadd(self._index, {digest: used.ends}, xx=True)
             await writes.execute()
@@ -218,8 +233,7 @@ class LoginCodes(SecretStore[LoginCode]):
         super().__init__(redis, LoginCode, streams.login_code(""), "", 0)
 
     async def issue(self, digest: str, code: LoginCode) -> None:
-        encoded = msgspec.json.encode(code)
-        await self._redis.set(self._prefix + digest, encoded, px=streams.LOGIN_CODE_KEEP_MS)
+        await self._redis.set(self._prefix + digest, _encoded(code), px=streams.LOGIN_CODE_KEEP_MS)
 
     async def take(self, digest: str, now: int) -> LoginCode | CodeProblem:
         code = _checked(await self.find(digest), now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adsum_shared.privacy import ERROR_MAX, MESSAGE_MAX, PROMPT_MAX, private_as
+from adsum_shared.privacy import ERROR_MAX, MESSAGE_MAX, PROMPT_MAX, QUEUED_MAX, Level, private_as
 from adsum_shared.signals import (
     BackgroundTask,
     ChildFinished,
@@ -14,6 +14,8 @@ from adsum_shared.signals import (
     MetaChanged,
     ModelCost,
     PromptSubmitted,
+    QueuedItem,
+    QueueReported,
     RateLimit,
     RequestOpened,
     StatusReported,
@@ -72,6 +74,24 @@ def test_a_secret_is_masked_before_its_text_is_cut() -> None:
     assert "9AbCd" not in (said(f"token={secret} " + "x" * (MESSAGE_MAX - 8)) or "")
     key = "-----BEGIN PRIVATE KEY-----\nb3BlbnNzaC1r\n-----END PRIVATE KEY-----"
     assert "b3Blb" not in (said(key) or "")
+
+
+def queued(level: Level, text: str) -> str:
+    item = QueuedItem("c", text, "Ann", 1, 2)
+    return (
+        private_as(level, "salt")(QueueReported(session_id="s", at=1, seen=1, items=[item]))
+        .items[0]
+        .text
+    )
+
+
+def test_of_what_waits_for_a_session_no_more_leaves_than_is_shown_and_no_half_of_a_secret() -> None:
+    text = "x" * (QUEUED_MAX - 12) + " ghp_AbCdEf0123456789AbCdEf0123456789AbCd"
+
+    assert "ghp_" not in queued("redacted", text)
+    assert len(queued("redacted", text)) == QUEUED_MAX
+    assert queued("full", text) == text[:QUEUED_MAX]
+    assert "xx" not in queued("metadata", text)
 
 
 def test_what_a_human_decides_on_is_whole_but_for_its_secrets() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Literal
 
+import msgspec
 import pytest
 from fakeredis import FakeAsyncRedis
 
@@ -136,3 +138,43 @@ async def test_only_what_is_there_is_revoked(passes: CredentialStore) -> None:
     assert await passes.revoke(id_of(DIGEST)) == DIGEST
     assert await passes.revoke(id_of(DIGEST)) is None
     assert await passes.remove(DIGEST) is False
+
+
+class OlderCredential(msgspec.Struct):
+    """As hubs read it from before an operator could be one of some machines."""
+
+    id: str
+    role: Literal["viewer", "operator", "admin"]
+
+
+async def test_an_operator_of_some_machines_is_no_operator_of_all_at_an_older_hub(
+    codes: LoginCodes, passes: CredentialStore, redis: FakeAsyncRedis
+) -> None:
+    some = msgspec.structs.replace(credential(), hosts=("h1",))
+    await passes.issue(DIGEST, some, NOW)
+    await codes.issue(DIGEST, msgspec.structs.replace(code(), hosts=("h1",)))
+
+    async def is_unknown_to_older() -> bool:
+        for key in (streams.entry_pass("token", DIGEST), streams.login_code(DIGEST)):
+            with pytest.raises(msgspec.ValidationError, match="operator-of-some"):
+                msgspec.json.decode(await redis.get(key), type=OlderCredential)
+        return True
+
+    assert await is_unknown_to_older()
+    assert await passes.find(DIGEST) == some
+    used = await passes.use(DIGEST, some, NOW + COARSE_MS)
+    taken = await codes.take(DIGEST, NOW)
+    assert isinstance(taken, LoginCode)
+    assert (taken.role, taken.hosts) == ("operator", ("h1",))
+    assert await is_unknown_to_older()
+    assert await passes.all(NOW) == [used]
+
+
+async def test_an_operator_of_some_machines_without_any_is_nobody(
+    passes: CredentialStore, redis: FakeAsyncRedis
+) -> None:
+    await passes.issue(DIGEST, msgspec.structs.replace(credential(), hosts=("h1",)), NOW)
+    key = streams.entry_pass("token", DIGEST)
+    stored = msgspec.json.decode(await redis.get(key))
+    await redis.set(key, msgspec.json.encode({**stored, "hosts": []}))
+    assert await passes.find(DIGEST) is None
