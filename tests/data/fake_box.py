@@ -1,8 +1,8 @@
 """An agent's terminal as far as its input box goes: run as `fake_box.py LOG [MODE]`.
 
 Keys: C-j a new line, C-s stashes the text, Enter submits it and brings the stash back, Escape. Each
-submit and each Escape is a line of LOG. MODE: dialog shows no box; deaf takes no text; eager draws
-something else with every key, as one at which somebody types.
+submit and each Escape is a line of LOG. MODE: dialog shows no box; asks shows none once there is
+a second line; deaf takes no text.
 """
 
 import json
@@ -17,7 +17,8 @@ RULE = "─" * 60
 def draw(text: str, mode: str, keys: int) -> None:
     lines = text.split("\n")
     box = ["\u276f\u00a0" + lines[0], *("  " + each for each in lines[1:])]
-    shown = ["Do you want to proceed?"] if mode == "dialog" else [RULE, *box, RULE]
+    asks = mode == "dialog" or (mode == "asks" and len(lines) > 1)
+    shown = ["Do you want to proceed?"] if asks else [RULE, *box, RULE]
     sys.stdout.write("\x1b[2J\x1b[H" + "\r\n".join([f"key {keys}", *shown]) + "\r\n")
     sys.stdout.flush()
 

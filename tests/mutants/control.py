@@ -24,6 +24,7 @@ _RULES = "tests/unit/collector/test_policy.py"
 _BODIES = "tests/unit/collector/test_decisions.py"
 _MANY = "tests/unit/collector/test_control_chaos.py::test_some_random_lives_have_no_unwanted_effect"
 _DOING = "tests/unit/collector/test_actions.py"
+_SEATED = "tests/unit/collector/test_typed_actions.py"
 _TYPING = "tests/unit/collector/test_terminal.py"
 _FITS = f"{_CORE}::test_what_does_not_fit_leaves_it_open"
 _SOUND = f"{_BODIES}::test_what_is_not_sound_is_refused_and_not_sent"
@@ -90,7 +91,13 @@ MUTANTS = (
     Mutant(
         "hands over before it is marked so",
         "a collector that is killed just then says it again",
-        (Edit(_ACTIONS, 'await self._changed(self._queue.mark, item.id, "sent")', "pass"),),
+        (
+            Edit(
+                _ACTIONS,
+                'await self._changed(self._queue.mark, awaited.command.id, "sent")',
+                "pass",
+            ),
+        ),
         (f"{_DOING}::test_what_is_handed_over_is_marked_so_on_disk_before",),
     ),
     Mutant(
@@ -120,8 +127,70 @@ MUTANTS = (
     Mutant(
         "presses Enter whatever came in between",
         "it approves the dialog that has just appeared",
-        (Edit(_TERMINAL, "if not rests() or not _ends_with(", "if not _ends_with("),),
+        (
+            Edit(
+                _TERMINAL,
+                "_ends_with(typing.box(), typed) or not rests():",
+                "_ends_with(typing.box(), typed):",
+            ),
+        ),
         (f"{_TYPING}::test_what_came_in_between_is_not_submitted",),
+    ),
+    Mutant(
+        "types on whatever comes in between",
+        "the rest of a text answers a dialog, or runs in the shell that is back",
+        (
+            Edit(
+                _TERMINAL, "if not _within(DRAWN_S, shows) or not self.rests():", "if not shows():"
+            ),
+        ),
+        (
+            f"{_TYPING}::test_a_dialog_that_comes_in_between_gets_no_key",
+            f"{_TYPING}::test_of_a_session_that_begins_to_work_the_rest_is_not_typed",
+            f"{_TYPING}::test_the_shell_that_comes_back_in_between_gets_no_key",
+        ),
+    ),
+    Mutant(
+        "types at whoever is in front of a stopped session",
+        "a shell runs each line of a prompt",
+        (Edit(_TERMINAL, 'state not in b"TtZX" and group == in_front and', ""),),
+        (f"{_TYPING}::test_the_shell_above_a_stopped_program_gets_no_key",),
+    ),
+    Mutant(
+        "believes a tmux that does not answer after Enter",
+        "what was submitted is said again",
+        (
+            Edit(
+                _TERMINAL,
+                "except NotObeyedError:  # tmux may have pressed it, and not have said so",
+                "except KeyError:",
+            ),
+        ),
+        (f"{_TYPING}::test_once_enter_was_pressed_nothing_means_that_it_was_not",),
+    ),
+    Mutant(
+        "types again what was typed in vain",
+        "an editor's mode gets a text as its commands, every few seconds for a day",
+        (Edit(_ACTIONS, "except KeysPressedError as error:", "except KeyError as error:"),),
+        (f"{_SEATED}::test_what_was_typed_in_vain_is_not_typed_again",),
+    ),
+    Mutant(
+        "queues what can never be said",
+        "it blocks what waits behind it",
+        (Edit(_ACTIONS, "self._seats.require_sound(session_id, text)", "pass"),),
+        (f"{_SEATED}::test_what_can_never_be_said_is_not_queued",),
+    ),
+    Mutant(
+        "says what waits though two persons decide there by now",
+        "one person has the agent do what two were to decide",
+        (Edit(_ACTIONS, "self.reports.require_prompting(command)", "pass"),),
+        (f"{_DOING}::test_who_may_not_prompt_alone_any_more_is_not_said",),
+    ),
+    Mutant(
+        "presses Escape at what has come since",
+        "it denies what a dialog asks",
+        (Edit(_TERMINAL, "if not works():", "if False:"),),
+        (f"{_TYPING}::test_escape_is_not_pressed_at_a_dialog_nor_once_it_works_no_more",),
     ),
     Mutant(
         "sends the terminal's own commands",
@@ -352,7 +421,7 @@ MUTANTS = (
     Mutant(
         "lets somebody alone prompt where it takes two",
         "one person has the agent do what two were to decide",
-        (Edit(_REMOTE, "            self._require_prompting(command)\n", ""),),
+        (Edit(_REMOTE, "            self.require_prompting(command)\n", ""),),
         (f"{_MACHINE}::test_nobody_alone_prompts_a_session_in_which_two_decide",),
     ),
     Mutant(

@@ -7,19 +7,30 @@ restarted meanwhile: its id is on disk before anything is done, and so is that a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
 import stat
-from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from adsum_collector.agents.base import Agent
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.queue import LASTS_MS, PromptQueue, Queued
-from adsum_collector.control.terminal import TmuxPane, pane_of, type_prompt
+from adsum_collector.control.terminal import (
+    KeysPressedError,
+    TmuxPane,
+    draft_in,
+    interrupt,
+    is_in_front,
+    pane_of,
+    type_prompt,
+)
+from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.processes import AgentProcess, look_up
 from adsum_shared import WallClock
 from adsum_shared.commands import MOST_PROMPT, Command, NotObeyedError
@@ -35,9 +46,10 @@ log = logging.getLogger(__name__)
 
 #: Commands that are being obeyed, or wait for it.
 MOST_AT_ONCE: Final = 32
-#: Between two looks at what waits; between two tries to hand over the same.
+#: Between two looks at what waits; between two tries to hand over the same: twice as long each time.
 LOOK_S: Final = 0.5
 AGAIN_MS: Final = 5_000
+MOST_AGAIN_MS: Final = 60_000
 #: Between two looks at how sessions can be reached.
 WAYS_MS: Final = 5_000
 #: Within which a message that was handed over at rest begins a turn, and an interrupt ends one.
@@ -60,10 +72,14 @@ Obey = Callable[[Command], Awaitable[None]]
 
 
 class Reports(Protocol):
-    """Where is told what came of a command, and what is so of a session."""
+    """Where is told what came of a command, and what is so of a session.
+
+    require_prompting: raises NotObeyedError if its author may not prompt there alone, at this moment.
+    """
 
     def report(self, command: Command, outcome: str, reason: str | None = None) -> None: ...
     def tell(self, agent: str, signal: AnySignal) -> None: ...
+    def require_prompting(self, command: Command) -> None: ...
 
 
 class Seat(NamedTuple):
@@ -96,6 +112,14 @@ class Seats:
     def agent_of(self, session_id: str) -> str:
         process = self.processes().get(session_id)
         return process.agent if process else next(iter(self._agents))
+
+    def require_sound(self, session_id: str, text: str) -> None:
+        """Raises NotObeyedError: it can never be said there, by whatever way."""
+        agent = self._agents.get(self.agent_of(session_id))
+        if agent is not None and agent.keyboard is not None:
+            agent.keyboard.typed(text)
+        elif agent is not None:
+            agent.message(text, "")
 
     def of(self, session_id: str) -> Seat | None:
         """None: nobody says which process is the session's, or it is not this user's, or has gone."""
@@ -156,14 +180,17 @@ class Actions:
             "interrupt": self._interrupt,
         }
         self._todo: asyncio.Queue[Command] = asyncio.Queue(MOST_AT_ONCE)
-        self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._under_way = 0
+        #: by session; kept by whoever holds it or waits for it
+        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._writing = asyncio.Lock()
         self._shown = 0
         #: by command; what waits for its session's own word
         self._awaited: OrderedDict[str, Awaited] = OrderedDict()
-        #: by session: when something was handed over last, and when that may be tried again; ms
+        #: by session: when something was handed over last; ms
         self._handed: dict[str, int] = {}
-        self._again: dict[str, int] = {}
+        #: by session: when to try again after one in vain, and how long after that one; ms
+        self._again: dict[str, tuple[int, int]] = {}
         #: by session: its process, and how a prompt reaches that
         self._ways: dict[str, tuple[AgentProcess, Way | None]] = {}
         self._looked = 0
@@ -173,7 +200,7 @@ class Actions:
         await self._changed(self._queue.use, command.id)
         if command.verb not in self.verbs:
             raise NotObeyedError(f"this machine's collector cannot `{command.verb}` yet")
-        if self._todo.full():
+        if self._under_way >= MOST_AT_ONCE:
             raise NotObeyedError("too much is asked of this machine at once: try again")
         text = command.text or ""
         if _CONTROL.search(text) or len(text) > MOST_PROMPT:
@@ -182,6 +209,7 @@ class Actions:
     def begin(self, command: Command) -> None:
         """What `accept` let through is done soon; what came of it is reported. Returns at once."""
         self._todo.put_nowait(command)
+        self._under_way += 1
 
     def hear(self, signals: Sequence[AnySignal]) -> None:
         """All that any witness of this machine says, once. Returns at once."""
@@ -197,18 +225,30 @@ class Actions:
             tasks.create_task(self._tend(), name="queue")
             while True:
                 command = await self._todo.get()
-                tasks.create_task(self.obey(command), name=command.verb)
+                tasks.create_task(self._end(command), name=command.verb)
+
+    async def _end(self, command: Command) -> None:
+        try:
+            await self.obey(command)
+        finally:
+            self._under_way -= 1
 
     async def obey(self, command: Command) -> None:
-        """Does it, alone in its session, and reports what came of it."""
-        async with self._alone[command.session_id]:
+        """Does it, alone in its session, and reports what came of it. Nothing raises."""
+        async with self._only(command.session_id):
             try:
                 self._require_full()
                 await self.verbs[command.verb](command)
             except NotObeyedError as error:
                 self.reports.report(command, "refused", str(error))
-            except OSError as error:
+            except (OSError, SpoolUnavailable) as error:
                 self.reports.report(command, "refused", f"it cannot be done ({error})")
+            except Exception as error:  # noqa: BLE001 - the root of one command: it ends no other
+                self.reports.report(command, "refused", _unexpected(command.verb, error))
+
+    def _only(self, session_id: str) -> asyncio.Lock:
+        """One thing at a time is done in a session."""
+        return self._alone.setdefault(session_id, asyncio.Lock())
 
     def _require_full(self) -> None:
         if self._consent.level != "full":
@@ -228,17 +268,24 @@ class Actions:
     async def _hand_over(
         self, command: Command, seat: Seat, pane: TmuxPane | None, *, item: bool = False
     ) -> None:
-        """Raises NotObeyedError, OSError: the session has not been given it."""
+        """item: of the queue, so it is marked on disk before, once nothing stands in the way.
+
+        Raises NotObeyedError, OSError: the session has not been given it.
+        """
         session_id, text = command.session_id, (command.text or "").strip()
         if not text:
             raise NotObeyedError("there is nothing to say in it")
+        self._require_full()
+        self.reports.require_prompting(command)
         awaited = Awaited(command, text, self._now(), item)
         self._awaited[command.id] = awaited  # its hook may be faster than what gave it
         try:
             if pane is not None and seat.status != "shell":
-                await self._type(command, seat, pane, text)
+                why = await self._type(awaited, seat, pane)
             elif seat.inbox is not None:
-                await _post(seat.inbox, seat.agent.message(text, command.by))
+                async with _connected(seat.inbox) as line:
+                    await self._mark(awaited)
+                    why = await _write(line, seat.agent.message(text, command.by))
             else:
                 raise NotObeyedError(_UNREACHABLE)
         except BaseException:
@@ -246,21 +293,32 @@ class Actions:
             raise
         self._handed[session_id] = awaited.at
         if command.id in self._awaited:
-            self.reports.report(command, "sent", None if pane else _AS_ANOTHER)
+            self.reports.report(command, "sent", why)
         while len(self._awaited) > MOST_AWAITED:
             self._awaited.popitem(last=False)
 
-    async def _type(self, command: Command, seat: Seat, pane: TmuxPane, text: str) -> None:
-        session_id, keyboard = command.session_id, seat.agent.keyboard
+    async def _type(self, awaited: Awaited, seat: Seat, pane: TmuxPane) -> str | None:
+        """What is to be said of it beside that it was sent."""
+        session_id, keyboard = awaited.command.session_id, seat.agent.keyboard
         if seat.status != "idle" or keyboard is None:
             raise NotObeyedError(_NOT_IDLE.get(seat.status or "", "its registry does not say idle"))
 
         def rests() -> bool:
-            now = self._seats.of(session_id)
-            return now is not None and now.pid == seat.pid and now.status == "idle"
+            return self._is_so(session_id, seat, "idle") and is_in_front(pane, seat.pid)
 
-        self._require_full()
-        await asyncio.to_thread(type_prompt, pane, keyboard, text, rests)
+        draft = await asyncio.to_thread(draft_in, pane, keyboard, rests)
+        await self._mark(awaited)
+        given = (pane, keyboard, awaited.text, draft, rests)
+        return None if await asyncio.to_thread(type_prompt, *given) else _NOT_SEEN
+
+    async def _mark(self, awaited: Awaited) -> None:
+        if awaited.item:
+            await self._changed(self._queue.mark, awaited.command.id, "sent")
+            self._show(awaited.command.session_id)
+
+    def _is_so(self, session_id: str, seat: Seat, status: str) -> bool:
+        now = self._seats.of(session_id)
+        return now is not None and now.pid == seat.pid and now.status == status
 
     def _taken(self, session_id: str, text: str) -> None:
         """The session says that it was given this; whoever else typed, typed something else."""
@@ -283,7 +341,11 @@ class Actions:
             raise NotObeyedError(_NOT_BUSY.get(seat.status or "", "nothing runs in it"))
         if pane is None or keyboard is None:
             raise NotObeyedError("it runs in no tmux, and nothing else can interrupt it")
-        await asyncio.to_thread(pane.press, keyboard.interrupt)
+
+        def works() -> bool:
+            return self._is_so(command.session_id, seat, "busy") and is_in_front(pane, seat.pid)
+
+        await asyncio.to_thread(interrupt, pane, keyboard, works)
         self.reports.report(command, "sent")
         until = asyncio.get_running_loop().time() + INTERRUPTED_S
         while asyncio.get_running_loop().time() < until:
@@ -310,6 +372,7 @@ class Actions:
         text = (command.text or "").strip()
         if not text:
             raise NotObeyedError("there is nothing to say in it")
+        self._seats.require_sound(session_id, text)
         item = Queued(command.id, session_id, text, command.by, now, now + LASTS_MS)
         await self._changed(self._queue.add, item, command.place)
         self.reports.report(command, "queued")
@@ -357,31 +420,50 @@ class Actions:
 
     async def _next_of(self, session_id: str) -> None:
         """Its next message, if it rests and has had a turn since the last."""
-        async with self._alone[session_id]:
+        async with self._only(session_id):
             item, now = next(iter(self._queue.of(session_id)), None), self._now()
             if item is None:
                 return  # taken back while it was waited for
-            if item.state != "waiting":
-                await self._settle(item, now)
-            elif now >= self._again.get(session_id, 0) and self._consent.level == "full":
-                seat = await asyncio.to_thread(self._seats.of, session_id)
-                rests = seat is not None and seat.status in ("idle", "shell")
-                since = self._handed.get(session_id, 0)
-                if seat is None or not rests or (seat.at <= since and now - since < TAKEN_MS):
-                    return
-                await self._give_next(item, seat)
+            try:
+                if item.state != "waiting":
+                    await self._settle(item, now)
+                elif now >= self._again.get(session_id, (0, 0))[0]:
+                    await self._give_next(item, now)
+            except OSError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the root of one message: it ends no other
+                await self._drop(item, "refused", _unexpected("queue", error))
 
-    async def _give_next(self, item: Queued, seat: Seat) -> None:
-        command = _of_item(item)
-        await self._changed(self._queue.mark, item.id, "sent")
-        self._show(item.session_id)
+    async def _give_next(self, item: Queued, now: int) -> None:
+        session_id = item.session_id
+        seat = await asyncio.to_thread(self._seats.of, session_id)
+        rests = seat is not None and seat.status in ("idle", "shell")
+        since = self._handed.get(session_id, 0)
+        full = self._consent.level == "full"
+        if not full or seat is None or not rests or (seat.at <= since and now - since < TAKEN_MS):
+            return
         try:
-            await self._hand_over(command, seat, await _pane(seat), item=True)
+            self._seats.require_sound(session_id, item.text)
+        except NotObeyedError as error:  # it was taken by a collector that did not ask
+            await self._drop(item, "refused", str(error))
+            return
+        try:
+            await self._hand_over(_of_item(item), seat, await _pane(seat), item=True)
+            self._again.pop(session_id, None)
+        except KeysPressedError as error:
+            await self._drop(item, "refused", str(error))
         except (NotObeyedError, OSError) as error:
             log.debug("%s is not handed over yet: %s", item.id, error)
-            self._again[item.session_id] = self._now() + AGAIN_MS
-            await self._changed(self._queue.mark, item.id, "waiting")
-            self._show(item.session_id)
+            waits = min(2 * self._again.get(session_id, (0, 0))[1] or AGAIN_MS, MOST_AGAIN_MS)
+            self._again[session_id] = (self._now() + waits, waits)
+            if self._queue.of(session_id)[:1] != [item]:  # marked
+                await self._changed(self._queue.mark, item.id, "waiting")
+                self._show(session_id)
+
+    async def _drop(self, item: Queued, outcome: str, why: str) -> None:
+        await self._changed(self._queue.remove, item.id)
+        self.reports.report(_of_item(item), outcome, why)
+        self._show(item.session_id)
 
     async def _settle(self, item: Queued, now: int) -> None:
         """It was taken, or nobody says so for too long: at most once it is handed over."""
@@ -417,12 +499,8 @@ class Actions:
         await self._changed(self._queue.note_told, frozenset(reached))
 
     def _forget_others(self, kept: set[str]) -> None:
-        for times in (self._handed, self._again):
-            for session_id in times.keys() - kept:
-                del times[session_id]
-        for session_id in self._alone.keys() - kept:
-            if not self._alone[session_id].locked():
-                del self._alone[session_id]
+        self._handed = {each: at for each, at in self._handed.items() if each in kept}
+        self._again = {each: at for each, at in self._again.items() if each in kept}
 
     async def _way_to(self, session_id: str) -> Way | None:
         seat = await asyncio.to_thread(self._seats.of, session_id)
@@ -450,6 +528,7 @@ class Actions:
 
 _UNREACHABLE: Final = "it runs in no tmux and takes no messages, so nothing can be said to it"
 _AS_ANOTHER: Final = "it was told as a message of another session"
+_NOT_SEEN: Final = "it was typed, and not seen to be taken: look what stands at its prompt"
 _NOT_IDLE: Final = {
     "busy": "it works: queue it instead",
     "waiting": "a dialog stands at its terminal: answer that first, or queue it",
@@ -480,19 +559,36 @@ async def _pane(seat: Seat) -> TmuxPane | None:
     return None if seat.agent.keyboard is None else await asyncio.to_thread(pane_of, seat.pid)
 
 
-async def _post(inbox: Path, line: bytes) -> None:
-    """Raises NotObeyedError, OSError. No answer comes back."""
+@contextlib.asynccontextmanager
+async def _connected(inbox: Path) -> AsyncIterator[asyncio.StreamWriter]:
+    """Raises NotObeyedError, OSError."""
     found = await asyncio.to_thread(inbox.lstat)
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
         raise NotObeyedError("its inbox is not this user's socket")
     try:
         async with asyncio.timeout(INBOX_S):
             _, writer = await asyncio.open_unix_connection(inbox)
-            try:
-                writer.write(line)
-                await writer.drain()
-            finally:
-                writer.close()
-                await writer.wait_closed()
     except TimeoutError as error:
         raise NotObeyedError("its inbox does not take it") from error
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+async def _write(writer: asyncio.StreamWriter, line: bytes) -> str:
+    """What is to be said of it: no answer comes back, and what was written may have been read."""
+    try:
+        async with asyncio.timeout(INBOX_S):
+            writer.write(line)
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+    except OSError:  # TimeoutError is one
+        return f"{_AS_ANOTHER}, which may not have read it"
+    return _AS_ANOTHER
+
+
+def _unexpected(verb: str, error: Exception) -> str:
+    log.error("`%s` failed by a fault of ours", verb, exc_info=error)
+    return f"an unexpected fault ({type(error).__name__}): the collector's log tells of it"

@@ -94,4 +94,10 @@ class CommandFeed:
         except (NotObeyedError, ValueError) as error:
             self._control.refuse(str(error))
             return
-        await self._control.obey(command)
+        try:
+            await self._control.obey(command)
+        except Exception as error:  # the root of one command: it ends no other
+            log.exception("`%s` failed by a fault of ours", command.verb)
+            self._control.report(
+                command, "refused", f"an unexpected fault ({type(error).__name__})"
+            )

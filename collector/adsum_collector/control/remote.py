@@ -325,7 +325,7 @@ class RemoteControl:
         try:
             if self._actions is None or self.level != "full":
                 raise NotObeyedError(f"this machine's owner does not allow `{command.verb}`")
-            self._require_prompting(command)
+            self.require_prompting(command)
             await self._actions.accept(command)
             told = {"outcome": "accepted", "about": command.text or command.item or ""}
             await self._written(_about(command) | told, "command")
@@ -336,7 +336,7 @@ class RemoteControl:
         else:
             self._actions.begin(command)
 
-    def _require_prompting(self, command: Command) -> None:
+    def require_prompting(self, command: Command) -> None:
         """Raises NotObeyedError: who prompts could have done what two persons must decide."""
         policy = self._policy.current
         if command.verb not in PROMPTING or not (policy.two_persons or policy.fault):

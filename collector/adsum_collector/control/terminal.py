@@ -10,8 +10,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import psutil
@@ -32,16 +34,23 @@ ARRIVES_S: Final = 3.0
 DRAWN_S: Final = 1.0
 TMUX_S: Final = 5.0
 _STEP_S: Final = 0.05
+_PANES: Final = "#{pane_pid} #{pane_id} #{pane_tty}"
 #: Of the end of the text, by which it is recognised in the box.
 END: Final = 20
+_CAME_BETWEEN: Final = "something came in between"
 _PASTED = re.compile(r"\[Pasted text #\d+")
 
 
+class KeysPressedError(NotObeyedError):
+    """Keys were pressed, and nothing was submitted: to try it again would press them again."""
+
+
 class TmuxPane(NamedTuple):
-    """socket: of the tmux server."""
+    """socket: of the tmux server. tty: its device."""
 
     socket: str
     id: str
+    tty: str = ""
 
     def ask(self, *words: str) -> str:
         """What tmux prints. Raises NotObeyedError."""
@@ -83,12 +92,13 @@ def pane_of(pid: int) -> TmuxPane | None:
     above = {str(pid), *(str(each.pid) for each in parents)}
     for socket in sorted(sockets):
         try:
-            told = TmuxPane(socket, "").ask("list-panes", "-a", "-F", "#{pane_pid} #{pane_id}")
+            told = TmuxPane(socket, "").ask("list-panes", "-a", "-F", _PANES)
         except NotObeyedError:
             continue
-        for first, _, name in (line.partition(" ") for line in told.splitlines()):
+        for line in told.splitlines():
+            first, name, tty = line.split(" ", 2)
             if first in above:
-                return TmuxPane(socket, name)
+                return TmuxPane(socket, name, tty)
     return None
 
 
@@ -106,50 +116,130 @@ def box_of(pane: TmuxPane, keyboard: Keyboard) -> str:
     return before
 
 
-def type_prompt(pane: TmuxPane, keyboard: Keyboard, text: str, rests: Callable[[], bool]) -> None:
+def draft_in(pane: TmuxPane, keyboard: Keyboard, rests: Callable[[], bool]) -> str:
+    """The text that stands in its input box, into which can be typed now. No key of the agent's is pressed.
+
+    rests: whether the session rests at this moment, and has its terminal. Raises NotObeyedError.
+    """
+    _leave_mode(pane)
+    draft = box_of(pane, keyboard)
+    if not rests():
+        raise NotObeyedError("it has just begun to work, or does not have its terminal")
+    return draft
+
+
+def type_prompt(
+    pane: TmuxPane, keyboard: Keyboard, text: str, draft: str, rests: Callable[[], bool]
+) -> bool:
     """Types and submits it; a draft that stands in the box is put aside, and is back afterwards.
 
-    rests: whether the session rests at this moment. Raises NotObeyedError: nothing was submitted.
+    draft: what `draft_in` has found. Whether it was seen to be taken: once Enter was pressed it may
+    have been, whatever is seen. Raises KeysPressedError, and NotObeyedError before any key.
     """
+    typing = _Typing(pane, keyboard, rests)
     typed = keyboard.typed(text)
-    if pane.ask("display", "-p", "-t", pane.id, "#{pane_in_mode}").strip() == "1":
+    if keyboard.box(typing.open_screen()) != draft:
+        raise NotObeyedError("somebody is typing in its terminal")
+    aside = ", and in its stash for a draft (Ctrl+S)" if draft else ""
+    try:
+        if draft:
+            typing.send(keyboard.stash)
+            if not _within(DRAWN_S, lambda: typing.box() == ""):
+                raise NotObeyedError("what stands in its input box could not be put aside")
+        _type(typing, typed)
+        if not _within(ARRIVES_S, lambda: _ends_with(typing.box(), typed)):
+            raise NotObeyedError("the text did not arrive in its input box")
+        time.sleep(SUBMIT_S)
+        if not _ends_with(typing.box(), typed) or not rests():
+            raise NotObeyedError(_CAME_BETWEEN)
+    except NotObeyedError as error:
+        where = f"look what stands at its prompt{aside}"
+        raise KeysPressedError(f"{error}: nothing was sent; {where}") from error
+    try:
+        pane.press(keyboard.submit)
+        return _within(ARRIVES_S, lambda: not rests() or typing.box() in ("", draft))
+    except NotObeyedError:  # tmux may have pressed it, and not have said so
+        return False
+
+
+def interrupt(pane: TmuxPane, keyboard: Keyboard, works: Callable[[], bool]) -> None:
+    """Presses Escape, which at a dialog would deny what that asks. Raises NotObeyedError: it did not.
+
+    works: whether the session works at this moment, and has its terminal.
+    """
+    _leave_mode(pane)
+    if keyboard.box(pane.screen()) is None:
+        raise NotObeyedError("no input box is on its screen: a dialog, a menu, or another program")
+    if not works():
+        raise NotObeyedError("its turn has just ended, or it asks something")
+    pane.press(keyboard.interrupt)
+
+
+def is_in_front(pane: TmuxPane, pid: int) -> bool:
+    """Whether a key pressed in the pane reaches this process: it is not stopped, nor behind another."""
+    try:
+        tty = Path(pane.tty).stat().st_rdev
+        if sys.platform != "linux":
+            told = subprocess.run(  # noqa: S603 - our words and a number
+                ["ps", "-o", "stat=", "-o", "tty=", "-p", str(pid)],  # noqa: S607 - as the user's PATH has it
+                capture_output=True, text=True, timeout=TMUX_S, check=True,
+            ).stdout.split()  # fmt: skip
+            return f"/dev/{told[1]}" == pane.tty and "+" in told[0] and told[0][0] not in "TZ"
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return False
+    state, _, group, _, its_tty, in_front, *_ = stat[stat.rindex(b")") + 2 :].split()
+    # as the kernel packs a device into 32 bits
+    major, minor = os.major(tty), os.minor(tty)
+    packed = (minor & 0xFF) | major << 8 | (minor & ~0xFF) << 12
+    return state not in b"TtZX" and group == in_front and int(its_tty) == packed
+
+
+def _leave_mode(pane: TmuxPane) -> None:
+    """A mode of tmux's own, as of copying, in which it takes the keys for itself."""
+    if pane.ask("display", "-p", "-t", pane.id, "#{pane_in_mode}").strip() != "0":
         pane.ask("send-keys", "-t", pane.id, "-X", "cancel")
-    draft = box_of(pane, keyboard)
-    if draft:
-        pane.press(keyboard.stash)
-        if not _within(1.0, lambda: keyboard.box(pane.screen()) == ""):
-            raise NotObeyedError("what stands in its input box could not be put aside")
-    if not rests():
-        raise NotObeyedError("it has just begun to work")
-    _type(pane, keyboard, typed)
-    if not _within(ARRIVES_S, lambda: _ends_with(keyboard.box(pane.screen()), typed)):
-        where = "; the draft is in the stash (Ctrl+S)" if draft else ""
-        raise NotObeyedError(f"the text did not arrive in its input box, nothing was sent{where}")
-    time.sleep(SUBMIT_S)
-    if not rests() or not _ends_with(keyboard.box(pane.screen()), typed):
-        raise NotObeyedError("something came in between; what was typed stands there, unsent")
-    pane.press(keyboard.submit)
-    left = ("", draft)
-    if not _within(ARRIVES_S, lambda: not rests() or keyboard.box(pane.screen()) in left):
-        raise NotObeyedError("it was typed and not taken; it stands in its input box")
 
 
-def _type(pane: TmuxPane, keyboard: Keyboard, text: str) -> None:
+class _Typing(NamedTuple):
+    """Each key is preceded by a look: what comes in between must not get the rest of a text."""
+
+    pane: TmuxPane
+    keyboard: Keyboard
+    rests: Callable[[], bool]
+
+    def box(self) -> str | None:
+        return self.keyboard.box(self.pane.screen())
+
+    def open_screen(self) -> str:
+        """One with an input box on it, of a session that rests. Raises NotObeyedError."""
+        screen = ""
+
+        def shows() -> bool:  # one that is half drawn has none
+            nonlocal screen
+            screen = self.pane.screen()
+            return self.keyboard.box(screen) is not None
+
+        if not _within(DRAWN_S, shows) or not self.rests():
+            raise NotObeyedError(_CAME_BETWEEN)
+        return screen
+
+    def send(self, *keys: str) -> None:
+        """Until it is drawn: what a busy machine's agent reads together with the next is a paste to it."""
+        before = self.open_screen()
+        self.pane.ask("send-keys", "-t", self.pane.id, *keys)
+        _within(DRAWN_S, lambda: self.pane.screen() != before)
+
+
+def _type(typing: _Typing, text: str) -> None:
     """As keys, not as a paste: a paste of several lines is told to the model as something pasted."""
     for number, line in enumerate(text.split("\n")):
         if number:
-            _send(pane, keyboard.newline)
+            typing.send(typing.keyboard.newline)
         for start in range(0, len(line), PIECE):
             piece = line[start : start + PIECE]
             # behind --, for a text that begins with a dash; tmux would take a last ; for its own
-            _send(pane, "-l", "--", piece[:-1] + "\\;" if piece.endswith(";") else piece)
-
-
-def _send(pane: TmuxPane, *keys: str) -> None:
-    """Until it is drawn: what a busy machine's agent reads together with the next is a paste to it."""
-    before = pane.screen()
-    pane.ask("send-keys", "-t", pane.id, *keys)
-    _within(DRAWN_S, lambda: pane.screen() != before)
+            typing.send("-l", "--", piece[:-1] + "\\;" if piece.endswith(";") else piece)
 
 
 def _ends_with(box: str | None, typed: str) -> bool:

@@ -1,10 +1,7 @@
 """What is done in sessions: by which way, in which order, at most once, and only where that was agreed."""
 
 import asyncio
-import contextlib
-import json
 import os
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,110 +9,17 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.control import actions
-from adsum_collector.control.actions import Actions, Seats
-from adsum_collector.control.consent import Consent, LiveConsent, keep_consent
+from adsum_collector.control.consent import Consent, keep_consent
 from adsum_collector.control.queue import PromptQueue
-from adsum_collector.processes import AgentProcess, look_up
+from adsum_collector.errors import SpoolUnavailable
+from adsum_collector.processes import AgentProcess
 from adsum_shared.commands import Command, NotObeyedError
-from adsum_shared.signals import AnySignal, PromptSubmitted, QueueReported
+from tests.acting import Machine
 from tests.control import consent_to
 from tests.support import wait_until
 
 KEY = Ed25519PrivateKey.generate()
-
-
-class Mute(ClaudeCode):
-    """Nothing is typed into the terminal that the tests themselves run in."""
-
-    keyboard = None
-
-
-class Machine:
-    """One session, whose process is this one, and all that is reported of it. clock: ms."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self.state_dir, self.clock = state_dir, 1_000_000
-        self.registry = state_dir / "sessions"
-        self.registry.mkdir()
-        self.entry: dict[str, Any] = {"sessionId": "s", "pid": os.getpid(), "status": "idle"}
-        self.entry |= {"messagingSocketPath": str(state_dir / "inbox.sock")}
-        self.process = AgentProcess(os.getpid(), look_up(os.getpid()) or 0)
-        self.messages: list[str] = []
-        #: the state of the first that waits, as each message arrives
-        self.on_disk: list[str] = []
-        self.outcomes: list[tuple[str, str, str | None]] = []
-        self.shown: list[QueueReported] = []
-        self.takes = True
-        self.rests()
-        self.actions = self.collector()
-
-    def collector(self) -> Actions:
-        agent = Mute()
-        seats = Seats(
-            {agent.name: agent}, {agent.name: [self.registry]}, lambda: {"s": self.process}
-        )
-        consent = LiveConsent(self.state_dir, wall=time.time, timer=time.monotonic)
-        made = Actions(seats, PromptQueue(self.state_dir), consent, now=lambda: self.clock)
-        made.reports = self
-        return made
-
-    def start(self) -> None:
-        self._running = asyncio.create_task(self.actions.run())
-
-    async def stop(self) -> None:
-        self._running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._running
-
-    def report(self, command: Command, outcome: str, reason: str | None = None) -> None:
-        self.outcomes.append((command.id, outcome, reason))
-
-    def tell(self, agent: str, signal: AnySignal) -> None:
-        assert agent == "claude_code"
-        assert isinstance(signal, QueueReported)
-        self.shown.append(signal)
-
-    def is_so(self, **entry: Any) -> None:
-        self.entry |= entry | {"statusUpdatedAt": self.clock}
-        path = self.registry / f"{os.getpid()}.json"
-        path.with_suffix(".draft").write_text(json.dumps(self.entry))
-        path.with_suffix(".draft").replace(path)
-
-    def rests(self) -> None:
-        self.is_so(status="idle")
-
-    def works(self) -> None:
-        self.is_so(status="busy")
-
-    async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """As the session does: a message begins a turn, and a hook tells of it."""
-        text = json.loads(await reader.read())["message"]["content"]
-        writer.close()
-        self.messages.append(text)
-        self.on_disk += [each.state for each in PromptQueue(self.state_dir).of("s")[:1]]
-        if self.takes:
-            self.works()
-            self.says(text)
-
-    def says(self, text: str) -> None:
-        told = PromptSubmitted(session_id="s", at=self.clock, seen=self.clock, text=text)
-        self.actions.hear([told])
-
-    async def give(self, verb: Any, name: str, **more: Any) -> None:
-        command = Command(id=name, host_id="h", session_id="s", verb=verb, by="ann", **more)
-        await self.actions.accept(command)
-        self.actions.begin(command)
-
-    def told(self, name: str) -> list[str]:
-        return [outcome for each, outcome, _ in self.outcomes if each == name]
-
-    def why(self, name: str) -> str:
-        return next(why or "" for each, _, why in reversed(self.outcomes) if each == name)
-
-    async def until(self, name: str, outcome: str) -> None:
-        await wait_until(lambda: outcome in self.told(name), 20)
 
 
 @pytest.fixture
@@ -129,6 +33,106 @@ async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         machine.start()
         yield machine
         await machine.stop()
+
+
+async def test_who_may_not_prompt_alone_any_more_is_not_said(machine: Machine) -> None:
+    machine.works()
+    await machine.give("queue", "a", text="say a")
+    await machine.until("a", "queued")
+    machine.not_alone = "two persons decide in this session"
+    machine.clock += 100
+    machine.rests()
+    await wait_until(lambda: machine.actions._again, 20)
+    await machine.give("prompt", "b", text="say b")
+    await machine.until("b", "refused")
+    assert machine.messages == []
+    machine.not_alone = None
+    machine.clock += actions.AGAIN_MS
+
+    await machine.until("a", "took_effect")
+
+
+async def test_a_message_that_breaks_off_is_not_told_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.takes = False
+
+    async def breaks(writer: asyncio.StreamWriter) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(asyncio.StreamWriter, "drain", breaks)
+    await machine.give("queue", "a", text="say a")
+    await machine.until("a", "sent")
+
+    assert "may not have read it" in machine.why("a")
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (RuntimeError("x"), "an unexpected fault (RuntimeError)"),
+        (SpoolUnavailable("the disk is full"), "the disk is full"),
+    ],
+)
+async def test_a_command_that_fails_ends_no_other(
+    machine: Machine, fault: Exception, why: str
+) -> None:
+    async def fails(command: Command) -> None:
+        raise fault
+
+    machine.actions.verbs["suspend"] = fails
+    await machine.give("suspend", "c1")
+    await machine.until("c1", "refused")
+    assert why in machine.why("c1")
+    await machine.give("prompt", "c2", text="x")
+
+    await machine.until("c2", "took_effect")
+
+
+async def test_of_what_is_asked_at_once_no_more_is_taken_than_can_be_kept(
+    machine: Machine,
+) -> None:
+    free = asyncio.Event()
+
+    async def waits(command: Command) -> None:
+        await free.wait()
+
+    machine.actions.verbs["suspend"] = waits
+    for number in range(actions.MOST_AT_ONCE):
+        await machine.give("suspend", f"c{number}")
+        await asyncio.sleep(0)
+    with pytest.raises(NotObeyedError, match="too much"):
+        await machine.give("suspend", "more")
+    free.set()
+    await wait_until(lambda: machine.actions._under_way == 0, 20)
+
+    await machine.give("prompt", "p", text="x")
+    await machine.until("p", "took_effect")
+
+
+async def test_one_thing_at_a_time_is_done_in_a_session_whatever_is_forgotten(
+    machine: Machine,
+) -> None:
+    inside, most = 0, 0
+
+    async def counts(command: Command) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0)
+        inside -= 1
+
+    machine.actions.verbs["suspend"] = counts
+    command = Command(id="c", host_id="h", session_id="s", verb="suspend", by="ann")
+
+    async def forgets() -> None:
+        for _ in range(50):
+            machine.actions._forget_others(set())
+            await machine.actions.obey(command)
+
+    await asyncio.gather(*(forgets() for _ in range(5)))
+
+    assert most == 1
 
 
 async def test_a_prompt_is_a_message_and_took_effect_once_the_session_says_so(

@@ -71,6 +71,7 @@ def test_enter_takes_no_completion_in_the_place_of_the_prompt(text: str, typed: 
         ({"messagingSocketPath": "/run/x.sock"}, Path("/run/x.sock")),
         ({"messagingSocketPath": "x.sock"}, None),
         ({"messagingSocketPath": 7}, None),
+        ({"messagingSocketPath": "/run/\0x.sock"}, None),
         ({}, None),
     ],
 )

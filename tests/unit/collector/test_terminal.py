@@ -1,7 +1,10 @@
 """Typing into a terminal: a real tmux, and a program that has an input box as the agent's is."""
 
 import json
+import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -9,11 +12,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from adsum_collector.agents import known_agents
 from adsum_collector.control import terminal
-from adsum_collector.control.terminal import TmuxPane, box_of, pane_of, type_prompt
+from adsum_collector.control.terminal import (
+    KeysPressedError,
+    TmuxPane,
+    box_of,
+    draft_in,
+    interrupt,
+    is_in_front,
+    pane_of,
+    type_prompt,
+)
 from adsum_shared.commands import NotObeyedError
 
 pytestmark = [
@@ -26,18 +39,27 @@ assert KEYBOARD is not None
 
 
 class Screen:
-    """A tmux server of its own with one such program, at which nobody sits."""
+    """A tmux server of its own with one such program, at which nobody sits. a_job: it is a shell's job."""
 
-    def __init__(self, folder: Path, mode: str) -> None:
+    def __init__(self, folder: Path, mode: str, *, a_job: bool = False) -> None:
         self.log = folder / "log"
         self.tmux = ["tmux", "-f", "/dev/null", "-S", str(folder / "t.sock")]
         program = ["env", "-i", "LANG=C.UTF-8", "TERM=xterm", sys.executable, str(BOX)]
-        self.ask("new-session", "-d", "-x", "100", "-y", "30", *program, str(self.log), mode)
+        program += [str(self.log), mode]
+        shell = ["env", f"-C{folder}", "PS1=shell: ", "bash", "--norc", "-i"]
+        start = ("new-session", "-d", "-x", "100", "-y", "30")
+        self.ask(*start, *(shell if a_job else program))
         self.pid = int(self.ask("display-message", "-p", "#{pane_pid}"))
         found = pane_of(self.pid)
         assert found is not None
         self.pane: TmuxPane = found
+        if a_job:
+            within(lambda: "shell:" in self.pane.screen())
+            self.ask("send-keys", "-l", shlex.join(program))
+            self.pane.press("Enter")
         within(lambda: "key 0" in self.pane.screen())
+        if a_job:
+            self.pid = psutil.Process(self.pid).children()[0].pid
 
     def ask(self, *words: str) -> str:
         return subprocess.run(
@@ -50,9 +72,18 @@ class Screen:
     def box(self) -> str | None:
         return KEYBOARD.box(self.pane.screen()) if KEYBOARD else None
 
-    def give(self, text: str, rests: Callable[[], bool] = lambda: True) -> None:
+    def give(self, text: str, rests: Callable[[], bool] = lambda: True) -> bool:
         assert KEYBOARD is not None
-        type_prompt(self.pane, KEYBOARD, text, rests)
+        draft = draft_in(self.pane, KEYBOARD, rests)
+        return type_prompt(self.pane, KEYBOARD, text, draft, rests)
+
+    def in_front(self) -> bool:
+        return is_in_front(self.pane, self.pid)
+
+    def stop(self) -> None:
+        """As Ctrl+Z does: its shell has the terminal."""
+        os.kill(self.pid, signal.SIGSTOP)
+        within(lambda: "shell:" in self.pane.screen())
 
 
 def within(holds: Callable[[], Any], seconds: float = 20.0) -> None:
@@ -66,9 +97,9 @@ def within(holds: Callable[[], Any], seconds: float = 20.0) -> None:
 def shown(tmp_path: Path) -> Iterator[Callable[..., Screen]]:
     found: list[Screen] = []
 
-    def start(mode: str = "") -> Screen:
+    def start(mode: str = "", *, a_job: bool = False) -> Screen:
         (tmp_path / "log").touch()
-        found.append(Screen(tmp_path, mode))
+        found.append(Screen(tmp_path, mode, a_job=a_job))
         return found[-1]
 
     yield start
@@ -137,12 +168,124 @@ def test_nothing_is_typed_into_a_session_that_has_just_begun_to_work(
 
 def test_what_came_in_between_is_not_submitted(shown: Callable[..., Screen]) -> None:
     screen = shown()
-    rests = iter([True, False])
 
-    with pytest.raises(NotObeyedError, match="came in between"):
-        screen.give("go on", rests=lambda: next(rests))
+    with pytest.raises(KeysPressedError, match="came in between"):
+        screen.give("go on", rests=lambda: screen.box() != "go on")
 
     assert screen.said() == []
+
+
+def test_a_dialog_that_comes_in_between_gets_no_key(shown: Callable[..., Screen]) -> None:
+    screen = shown("asks")
+
+    with pytest.raises(KeysPressedError, match="came in between"):
+        screen.give("one\n1\ny")
+
+    assert "key 4" in screen.pane.screen()
+    assert screen.said() == []
+
+
+def test_of_a_session_that_begins_to_work_the_rest_is_not_typed(
+    shown: Callable[..., Screen],
+) -> None:
+    screen = shown()
+
+    with pytest.raises(KeysPressedError, match="came in between"):
+        screen.give("one\ntwo\nthree", rests=lambda: "two" not in (screen.box() or ""))
+
+    assert screen.box() == "one\ntwo"
+
+
+def test_the_shell_above_a_stopped_program_gets_no_key(
+    shown: Callable[..., Screen], tmp_path: Path
+) -> None:
+    """Its input box still stands on the screen."""
+    screen = shown(a_job=True)
+    assert screen.in_front()
+    screen.stop()
+    assert psutil.Process(screen.pid).status() == psutil.STATUS_STOPPED
+
+    with pytest.raises(NotObeyedError, match="does not have its terminal"):
+        screen.give("touch told\ntouch told", rests=screen.in_front)
+
+    assert screen.box() == ""
+    assert not (tmp_path / "told").exists()
+
+
+@pytest.mark.parametrize("ends", [signal.SIGSTOP, signal.SIGKILL])
+def test_the_shell_that_comes_back_in_between_gets_no_key(
+    shown: Callable[..., Screen], tmp_path: Path, ends: signal.Signals
+) -> None:
+    screen = shown(a_job=True)
+
+    def rests() -> bool:
+        if "Tidy" in (screen.box() or "") and "shell:" not in screen.pane.screen():
+            os.kill(screen.pid, ends)
+            within(lambda: "shell:" in screen.pane.screen())
+        return screen.in_front()
+
+    with pytest.raises(KeysPressedError, match="came in between"):
+        screen.give("Tidy up:\ntouch told\n", rests=rests)
+
+    assert not (tmp_path / "told").exists()
+
+
+def test_whoever_has_another_terminal_is_not_in_front(shown: Callable[..., Screen]) -> None:
+    """As one that runs in the terminal of an editor, itself in the pane."""
+    screen = shown()
+
+    assert screen.in_front()
+    assert not is_in_front(screen.pane._replace(tty="/dev/null"), screen.pid)
+    assert not is_in_front(screen.pane, os.getpid())
+    assert not is_in_front(screen.pane._replace(tty=""), screen.pid)
+    assert not is_in_front(screen.pane, 1 << 22)
+
+
+@pytest.mark.parametrize("fails", ["send-keys", "capture-pane"])
+def test_once_enter_was_pressed_nothing_means_that_it_was_not(
+    shown: Callable[..., Screen], monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """A tmux that answers no more may have pressed it."""
+    screen, asking, pressed = shown(), TmuxPane.ask, False
+
+    def ask(pane: TmuxPane, *words: str) -> str:
+        nonlocal pressed
+        told = asking(pane, *words)
+        pressed = pressed or words[-1] == "Enter"
+        if pressed and words[0] == fails:
+            raise NotObeyedError("tmux does not answer")
+        return told
+
+    monkeypatch.setattr(TmuxPane, "ask", ask)
+
+    assert screen.give("go on") is False
+
+    within(screen.said)
+    assert screen.said() == [{"submit": "go on"}]
+
+
+def test_escape_is_pressed_where_it_works(shown: Callable[..., Screen]) -> None:
+    assert KEYBOARD is not None
+    screen = shown()
+    screen.ask("copy-mode")
+
+    interrupt(screen.pane, KEYBOARD, lambda: True)
+
+    within(screen.said)
+    assert screen.said() == [{"escape": True}]
+
+
+@pytest.mark.parametrize(("mode", "works"), [("dialog", True), ("", False)])
+def test_escape_is_not_pressed_at_a_dialog_nor_once_it_works_no_more(
+    shown: Callable[..., Screen], mode: str, works: bool
+) -> None:
+    assert KEYBOARD is not None
+    screen = shown(mode)
+
+    with pytest.raises(NotObeyedError, match=r"no input box|just ended"):
+        interrupt(screen.pane, KEYBOARD, lambda: works)
+
+    assert "key 0" in screen.pane.screen()
 
 
 def test_what_does_not_arrive_is_not_submitted(

@@ -60,7 +60,7 @@ def inbox_in(entry: bytes) -> Path | None:
     except ValueError:
         return None
     path = lenient(raw, str) if raw is not None else None
-    return Path(path) if path and path.startswith("/") else None
+    return Path(path) if path and path.startswith("/") and "\0" not in path else None
 
 
 def message_to_inbox(text: str, by: str) -> bytes:
