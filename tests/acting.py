@@ -63,7 +63,7 @@ class Machine:
         with contextlib.suppress(asyncio.CancelledError):
             await self._running
 
-    def require_prompting(self, command: Command) -> None:
+    async def require_prompting(self, command: Command) -> None:
         if self.not_alone:
             raise NotObeyedError(self.not_alone)
 

@@ -214,7 +214,7 @@ class LocalSocket:
         control, held = self._control, None
         if control is not None and may_hold and message.hold:
             hook = HoldingHook(heard.name, message.id, heard.at, attended=not message.unattended)
-            held = control.offer(hook, heard.asked, signals)
+            held = await control.offer(hook, heard.asked, signals)
         try:
             state = control.announced(held) if control is not None and held is not None else None
             seq = await door.intake.accept(signals, message.id, state)

@@ -32,6 +32,30 @@ _WHOLE = f"{_MACHINE}::test_what_is_not_shown_whole_cannot_be_allowed"
 
 MUTANTS = (
     Mutant(
+        "asks how many must decide when a request comes, and not again",
+        "what its owner writes while it is held binds nobody, nor what could not be read then",
+        (Edit(_HOLDS, "persons = max(held.persons, least)", "persons = held.persons"),),
+        (f"{_MACHINE}::test_what_is_written_while_it_is_held_counts_as_well",),
+    ),
+    Mutant(
+        "counts for a request that has ended meanwhile",
+        "the first of two is told to wait for ever",
+        (Edit(_REMOTE, "if command.request_id not in self._holds.open:", "if False:"),),
+        (f"{_MACHINE}::test_a_request_that_ends_while_it_is_counted_counts_nobody",),
+    ),
+    Mutant(
+        "knows of a session where it was last",
+        "who prompts a session that left a place where two decide needs no second",
+        (Edit(_REMOTE, "places.add(each.cwd)", "places.clear() or places.add(each.cwd)"),),
+        (f"{_MACHINE}::test_nobody_alone_prompts_a_session_that_has_been_where_two_decide",),
+    ),
+    Mutant(
+        "obeys a person called as long rest is",
+        "what somebody did is told as done by itself, and its refusal is swallowed",
+        (Edit(_REMOTE, "elif by == BY_REST:", "elif False:"),),
+        (f"{_MACHINE}::test_nobody_is_called_as_what_decides_by_itself",),
+    ),
+    Mutant(
         "judges a session that works nowhere",
         "a rule that denies in a directory does not see it, and one after it allows",
         (Edit(_POLICY, 'if asked.role is None or "\\0" in asked.cwd:', "if asked.role is None:"),),
@@ -184,7 +208,7 @@ MUTANTS = (
     Mutant(
         "says what waits though two persons decide there by now",
         "one person has the agent do what two were to decide",
-        (Edit(_ACTIONS, "self.reports.require_prompting(command)", "pass"),),
+        (Edit(_ACTIONS, "await self.reports.require_prompting(command)", "pass"),),
         (f"{_DOING}::test_who_may_not_prompt_alone_any_more_is_not_said",),
     ),
     Mutant(
@@ -328,8 +352,8 @@ MUTANTS = (
         (
             Edit(
                 _REMOTE,
-                "            if not self.is_on():\n                raise NotObeyed",
-                "            if False:\n                raise NotObeyed",
+                "        if not self.is_on():\n            raise NotObeyed",
+                "        if False:\n            raise NotObeyed",
             ),
             Edit(
                 _REMOTE,
@@ -378,13 +402,15 @@ MUTANTS = (
         "believes a consent that others can write or read",
         "another program of the machine switches control on",
         (Edit(_CONSENT, "if os.fstat(file.fileno()).st_mode & 0o077:", "if False:"),),
-        (f"{_MACHINE}::test_what_nobody_agreed_to_is_off",),
+        ("tests/unit/collector/test_consent.py::test_what_nobody_agreed_to_is_off",),
     ),
     Mutant(
         "believes the clock on the wall alone",
         "who sets the clock back prolongs a consent",
         (Edit(_CONSENT, "consent.until is not None and self._timer() >= self._ends", "False"),),
-        (f"{_MACHINE}::test_it_ends_while_the_collector_runs_whatever_the_clock_on_the_wall_says",),
+        (
+            "tests/unit/collector/test_consent.py::test_it_ends_while_the_collector_runs_whatever_the_clock_on_the_wall_says",
+        ),
     ),
     Mutant(
         "obeys what was given to a collector before it",
@@ -395,7 +421,7 @@ MUTANTS = (
     Mutant(
         "lets one person decide where it takes two",
         "a stolen sign-in alone runs commands in production",
-        (Edit(_HOLDS, "if held.persons > 1 and command.verb not in REFUSING:", "if False:"),),
+        (Edit(_HOLDS, "if persons > 1 and command.verb not in REFUSING:", "if False:"),),
         (f"{_MACHINE}::test_where_two_persons_are_needed_one_alone_allows_nothing", _MANY),
     ),
     Mutant(
@@ -403,7 +429,7 @@ MUTANTS = (
         "who clicks twice, or spells their name otherwise, is two persons",
         (
             Edit(_HOLDS, "if person(command.by) in same:", "if False:"),
-            Edit(_HOLDS, "if len(same) + 1 < held.persons:", "if not same:"),
+            Edit(_HOLDS, "if len(same) + 1 < persons:", "if not same:"),
         ),
         (f"{_MACHINE}::test_where_two_persons_are_needed_one_alone_allows_nothing", _MANY),
     ),
@@ -422,7 +448,7 @@ MUTANTS = (
     Mutant(
         "lets somebody alone prompt where it takes two",
         "one person has the agent do what two were to decide",
-        (Edit(_REMOTE, "            self.require_prompting(command)\n", ""),),
+        (Edit(_REMOTE, "            await self.require_prompting(command)\n", ""),),
         (f"{_MACHINE}::test_nobody_alone_prompts_a_session_in_which_two_decide",),
     ),
     Mutant(
@@ -434,7 +460,7 @@ MUTANTS = (
                 'if "allow" in asked.verbs and self.persons(asked.cwd) == 1:',
                 'if "allow" in asked.verbs:',
             ),
-            Edit(_HOLDS, "if held.persons > 1 and command.verb not in REFUSING:", "if False:"),
+            Edit(_HOLDS, "if persons > 1 and command.verb not in REFUSING:", "if False:"),
         ),
         (f"{_RULES}::test_where_two_persons_are_needed_no_rule_allows_but_one_may_deny", _MANY),
     ),
@@ -487,8 +513,8 @@ MUTANTS = (
     Mutant(
         "obeys a person who is called as a rule is",
         "the trail says that a rule decided what a person did",
-        (Edit(_REMOTE, "if command.by.startswith(BY_RULE):", "if False:"),),
-        (f"{_MACHINE}::test_nobody_is_called_as_a_rule_is", _MANY),
+        (Edit(_REMOTE, "if by.startswith(BY_RULE):", "if False:"),),
+        (f"{_MACHINE}::test_nobody_is_called_as_what_decides_by_itself", _MANY),
     ),
     Mutant(
         "lets an operator of one machine act on another",
@@ -509,7 +535,9 @@ MUTANTS = (
                 "if first is None and f'{gone}' not in told",
             ),
         ),
-        (f"{_MACHINE}::test_a_trail_that_is_full_goes_on_in_a_new_file_and_stays_one_chain",),
+        (
+            "tests/unit/collector/test_trail.py::test_a_trail_that_is_full_goes_on_in_a_new_file_and_stays_one_chain",
+        ),
     ),
     Mutant(
         "sends answers that are not complete",

@@ -270,7 +270,7 @@ class Answerable:
             call, opened = self._asking.popitem()
             told: list[AnySignal] = [msgspec.structs.replace(opened, request_id=None)]
             hook = HoldingHook(self._agent.name, secrets.token_hex(12), opened.at)
-            held = self.control.offer(hook, self._agent.asked(self._body_of(opened)), told)
+            held = await self.control.offer(hook, self._agent.asked(self._body_of(opened)), told)
             if held is not None:
                 await self._intake.accept(told, state=self.control.announced(held))
                 tasks.create_task(self._wait(call, held, decided), name=f"hook {held.id}")

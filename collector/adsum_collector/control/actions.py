@@ -79,7 +79,7 @@ class Reports(Protocol):
 
     def report(self, command: Command, outcome: str, reason: str | None = None) -> None: ...
     def tell(self, agent: str, signal: AnySignal) -> None: ...
-    def require_prompting(self, command: Command) -> None: ...
+    async def require_prompting(self, command: Command) -> None: ...
 
 
 class Seat(NamedTuple):
@@ -276,7 +276,7 @@ class Actions:
         if not text:
             raise NotObeyedError("there is nothing to say in it")
         self._require_full()
-        self.reports.require_prompting(command)
+        await self.reports.require_prompting(command)
         awaited = Awaited(command, text, self._now(), item)
         self._awaited[command.id] = awaited  # its hook may be faster than what gave it
         try:

@@ -116,9 +116,12 @@ class Holds:
         self.open[held.id] = held = msgspec.structs.replace(held, tool_use_id=tool_use_id)
         return held
 
-    def decide(self, command: Command, now: float, build: Builder) -> tuple[Held, bytes]:
+    def decide(
+        self, command: Command, now: float, build: Builder, least: int = 1
+    ) -> tuple[Held, bytes]:
         """The request that this command decides, which is closed by it, and what its hook prints.
 
+        least: how many must decide the same by now, whatever was so when it was held.
         Raises NotObeyedError; then nothing was done, but for the command's id, which is used up.
         """
         if command.id in self._used:
@@ -139,8 +142,9 @@ class Holds:
         if command.verb not in asked.verbs:
             raise NotObeyedError(f"the request does not take `{command.verb}`")
         body = build(asked, command)
-        if held.persons > 1 and command.verb not in REFUSING:
-            self._require_others(held, command)
+        persons = max(held.persons, least)
+        if persons > 1 and command.verb not in REFUSING:
+            self._require_others(held, command, persons)
         self._end(held, "decided" if body else "handed back")
         if body:
             # one that has no call is known by the agent's own name of it
@@ -148,14 +152,14 @@ class Holds:
             _keep(self._sent, f"{asked.session_id} {key}", (held, command), MOST_SENT)
         return held, body
 
-    def _require_others(self, held: Held, command: Command) -> None:
+    def _require_others(self, held: Held, command: Command, persons: int) -> None:
         """Raises NotObeyedError: too few have decided the same so far."""
         agreed = self._agreed.get(held.id, {})
         same = {who for who, said in agreed.items() if means_the_same(said, command)}
         if person(command.by) in same:
             raise NotObeyedError("you have decided so already: it takes another person")
-        if len(same) + 1 < held.persons:
-            raise OthersNeededError(f"{len(same) + 1} of {held.persons}: it takes another person")
+        if len(same) + 1 < persons:
+            raise OthersNeededError(f"{len(same) + 1} of {persons}: it takes another person")
 
     def agree(self, command: Command) -> Command | None:
         """Counts it until its request is over. What the same person had decided before."""

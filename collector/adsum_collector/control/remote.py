@@ -26,8 +26,9 @@ from adsum_collector.control.holds import (
     OthersNeededError,
     TooLateError,
     means_the_same,
+    person,
 )
-from adsum_collector.control.policy import BY_RULE, LivePolicy, Matter
+from adsum_collector.control.policy import BY_REST, BY_RULE, LivePolicy, Matter
 from adsum_collector.control.trail import Trail
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
@@ -50,6 +51,8 @@ log = logging.getLogger(__name__)
 MOST_REPORTS: Final = 1_000
 MOST_NAMES: Final = 256
 MOST_SESSIONS: Final = 4_096
+#: Of a session; of one that worked in more, nobody says that none of them takes two persons.
+MOST_CWDS: Final = 64
 #: What makes an agent do something that nobody has seen yet.
 PROMPTING: Final = frozenset(("prompt", "queue", "resume"))
 #: Between two looks at deadlines and at the owner's consent.
@@ -135,10 +138,10 @@ class RemoteControl:
         self._names: OrderedDict[tuple[str, str], Held] = OrderedDict()
         self._reports: deque[tuple[str, AnySignal | None, dict[str, Any] | None]]
         self._reports = deque(maxlen=MOST_REPORTS)
-        #: session -> where it works, as it said last
-        self._cwds: OrderedDict[str, str] = OrderedDict()
+        #: session -> where it has worked since this collector was started
+        self._cwds: OrderedDict[str, set[str]] = OrderedDict()
         self._wake = asyncio.Event()
-        self._writing = asyncio.Lock()
+        self._writing, self._counting = asyncio.Lock(), asyncio.Lock()
         self.odd: Counter[str] = Counter()
         for intake in parties.intakes.values():
             intake.hear = self.hear
@@ -154,7 +157,7 @@ class RemoteControl:
         """What a hook that waits asks; it is asked in a thread, so nothing is kept of it."""
         return self._parties.agents[agent].asked(body)
 
-    def offer(
+    async def offer(
         self, asking: HoldingHook, asked: Asked | None, signals: list[AnySignal]
     ) -> Held | None:
         """Holds what a hook asks, and says so in the signal that tells of it. None: it is not held."""
@@ -162,6 +165,7 @@ class RemoteControl:
         place = next((i for i, s in enumerate(signals) if isinstance(s, RequestOpened)), None)
         if asked is None or place is None or not self.is_on() or not _ID.fullmatch(message_id):
             return None
+        persons = await self._persons([asked.cwd])
         if self._holds.is_full or self._holds.knows(message_id):
             return None
         opened = signals[place]
@@ -180,7 +184,7 @@ class RemoteControl:
             digest=opened.digest,
             tool_use_id=opened.tool_use_id,
             own_id=opened.request_id,
-            persons=self._policy.current.persons(asked.cwd),
+            persons=persons,
         )
         hold = Hold(
             binding, list(asked.verbs), int(lasts * 1000), list(asked.always) or None, held.persons
@@ -194,6 +198,13 @@ class RemoteControl:
         self._answers[held.id] = asyncio.get_running_loop().create_future()
         self._note(held, "held", about=asked.tool)
         return held
+
+    async def _persons(self, places: Sequence[str]) -> int:
+        """How many decide in these together. In a thread: a mount that hangs must not stop all hooks."""
+        policy = self._policy.current
+        if not policy.two_persons:
+            return 1
+        return await asyncio.to_thread(lambda: max(map(policy.persons, places), default=1))
 
     def _as_shown(
         self, agent: str, asked: Asked, opened: RequestOpened
@@ -277,8 +288,14 @@ class RemoteControl:
 
     async def obey(self, command: Command) -> None:
         """Decides what this names, or has it done, once; reports it either way. It comes from a hub."""
-        if command.by.startswith(BY_RULE):
+        by = person(command.by)
+        if by.startswith(BY_RULE):
             self.report(command, "refused", "no person is called so: it is how a rule is named")
+        elif by == BY_REST:
+            self.report(command, "refused", "no person is called so: it is how long rest is named")
+        elif not command.run and self._parties.run:
+            why = "the hub that gave it is older than this collector: upgrade the hub"
+            self.report(command, "refused", why)
         elif command.run != self._parties.run:
             self.report(command, "refused", "it was given before this collector was started")
         elif command.verb in DECISIONS:
@@ -287,20 +304,33 @@ class RemoteControl:
             await self._act(command)
 
     async def _obey(self, command: Command) -> None:
+        open_now = self._holds.open.get(command.request_id or "")
+        # what its owner has written since it was held counts as well
+        least = await self._persons([open_now.asked.cwd] if open_now else [])
         try:
-            if not self.is_on():
-                raise NotObeyedError("control is off on this machine")
-            fault = self._policy.current.fault
-            if fault and command.verb not in REFUSING:
-                raise NotObeyedError(f"what this machine's owner wrote cannot be read: {fault}")
-            held, body = self._holds.decide(command, self._timer(), self._body)
-        except OthersNeededError as error:
-            await self._count(command, str(error))
-            return
+            async with self._counting:  # of two at once, the second must know of the first
+                found = await self._decided(command, least)
         except NotObeyedError as error:
             late = isinstance(error, TooLateError)
             self.report(command, "too_late" if late else "refused", str(error))
             return
+        if found is not None:
+            await self._carry_out(command, *found)
+
+    async def _decided(self, command: Command, least: int) -> tuple[Held, bytes] | None:
+        """None: it is one person's of two, and counted. Raises NotObeyedError."""
+        if not self.is_on():
+            raise NotObeyedError("control is off on this machine")
+        fault = self._policy.current.fault
+        if fault and command.verb not in REFUSING:
+            raise NotObeyedError(f"what this machine's owner wrote cannot be read: {fault}")
+        try:
+            return self._holds.decide(command, self._timer(), self._body, least)
+        except OthersNeededError as error:
+            await self._count(command, str(error))
+            return None
+
+    async def _carry_out(self, command: Command, held: Held, body: bytes) -> None:
         told = {"outcome": "decided", "about": held.asked.tool}
         try:
             mark = await self._written(_about(command) | told, "command")
@@ -325,7 +355,7 @@ class RemoteControl:
         try:
             if self._actions is None or self.level != "full":
                 raise NotObeyedError(f"this machine's owner does not allow `{command.verb}`")
-            self.require_prompting(command)
+            await self.require_prompting(command)
             await self._actions.accept(command)
             told = {"outcome": "accepted", "about": command.text or command.item or ""}
             await self._written(_about(command) | told, "command")
@@ -336,15 +366,16 @@ class RemoteControl:
         else:
             self._actions.begin(command)
 
-    def require_prompting(self, command: Command) -> None:
+    async def require_prompting(self, command: Command) -> None:
         """Raises NotObeyedError: who prompts could have done what two persons must decide."""
         policy = self._policy.current
         if command.verb not in PROMPTING or not (policy.two_persons or policy.fault):
             return
-        cwd = self._cwds.get(command.session_id)
+        places = sorted(self._cwds.get(command.session_id, ()))
         if policy.fault:
             raise NotObeyedError(f"what this machine's owner wrote cannot be read: {policy.fault}")
-        if cwd is None or policy.persons(cwd) > 1:
+        known = 0 < len(places) < MOST_CWDS
+        if not known or await self._persons(places) > 1:
             raise NotObeyedError(
                 "two persons decide in this session, so nobody alone may prompt it"
             )
@@ -355,6 +386,9 @@ class RemoteControl:
             mark = await self._written(_about(command) | {"outcome": "counted"}, "command")
         except OSError as error:
             self.report(command, "refused", f"the trail cannot be written ({error})")
+            return
+        if command.request_id not in self._holds.open:  # it ended while that was written
+            self.report(command, "too_late", "it was over before another decided the same")
             return
         if before := self._holds.agree(command):
             self.report(before, "withdrawn", "decided otherwise by the same person")
@@ -390,7 +424,9 @@ class RemoteControl:
             self._tell(effect.held, effect.command, effect.outcome)
         for each in signals:
             if isinstance(each, MetaChanged) and each.cwd:
-                self._cwds[each.session_id] = each.cwd
+                places = self._cwds.setdefault(each.session_id, set())
+                if len(places) < MOST_CWDS:
+                    places.add(each.cwd)
                 self._cwds.move_to_end(each.session_id)
                 if len(self._cwds) > MOST_SESSIONS:
                     self._cwds.popitem(last=False)
@@ -461,6 +497,8 @@ class RemoteControl:
         trail: str | None = None,
     ) -> None:
         now = self._now()
+        if reason is not None:  # it may quote what the system says, in whatever bytes
+            reason = reason.encode(errors="replace").decode()
         signal = CommandReported(
             session_id=command.session_id,
             at=now,
@@ -514,6 +552,8 @@ class RemoteControl:
                 await self._parties.intakes[agent].accept([signal], state=state)
             except SpoolUnavailable:
                 log.warning("a report of control is lost: the spool cannot be written to")
+            except (ValueError, OverflowError) as error:
+                log.warning("a report of control is lost: %s", error)
 
     async def _written(self, line: Mapping[str, Any], what: str) -> str:
         """The line's hash, once it is on disk. Raises OSError."""

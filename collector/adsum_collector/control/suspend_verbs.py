@@ -13,7 +13,7 @@ import msgspec
 
 from adsum_collector.control.actions import Actions, Obey
 from adsum_collector.control.consent import LiveConsent
-from adsum_collector.control.policy import LivePolicy
+from adsum_collector.control.policy import BY_REST, LivePolicy
 from adsum_collector.control.suspending import Suspender
 from adsum_shared.commands import Command, NotObeyedError
 
@@ -21,8 +21,6 @@ log = logging.getLogger(__name__)
 
 #: Between two looks for sessions that have rested for too long.
 PATROL_S: Final = 10.0
-#: Gives the command where nobody did.
-BY_REST: Final = "auto-suspend"
 #: One that could not be ended is looked at again after this.
 TRY_AGAIN_S: Final = 60.0
 

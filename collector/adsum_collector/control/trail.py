@@ -67,8 +67,9 @@ class Trail:
         self._file = state_dir / FILE
         self._last: Line | None = None
 
-    def add(self, at: int, what: str, **told: Any) -> str:
-        """The line's hash, once it is on disk."""
+    def add(self, at: int, what: str, **told: str) -> str:
+        """The line's hash, once it is on disk. What is no text in it is replaced."""
+        told = {name: text.encode(errors="replace").decode() for name, text in told.items()}
         if self._is_full():
             self._put_aside(at)
         return self._append(at, what, **told)

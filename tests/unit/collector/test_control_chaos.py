@@ -230,7 +230,7 @@ class World:
             for each in AGENT.hook(body, 1_000)
         ]
         hook = HoldingHook(AGENT.name, f"{self.number:024x}", 1_000)
-        held = self.control.offer(hook, AGENT.asked(body), told)
+        held = await self.control.offer(hook, AGENT.asked(body), told)
         assert (held is not None) == self.is_on, "it is held where control is on, and nowhere else"
         if held is None:
             return

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,11 +14,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum_collector.agents import known_agents
-from adsum_collector.control import trail
-from adsum_collector.control.consent import FILE, Consent, LiveConsent, keep_consent, read_consent
+from adsum_collector.control.consent import Consent, LiveConsent, keep_consent
 from adsum_collector.control.holds import Held
-from adsum_collector.control.policy import LivePolicy
+from adsum_collector.control.policy import LivePolicy, Policy
 from adsum_collector.control.remote import (
+    MOST_CWDS,
     HoldingHook,
     HoldTimes,
     OwnersWord,
@@ -25,7 +26,7 @@ from adsum_collector.control.remote import (
     RemoteControl,
 )
 from adsum_collector.control.trail import FILE as TRAIL
-from adsum_collector.control.trail import Trail, check_trail, read_trail
+from adsum_collector.control.trail import Trail, read_trail
 from adsum_collector.intake import Intake
 from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.spool.spool_file import SpoolLimits
@@ -78,13 +79,13 @@ class Machine:
     def hear(self, signals: Any) -> None:
         pass
 
-    def ask(
+    async def ask(
         self, body: bytes | None = None, name: str | None = None, *, attended: bool = True
     ) -> tuple[Held | None, Any]:
         body = body or permission(permission_suggestions=RULES)
         signals = list(self.agent.hook(body, 1_000))
         hook = HoldingHook(self.agent.name, name or next(self._ids), 1_000, attended)
-        held = self.control.offer(hook, self.agent.asked(body), signals)
+        held = await self.control.offer(hook, self.agent.asked(body), signals)
         return held, next(each for each in signals if isinstance(each, RequestOpened))
 
     async def said(self) -> list[Any]:
@@ -138,54 +139,10 @@ async def waiting(machine: Machine, held: Held) -> tuple[Ends, asyncio.Task[None
     return ends, task
 
 
-def test_what_nobody_agreed_to_is_off(tmp_path: Path) -> None:
-    assert read_consent(tmp_path) == Consent()
-    consent_to(tmp_path, KEY)
-    assert read_consent(tmp_path).at(time.time()) == "approve"
-
-    (tmp_path / FILE).chmod(0o644)
-    assert read_consent(tmp_path) == Consent()
-    (tmp_path / FILE).chmod(0o600)
-    (tmp_path / FILE).write_bytes(b'{"level": "approve"')
-    assert read_consent(tmp_path) == Consent()
-    (tmp_path / FILE).unlink()
-    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
-    assert read_consent(tmp_path) == Consent()
-
-
-@pytest.mark.parametrize(
-    ("wall", "level"), [(99.0, "off"), (100.0, "approve"), (199.0, "approve"), (200.0, "off")]
-)
-def test_consent_has_an_end_and_a_clock_set_back_ends_it(wall: float, level: str) -> None:
-    assert Consent("approve", 100.0, 200.0, {"k": "x"}).at(wall) == level
-
-
-def test_it_ends_while_the_collector_runs_whatever_the_clock_on_the_wall_says(
-    tmp_path: Path,
-) -> None:
-    now = {"wall": 100.0, "timer": 5.0}
-    consent = LiveConsent(tmp_path, wall=lambda: now["wall"], timer=lambda: now["timer"])
-    keep_consent(tmp_path, Consent("approve", 100.0, 160.0, {"k": "x"}))
-    assert consent.level == "approve"
-
-    now["timer"] = 65.0
-
-    assert consent.level == "off"
-
-
-def test_keys_count_under_their_own_ids_alone(tmp_path: Path) -> None:
-    consent_to(tmp_path, KEY)
-    (name,) = read_consent(tmp_path).public_keys()
-    stranger = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
-
-    assert not Consent(keys={name: stranger}).public_keys()
-    assert Consent("approve", keys={}).at(0.0) == "off"
-
-
 async def test_a_request_is_shown_whole_and_can_be_decided(machine: Machine) -> None:
     long = {"command": "echo " + "x" * 20_000}
 
-    held, opened = machine.ask(permission(given=long))
+    held, opened = await machine.ask(permission(given=long))
 
     assert held is not None
     assert opened.payload == long
@@ -204,7 +161,7 @@ async def test_a_request_is_shown_whole_and_can_be_decided(machine: Machine) -> 
     ],
 )
 async def test_what_is_not_shown_whole_cannot_be_allowed(machine: Machine, given: Any) -> None:
-    held, opened = machine.ask(permission(given=given, permission_suggestions=RULES))
+    held, opened = await machine.ask(permission(given=given, permission_suggestions=RULES))
 
     assert held is not None
     assert opened.hold.verbs == ["deny", "defer"]
@@ -218,7 +175,7 @@ async def test_what_no_terminal_shows_is_not_held_for_long(
     machine: Machine, more: Any, attended: bool, lasts: int
 ) -> None:
     """A subagent waits for its hook before it asks, and a run without a terminal asks nobody."""
-    _, opened = machine.ask(permission(**more), attended=attended)
+    _, opened = await machine.ask(permission(**more), attended=attended)
 
     assert opened.hold.for_ms == lasts * 1000
 
@@ -226,23 +183,23 @@ async def test_what_no_terminal_shows_is_not_held_for_long(
 async def test_nothing_is_held_where_control_is_off(machine: Machine) -> None:
     keep_consent(machine.state_dir, Consent())
 
-    held, opened = machine.ask()
+    held, opened = await machine.ask()
 
     assert held is None
     assert opened.hold is None
 
 
 async def test_an_id_is_held_once(machine: Machine) -> None:
-    held, _ = machine.ask(name="c" * 24)
+    held, _ = await machine.ask(name="c" * 24)
     assert held is not None
     machine.control.withdraw(held)
 
-    assert machine.ask(name="c" * 24)[0] is None
-    assert machine.ask(name="no id")[0] is None
+    assert (await machine.ask(name="c" * 24))[0] is None
+    assert (await machine.ask(name="no id"))[0] is None
 
 
 async def test_a_decision_is_written_into_the_trail_before_it_is_sent(machine: Machine) -> None:
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
 
@@ -256,7 +213,7 @@ async def test_a_decision_is_written_into_the_trail_before_it_is_sent(machine: M
 
 
 async def test_without_a_trail_nothing_is_decided(machine: Machine) -> None:
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
     await wait_until(lambda: bool(list(read_trail(machine.state_dir))))
@@ -273,7 +230,7 @@ async def test_without_a_trail_nothing_is_decided(machine: Machine) -> None:
 
 
 async def test_a_command_that_comes_when_control_has_ended_is_refused(machine: Machine) -> None:
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
     keep_consent(machine.state_dir, Consent())
@@ -298,7 +255,7 @@ async def test_what_a_rule_decides_is_decided_at_once_and_marked_as_its_own(
     machine: Machine,
 ) -> None:
     write_rules(machine, f"{RULE}dry_run = false\n")
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
 
     ends, task = await waiting(machine, held)
@@ -315,7 +272,7 @@ async def test_a_rule_that_is_tried_decides_nothing_and_stands_in_the_trail(
     machine: Machine,
 ) -> None:
     write_rules(machine, RULE)
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
 
     ends, task = await waiting(machine, held)
@@ -331,7 +288,7 @@ async def test_a_rule_that_is_tried_decides_nothing_and_stands_in_the_trail(
 async def test_a_rule_is_held_to_what_a_person_is_held_to(machine: Machine, level: Any) -> None:
     write_rules(machine, f"{RULE}dry_run = false\n")
     secret = {"command": "make token=abcdefgh12345678"}
-    held, _ = machine.ask(permission(given=secret))
+    held, _ = await machine.ask(permission(given=secret))
     assert held is not None
     if level == "off":
         keep_consent(machine.state_dir, Consent())
@@ -348,7 +305,7 @@ TWO = '[control]\ntwo_persons = ["shop"]\n[[control.tag]]\nname = "shop"\n'
 
 async def test_where_two_persons_are_needed_one_alone_allows_nothing(machine: Machine) -> None:
     write_rules(machine, f"{TWO}{RULE}dry_run = false\n")
-    held, opened = machine.ask()
+    held, opened = await machine.ask()
     assert held is not None
     assert opened.hold.persons == 2
     ends, task = await waiting(machine, held)
@@ -390,11 +347,132 @@ async def test_nobody_alone_prompts_a_session_in_which_two_decide(
     assert [each.id for each in machine.begun] == (["c1"] if may else [])
 
 
+@pytest.mark.parametrize("before", ["", '[control]\ntwo_persons = ["shop"]\n'])
+async def test_what_is_written_while_it_is_held_counts_as_well(
+    machine: Machine, before: str
+) -> None:
+    """Also where it could not be read when the request came."""
+    write_rules(machine, before)
+    held, opened = await machine.ask()
+    assert held is not None
+    assert opened.hold.persons == 1
+    ends, task = await waiting(machine, held)
+    write_rules(machine, TWO)
+
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+    await machine.until(CommandReported, "ann", "awaits_second")
+    assert ends.written == b""
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by="bob"))
+    await task
+
+    assert b'"allow"' in ends.written
+
+
+async def test_two_who_decide_at_the_same_moment_are_two(machine: Machine) -> None:
+    write_rules(machine, TWO)
+    held, _ = await machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    both = [command_for(held.asked, request_id=held.id, by=by) for by in ("ann", "bob")]
+
+    await asyncio.gather(*map(machine.control.obey, both))
+    async with asyncio.timeout(5):
+        await task
+
+    assert b'"allow"' in ends.written
+
+
+async def test_a_request_that_ends_while_it_is_counted_counts_nobody(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_rules(machine, TWO)
+    held, _ = await machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    written, loop = Trail.add, asyncio.get_running_loop()
+
+    def add(self: Trail, at: int, what: str, **told: str) -> str:
+        if told.get("outcome") == "counted":
+            ends.reader.feed_eof()
+            asyncio.run_coroutine_threadsafe(asyncio.wait([task]), loop).result(5)
+        return written(self, at, what, **told)
+
+    monkeypatch.setattr(Trail, "add", add)
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+
+    await machine.until(CommandReported, "ann", "too_late")
+
+
+async def test_links_are_followed_beside_the_loop(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory on a mount that hangs must not keep every hook of the machine waiting."""
+    write_rules(machine, f'{TWO}directories = ["/srv"]\n')
+    consent_to(machine.state_dir, KEY, "full")
+    machine.control.hear([MetaChanged(session_id="s", at=1, seen=1, cwd="/x")])
+    real, threads = os.path.realpath, set()
+
+    def note(path: str, **how: Any) -> str:
+        threads.add(threading.get_ident())
+        return real(path, **how)
+
+    tags_at = Policy.tags_at
+    monkeypatch.setattr(Policy, "tags_at", lambda self, cwd, _real=None: tags_at(self, cwd, note))
+    held, _ = await machine.ask()
+    assert held is not None
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+    prompt = Command(id="c1", host_id="h1", session_id="s", verb="prompt", by="ann", text="go")
+    await machine.control.obey(prompt)
+
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_nobody_alone_prompts_a_session_that_has_been_where_two_decide(
+    machine: Machine, *, many: bool
+) -> None:
+    """Or in so many places that nobody knows."""
+    consent_to(machine.state_dir, KEY, "full")
+    write_rules(machine, f'{TWO}directories = ["/srv"]\n')
+    places = [f"/else/{n}" for n in range(MOST_CWDS)] if many else ["/srv/x", "/else"]
+    for each in places:
+        machine.control.hear([MetaChanged(session_id="s", at=1, seen=1, cwd=each)])
+
+    prompt = Command(id="c1", host_id="h1", session_id="s", verb="prompt", by="ann", text="go")
+    await machine.control.obey(prompt)
+
+    assert not machine.begun
+
+
+async def test_odd_bytes_in_a_reason_are_replaced_and_end_nothing(machine: Machine) -> None:
+    command = Command(id="c1", host_id="h1", session_id="s", verb="prompt", by="ann", text="go")
+    odd = MetaChanged(session_id="s", at=1, seen=1, cwd="/\udce9")
+
+    machine.control.tell(machine.agent.name, odd)
+    machine.control.report(command, "refused", "it has the flag --\udce9")
+
+    assert (await machine.until(CommandReported)).reason == "it has the flag --?"
+    assert b"--?" in b"".join(read_trail(machine.state_dir))
+
+
+async def test_a_hub_that_names_no_run_is_told_to_be_older(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = machine.control._parties._replace(run="r1")
+    monkeypatch.setattr(machine.control, "_parties", parties)
+    command = Command(id="c1", host_id="h1", session_id="s", verb="deny", by="ann")
+
+    await machine.control.obey(command)
+
+    assert "upgrade the hub" in (await machine.until(CommandReported)).reason
+
+
 async def test_one_person_can_deny_what_two_must_allow_and_what_is_over_counts_nobody(
     machine: Machine,
 ) -> None:
     write_rules(machine, TWO)
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
     await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
@@ -409,7 +487,7 @@ async def test_one_person_can_deny_what_two_must_allow_and_what_is_over_counts_n
 async def test_what_was_given_to_a_collector_before_this_one_is_not_obeyed(
     machine: Machine,
 ) -> None:
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
 
@@ -420,13 +498,24 @@ async def test_what_was_given_to_a_collector_before_this_one_is_not_obeyed(
     assert ends.written == b""
 
 
-async def test_nobody_is_called_as_a_rule_is(machine: Machine) -> None:
-    held, _ = machine.ask()
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [
+        ("rule:tests", "how a rule is named"),
+        ("Rule:tests", "how a rule is named"),
+        ("auto-suspend", "how long rest is named"),
+        ("Auto-Suspend ", "how long rest is named"),
+    ],
+)
+async def test_nobody_is_called_as_what_decides_by_itself(
+    machine: Machine, by: str, why: str
+) -> None:
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="rule:tests"))
-    assert "how a rule is named" in (await machine.until(CommandReported)).reason
+    await machine.control.obey(command_for(held.asked, request_id=held.id, by=by))
+    assert why in (await machine.until(CommandReported)).reason
     machine.clock = 100.0
     await task
     assert ends.written == b""
@@ -436,7 +525,7 @@ async def test_where_rules_cannot_be_read_nothing_is_allowed_but_may_be_denied(
     machine: Machine,
 ) -> None:
     write_rules(machine, '[control]\ntwo_persons = ["gone"]\n')
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
 
@@ -449,7 +538,7 @@ async def test_where_rules_cannot_be_read_nothing_is_allowed_but_may_be_denied(
 
 
 async def test_a_hook_that_has_gone_takes_no_decision(machine: Machine) -> None:
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
 
@@ -463,7 +552,7 @@ async def test_a_hook_that_has_gone_takes_no_decision(machine: Machine) -> None:
 
 
 async def test_a_collector_that_stops_decides_nothing(machine: Machine) -> None:
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
 
@@ -476,7 +565,7 @@ async def test_a_collector_that_stops_decides_nothing(machine: Machine) -> None:
 
 
 async def test_what_is_over_in_time_is_handed_back(machine: Machine) -> None:
-    held, _ = machine.ask()
+    held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
 
@@ -490,7 +579,7 @@ async def test_what_is_over_in_time_is_handed_back(machine: Machine) -> None:
 async def test_a_servers_form_is_known_by_our_name_when_it_is_answered(machine: Machine) -> None:
     form = {"hook_event_name": "Elicitation", "session_id": "s", "cwd": "/", "message": "Who?"}
     form |= {"requested_schema": {"properties": {"name": {"type": "string"}}}}
-    held, opened = machine.ask(json.dumps(form | {"mcp_server_name": "rig"}).encode())
+    held, opened = await machine.ask(json.dumps(form | {"mcp_server_name": "rig"}).encode())
     assert held is not None
     assert opened.request_id == held.id
 
@@ -501,61 +590,3 @@ async def test_a_servers_form_is_known_by_our_name_when_it_is_answered(machine: 
     closed = await machine.until(type(machine.agent.hook(body, 2_000)[0]))
     assert closed.request_id == held.id
     assert closed.outcome == "accept"
-
-
-def test_a_line_that_is_changed_or_taken_out_breaks_the_chain(tmp_path: Path) -> None:
-    first = Trail(tmp_path)
-    for number in range(3):
-        first.add(number, "held", about=f"{number}")
-    Trail(tmp_path).add(3, "ended")  # another run of the collector goes on
-    whole = list(read_trail(tmp_path))
-
-    assert check_trail(iter(whole)).lines == 4
-    assert check_trail(iter(whole)).fault is None
-    assert check_trail(iter([whole[0].replace(b'"0"', b'"9"'), *whole[1:]])).fault
-    assert check_trail(iter([whole[0], *whole[2:]])).fault
-    assert check_trail(iter([whole[1], whole[0], *whole[2:]])).fault
-    assert (tmp_path / TRAIL).stat().st_mode & 0o077 == 0
-
-
-def test_half_a_line_that_a_crash_left_swallows_none_that_follow(tmp_path: Path) -> None:
-    Trail(tmp_path).add(1, "held")
-    with os.fdopen(os.open(tmp_path / TRAIL, os.O_WRONLY | os.O_APPEND), "wb") as file:
-        file.write(b'{"n":2,"at"')
-
-    Trail(tmp_path).add(2, "ended")
-
-    assert check_trail(read_trail(tmp_path)).fault is None
-    assert check_trail(read_trail(tmp_path)).lines == 2
-
-
-def test_a_trail_that_is_full_goes_on_in_a_new_file_and_stays_one_chain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trail, "FILE_BYTES", 1_000)
-    monkeypatch.setattr(trail, "MOST_ASIDE", 2)
-    for number in range(9):
-        Trail(tmp_path).add(number, "held", about=str(number))
-    assert check_trail(read_trail(tmp_path)) == (9, *check_trail(read_trail(tmp_path))[1:])
-    for number in range(9, 60):
-        Trail(tmp_path).add(number, "held", about=str(number))
-
-    whole = list(read_trail(tmp_path))
-    checked = check_trail(iter(whole))
-    assert checked.fault is None
-    assert checked.dropped > 0
-    assert checked.lines == len(whole)
-    assert json.loads(whole[-1])["about"] == "59"
-    assert sum(each.stat().st_size for each in tmp_path.iterdir()) < 5_000
-    assert "taken away" in (check_trail(iter(whole[1:])).fault or "")
-    last = len((tmp_path / TRAIL).read_bytes().splitlines())
-    assert "taken away" in (check_trail(iter(whole[-last:])).fault or "")
-
-
-def test_a_trail_that_was_just_put_aside_goes_on_after_a_crash(tmp_path: Path) -> None:
-    Trail(tmp_path).add(1, "held")
-    (tmp_path / TRAIL).rename(tmp_path / f"{TRAIL}.1")
-
-    Trail(tmp_path).add(2, "ended")
-
-    assert check_trail(read_trail(tmp_path))[::2] == (2, None)
