@@ -379,6 +379,7 @@ async def test_what_is_not_shown_whole_can_be_denied_only(
     ("more", "said"),
     [
         ({"me": {"role": "viewer"}}, "You may look, but not decide."),
+        ({"me": {"role": "operator", "hosts": ["h9"]}}, "On alpha you may look, but not decide"),
         ({"control": "off"}, "On alpha nothing can be decided from elsewhere."),
         ({"hold": {"until": 1}}, "The time to answer it from here is over."),
         ({"hold": None}, "It can be answered at its terminal only"),

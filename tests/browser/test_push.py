@@ -22,7 +22,7 @@ from playwright.async_api import BrowserContext, Page, Worker, expect
 from adsum_shared.connect import open_redis
 from adsum_shared.signals import PromptSubmitted, RequestOpened, TurnEnded, encode_signal
 from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
-from tests.browser.own_hubs import HIDE, IN_CHARGE
+from tests.browser.own_hubs import HIDE, IN_CHARGE, OF_OTHERS
 from tests.deciding import FakeMachine
 from tests.half_hubs import HOST as MACHINE
 from tests.half_hubs import FakeCollector
@@ -587,5 +587,12 @@ async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_
 
         await wait_until(is_open)
         assert len(machine.obeyed) == 1
+
+        await worker.evaluate(OF_OTHERS)
+        machine.asks("s3", "r4", tool_use_id="t4", payload={"command": "make clean"})
+        await wait_until(asks("r4"))
+        told |= {"id": f"{MACHINE}:s3", "topic": "t3"}
+        await wait_until(offered, timeout=40)
+        assert (await titled("Needs permission"))["body"] == "on lab"
     finally:
         machine.stop()

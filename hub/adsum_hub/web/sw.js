@@ -137,6 +137,7 @@ const OUTCOME_S = 8;
 async function askedOf(id) {
   const [session, me] = await Promise.all([told(`/api/v1/sessions/${encodeURIComponent(id)}`), told("/api/v1/me")]);
   if (!me || me.role === "viewer" || session?.requests?.length !== 1) return undefined;
+  if (me.hosts?.length && !me.hosts.includes(session.host_id)) return undefined;
   const [{ id: request_id, kind, tool, payload, hold }] = session.requests;
   const { command, description, ...more } = Object(payload);
   const words = `${tool}: ${command}`;

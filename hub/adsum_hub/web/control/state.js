@@ -83,6 +83,8 @@ export function barred(session, needs = "approve") {
   if (!who) return { words: "The hub has not said yet whether you may decide.", passing: true };
   if (who.role === "viewer")
     return { words: "You may look, but not decide. An admin can give you the role operator." };
+  if (who.hosts?.length && !who.hosts.includes(session.host_id))
+    return { words: `On ${plain(session.host)} you may look, but not decide: you are an operator of other machines.` };
   const control = hostOf(session)?.control ?? "off";
   if (control !== "full" && control !== needs) {
     const what = needs === "full" ? "sessions take no prompts" : "nothing can be decided";

@@ -248,7 +248,8 @@ const WAYS = {
 
 /** None for who may only look. @param {{session: SessionView, words?: boolean}} props words: beside the icons */
 function AsideWays({ session, words = false }) {
-  if (me.value?.role === "viewer") return null;
+  const who = me.value;
+  if (who?.role === "viewer" || (who?.hosts?.length && !who.hosts.includes(session.host_id))) return null;
   const aside = session.state.state === "archived";
   /** @type {Verb[]} */
   const verbs = aside ? ["restore"] : ["dismiss", "archive"];
