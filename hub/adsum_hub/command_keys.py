@@ -73,13 +73,16 @@ class CommandKeys:
 
     async def known(self) -> dict[str, str]:
         """The public keys of all hubs; this one's is among them, if it has any. Raises UNAVAILABLE."""
+        stored: dict[Any, Any] = await self._redis.hgetall(streams.COMMAND_KEYS)
+        read = (_key_of(*each) for each in stored.items())
+        found = dict(each for each in read if each is not None)
         with contextlib.suppress(CommandKeyError):
             public = (await self.own()).public_key()
-            mine = key_id(public), public.public_bytes_raw().hex()
-            await self._redis.hset(streams.COMMAND_KEYS, *mine)
-        stored: dict[Any, Any] = await self._redis.hgetall(streams.COMMAND_KEYS)
-        found = (_key_of(*each) for each in stored.items())
-        return dict(each for each in found if each is not None)
+            name, mine = key_id(public), public.public_bytes_raw().hex()
+            if found.get(name) != mine:  # each write goes to the disk of Redis
+                await self._redis.hset(streams.COMMAND_KEYS, name, mine)
+                found[name] = mine
+        return found
 
     @endpoint("GET /command-keys", "The keys by which hubs sign what people decide")
     async def command_keys(self) -> CommandKeysKnown:

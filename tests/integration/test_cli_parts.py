@@ -25,7 +25,7 @@ NOWHERE = "redis://127.0.0.1:1"
 
 
 class OldRedis(socketserver.StreamRequestHandler):
-    """A Redis 6.0 as far as it is asked: INFO tells its version, everything else is OK."""
+    """A Redis 6.0 as far as it is asked: INFO tells its version, a hash is empty, everything else is OK."""
 
     def handle(self) -> None:
         with contextlib.suppress(ConnectionError):
@@ -33,6 +33,7 @@ class OldRedis(socketserver.StreamRequestHandler):
                 words = [self._word() for _ in range(int(head[1:]))]
                 info = b"redis_version:6.0.16\r\n"
                 known = {b"INFO": b"$%d\r\n%s\r\n" % (len(info), info), b"PING": b"+PONG\r\n"}
+                known[b"HGETALL"] = b"*0\r\n"
                 self.wfile.write(known.get(words[0], b"+OK\r\n"))
 
     def _word(self) -> bytes:
