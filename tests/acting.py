@@ -67,6 +67,9 @@ class Machine:
         if self.not_alone:
             raise NotObeyedError(self.not_alone)
 
+    async def write_down(self, command: Command) -> None:
+        raise AssertionError
+
     def report(self, command: Command, outcome: str, reason: str | None = None) -> None:
         self.outcomes.append((command.id, outcome, reason))
 

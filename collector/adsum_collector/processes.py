@@ -160,6 +160,15 @@ def _look_up_linux(pid: int) -> int | None:
     return _boot_ms() + int(fields[18]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
+def stat_fields(pid: int) -> list[bytes]:
+    """What Linux says of a process, from its state on; `X` alone: there is none."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return [b"X"]
+    return told[told.rindex(b")") + 2 :].split()
+
+
 def cpu_ms(pid: int) -> int | None:
     """What a process and all below it have used of the processors so far; None if it is gone.
 

@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(
         "types at whoever is in front of a stopped session",
         "a shell runs each line of a prompt",
-        (Edit(_TERMINAL, 'state not in b"TtZX" and group == in_front and', ""),),
+        (Edit(_TERMINAL, 'in_front and state not in "TtZX"', "True"),),
         (f"{_TYPING}::test_the_shell_above_a_stopped_program_gets_no_key",),
     ),
     Mutant(

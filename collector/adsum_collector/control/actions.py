@@ -75,11 +75,13 @@ class Reports(Protocol):
     """Where is told what came of a command, and what is so of a session.
 
     require_prompting: raises NotObeyedError if its author may not prompt there alone, at this moment.
+    write_down: in the trail, before it is done. Raises OSError.
     """
 
     def report(self, command: Command, outcome: str, reason: str | None = None) -> None: ...
     def tell(self, agent: str, signal: AnySignal) -> None: ...
     async def require_prompting(self, command: Command) -> None: ...
+    async def write_down(self, command: Command) -> None: ...
 
 
 class Seat(NamedTuple):

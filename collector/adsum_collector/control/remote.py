@@ -357,14 +357,18 @@ class RemoteControl:
                 raise NotObeyedError(f"this machine's owner does not allow `{command.verb}`")
             await self.require_prompting(command)
             await self._actions.accept(command)
-            told = {"outcome": "accepted", "about": command.text or command.item or ""}
-            await self._written(_about(command) | told, "command")
+            await self.write_down(command)
         except NotObeyedError as error:
             self.report(command, "refused", str(error))
         except OSError as error:
             self.report(command, "refused", f"it cannot be written down ({error})")
         else:
             self._actions.begin(command)
+
+    async def write_down(self, command: Command) -> None:
+        """That it is accepted. Raises OSError: what nobody could account for is not done."""
+        told = {"outcome": "accepted", "about": command.text or command.item or ""}
+        await self._written(_about(command) | told, "command")
 
     async def require_prompting(self, command: Command) -> None:
         """Raises NotObeyedError: who prompts could have done what two persons must decide."""

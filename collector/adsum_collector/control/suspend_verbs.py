@@ -36,8 +36,9 @@ class SuspendVerbs:
     ) -> None:
         self._suspender, self._actions = suspender, actions
         self._consent, self._policy = consent, policy
-        #: session -> when it was tried in vain, s: a draft may stand there for days
-        self._tried: dict[str, float] = {}
+        #: session -> when it was tried in vain, s, and by which command, which stands in the trail
+        #: once: a draft may stand there for days
+        self._tried: dict[str, tuple[float, Command]] = {}
         #: the id of the patrol's own command: a name anybody may bear
         self._own = ""
         actions.listeners.append(suspender.hear)
@@ -58,6 +59,7 @@ class SuspendVerbs:
             self._actions.reports.report(command, "took_effect", said)
 
     async def _resume(self, command: Command) -> None:
+        await self._actions.reports.require_prompting(command)  # it may have waited for long
         said = await self._suspender.resume(command.session_id, command.text)
         self._actions.reports.report(command, "took_effect", said)
 
@@ -86,12 +88,23 @@ class SuspendVerbs:
         rested = await asyncio.to_thread(self._suspender.rested, policy.rest_ms)
         self._tried = {each: at for each, at in self._tried.items() if each in rested}
         for session_id in rested:
-            if now - self._tried.get(session_id, -TRY_AGAIN_S) >= TRY_AGAIN_S:
-                self._tried[session_id] = now
+            tried, command = self._tried.get(session_id) or (now - TRY_AGAIN_S, None)
+            if now - tried < TRY_AGAIN_S:
+                continue
+            if command is None:
                 about = {"host_id": "", "session_id": session_id, "verb": "suspend"}
-                self._own = secrets.token_hex(16)
-                fields = {"id": self._own, "by": BY_REST, **about}
-                await self._actions.obey(msgspec.convert(fields, Command))
+                fields = {"id": secrets.token_hex(16), "by": BY_REST, **about}
+                command = msgspec.convert(fields, Command)
+                try:
+                    await self._actions.reports.write_down(command)
+                except OSError as error:
+                    log.warning(
+                        "%s is not suspended: the trail cannot be written: %s", session_id, error
+                    )
+                    continue
+            self._tried[session_id] = now, command
+            self._own = command.id
+            await self._actions.obey(command)
 
 
 async def _say_nothing(command: Command) -> None:

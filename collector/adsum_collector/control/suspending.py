@@ -32,9 +32,10 @@ import psutil
 from adsum_collector.agents.base import Agent, Registered
 from adsum_collector.control import launch
 from adsum_collector.control.heard import MOST_HEARD, Remembered
-from adsum_collector.control.terminal import box_of, pane_of
+from adsum_collector.control.terminal import box_of, is_in_front, pane_of
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
+from adsum_collector.processes import stat_fields
 from adsum_shared import WallClock
 from adsum_shared.commands import NotObeyedError
 from adsum_shared.private_files import open_private, write_private
@@ -103,8 +104,9 @@ SeeBox = Callable[[Agent, int], str | None]
 
 
 def box_in_tmux(agent: Agent, pid: int) -> str | None:
-    pane = pane_of(pid) if agent.keyboard is not None else None
-    return None if pane is None or agent.keyboard is None else box_of(pane, agent.keyboard)
+    if (keyboard := agent.keyboard) is None or (pane := pane_of(pid)) is None:
+        return None
+    return box_of(pane, keyboard) if is_in_front(pane, pid) else None
 
 
 class Suspender:
@@ -170,11 +172,13 @@ class Suspender:
         return _ID.fullmatch(session_id) is not None and self._file(session_id).exists()
 
     def _forget_if_it_lives(self, session_id: str) -> bool:
-        """Its user took it up again."""
-        lives = self._found(session_id) is not None
-        if lives:
+        """Its user took it up again. Raises NotObeyedError: what was told to end lives yet."""
+        found = self._found(session_id)
+        if found is not None:
+            if self._kept(session_id).start == found.entry.start:
+                raise NotObeyedError("it is still ending")
             self.forget(session_id)
-        return lives
+        return found is not None
 
     def tidy(self) -> None:
         """Forgets what its users took up again, in another process than was told to end. Blocks."""
@@ -193,7 +197,7 @@ class Suspender:
                 file.unlink(missing_ok=True)
 
     async def sleeps(self, session_id: str) -> bool:
-        """Whether it is suspended, and nobody has taken it up again."""
+        """Whether it is suspended, and nobody has taken it up again. Raises NotObeyedError."""
         if not self.is_suspended(session_id):
             return False
         return not await asyncio.to_thread(self._forget_if_it_lives, session_id)
@@ -214,7 +218,7 @@ class Suspender:
             self._under_way.discard(session_id)
 
     async def _put_aside(self, found: Resting, by: str, *, auto: bool) -> str:
-        pid = found.entry.pid
+        pid, again = found.entry.pid, self.is_suspended(found.entry.session_id)
         try:
             process = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -225,18 +229,20 @@ class Suspender:
             run = await asyncio.to_thread(_run_of, found, self._now())
             freed = await asyncio.to_thread(_memory_of, pid)
             await asyncio.to_thread(self._keep, run)
-            await self._end(process, found, by, auto=auto, freed=freed)
+            await self._end(process, found, by, auto=auto, freed=freed, again=again)
         finally:
             os.close(process)
         unseen = "" if seen else "; what was typed and not sent, if anything, is lost"
         return f"{freed >> 20} MB are free again{unseen}"
 
-    async def _end(self, process: int, found: Resting, by: str, *, auto: bool, freed: int) -> None:
+    async def _end(
+        self, process: int, found: Resting, by: str, *, auto: bool, freed: int, again: bool
+    ) -> None:
         """Says so, looks once more, ends it. What was said stays true if we are killed meanwhile.
 
         It is said first, as its end would else be told as its user's. To say it takes a commit to disk,
         seconds on a busy one, in which somebody may type. What was said and not done gives way to the
-        next turn of the session.
+        next turn of the session. again: it was told before, so the way back stays if it ends meanwhile.
         """
         session_id, now = found.entry.session_id, self._now()
         told = SessionSuspended(
@@ -247,11 +253,11 @@ class Suspender:
             await self._intakes[found.agent.name].accept([told])
             await self._require_empty_box(found)
             await self._require_unchanged(found)
-        except SpoolUnavailable as error:
-            self.forget(session_id)
-            raise NotObeyedError(f"that it is suspended cannot be told ({error})") from error
-        except BaseException:
-            self.forget(session_id)
+        except BaseException as error:
+            if not again or _is_alive(found.entry):
+                self.forget(session_id)
+            if isinstance(error, SpoolUnavailable):
+                raise NotObeyedError(f"that it is suspended cannot be told ({error})") from error
             raise
         with contextlib.suppress(ProcessLookupError):  # it ended by itself
             signal.pidfd_send_signal(process, signal.SIGTERM)
@@ -264,7 +270,7 @@ class Suspender:
         """Raises NotObeyedError."""
         again = await asyncio.to_thread(self._found, found.entry.session_id)
         if again is None or again.entry != found.entry:
-            raise NotObeyedError("it has just begun to work")
+            raise NotObeyedError(f"it has just {'begun to work' if again else 'ended'}")
         self._require_rest(again)
 
     def _found(self, session_id: str) -> Resting | None:
@@ -289,6 +295,8 @@ class Suspender:
         session_id = entry.session_id
         if not _is_ours(entry.pid):
             raise NotObeyedError("its process belongs to another user")
+        if stat_fields(entry.pid)[0] in (b"T", b"t"):  # the signal would wait for its user's `fg`
+            raise NotObeyedError("it is stopped (Ctrl+Z)")
         if not entry.attended:
             raise NotObeyedError("another program runs it, not a terminal")
         if entry.status != "idle":
@@ -459,11 +467,7 @@ def _ticks() -> int:
 
 def _is_alive(entry: Registered) -> bool:
     """Its very process: one that bears its id by chance began at another time."""
-    try:
-        told = Path(f"/proc/{entry.pid}/stat").read_bytes()
-    except OSError:
-        return False
-    state, *fields = told[told.rindex(b")") + 2 :].split()
+    state, *fields = stat_fields(entry.pid)
     return state not in (b"Z", b"X") and fields[18].decode() == entry.start
 
 
@@ -587,8 +591,8 @@ def _ask_tmux(words: Sequence[str]) -> str:
 
 
 def _last_words(screen: str) -> str:
-    """What stands at its end, on one line; secrets are known by signs, so these go last."""
-    lines = [line for line in screen.splitlines() if line.strip()][-LINES:]
-    masked = without_secrets("\n".join(lines), secrets.token_hex())
-    words = " ".join(re.sub(r"[^\w\s.,:;!?'()/*\[\]-]", " ", masked).split())
+    """What stands at its end, on one line; secrets are known by where they begin, and by signs."""
+    masked = without_secrets(screen, secrets.token_hex())
+    lines = "\n".join([line for line in masked.splitlines() if line.strip()][-LINES:])
+    words = " ".join(re.sub(r"[^\w\s.,:;!?'()/*\[\]-]", " ", lines).split())
     return f"; its screen says: {words[:300]}" if words else ""

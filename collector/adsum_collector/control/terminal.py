@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import psutil
 
 from adsum_collector.agents.base import Keyboard
-from adsum_collector.processes import unix_paths
+from adsum_collector.processes import stat_fields, unix_paths
 from adsum_shared.commands import NotObeyedError
 
 #: Whoever touched a key so shortly before may be about to press the next.
@@ -80,7 +80,8 @@ def pane_of(pid: int) -> TmuxPane | None:
     """The pane in which this process runs: both it and the tmux server are among its ancestors.
 
     None: it runs in no tmux of this user's. A pane's name proves nothing, nor does a variable, which
-    whoever started it may have taken out or passed on.
+    whoever started it may have taken out or passed on; one with another terminal, as of an editor
+    that runs in the pane, does not get what is typed there.
     """
     try:
         parents = psutil.Process(pid).parents()
@@ -97,7 +98,7 @@ def pane_of(pid: int) -> TmuxPane | None:
             continue
         for line in told.splitlines():
             first, name, tty = line.split(" ", 2)
-            if first in above:
+            if first in above and _held(pid, tty) is not None:
                 return TmuxPane(socket, name, tty)
     return None
 
@@ -177,22 +178,27 @@ def interrupt(pane: TmuxPane, keyboard: Keyboard, works: Callable[[], bool]) -> 
 
 def is_in_front(pane: TmuxPane, pid: int) -> bool:
     """Whether a key pressed in the pane reaches this process: it is not stopped, nor behind another."""
+    state, in_front = _held(pid, pane.tty) or ("X", False)
+    return in_front and state not in "TtZX"
+
+
+def _held(pid: int, tty: str) -> tuple[str, bool] | None:
+    """The process's state, and whether it is in front at this terminal; None: it has not this one."""
     try:
-        tty = Path(pane.tty).stat().st_rdev
+        device = Path(tty).stat().st_rdev
         if sys.platform != "linux":
             told = subprocess.run(  # noqa: S603 - our words and a number
                 ["ps", "-o", "stat=", "-o", "tty=", "-p", str(pid)],  # noqa: S607 - as the user's PATH has it
                 capture_output=True, text=True, timeout=TMUX_S, check=True,
             ).stdout.split()  # fmt: skip
-            return f"/dev/{told[1]}" == pane.tty and "+" in told[0] and told[0][0] not in "TZ"
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+            return (told[0][0], "+" in told[0]) if f"/dev/{told[1]}" == tty else None
+        state, _, group, _, its_tty, in_front, *_ = stat_fields(pid)
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
-        return False
-    state, _, group, _, its_tty, in_front, *_ = stat[stat.rindex(b")") + 2 :].split()
+        return None
     # as the kernel packs a device into 32 bits
-    major, minor = os.major(tty), os.minor(tty)
+    major, minor = os.major(device), os.minor(device)
     packed = (minor & 0xFF) | major << 8 | (minor & ~0xFF) << 12
-    return state not in b"TtZX" and group == in_front and int(its_tty) == packed
+    return (state.decode(), group == in_front) if int(its_tty) == packed else None
 
 
 def _leave_mode(pane: TmuxPane) -> None:

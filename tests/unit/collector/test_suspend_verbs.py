@@ -29,6 +29,7 @@ class FakeSuspender:
         self.refuses: Exception | None = None
         self.looks: list[Callable[[], list[str]]] = []
         self.done: list[str] = []
+        self.resumed: list[str] = []
 
     def hear(self, _signals: object) -> None:
         raise AssertionError
@@ -48,20 +49,45 @@ class FakeSuspender:
             raise self.refuses
         return "1 MB are free again"
 
+    async def sleeps(self, _session_id: str) -> bool:
+        return True
+
+    async def resume(self, session_id: str, _text: str | None) -> str:
+        self.resumed.append(session_id)
+        return "in tmux"
+
 
 class FakeActions:
-    """As far as verbs are put into it and obeyed. told: of each report, whose, and what came of it."""
+    """As far as verbs are put into it and obeyed. told: of each report, whose, and what came of it.
+
+    full: the disk of the trail. not_alone: why nobody may prompt alone.
+    """
 
     def __init__(self) -> None:
         self.listeners: list[Any] = []
         self.verbs: dict[str, Any] = {}
         self.told: list[tuple[str, str]] = []
         self.reports = self
+        self.written: list[Command] = []
+        self.obeyed: list[Command] = []
+        self.full = False
+        self.not_alone: str | None = None
+
+    async def require_prompting(self, _command: Command) -> None:
+        if self.not_alone:
+            raise NotObeyedError(self.not_alone)
+
+    async def write_down(self, command: Command) -> None:
+        assert command not in self.obeyed
+        if self.full:
+            raise OSError("no space is left")
+        self.written.append(command)
 
     def report(self, command: Command, outcome: str, _reason: str | None = None) -> None:
         self.told.append((command.by, outcome))
 
     async def obey(self, command: Command) -> None:
+        self.obeyed.append(command)
         await self.verbs[command.verb](command)
 
 
@@ -134,6 +160,49 @@ async def test_a_try_in_vain_of_the_rule_is_not_told_each_minute(
 
     assert patrol.suspender.asked == [("auto-suspend", True)]
     assert patrol.actions.told == []
+
+
+async def test_what_the_rule_ends_stands_in_the_trail_before_and_once(
+    patrol: Patrol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft may stand there for days, and the trail has an end."""
+    monkeypatch.setattr(suspend_verbs, "TRY_AGAIN_S", 0.0)
+    patrol.suspender.looks, patrol.suspender.refuses = [rests, rests], NotObeyedError("a draft")
+
+    async with running(patrol):
+        await wait_until(lambda: len(patrol.actions.obeyed) == 2)
+
+    assert patrol.suspender.asked == [("auto-suspend", True)] * 2
+    [written] = patrol.actions.written
+    assert patrol.actions.obeyed == [written, written]
+
+
+async def test_what_the_trail_does_not_take_is_not_ended(patrol: Patrol) -> None:
+    patrol.suspender.looks, patrol.actions.full = [rests, rests], True
+
+    async with running(patrol):
+        await wait_until(lambda: not patrol.suspender.looks and len(patrol.suspender.done) > 3)
+        assert not patrol.actions.obeyed
+        patrol.suspender.looks, patrol.actions.full = [rests], False
+        await wait_until(lambda: patrol.actions.told)
+
+
+@pytest.mark.parametrize("verb", ["prompt", "queue"])
+async def test_who_may_not_prompt_alone_any_more_takes_nothing_up(
+    patrol: Patrol, verb: str
+) -> None:
+    """It has waited for what was done in its session before."""
+    named = {"id": "ab" * 16, "host_id": "h", "session_id": ID, "by": "ann", "text": "go on"}
+    command = Command(verb=verb, **named)
+    patrol.actions.not_alone = "two persons decide in this session"
+
+    with pytest.raises(NotObeyedError, match="two persons"):
+        await patrol.actions.obey(command)
+    assert not patrol.suspender.resumed
+
+    patrol.actions.not_alone = None
+    await patrol.actions.obey(command)
+    assert patrol.suspender.resumed == [ID]
 
 
 async def test_a_person_of_that_name_is_no_rule(patrol: Patrol) -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from adsum_collector.agents.base import Agent
 from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.control import suspending
-from adsum_collector.control.suspending import Suspender
+from adsum_collector.control.terminal import TmuxPane
 from adsum_collector.errors import SpoolUnavailable
 from adsum_shared.commands import NotObeyedError
 from adsum_shared.signals import (
@@ -35,60 +36,13 @@ from adsum_shared.signals import (
     SessionSuspended,
     TurnEnded,
 )
-from tests.fake_claude import FakeClaude
+from tests.resting import Machine, tmux
 from tests.support import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 OTHER = "0a1b2c3e-0000-4000-8000-000000000002"
-
-
-class FakeIntake:
-    """meanwhile: what happens while it writes to disk."""
-
-    def __init__(self) -> None:
-        self.accepted: list[AnySignal] = []
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    async def accept(self, signals: list[AnySignal]) -> None:
-        self.meanwhile()
-        self.accepted += signals
-
-
-class Machine:
-    """box: what stands at every prompt; None: nobody can see it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.claude = FakeClaude(folder / "config")
-        self.intake = FakeIntake()
-        self.box: str | None = ""
-        self.why: str | None = None
-        self.state_dir = folder / "state"
-        self.state_dir.mkdir()
-        self.suspender = self.restarted()
-
-    def restarted(self) -> Suspender:
-        def see(_agent: Agent, _pid: int) -> str | None:
-            return self.box
-
-        agent = ClaudeCode()
-        return Suspender(
-            self.state_dir,
-            {agent: [self.claude.folder]},
-            {agent.name: self.intake},  # type: ignore[dict-item] # as far as it is used
-            now=lambda: time.time_ns() // 1_000_000,
-            see_box=see,
-            hindered=lambda _session_id: self.why,
-        )
-
-
-def tmux(*words: str) -> int:
-    """On the server of the test."""
-    if shutil.which("tmux") is None:
-        return 1
-    command = ["tmux", "-L", "adsum", *words]
-    return subprocess.run(command, capture_output=True, check=False).returncode
 
 
 @pytest.fixture
@@ -248,6 +202,31 @@ async def test_flags_that_cannot_be_repeated_keep_it_alive(machine: Machine) -> 
         await machine.suspender.suspend(ID, "ann")
 
     assert machine.claude.lives(pid)
+
+
+async def test_a_session_that_its_user_has_stopped_is_not_ended_at_fg(machine: Machine) -> None:
+    pid = await machine.claude.start(ID)
+    os.kill(pid, signal.SIGSTOP)
+    await wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+
+    with pytest.raises(NotObeyedError, match="stopped"):
+        await machine.suspender.suspend(ID, "ann")
+
+    os.kill(pid, signal.SIGCONT)
+    await wait_until(lambda: psutil.Process(pid).status() != psutil.STATUS_STOPPED)
+    assert machine.claude.lives(pid)
+    assert not machine.suspender.is_suspended(ID)
+
+
+@pytest.mark.parametrize("in_front", [True, False])
+def test_of_who_is_not_in_front_no_prompt_is_seen(
+    monkeypatch: pytest.MonkeyPatch, in_front: bool
+) -> None:
+    monkeypatch.setattr(suspending, "pane_of", lambda _pid: TmuxPane("s", "%0"))
+    monkeypatch.setattr(suspending, "is_in_front", lambda _pane, _pid: in_front)
+    monkeypatch.setattr(suspending, "box_of", lambda _pane, _keyboard: "a draft")
+
+    assert suspending.box_in_tmux(ClaudeCode(), 7) == ("a draft" if in_front else None)
 
 
 async def test_what_begins_while_it_is_looked_at_is_seen(machine: Machine) -> None:
@@ -421,7 +400,32 @@ async def test_a_process_that_does_not_end_is_not_killed(
     assert machine.claude.lives(pid)
     # It may end yet, and is taken up again then.
     machine.suspender.tidy()
+    with pytest.raises(NotObeyedError, match="still ending"):
+        await machine.suspender.sleeps(ID)
+    with pytest.raises(NotObeyedError, match="still ending"):
+        await machine.suspender.resume(ID)
     assert machine.suspender.is_suspended(ID)
+    os.kill(pid, signal.SIGKILL)
+    await wait_until(lambda: not machine.claude.lives(pid))
+    assert await machine.suspender.sleeps(ID)
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_the_way_back_stays_if_the_first_signal_ends_it_while_it_is_told_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """One that was told for the first time has been ended by its user."""
+    monkeypatch.setattr(suspending, "ENDS_S", 0.3)
+    pid = await machine.claude.start(ID, MAX_STUBBORN="1")
+    if again:
+        with pytest.raises(NotObeyedError, match="is not killed"):
+            await machine.suspender.suspend(ID, "ann")
+
+    machine.intake.meanwhile = lambda: (os.kill(pid, signal.SIGKILL), os.waitpid(pid, 0))[0]
+    with pytest.raises(NotObeyedError, match="just ended"):
+        await machine.suspender.suspend(ID, "ann")
+
+    assert machine.suspender.is_suspended(ID) is again
 
 
 # -- and back ------------------------------------------------------------------------------------
@@ -504,6 +508,8 @@ def test_of_a_screen_its_end_is_quoted() -> None:
     assert suspending._last_words(screen) == "; its screen says: " + " ".join(
         f"line {n}" for n in range(22, 30)
     )
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *["MIIEvQ"] * 20, "-----END PRIVATE KEY-----"])
+    assert "MIIEvQ" not in suspending._last_words(f"its key:\n{key}")
     secret = f"header: {SECRET}\n│ password = hun$ter=2 │"
     assert "ter" not in suspending._last_words(secret)
 

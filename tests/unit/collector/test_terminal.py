@@ -50,6 +50,9 @@ class Screen:
         start = ("new-session", "-d", "-x", "100", "-y", "30")
         self.ask(*start, *(shell if a_job else program))
         self.pid = int(self.ask("display-message", "-p", "#{pane_pid}"))
+        within(
+            lambda: pane_of(self.pid)
+        )  # its terminal is its own a moment after tmux has begun it
         found = pane_of(self.pid)
         assert found is not None
         self.pane: TmuxPane = found
@@ -239,6 +242,24 @@ def test_whoever_has_another_terminal_is_not_in_front(shown: Callable[..., Scree
     assert not is_in_front(screen.pane, os.getpid())
     assert not is_in_front(screen.pane._replace(tty=""), screen.pid)
     assert not is_in_front(screen.pane, 1 << 22)
+
+
+def test_whoever_has_a_terminal_of_its_own_below_a_pane_is_in_none(
+    shown: Callable[..., Screen],
+) -> None:
+    """As one in a recording, or in an editor's terminal: its inbox is the way to it."""
+    screen = shown(a_job=True)
+    screen.pane.press("C-c")
+    screen.ask("respawn-pane", "-k", "-t", screen.pane.id, sys.executable, "-c", OWN_TERMINAL)
+    first = int(screen.ask("display-message", "-p", "#{pane_pid}"))
+    within(lambda: "its own" in screen.pane.screen())
+    [below] = psutil.Process(first).children()
+
+    assert pane_of(first) is not None
+    assert pane_of(below.pid) is None
+
+
+OWN_TERMINAL = "import pty; pty.spawn(['sh', '-c', 'echo its own; read it'])"
 
 
 @pytest.mark.parametrize("fails", ["send-keys", "capture-pane"])
