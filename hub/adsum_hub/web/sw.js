@@ -174,7 +174,9 @@ async function decide({ id, path, asked, ...more }, action) {
   const ended = await fetch(`${commands}/${command.id}?wait=${OUTCOME_S}`).then((got) => got.json()).catch(() => ({}));
   const became = String(ended.command?.outcome ?? "given").replaceAll("_", " ");
   delete data.asked;
-  return note(`${verb === "allow" ? "Allowed" : "Denied"}: ${became}`, []);
+  const took = became === "took effect" || became === "seconded";
+  const did = verb === "allow" ? (took ? "Allowed" : "Allow") : took ? "Denied" : "Deny";
+  return note(`${did}: ${became}`, []);
 }
 
 /** @param {any} data @returns {Record<string, any>} */

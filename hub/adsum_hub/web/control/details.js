@@ -5,9 +5,9 @@ import { askerOf } from "../board/card.js";
 import { me } from "../core/api.js";
 import { plain, record } from "../core/format.js";
 import { hubNow } from "../core/link.js";
-import { fullOf, openRequests } from "../core/requests.js";
+import { openRequests } from "../core/requests.js";
 import { titleOf } from "../core/states.js";
-import { blocksOf, contentOf, editOf, fieldsOf, IN_EDIT, isGrave, spansOf } from "./read.js";
+import { blocksOf, contentOf, editOf, fieldsOf, fullOf, isGrave, spansOf } from "./read.js";
 import { decide, givenOf, keyOf, sameAsked, whyNot } from "./state.js";
 import { allow, Area, Barred, cautionsOf, deny, Do, Fate, Fields, isDecided, Row } from "./view.js";
 import { Age, html, Icon, Until } from "../ui/html.js";
@@ -30,12 +30,13 @@ function Request({ session, request }) {
   const edit = editOf(request);
   const plan = request.kind === "plan" ? record(request.payload).plan : undefined;
   const asks = request.hold?.verbs.some((verb) => verb === "answer" || verb === "elicit");
-  const rest = fields.filter(([name]) => !(edit && IN_EDIT.has(name.replaceAll(" ", "_"))));
-  const { agent_id: by, hold } = request;
+  const { agent_id: by, hold, tool } = request;
+  const forms = hold?.verbs.includes("elicit");
+  const rest = edit ? [] : fields.filter(([name]) => !(forms && name === "requested schema"));
   return html`
     <article class="request" data-kind=${request.kind}>
       <header class="request-head">
-        <h4>${title}</h4>
+        <h4>${title}${request.kind === "dialog" && tool && `: ${plain(tool)}`}</h4>
         <span class="open-since">
           asked <${Age} at=${request.opened_at} /> ago
           ${hold && html`, here for <${Until} at=${hold.until} />`}
@@ -52,13 +53,13 @@ function Request({ session, request }) {
         <pre class="request-main" data-shell=${shell} dir="auto">${main}</pre>
       `}
       ${!asks && questions.map((question, i) => html`<${Question} key=${i} question=${question} />`)}
-      ${rest.length > 0 && !hold?.verbs.includes("elicit") && html`<${Fields} fields=${rest} />`}
+      ${rest.length > 0 && html`<${Fields} fields=${rest} />`}
       <${Deciding} session=${session} request=${request} />
     </article>
   `;
 }
 
-/** That nobody can answer here. @param {{question: import("../core/requests.js").Question}} props */
+/** That nobody can answer here. @param {{question: import("./read.js").Question}} props */
 function Question({ question }) {
   return html`
     <div class="asked">
@@ -153,24 +154,26 @@ function Deciding({ session, request }) {
     `}
     <fieldset class="controls" disabled=${Boolean(why)} hidden=${decided}>
       <legend class="sr">Decide</legend>
-      <${Row} name=${keyOf(session, request)}>
+      <div class="decide">
         ${verbs.includes("allow") && html`
-          <div class="do-line">
+          <${Row} name="allow" line>
             <${Do} does="allow" words="Allow" icon="check" keys="a" look="do-main"
               grave=${isGrave(request) || request.hold?.unverified}
               onDo=${() => allow(asked)} />
             ${verbs.includes("always") && html`<${Always} ...${asked} />`}
-          </div>
+          <//>
         `}
         ${ways.plan}
         ${ways.answer}
         ${ways.elicit}
         ${verbs.includes("deny") && html`<${Deny} ...${asked} />`}
         ${verbs.includes("defer") && html`
-          <${Do} does="defer" words="Give back to the terminal" icon="terminal" look="do-quiet"
-            onDo=${() => decide(session, request, { verb: "defer", words: "Give back to the terminal" })} />
+          <${Row} name="defer" line>
+            <${Do} does="defer" words="Give back to the terminal" icon="terminal" look="do-quiet"
+              onDo=${() => decide(session, request, { verb: "defer", words: "Give back to the terminal" })} />
+          <//>
         `}
-      <//>
+      </div>
       <${Same} ...${asked} />
     </fieldset>
   `;
@@ -190,8 +193,10 @@ function Always({ session, request }) {
       <ul>
         ${rules.map((rule) => html`<li key=${rule}><code>${plain(rule, 4000)}</code></li>`)}
       </ul>
-      <${Do} does="always" words="Allow always" icon="check" look="do-main" onDo=${always} />
-      <button type="button" class="button do do-quiet" onClick=${() => (open.value = false)}>Cancel</button>
+      <${Row} name="always" line>
+        <${Do} does="always" words="Allow always" icon="check" look="do-main" onDo=${always} />
+        <button type="button" class="button do do-quiet" onClick=${() => (open.value = false)}>Cancel</button>
+      <//>
     </div>
   `;
 }
@@ -204,7 +209,7 @@ function Deny({ session, request }) {
   const bare = request.hold?.verbs.includes("elicit") || request.kind === "dialog";
   const words = plan ? "Send back" : request.kind === "question" || bare ? "Decline" : "Deny";
   return html`
-    <div class="do-line">
+    <${Row} name="deny" line>
       ${!bare && html`
         <${Area} text=${text} label=${plan ? "What to change" : "Reason, for the agent"} reply />
       `}
@@ -213,7 +218,7 @@ function Deny({ session, request }) {
         <${Do} does="stop" words="Deny and stop" icon="hand"
           onDo=${() => deny(asked, { text: text.value, stop: true })} />
       `}
-    </div>
+    <//>
   `;
 }
 
@@ -249,14 +254,14 @@ function PlanWays({ session, request }) {
       ${choice("default", "asks before each step that needs it")}
       ${choice("acceptEdits", "edits files without asking")}
     </div>
-    <div class="do-line">
+    <${Row} name="allow" line>
       <${Do} does="allow" words=${edited ? "Approve as edited" : "Approve"} icon="check" keys="a" look="do-main"
         onDo=${approve} />
       <button type="button" class="button do" onClick=${() => (editing.value = !editing.value)}>
         <${Icon} name="pen-line" />
         ${editing.value ? "As it was" : "Change it"}
       </button>
-    </div>
+    <//>
   `;
 }
 
@@ -285,7 +290,7 @@ function Answers({ session, request }) {
       <${OneQuestion} key=${at} each=${each} at=${at} chosen=${chosen} own=${own} notes=${notes}
         numbered=${String(each.question) === current || questions.length === 1} />
     `)}
-    <div class="do-line">
+    <${Row} name="send" line>
       ${missing > 0 ? html`
         <button type="button" class="button do do-main" data-do="send" disabled>
           ${questions.length === 1 ? "Choose an answer" : `${missing} of ${questions.length} not answered`}
@@ -294,7 +299,7 @@ function Answers({ session, request }) {
         <${Do} does="send" words=${questions.length > 1 ? "Send the answers" : "Send the answer"} icon="check"
           look="do-main" onDo=${send} />
       `}
-    </div>
+    <//>
   `;
 }
 
@@ -362,14 +367,14 @@ function Form({ session, request }) {
       <${FormField} key=${field.name} field=${field} value=${held.value[field.name] ?? field.first}
         onChange=${(/** @type {string | boolean} */ value) => (held.value = { ...held.peek(), [field.name]: value })} />
     `)}
-    <div class="do-line">
+    <${Row} name="send" line>
       ${content ? html`
         <${Do} does="send" words="Send the form" icon="check" look="do-main"
           onDo=${() => decide(session, request, { verb: "elicit", words: "Fill in the form", content })} />
       ` : html`
         <button type="button" class="button do do-main" data-do="send" disabled>${wrong}</button>
       `}
-    </div>
+    <//>
   `;
 }
 

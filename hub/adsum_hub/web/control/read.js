@@ -1,9 +1,80 @@
 // @ts-check
-/** What a request holds, made readable: the lines of an edit, the blocks of a plan, a form's fields. Pure. */
+/** What a request holds, in full, made readable: the lines of an edit, the blocks of a plan, a form's fields. Pure. */
 import { plain, record } from "../core/format.js";
-import { fullOf } from "../core/requests.js";
 
 /** @import { RequestView } from "../wire.js" */
+
+/**
+ * main: what is asked about, such as the command. fields: whatever else its payload holds.
+ * @typedef {object} FullRequest
+ * @property {string} title
+ * @property {string} [note]
+ * @property {string} [main]
+ * @property {boolean} shell main is a command
+ * @property {Question[]} questions
+ * @property {[name: string, text: string][]} fields
+ */
+/** @typedef {{text: string, header?: string, several: boolean, options: {label: string, words?: string}[]}} Question */
+
+/** More than a machine lets anybody decide on, short enough to draw. */
+const LONGEST_FULL = 70_000;
+/** What a request of this kind is about: the first that it holds. @type {Record<string, string[]>} */
+const MAIN = { permission: ["command", "file_path", "url"], plan: ["plan"], dialog: ["message"] };
+/** @type {Record<string, string>} */
+const TITLES = { permission: "Permission", question: "Question", plan: "Plan", dialog: "Dialog" };
+
+/** @param {unknown} value @returns {string | undefined} */
+function fullWords(value) {
+  if (typeof value !== "string" || value.trim() === "") return undefined;
+  const text = plain(value.trim(), LONGEST_FULL);
+  return value.length > LONGEST_FULL
+    ? `${text}\n… (${(value.length - LONGEST_FULL).toLocaleString()} more characters)`
+    : text;
+}
+
+/** @param {unknown} value @returns {Question[]} */
+function questionsOf(value) {
+  if (!Array.isArray(value)) return [];
+  return value
+    .map(record)
+    .map((question) => ({
+      text: fullWords(question.question) ?? "",
+      header: fullWords(question.header),
+      several: question.multiSelect === true,
+      options: (Array.isArray(question.options) ? question.options : [])
+        .map((option) => ({
+          label: fullWords(record(option).label ?? option) ?? "",
+          words: fullWords(record(option).description),
+        }))
+        .filter(({ label }) => label),
+    }))
+    .filter(({ text }) => text);
+}
+
+/** @param {RequestView} request @returns {FullRequest} */
+export function fullOf(request) {
+  const payload = record(request.payload);
+  const about = Object.hasOwn(MAIN, request.kind) ? MAIN[request.kind] : [];
+  const key = about.find((name) => fullWords(payload[name]));
+  const title = Object.hasOwn(TITLES, request.kind) ? TITLES[request.kind] : plain(request.kind);
+  // What is no question shows all that its fields hold, also of some that are named so.
+  const asked = request.kind === "question" ? questionsOf(payload.questions) : [];
+  const described = request.kind === "permission" ? fullWords(payload.description) : undefined;
+  const shown = new Set([key, described && "description", asked.length > 0 && "questions"]);
+  return {
+    title: request.kind === "permission" && request.tool ? `${title}: ${plain(request.tool)}` : title,
+    note: described,
+    main: key ? fullWords(payload[key]) : asked.length > 0 ? undefined : fullWords(request.summary),
+    shell: key === "command",
+    questions: asked,
+    fields: Object.entries(payload)
+      .filter(([name, value]) => !shown.has(name) && value != null)
+      .map(([name, value]) => [
+        plain(name).replaceAll("_", " "),
+        fullWords(typeof value === "string" ? value : JSON.stringify(value)) ?? "",
+      ]),
+  };
+}
 
 /** @typedef {{sign: " " | "+" | "-", text: string}} DiffLine */
 /**
@@ -21,29 +92,40 @@ function lines(value) {
   return plain(value, MOST_CHARS).split("\n");
 }
 
-/** @param {RequestView} request @returns {Edit | undefined} */
-export function editOf({ payload, role }) {
-  const input = record(payload);
-  const path = input.file_path ?? input.notebook_path;
-  if (typeof path !== "string") return undefined;
-  const about = { path: plain(path, 4000), whole: false, all: input.replace_all === true };
-  if (typeof input.old_string === "string" && typeof input.new_string === "string")
-    return { ...about, edits: [diffOf(lines(input.old_string), lines(input.new_string))] };
-  if (Array.isArray(input.edits)) {
-    const parts = input.edits.map(record);
-    if (!parts.every((each) => typeof each.old_string === "string" && typeof each.new_string === "string"))
-      return undefined;
-    return { ...about, edits: parts.map((each) => diffOf(lines(each.old_string), lines(each.new_string))) };
+/**
+ * Only of a tool that edits or writes, and only if a diff shows all that it takes: nobody is to allow what they
+ * cannot see.
+ * @param {RequestView} request
+ * @returns {Edit | undefined}
+ */
+export function editOf({ kind, payload, role }) {
+  if (kind !== "permission" || (role !== "edit" && role !== "write")) return undefined;
+  const { file_path: path, replace_all: all = false, ...changes } = record(payload);
+  if (typeof path !== "string" || typeof all !== "boolean") return undefined;
+  const about = { path: plain(path, 4000), whole: false, all };
+  if (holdsOnly(changes, "old_string", "new_string")) return { ...about, edits: [diffIn(changes)] };
+  const { edits, ...others } = changes;
+  if (Array.isArray(edits) && edits.length > 0 && Object.keys(others).length === 0 && !all) {
+    // One that replaces all is shown as it is sent: a diff has no place to say so of one.
+    const parts = edits.map((each) => (({ replace_all, ...rest }) => (replace_all ? {} : rest))(record(each)));
+    return parts.every((each) => holdsOnly(each, "old_string", "new_string"))
+      ? { ...about, edits: parts.map(diffIn) }
+      : undefined;
   }
-  if (role === "write" && typeof input.content === "string")
-    return { ...about, whole: true, edits: [lines(input.content).map((text) => ({ sign: "+", text }))] };
+  if (role === "write" && !all && holdsOnly(changes, "content"))
+    return { ...about, whole: true, edits: [lines(changes.content).map((text) => ({ sign: "+", text }))] };
   return undefined;
 }
 
-/** Fields of the payload that a diff shows. */
-export const IN_EDIT = new Set([
-  ...["file_path", "notebook_path", "old_string", "new_string", "content", "replace_all", "edits"],
-]);
+/** @param {Record<string, unknown>} held @param {string[]} names */
+function holdsOnly(held, ...names) {
+  return Object.keys(held).length === names.length && names.every((name) => typeof held[name] === "string");
+}
+
+/** @param {Record<string, unknown>} change */
+function diffIn({ old_string: before, new_string: after }) {
+  return diffOf(lines(before), lines(after));
+}
 
 /** @param {string[]} before @param {string[]} after @returns {DiffLine[]} */
 export function diffOf(before, after) {

@@ -148,15 +148,21 @@ export function decide(session, request, { verb, words, undo = false, ...paramet
     },
     {},
   );
-  if (undo) setTimeout(release, UNDO_MS, key);
+  if (undo) setTimeout(release, UNDO_MS, given);
   else send(given);
   return key;
 }
 
-/** Its time to be taken back is over. @param {string} key */
-function release(key) {
-  const given = decisions.peek().get(key);
-  if (given?.phase !== "held") return;
+/** A timer's own decision: one made since has the same key. @param {Given} given @param {Phase} phase */
+function stillThat({ key, body }, phase) {
+  const now = decisions.peek().get(key);
+  return now?.body === body && now.phase === phase ? now : undefined;
+}
+
+/** Its time to be taken back is over. @param {Given} held */
+function release(held) {
+  const given = stillThat(held, "held");
+  if (!given) return;
   const late = Date.now() - given.until > UNDO_MS;
   const { request_id: asked, binding } = given.body;
   const request = entryOf(given.session)?.view.peek().requests?.find(({ id }) => id === asked);
@@ -176,17 +182,17 @@ async function send(given) {
   if (typeof taken === "string") {
     // Reports may have come before the answer.
     put(given, { phase: "given", command: taken, at: Date.now() });
-    setTimeout(unanswered, SILENT_MS, given.key);
+    setTimeout(unanswered, SILENT_MS, given);
   } else if (status === 0) {
     const words = `${why ?? "The hub did not answer."} It may have been given all the same: look what becomes of it.`;
     put(given, { phase: "lost", why: words, settled: Date.now() });
   } else put(given, { phase: "failed", why: why ?? "The hub's answer could not be read.", settled: Date.now() });
 }
 
-/** @param {string} key */
-function unanswered(key) {
-  const given = decisions.peek().get(key);
-  if (given?.phase !== "given") return;
+/** @param {Given} asked */
+function unanswered(asked) {
+  const given = stillThat(asked, "given");
+  if (!given) return;
   const why = "Its machine has not answered. It obeys no word as old as this.";
   put(given, { phase: "lost", why, settled: Date.now() });
 }

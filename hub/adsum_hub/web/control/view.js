@@ -64,12 +64,13 @@ export function Do({ does, words, icon, keys, look = "", grave = false, option, 
   `;
 }
 
-/** Watches where its buttons stand. @param {{name: string, children?: ComponentChildren}} props name: a key */
-export function Row({ name, children }) {
+/** Watches where its buttons stand. @param {{name: string, line?: boolean, children?: ComponentChildren}} props
+ *   name: a key. line: one of several, each in sight or not: all of them together may be taller than a window */
+export function Row({ name, line = false, children }) {
   const row = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => watchRow(/** @type {HTMLElement} */ (row.current)), []);
   return html`
-    <div ref=${row} class="decide" data-decide=${name}>
+    <div ref=${row} class=${line ? "decide do-line" : "decide"} data-decide=${name}>
       ${children}
     </div>
   `;

@@ -1,5 +1,5 @@
 // @ts-check
-/** What a session asks of its human: in short for a card, in full for the details. Pure; all of it is plain text. */
+/** What a session asks of its human: in short, for a card. Pure; all of it is plain text. */
 import { plain, record } from "./format.js";
 
 /** @import { RequestView, SessionView } from "../wire.js" */
@@ -78,75 +78,4 @@ export function askOfSession(session) {
   if (!ask || others.length === 0) return ask;
   const rest = `${others.length} more request${others.length > 1 ? "s" : ""} of this session`;
   return { ...ask, more: ask.more ? `${ask.more}, ${rest}` : `and ${rest}` };
-}
-
-/**
- * main: what is asked about, such as the command. fields: whatever else its payload holds.
- * @typedef {object} FullRequest
- * @property {string} title
- * @property {string} [note]
- * @property {string} [main]
- * @property {boolean} shell main is a command
- * @property {Question[]} questions
- * @property {[name: string, text: string][]} fields
- */
-/** @typedef {{text: string, header?: string, several: boolean, options: {label: string, words?: string}[]}} Question */
-
-/** More than a machine lets anybody decide on, short enough to draw. */
-const LONGEST_FULL = 70_000;
-/** What a request of this kind is about: the first that it holds. @type {Record<string, string[]>} */
-const MAIN = { permission: ["command", "file_path", "url"], plan: ["plan"], dialog: ["message"] };
-/** @type {Record<string, string>} */
-const TITLES = { permission: "Permission", question: "Question", plan: "Plan", dialog: "Dialog" };
-
-/** @param {unknown} value @returns {string | undefined} */
-function fullWords(value) {
-  if (typeof value !== "string" || value.trim() === "") return undefined;
-  const text = plain(value.trim(), LONGEST_FULL);
-  return value.length > LONGEST_FULL
-    ? `${text}\n… (${(value.length - LONGEST_FULL).toLocaleString()} more characters)`
-    : text;
-}
-
-/** @param {unknown} value @returns {Question[]} */
-function questionsOf(value) {
-  if (!Array.isArray(value)) return [];
-  return value
-    .map(record)
-    .map((question) => ({
-      text: fullWords(question.question) ?? "",
-      header: fullWords(question.header),
-      several: question.multiSelect === true,
-      options: (Array.isArray(question.options) ? question.options : [])
-        .map((option) => ({
-          label: fullWords(record(option).label ?? option) ?? "",
-          words: fullWords(record(option).description),
-        }))
-        .filter(({ label }) => label),
-    }))
-    .filter(({ text }) => text);
-}
-
-/** @param {RequestView} request @returns {FullRequest} */
-export function fullOf(request) {
-  const payload = record(request.payload);
-  const about = Object.hasOwn(MAIN, request.kind) ? MAIN[request.kind] : [];
-  const key = about.find((name) => fullWords(payload[name]));
-  const title = Object.hasOwn(TITLES, request.kind) ? TITLES[request.kind] : plain(request.kind);
-  const asked = questionsOf(payload.questions);
-  const described = request.kind === "permission" ? fullWords(payload.description) : undefined;
-  const shown = new Set([key, described && "description", asked.length > 0 && "questions"]);
-  return {
-    title: request.kind === "permission" && request.tool ? `${title}: ${plain(request.tool)}` : title,
-    note: described,
-    main: key ? fullWords(payload[key]) : asked.length > 0 ? undefined : fullWords(request.summary),
-    shell: key === "command",
-    questions: asked,
-    fields: Object.entries(payload)
-      .filter(([name, value]) => !shown.has(name) && value != null)
-      .map(([name, value]) => [
-        plain(name).replaceAll("_", " "),
-        fullWords(typeof value === "string" ? value : JSON.stringify(value)) ?? "",
-      ]),
-  };
 }

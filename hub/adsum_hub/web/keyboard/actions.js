@@ -1,7 +1,7 @@
 // @ts-check
 /** What each key does. */
 import { effect } from "../vendor/signals-core.js";
-import { takeBack } from "../control/state.js";
+import { say, takeBack } from "../control/state.js";
 import { putAside, toggleSeen, undo } from "../core/attention.js";
 import { filters, narrow } from "../core/filters.js";
 import { chooseTab, closeSession, go, opened, openSession, show, view } from "../core/navigation.js";
@@ -55,14 +55,18 @@ function focusOn(place, sought) {
 function decide(key) {
   const place = opened.value ? document.querySelector(".sheet[data-name=sheet], .session") : current();
   const sought = BUTTONS[key] ?? [`[data-option="${key}"]`];
-  const found = /** @type {HTMLElement | undefined} */ (
-    sought.map((each) => place?.querySelector(`${each}:enabled, label${each}`)).find(Boolean) ?? undefined
-  );
+  const buttons = sought.flatMap((each) => /** @type {HTMLElement[]} */ ([
+    ...(place?.querySelectorAll(`${each}:enabled, label${each}`) ?? []),
+  ].filter((button) => !button.closest("[hidden]"))));
+  const asked = document.activeElement?.closest("article.request");
+  const found = buttons.find((button) => !asked || asked.contains(button));
   if (!found) return false;
+  if (!asked && (place?.querySelectorAll("article.request fieldset.controls:not([hidden])").length ?? 0) > 1)
+    return say("Several things are asked here, so the key decided nothing. Tab leads to one of them."), true;
   found.click();
   // An option is chosen, not sent: that is one more key.
   if (found.matches("label"))
-    requestAnimationFrame(() => requestAnimationFrame(() => place && focusOn(place, '[data-do="send"]')));
+    requestAnimationFrame(() => requestAnimationFrame(() => place && focusOn(asked ?? place, '[data-do="send"]')));
   return true;
 }
 

@@ -54,10 +54,12 @@ function onKey(press) {
   if (key === "/" && filterFocused()) return;
   if (performance.now() < writesUntil) return;
   if (key === "r" && replyFocused()) return;
+  // What decides comes in time or not at all: something else may be open by then.
+  const late = performance.now() + (/[ad\d]/.test(key) ? 300 : Infinity);
   // One promise for all, so that what was pressed first is done first.
   actions ??= import("./actions.js");
   actions.then(
-    ({ runKey }) => runKey(key),
+    ({ runKey }) => performance.now() > late || runKey(key),
     () => (actions = undefined), // asked for again at the next press
   );
 }
