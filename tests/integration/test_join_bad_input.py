@@ -145,7 +145,7 @@ def acl_users(broker: Broker) -> set[str]:
 
 
 # As soon as it is joined; as its collector starts, and nobody could find that yet; as that runs.
-@pytest.mark.parametrize("at", ["machine.json", "logs/collector.log", "usage.db"])
+@pytest.mark.parametrize("at", ["machine.json", "logs/collector.log", "usage.db", "codex/usage.db"])
 async def test_ctrl_c_undoes_all(hub: HubProcess, oak: Machine, broker: Broker, at: str) -> None:
     oak.env["ADSUM_JOIN_TOKEN"] = join_token(hub)
     with undone(oak):

@@ -18,7 +18,9 @@ from adsum.outcome import CommandError, Exit
 from adsum.service.job import NoServiceManagerError
 from adsum.service.service import remove_service
 from adsum.text.saying import say
+from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import FILE as CONSENT
+from adsum_collector.report_intake import KEY_FILE as REPORT_KEY
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import SOCKET_FILE as SOCKET
 from adsum_collector.state_dir import HOST_FILE as IDENTITY
@@ -30,8 +32,13 @@ from adsum_shared.private_files import write_private
 
 #: What joining rewrites.
 _KEPT = (IDENTITY, JOINED, CONSENT, "token")
+#: Where the collector keeps a ledger of usage: one agent's in the state directory itself.
+_LEDGERS = ("", *(f"{agent.name}/" for agent in known_agents()))
 #: What the collector that it starts makes besides. Other processes have files here too.
-_RUNNING = (LOCK, SOCKET, "logs/collector.log", "spool", LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm")
+_RUNNING = (
+    *(LOCK, SOCKET, "logs/collector.log", "spool", REPORT_KEY),
+    *(f"{at}{LEDGER}{tail}" for at in _LEDGERS for tail in ("", "-wal", "-shm")),
+)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -104,7 +111,8 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.in_use = False
-        folders = (path / "logs", path / "hooks", path, *path.parents)
+        of_agents = (path / at for at in _LEDGERS if at)
+        folders = (path / "logs", path / "hooks", *of_agents, path, *path.parents)
         self._missing = [each for each in folders if not each.exists()]
         self._new = {name for name in (*_KEPT, *_RUNNING) if not (path / name).exists()}
         files = [path / name for name in _KEPT if name not in self._new]
