@@ -1,5 +1,6 @@
 """What reading a transcript gives, whichever agent wrote it: signals, a past, and usage records."""
 
+import sys
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -12,6 +13,9 @@ SESSION_ID: Final = r"[A-Za-z0-9_.-]{1,128}"
 #: Ids are random but for their first letters, so what a prime leaves of them is as good as a hash
 #: of cryptography, and takes two thirds of its time.
 PRIME: Final = 2**61 - 1
+#: What PRIME leaves. Where a word has 64 bits, it is what Python takes for the hash of an integer:
+#: the same number in half the time of a division.
+remainder: Final = hash if sys.hash_info.modulus == PRIME else PRIME.__rmod__
 #: How exactly a record knows for how long its cache writes were to live.
 NO_WRITES: Final = 0
 UNSPLIT: Final = 1

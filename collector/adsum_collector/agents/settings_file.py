@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from adsum_collector.agents.installer import Change, SettingsError
 from adsum_collector.line_reader import open_plain
@@ -69,6 +68,8 @@ def decode_settings(raw: bytes | None, path: Path) -> tuple[str, str]:
 @contextlib.contextmanager
 def locked(path: Path, state_dir: Path, timeout_s: float = 10.0) -> Iterator[None]:
     """One installer at a time per settings file. The lock lies in our own folder, not beside it."""
+    from filelock import FileLock, Timeout  # not where usage alone is read
+
     folder = _own_folder(state_dir)
     try:
         with FileLock(folder / f"{_name(path)}.lock", timeout=timeout_s, mode=0o600):

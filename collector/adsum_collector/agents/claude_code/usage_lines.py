@@ -10,7 +10,6 @@ import contextlib
 import functools
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -29,6 +28,7 @@ from adsum_collector.agents.records import (
     UNSPLIT,
     TranscriptFile,
     UsageRecord,
+    remainder,
 )
 from adsum_collector.agents.words import NAME_MAX, model_name
 
@@ -257,9 +257,6 @@ NOBODY: Final = "<synthetic>"
 ADVICE: Final = b"advisor_message"
 NO_ITERATIONS: Final = len(b"[]")
 _number: Final = int.from_bytes
-#: What PRIME leaves. Where a word has 64 bits, it is what Python takes for the hash of an integer:
-#: the same number in half the time of a division.
-_remainder: Final = hash if sys.hash_info.modulus == PRIME else PRIME.__rmod__
 #: How an id begins that is one answer's own, whoever hands it on.
 OWN_ID: Final = "msg_"
 #: Of other ids: one that is drawn or counted has such a part, unless that is a word or a date, as in
@@ -352,7 +349,7 @@ class Meter:
         cache_5m, cache_1h, writes = usage.writes()
         tools = usage.server_tool_use
         record = UsageRecord(
-            _remainder(_number(identity.encode(), "big")),
+            remainder(_number(identity.encode(), "big")),
             crc32(request.encode()) if request else 0,
             at,
             model,

@@ -10,7 +10,6 @@ from adsum_collector.agents.base import Agent, HookFile, OwnWitness, Surrounding
 from adsum_collector.agents.codex.hook_events import decoded, signals_from_hook
 from adsum_collector.agents.codex.install import CodexInstaller, inspect_hooks
 from adsum_collector.agents.codex.known_threads import KnownThreads
-from adsum_collector.agents.codex.live_threads import LiveThreads
 from adsum_collector.agents.codex.rollout import (
     Thread,
     history,
@@ -19,7 +18,6 @@ from adsum_collector.agents.codex.rollout import (
     transcript_file,
     written,
 )
-from adsum_collector.agents.codex.server_status import ServerStatus
 from adsum_collector.agents.codex.usage_lines import USAGE_LINES
 from adsum_collector.agents.installer import SettingsError
 from adsum_collector.agents.records import Lines, Private, TranscriptFile
@@ -91,6 +89,10 @@ class Codex(Agent):
     def own_witnesses(
         self, directories: Sequence[Path], around: Surroundings
     ) -> Sequence[OwnWitness]:
+        """Imported here: the process that reads usage starts without them."""
+        from adsum_collector.agents.codex.live_threads import LiveThreads
+        from adsum_collector.agents.codex.server_status import ServerStatus
+
         return [
             kind(directory, self.threads, around)
             for directory in directories

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
-from websockets.exceptions import WebSocketException
-from websockets.sync.client import unix_connect
 
 from adsum_collector.agents.installer import SettingsError
 from adsum_shared import __version__
@@ -192,6 +190,8 @@ class AppServer:
 
     def call(self, method: str, params: dict[str, Any]) -> Any:
         """Raises SettingsError."""
+        from websockets.exceptions import WebSocketException  # not where usage alone is read
+
         self._asked += 1
         self._wire.send(json.dumps({"id": self._asked, "method": method, "params": params}))
         while True:
@@ -236,6 +236,9 @@ class _Pipe:
 @contextmanager
 def shared_server(directory: Path) -> Iterator[AppServer | None]:
     """The background server of this home; None if none runs."""
+    from websockets.exceptions import WebSocketException
+    from websockets.sync.client import unix_connect
+
     path = os.path.realpath(directory / SOCKET)
     try:
         wire = unix_connect(path, "ws://localhost/", open_timeout=2.0, max_size=None)

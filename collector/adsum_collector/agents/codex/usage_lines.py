@@ -14,7 +14,13 @@ import msgspec
 
 from adsum_collector.agents.base import UsageLines
 from adsum_collector.agents.codex.rollout import NEVER, Thread, signals_from_lines
-from adsum_collector.agents.records import NO_WRITES, PRIME, UNSPLIT, TranscriptFile, UsageRecord
+from adsum_collector.agents.records import (
+    NO_WRITES,
+    UNSPLIT,
+    TranscriptFile,
+    UsageRecord,
+    remainder,
+)
 from adsum_collector.agents.words import NAME_MAX, model_name
 
 Bytes = bytes | bytearray | memoryview
@@ -25,6 +31,7 @@ TOTAL_MAX: Final = 10**12
 ODD: Final = "odd usage"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MS: Final = timedelta(milliseconds=1)
+DAY_S: Final = 24 * 3600
 #: As seconds it fits into four bytes.
 LAST: Final = 2**32 * 1000
 #: Lines that tell what was used up, or what has to be known of it.
@@ -145,27 +152,26 @@ class RolloutMeter:
     def take(self, raws: Sequence[Bytes]) -> None:
         for each in raws:
             raw = bytes(each)
-            is_event = raw.find(EVENT, 0, HEAD_BYTES) > 0
-            if is_event and self._recorded and self._recorded in raw:
+            if self._recorded and self._recorded in raw and raw.find(EVENT, 0, HEAD_BYTES) > 0:
                 continue  # the total that follows a response
             try:
-                self._read(raw, _decode(raw))
+                line = _decode(raw)
+                if line.payload.usage is None:
+                    self._read(raw, line)
+                elif not self._thread.copied:
+                    begin = raw.find(b"{", raw.find(b'"usage"'))
+                    self._recorded = raw[begin : raw.find(b"}", begin) + 1]
+                    self._add(line, line.payload.response_id or raw.hex(), line.payload.usage)
             except _UNDECODABLE:
                 self.faults[ODD] += bool(_TELLING.search(raw))
 
     def _read(self, raw: bytes, line: _RolloutLine) -> None:
-        known, payload = self._known, line.payload
-        if payload.usage is not None:
-            if not self._thread.copied:
-                begin = raw.find(b"{", raw.find(b'"usage"'))
-                self._recorded = raw[begin : raw.find(b"}", begin) + 1]
-                self._add(line, payload.response_id or raw.hex(), payload.usage)
-            return
-        kind = line.kind
+        known, payload, kind = self._known, line.payload, line.kind
         if kind == "session_meta" or (kind == "task_started" and self._thread.copied):
             self._place(raw)
         elif kind == "turn_context":
-            known.model = model_name((payload.model or "")[:NAME_MAX])
+            if not payload.model or payload.model != known.model:
+                known.model = model_name((payload.model or "")[:NAME_MAX])
         elif kind == "thread_settings_applied":
             applied = payload.thread_settings
             if applied is not None and applied.service_tier is not None:
@@ -194,22 +200,30 @@ class RolloutMeter:
             self._add(line, f"{known.id} {line.timestamp} {total}", last)
 
     def _add(self, line: _RolloutLine, identity: str, spent: _Spent) -> None:
-        known, at = self._known, (line.timestamp - EPOCH) // MS
-        if not 0 <= at < LAST or max(spent.input_tokens, spent.output_tokens) > TOKENS_MAX:
+        """Every response of a history passes here: little is called, as a call costs more than this."""
+        known, since = self._known, line.timestamp - EPOCH
+        at = (since.days * DAY_S + since.seconds) * 1000 + since.microseconds // 1000
+        read, written = spent.cached_input_tokens, spent.cache_write_input_tokens
+        plain, output = spent.input_tokens - read - written, spent.output_tokens
+        if not 0 <= at < LAST or spent.input_tokens > TOKENS_MAX or output > TOKENS_MAX:
             self.faults[ODD] += 1
             return
-        read = min(spent.cached_input_tokens, spent.input_tokens)
-        written = min(spent.cache_write_input_tokens, spent.input_tokens - read)
-        plain = spent.input_tokens - read - written
-        if plain or read or written or spent.output_tokens:
-            key = int.from_bytes(identity.encode(), "big") % PRIME
-            fast, writes = known.tier in FAST, UNSPLIT if written else NO_WRITES
-            # Of another tier than the two that have prices: a model that has none.
-            named = known.model if fast or known.tier in USUAL else f"{known.model}-{known.tier}"
-            model = named if named == known.model and named else model_name(named)
-            told = (plain, spent.output_tokens, read, written, 0, writes)
-            is_sidechain = False
-            self._records.append(UsageRecord(key, 0, at, model, fast, "", is_sidechain, *told))
+        if plain < 0:
+            read = min(read, spent.input_tokens)
+            plain, written = 0, spent.input_tokens - read
+        if spent.input_tokens or output:
+            key = remainder(int.from_bytes(identity.encode(), "big"))
+            model, tier, writes = known.model, known.tier, UNSPLIT if written else NO_WRITES
+            is_fast = tier in FAST
+            if not is_fast and tier not in USUAL:
+                model = f"{model}-{tier}"  # of another tier than the two that have prices
+            if model is not known.model or not model:
+                model = model_name(model)
+            told = UsageRecord(
+                key, 0, at, model, is_fast, "", False,  # noqa: FBT003 - the fields in their order
+                plain, output, read, written, 0, writes,
+            )  # fmt: skip
+            self._records.append(told)
 
 
 def tells(raw: Bytes) -> bool:
