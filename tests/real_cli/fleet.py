@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -39,6 +40,10 @@ class Part:
             )
         until(self._is_settled, f"{self.log.stem} to answer", more=self._last_words)
         assert self.is_up(), self._last_words()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """As the kernel does it: no last word, no clean-up."""

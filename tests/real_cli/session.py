@@ -85,12 +85,16 @@ class Session:
         pressed = self.terminal.press_until_gone(key, dialog)
         return self.hub.act(f"answered {dialog!r} with {key}", pressed)
 
+    def no(self) -> str:
+        """The key of the No of the dialog that stands there."""
+        number = re.search(r"(\d)\. No", self.terminal.screen())
+        assert number, self.terminal.screen()
+        return number[1]
+
     def decline(self, dialog: str) -> float:
         """Choose the dialog's No; the moment."""
         self.terminal.wait_for(dialog)
-        number = re.search(r"(\d)\. No", self.terminal.screen())
-        assert number, self.terminal.screen()
-        return self.answer(number[1], dialog)
+        return self.answer(self.no(), dialog)
 
     def sees(self, text: str, within: float = 15.0) -> float:
         """The moment at which the text stood on the screen."""

@@ -56,7 +56,7 @@ class Held(msgspec.Struct, frozen=True):
 
     digest: what it has in common with its call, which it does not name; None of what is no call.
     until: seconds, monotonic. waited: the registry has shown its dialog. own_id: the agent's.
-    persons: how many must decide the same before anything is allowed.
+    persons: how many must decide the same before anything is allowed. server: whose form it is.
     """
 
     id: str
@@ -70,6 +70,7 @@ class Held(msgspec.Struct, frozen=True):
     waited: bool = False
     own_id: str | None = None
     persons: int = 1
+    server: str | None = None
 
 
 class HoldOver(msgspec.Struct, frozen=True):
@@ -193,6 +194,8 @@ class Holds:
                 self._calls.pop((signal.session_id, signal.agent_id, signal.digest), None)
             if isinstance(signal, ToolFinished | RequestClosed):
                 effects += self._effect(signal)
+            if isinstance(signal, ToolFinished) and signal.server and not signal.is_interrupt:
+                effects += self._form_taken(signal)
             elif isinstance(signal, TurnInterrupted):
                 effects += self._stopped(signal)
             if self.open:
@@ -251,11 +254,25 @@ class Holds:
         elif signal.decided_by is None:
             return []
         else:
-            accepted, ours = signal.accepted is True, signal.decided_by == "hook"
+            # a denial that ends the turn is recorded as one at the keyboard is
+            accepted, ours = signal.accepted is True, signal.decided_by == "hook" or command.stop
         del self._sent[f"{signal.session_id} {name}"]
         # another hook of the user's may have said the opposite
         took = ours and accepted == (command.verb != "deny")
         return [Effect(held, command, "took_effect" if took else "overruled")]
+
+    def _form_taken(self, signal: ToolFinished) -> list[Effect]:
+        """The call of a server whose form was answered is over, and no word came of who answered.
+
+        Claude Code 2.1.330 tells of a form that its terminal answered, and of none that a hook did.
+        """
+        about = (signal.session_id, signal.agent_id, signal.server)
+        for name, (held, command) in self._sent.items():
+            asked = (held.asked.session_id, held.asked.agent_id, held.server)
+            if held.own_id and asked == about and signal.at > held.at:
+                del self._sent[name]
+                return [Effect(held, command, "took_effect")]
+        return []
 
     def _stopped(self, signal: TurnInterrupted) -> list[Effect]:
         """A denial that ends the turn is recorded as Esc is, by nobody's name: what it asks for is so."""

@@ -185,6 +185,7 @@ class RemoteControl:
             tool_use_id=opened.tool_use_id,
             own_id=opened.request_id,
             persons=persons,
+            server=opened.server,
         )
         hold = Hold(
             binding, list(asked.verbs), int(lasts * 1000), list(asked.always) or None, held.persons

@@ -208,3 +208,24 @@ def test_a_denial_that_ends_the_turn_is_known_by_its_end(holds: Holds) -> None:
     _, effects = holds.hear([told(s.TurnInterrupted)])
 
     assert [each.outcome for each in effects] == ["took_effect"]
+
+
+def test_a_denial_that_ends_the_turn_is_no_denial_at_the_keyboard(holds: Holds) -> None:
+    holds.decide(command_for(held().asked, "deny", stop=True), 1.0, answer_of)
+    finished = told(s.ToolFinished, tool="Bash", tool_use_id=CALL)
+    ended = msgspec.structs.replace(finished, decided_by="user-rejected", accepted=False)
+
+    assert [each.outcome for each in holds.hear([ended])[1]] == ["took_effect"]
+
+
+def test_a_form_took_effect_once_its_servers_call_is_over_in_the_same_thread() -> None:
+    """Nothing else is heard of a form that a hook filled in."""
+    holds, form = Holds(), {"tool_use_id": None, "digest": None, "own_id": "f", "server": "rig"}
+    holds.hold(held(**form))
+    holds.decide(command_for(held().asked), 1.0, answer_of)
+    ours = told(s.ToolFinished, tool="ask", tool_use_id="t9", server="rig")
+    others = ({"server": "other"}, {"agent_id": "A"}, {"at": 999}, {"is_interrupt": True})
+
+    for each in others:
+        assert not holds.hear([msgspec.structs.replace(ours, **each)])[1]
+    assert [each.outcome for each in holds.hear([ours])[1]] == ["took_effect"]

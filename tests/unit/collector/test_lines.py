@@ -227,6 +227,10 @@ def test_a_failed_call_says_why() -> None:
 def test_a_call_that_a_human_refused_is_denied_and_no_failure() -> None:
     raw = user(result("No", is_error=True), toolDenialKind="user-rejected")
     assert said(raw)[0].denied
+    assert said(raw)[0].decided_by is None  # it may have run
+    before = json.loads(raw) | {"toolDenialBeforeRun": True}
+    (finished,) = said(json.dumps(before).encode())
+    assert (finished.decided_by, finished.accepted) == ("user-rejected", False)
 
 
 @pytest.mark.parametrize(

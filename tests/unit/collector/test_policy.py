@@ -364,5 +364,9 @@ def test_calls_and_what_people_said_are_read_from_a_transcript() -> None:
     assert found.at == 1_795_168_800_000
     assert past_in(result % b"user_reject") == [PastDecision("t1", accepted=False)]
     assert past_in(result % b"config") == ()
+    refused = result.replace(b'"permissionDecision"', b'"toolDenialKind":"user-rejected","x"')
+    assert past_in(refused % b"x") == ()  # it was ended while it ran
+    before = refused.replace(b'"x":', b'"toolDenialBeforeRun":true,"x":')
+    assert past_in(before % b"x") == [PastDecision("t1", accepted=False)]
     for odd in (b"", b'"tool_use"', b'{"type":"assistant","message":"tool_use"}', b'["tool_use"]'):
         assert list(past_in(odd + b' "tool_use"')) == []

@@ -75,9 +75,12 @@ def _of_tool(asked: Asked) -> Asked:
     return msgspec.structs.replace(asked, role=role, subject=subject)
 
 
+REFUSED: Final = b'"user-rejected"'
+
+
 def past_in(line: bytes) -> Sequence[PastCall | PastDecision]:
     """Calls of tools as their permission would have been asked, and what people said to them."""
-    if b'"tool_use"' not in line and b'"permissionDecision"' not in line:
+    if not any(each in line for each in (b'"tool_use"', b'"permissionDecision"', REFUSED)):
         return ()
     told = lenient(line, dict[str, Any]) or {}
     message = told.get("message")
@@ -87,6 +90,8 @@ def past_in(line: bytes) -> Sequence[PastCall | PastDecision]:
         calls = (each for each in blocks if each.get("type") == "tool_use")
         return [found for each in calls if (found := _past_call(told, each))]
     decision = told.get("permissionDecision")
+    if told.get("toolDenialKind") == "user-rejected":  # a No at the keyboard is no decision's
+        decision = {"decision": "reject"} if told.get("toolDenialBeforeRun") is True else None
     if not isinstance(decision, dict) or decision.get("source") == "config":
         return ()  # of a rule or mode of the CLI's own nobody was asked
     named = [str(each.get("tool_use_id")) for each in blocks if each.get("type") == "tool_result"]

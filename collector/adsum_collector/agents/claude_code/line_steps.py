@@ -327,6 +327,10 @@ def _decided(line: TranscriptLine) -> dict[str, Any]:
     told = line.get("permissionDecision", dict[str, Any]) or {}
     source, decision = told.get("source"), told.get("decision")
     known = isinstance(source, str) and decision in ("accept", "reject")
+    if not known and line.flag("toolDenialBeforeRun"):
+        # a No at the keyboard, Esc, and a hook's denial that ends the turn: all alike
+        kind = line.text("toolDenialKind")
+        return {"decided_by": kind, "accepted": False} if kind == "user-rejected" else {}
     # Rules and modes decide most calls; nobody waits to hear so.
     if not known or source == "config":
         return {}

@@ -1,0 +1,362 @@
+"""Decided on the page of a real browser, for the real CLI on two machines, while parts of it break."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+from playwright.sync_api import Browser, expect
+
+from tests.hub_processes import HubProcess
+from tests.real_cli import asking_server
+from tests.real_cli.conftest import new_fleet
+from tests.real_cli.elsewhere import Elsewhere, agree, browsing, control
+from tests.real_cli.fleet import Fleet, Part, accepts, free_port, until
+from tests.real_cli.scripts import SCRIPTS, Call, Turn, shell
+from tests.real_cli.session import ASKS, Session
+from tests.real_cli.timeline import Watcher
+from tests.signing_in import cookie_name, sign_in
+
+pytestmark = [
+    pytest.mark.real_cli,
+    pytest.mark.redis,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+]
+
+ANVIL, BELLOWS = 0, 1
+KEYS = "/api/v1/command-keys"
+SAME_INSTANT = 50
+#: What the collector or a hub says of a command of which nothing more is to be heard.
+OVER = {"took_effect", "overruled", "too_late", "refused"}
+#: A wire to Redis that can be stopped, with all that is under way in it, and let go again.
+WIRE = """
+import asyncio, sys
+from tests.proxies import Proxy
+async def run(port, target):
+    async with await asyncio.start_server(Proxy(target).open, "127.0.0.1", port) as server:
+        await server.serve_forever()
+asyncio.run(run(*map(int, sys.argv[1:])))
+"""
+
+SCRIPTS["form"] = (Turn(calls=(Call("mcp__rig__ask", {}),)), Turn("Thanks for the form."))
+for name in ("killed", "stuck", "wiped", "cut", "theirs", "both"):
+    SCRIPTS[name] = Turn(calls=(shell(f"echo it >> {name}"),)), Turn("It ran.")
+SCRIPTS["ruled"] = Turn(calls=(shell("mkdir made-by-rule"),)), Turn("It ran.")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two machines whose owners agreed, by the command that they type."""
+    pytest.importorskip("cryptography")
+    with new_fleet(tmp_path_factory.mktemp("everywhere"), "anvil", "bellows") as fleet:
+        agree(fleet)
+        yield fleet
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture
+def elsewhere(site: Fleet, browser: Browser) -> Iterator[Callable[..., Elsewhere]]:
+    """A session in a terminal of one of both machines, and its page, to the end of the test."""
+    with contextlib.ExitStack() as open_until, Watcher(site.hub_url) as watcher:
+
+        def start(script: str, machine: int, *flags: str) -> Elsewhere:
+            session = Session(site.machines[machine], watcher, *flags, mode="manual")
+            open_until.enter_context(session.terminal)
+            page = browser.new_page()
+            open_until.callback(page.close)
+            there = Elsewhere(page, site, session)
+            session.terminal.type(f"do play:{script}")
+            return there
+
+        yield start
+
+
+def ran(there: Elsewhere, name: str) -> int:
+    """How often."""
+    file = there.work / name
+    return len(file.read_text().split()) if file.exists() else 0
+
+
+def outcome(there: Elsewhere, timeout: float = 20) -> str:
+    """Of the latest command, once nothing more is to be heard of it."""
+    return until(
+        lambda: o if (o := there.commands()[-1]["outcome"]) in OVER else "",
+        "an end of it",
+        timeout=timeout,
+        more=lambda: str(there.commands()),
+    )
+
+
+class Race:
+    """One session that is asked again and again; what the page, the hub and the agent have of each."""
+
+    def __init__(self, there: Elsewhere, fleet: Fleet) -> None:
+        self.there, self.fleet = there, fleet
+        self.request: dict[str, Any] = {}
+        #: seconds by which the key is later than the click; it goes after whoever was not first
+        self.later = 0.0
+
+    def run(self, name: str, dice: random.Random) -> str:
+        """What became of the click: an outcome, or what the page says of one that was not taken."""
+        there = self.there
+        there.asked(f">> {name}")
+        there.session.terminal.wait_for(ASKS)
+        self.request = self.fleet.session(there.session.id)["requests"][0]  # type: ignore[index]  # it stands on the page
+        number = there.session.no()
+        later = self.later + dice.uniform(-0.02, 0.02)
+        pressing = threading.Timer(max(later, 0), there.session.terminal.press, (number,))
+        pressing.start()
+        time.sleep(max(-later, 0))
+        there.press()
+        pressing.join()
+        until(self.is_over, "an end of the request", more=there.text)
+        told = until(self.told, "the page to tell", more=there.text)
+        self.later += 0.015 if told != "took_effect" else -0.015
+        return told
+
+    def is_over(self) -> bool:
+        view = self.fleet.session(self.there.session.id) or {}
+        return all(each["id"] != self.request["id"] for each in view.get("requests", []))
+
+    def told(self) -> str:
+        """By the page itself, of the decision that was pressed last; empty: not yet."""
+        key = f"{self.there.id} {self.request['id']} {self.request['hold']['binding']}"
+        look = "async (key) => (await import('/static/control/state.js')).givenOf(key)"
+        given = self.there.page.evaluate(look, key)
+        if given is None:
+            return "never pressed"
+        phase = str(given["phase"])
+        return phase if phase in OVER | {"failed", "cancelled"} else ""
+
+
+def test_click_and_key_in_the_same_instant_never_both_never_neither(
+    elsewhere: Callable[..., Elsewhere], site: Fleet
+) -> None:
+    """The click allows, the key says No. What the page tells is what happened, each time."""
+    dice, number = random.Random(18), 0
+    told: list[str] = []
+    allowed: list[str] = []
+    there = elsewhere("text", ANVIL)
+    race = Race(there, site)
+    while len(told) < SAME_INSTANT:
+        number += 1
+        names = [f"n{number}-{turn}" for turn in range(8)]
+        calls = [Turn(calls=(shell(f"echo it >> {name}"),), wait=0.3) for name in names]
+        SCRIPTS[f"race{number}"] = (*calls, Turn("All were asked."))
+        site.wait_for_state(there.session.id, "idle", 15)
+        there.session.terminal.press("C-u")  # a key that came after the dialog is a draft by now
+        site.wait_for_state(there.session.id, "idle", 15)
+        there.session.terminal.press("C-u")  # a key that came after the dialog is a draft by now
+        there.session.terminal.type(f"do play:race{number}")
+        for name in names:
+            told.append(race.run(name, dice))
+            if told[-1] == "took_effect":
+                there.made(name)
+                allowed.append(name)
+            else:  # it was denied, which ends the turn
+                site.wait_for_state(there.session.id, "idle", 15)
+                assert ran(there, name) == 0, told
+                break
+    assert [ran(there, name) for name in allowed] == [1] * told.count("took_effect")
+    print({each: told.count(each) for each in set(told)})
+    assert told.count("took_effect") > 5
+    assert len(told) - told.count("took_effect") > 5
+
+
+def test_a_hub_killed_before_the_machine_obeys_tells_the_truth_when_it_is_back(
+    elsewhere: Callable[..., Elsewhere], site: Fleet
+) -> None:
+    there = elsewhere("killed", ANVIL)
+    there.asked(">> killed")
+    collector = site.machines[ANVIL].collector
+    collector.send(signal.SIGSTOP)
+    there.press()
+    there.says("on its way")
+    site.hub.kill()
+    assert ran(there, "killed") == 0
+
+    collector.send(signal.SIGCONT)
+
+    until(lambda: ran(there, "killed") == 1, "it to run", timeout=8)
+    site.hub.start()
+    there.says("took effect")
+    there.session.terminal.wait_for("It ran.")
+    assert [each["outcome"] for each in there.commands()] == ["took_effect"]
+    assert ran(there, "killed") == 1
+
+
+def test_a_hub_killed_before_it_gave_the_command_leaves_the_dialog_and_another_try(
+    elsewhere: Callable[..., Elsewhere], site: Fleet
+) -> None:
+    there = elsewhere("stuck", BELLOWS)
+    there.asked(">> stuck")
+    site.hub.send(signal.SIGSTOP)
+    there.press()
+    there.says("sending")
+    site.hub.kill()
+
+    there.says("It may have been given all the same")
+    assert ASKS in there.session.terminal.screen()
+    there.says("nothing can be decided here")
+
+    site.hub.start()
+    there.click(">> stuck")
+    there.says("took effect")
+    assert ran(there, "stuck") == 1
+
+
+def test_a_redis_that_forgot_everything_leaves_the_request_to_be_decided_once(
+    elsewhere: Callable[..., Elsewhere], site: Fleet
+) -> None:
+    there = elsewhere("wiped", ANVIL)
+    there.asked(">> wiped")
+    redis.Redis.from_url(site.machines[ANVIL].redis_url).flushall()
+
+    site.wait_for_state(there.session.id, "needs_permission")
+    assert ASKS in there.session.terminal.screen()
+    there.click(">> wiped")
+    there.says("took effect")
+    assert ran(there, "wiped") == 1
+
+
+def test_a_machine_cut_off_obeys_no_click_that_comes_late(
+    elsewhere: Callable[..., Elsewhere], site: Fleet
+) -> None:
+    bellows = site.machines[BELLOWS]
+    port, broker = free_port(), bellows.redis_url.rpartition(":")[2]
+    command = [sys.executable, "-c", WIRE, str(port), broker]
+    log = bellows.home.path / "wire.log"
+    wire = Part(command, {"PATH": ""}, log, lambda: accepts(port))
+    wire.start()
+    bellows.collector.env["ADSUM_REDIS_URL"] = f"redis://127.0.0.1:{port}"
+    bellows.collector.stop()
+    bellows.collector.start()
+    there = elsewhere("cut", BELLOWS)
+    try:
+        there.asked(">> cut")
+        wire.send(signal.SIGSTOP)
+        there.press()
+        there.says("Its machine has not answered")
+        there.says("Its machine is offline")
+        assert ran(there, "cut") == 0
+
+        there.session.terminal.press_until_gone("Enter", ASKS)
+        until(lambda: ran(there, "cut") == 1, "the key to run it", timeout=5)
+        wire.send(signal.SIGCONT)
+        assert outcome(there, 40) in ("refused", "too_late")
+        assert ran(there, "cut") == 1
+    finally:
+        bellows.collector.stop()
+        wire.kill()
+        bellows.collector.env["ADSUM_REDIS_URL"] = bellows.redis_url
+        bellows.collector.start()
+
+
+def test_a_form_is_filled_in(elsewhere: Callable[..., Elsewhere]) -> None:
+    server = {"command": sys.executable, "args": [asking_server.__file__]}
+    config = json.dumps({"mcpServers": {"rig": server}})
+    flags = "--mcp-config", config, "--strict-mcp-config", "--allowedTools", "mcp__rig__ask"
+    there = elsewhere("form", BELLOWS, *flags)
+    there.page.locator(".request").get_by_label("name").fill("Ada")
+    there.click("Who are you?", "send")
+
+    there.says("took effect")
+    there.session.terminal.wait_for("Thanks for the form.")
+    until(
+        lambda: any(
+            '"tool_result"' in (line := json.dumps(each)) and "Ada" in line
+            for each in there.lines()
+        ),
+        "the model to be told",
+        timeout=8,
+    )
+
+
+def test_a_hook_of_the_users_that_is_first_retires_it_here(
+    elsewhere: Callable[..., Elsewhere],
+) -> None:
+    allowed = {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}
+    answer = json.dumps({"hookSpecificOutput": allowed})
+    theirs = {"type": "command", "command": f"cat > /dev/null; sleep 2; echo '{answer}'"}
+    settings = {"hooks": {"PermissionRequest": [{"hooks": [theirs]}]}}
+    there = elsewhere("theirs", ANVIL, "--settings", json.dumps(settings))
+    there.asked(">> theirs")
+
+    until(lambda: ran(there, "theirs"), "their hook to decide", timeout=10)
+    expect(there.page.locator(".request")).to_have_count(0)
+    there.session.terminal.wait_for("It ran.")
+    assert there.commands() == []
+
+
+def configured(fleet: Fleet, machine: int, text: str) -> Path:
+    config = fleet.machines[machine].home.path / ".config" / "adsum" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(text)
+    return config
+
+
+def test_what_a_rule_allowed_is_marked_as_its_own(
+    elsewhere: Callable[..., Elsewhere], site: Fleet
+) -> None:
+    rule = '[[control.rule]]\nname = "folders"\ndecision = "allow"\ntool = "shell"\n'
+    config = configured(site, ANVIL, f'{rule}pattern = "mkdir *"\ndry_run = false\n')
+    try:
+        there = elsewhere("ruled", ANVIL)
+        there.made("made-by-rule")
+    finally:
+        config.unlink()
+    told = there.says("The rule “folders” allowed it")
+    assert "took effect" in there.says("took effect"), told
+    assert "rule:folders" in control(site.machines[ANVIL], "trail")
+
+
+def test_two_persons_allow_it_together_and_one_alone_does_not(
+    elsewhere: Callable[..., Elsewhere], site: Fleet, browser: Browser, tmp_path: Path
+) -> None:
+    bellows = site.machines[BELLOWS]
+    tag = f'[[control.tag]]\nname = "production"\ndirectories = ["{bellows.home.work}"]\n'
+    config = configured(site, BELLOWS, f'[control]\ntwo_persons = ["production"]\n{tag}')
+    hub = HubProcess(tmp_path / "hub", bellows.redis_url, sign_in="on")
+    with contextlib.ExitStack() as stack:
+        stack.callback(config.unlink)
+        stack.callback(hub.kill)
+        hub.start()
+        until(lambda: len(httpx.get(site.hub_url + KEYS).json()["keys"]) == 2, "its key")
+        control(bellows, "approve", "--yes")  # which pins this hub's key as well
+        there = elsewhere("both", BELLOWS)
+        people = []
+        for name in ("Ann", "Bob"):
+            context = browser.new_context()
+            stack.callback(context.close)
+            secret = sign_in(hub, "operator", name)
+            context.add_cookies([{"name": cookie_name(hub), "value": secret, "url": hub.url}])
+            people.append(Elsewhere(context.new_page(), site, there.session, hub.url))
+        ann, bob = people
+
+        ann.click(">> both")
+        ann.says("it takes another person")
+        assert ASKS in there.session.terminal.screen()
+        assert ran(there, "both") == 0
+        bob.click(">> both")
+
+        bob.says("took effect")
+        ann.says("together with another person")
+        until(lambda: ran(there, "both") == 1, "it to run", timeout=5)
