@@ -25,6 +25,7 @@ VERBS = {
 OUTCOMES = {
     "took_effect": "took effect",
     "sent": "sent, but what came of it is not known yet",
+    "under_way": "under way at its machine",
     "given": "on its way, but its machine has not answered yet",
     "overruled": "overruled: the terminal was first",
     "too_late": "too late",
@@ -39,6 +40,7 @@ CODES = {
     "took_effect": Exit.OK,
     "sent": Exit.PARTIAL,
     "given": Exit.PARTIAL,
+    "under_way": Exit.PARTIAL,
     "awaits_second": Exit.PARTIAL,
     "seconded": Exit.OK,
     "queued": Exit.OK,

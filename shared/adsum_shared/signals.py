@@ -239,7 +239,8 @@ class CommandReported(Signal, frozen=True, kw_only=True, tag="command.reported")
 
     outcome: queued, sent (handed to the agent), took_effect, overruled (the terminal was first),
     too_late, withdrawn, expired, refused (nothing was done; reason says why), awaits_second (it takes
-    another person, who decides the same), seconded (one has, and theirs was sent). by: who gave it.
+    another person, who decides the same), seconded (one has, and theirs was sent), under_way (it takes
+    some seconds). by: who gave it.
     text: what was handed over, of a prompt. trail: the hash of its line in the machine's trail.
     """
 

@@ -15,7 +15,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from adsum_collector.agents.base import Agent
@@ -55,6 +55,8 @@ WAYS_MS: Final = 5_000
 #: Within which a message that was handed over at rest begins a turn, and an interrupt ends one.
 TAKEN_MS: Final = 20_000
 INTERRUPTED_S: Final = 5.0
+#: What takes longer is under way, and said to be.
+SLOW_S: Final = 3.0
 #: Prompts of which is waited to hear that their session took them.
 MOST_AWAITED: Final = 64
 #: By these a prompt is recognised, which witnesses cut and wrap in their own ways.
@@ -65,7 +67,6 @@ _UNDATED: Final = 1 << 60
 MOST_ENTRY: Final = 1 << 20
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
-Result = TypeVar("Result")
 Way = Literal["terminal", "inbox"]
 #: Obeys one command. Raises NotObeyedError, OSError: nothing was done.
 Obey = Callable[[Command], Awaitable[None]]
@@ -230,9 +231,14 @@ class Actions:
                 tasks.create_task(self._end(command), name=command.verb)
 
     async def _end(self, command: Command) -> None:
+        later = asyncio.get_running_loop().call_later
+        slow = later(SLOW_S, self.reports.report, command, "under_way")
+        if command.verb == "interrupt":  # says `sent` before
+            slow.cancel()
         try:
             await self.obey(command)
         finally:
+            slow.cancel()
             self._under_way -= 1
 
     async def obey(self, command: Command) -> None:
@@ -506,13 +512,11 @@ class Actions:
 
     async def _way_to(self, session_id: str) -> Way | None:
         seat = await asyncio.to_thread(self._seats.of, session_id)
-        if seat is None:
-            return None
-        if await _pane(seat) is not None:
+        if seat is not None and await _pane(seat) is not None:
             return "terminal"
-        return "inbox" if seat.inbox is not None else None
+        return "inbox" if seat is not None and seat.inbox is not None else None
 
-    async def _changed(self, change: Callable[..., Result], *given: object) -> Result:
+    async def _changed(self, change: Callable[..., Any], *given: object) -> Any:
         async with self._writing:
             return await asyncio.to_thread(change, *given)
 

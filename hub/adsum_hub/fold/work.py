@@ -344,7 +344,7 @@ def hold_ended(facts: Facts, signal: s.HoldEnded) -> Changes:
 
 
 #: Of two reports of one instant the one farther to the right is the later.
-OUTCOMES = ("queued", "awaits_second", "sent")
+OUTCOMES = ("queued", "awaits_second", "under_way", "sent")
 
 
 def command_reported(facts: Facts, signal: s.CommandReported) -> Changes:

@@ -89,6 +89,24 @@ async def test_a_command_that_fails_ends_no_other(
     await machine.until("c2", "took_effect")
 
 
+@pytest.mark.parametrize(("verb", "said"), [("resume", ["under_way"]), ("interrupt", [])])
+async def test_what_takes_long_is_said_to_be_under_way(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str, said: list[str]
+) -> None:
+    monkeypatch.setattr(actions, "SLOW_S", 0)
+
+    async def takes_some_turns_of_the_loop(command: Command) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        machine.report(command, "took_effect")
+
+    machine.actions.verbs[verb] = takes_some_turns_of_the_loop
+    await machine.give(verb, "c")
+    await machine.until("c", "took_effect")
+
+    assert machine.told("c") == [*said, "took_effect"]
+
+
 async def test_of_what_is_asked_at_once_no_more_is_taken_than_can_be_kept(
     machine: Machine,
 ) -> None:

@@ -18,7 +18,8 @@ import { titleOf } from "../core/states.js";
  * held: it can still be taken back. lost: nobody answered, so it may have been given all the same. The others are
  * outcomes, as the hub has them.
  * @typedef {"held" | "sending" | "given" | "failed" | "lost" | "cancelled" | "queued" | "sent" | "took_effect"
- *   | "overruled" | "too_late" | "refused" | "expired" | "withdrawn" | "awaits_second" | "seconded"} Phase
+ *   | "overruled" | "too_late" | "refused" | "expired" | "withdrawn" | "awaits_second" | "seconded"
+ *   | "under_way"} Phase
  */
 /**
  * One decision of this page's reader. key: of what it decides. until: this browser's clock, while it is held.
