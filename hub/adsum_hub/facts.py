@@ -134,6 +134,7 @@ class Suspension(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     by: str = ""
     auto: bool = False
     freed_bytes: int = 0
+    undone: bool = False
 
 
 class ReportedCommand(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

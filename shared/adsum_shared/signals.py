@@ -258,12 +258,14 @@ class SessionSuspended(Signal, frozen=True, kw_only=True, tag="session.suspended
     """The collector ends its process, which rests, so that it can be taken up again under its id.
 
     by: who gave the command; auto: nobody, it had rested for as long as the owner set. freed_bytes: of
-    memory that was resident in the process and in all below it.
+    memory that was resident in the process and in all below it. undone: it was told before, and its
+    process was not ended after all.
     """
 
     by: str = ""
     auto: bool = False
     freed_bytes: int = 0
+    undone: bool = False
 
 
 class QueuedItem(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -241,8 +241,8 @@ class Suspender:
         """Says so, looks once more, ends it. What was said stays true if we are killed meanwhile.
 
         It is said first, as its end would else be told as its user's. To say it takes a commit to disk,
-        seconds on a busy one, in which somebody may type. What was said and not done gives way to the
-        next turn of the session. again: it was told before, so the way back stays if it ends meanwhile.
+        seconds on a busy one, in which somebody may type: what was said and not done is taken back.
+        again: it was told before, so the way back stays if it ends meanwhile.
         """
         session_id, now = found.entry.session_id, self._now()
         told = SessionSuspended(
@@ -256,15 +256,16 @@ class Suspender:
         except BaseException as error:
             if not again or _is_alive(found.entry):
                 self.forget(session_id)
+                undone = msgspec.structs.replace(told, at=self._now(), undone=True)
+                with contextlib.suppress(SpoolUnavailable):  # so it gives way to its next turn
+                    await self._intakes[found.agent.name].accept([undone])
             if isinstance(error, SpoolUnavailable):
                 raise NotObeyedError(f"that it is suspended cannot be told ({error})") from error
             raise
         with contextlib.suppress(ProcessLookupError):  # it ended by itself
             signal.pidfd_send_signal(process, signal.SIGTERM)
         if not await _ended(process, ENDS_S):
-            raise NotObeyedError(
-                f"it was told to end and has not within {ENDS_S:.0f} s; it is not killed"
-            )
+            raise NotObeyedError(f"told to end, it has not within {ENDS_S:.0f} s; it is not killed")
 
     async def _require_unchanged(self, found: Resting) -> None:
         """Raises NotObeyedError."""

@@ -245,7 +245,8 @@ def _said(signal: s.KnownSignal) -> str:
         by = f" by {signal.by}" if signal.by else ""
         return f"{signal.verb}{by}: {signal.outcome.replace('_', ' ')}"
     if isinstance(signal, s.SessionSuspended):
-        return "at rest for too long" if signal.auto else f"by {signal.by}"
+        by = "at rest for too long" if signal.auto else f"by {signal.by}"
+        return f"not done, {by}" if signal.undone else by
     if isinstance(signal, s.WorkReported):
         about = f"{signal.status} {signal.issue}" if signal.issue else signal.status
         return f"{about}: {signal.notes}" if signal.notes else about

@@ -187,14 +187,13 @@ def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
 
 
 def session_suspended(facts: Facts, signal: s.SessionSuspended) -> Changes:
-    told = Suspension(signal.at, signal.by, signal.auto, signal.freed_bytes)
-    held = facts.suspension
-    known = held is not None and (held.at, held.by, held.freed_bytes) >= (
-        told.at,
-        told.by,
-        told.freed_bytes,
-    )
-    return {} if known else {"suspension": told}
+    told = Suspension(signal.at, signal.by, signal.auto, signal.freed_bytes, signal.undone)
+    order = [
+        (it.at, it.undone, it.by, it.freed_bytes)
+        for it in (facts.suspension, told)
+        if it is not None
+    ]
+    return {"suspension": told} if order[0] < order[-1] or len(order) == 1 else {}
 
 
 def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes:

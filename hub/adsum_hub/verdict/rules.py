@@ -85,7 +85,9 @@ def suspended(facts: Facts, opened: int) -> bool:
     """Whether the latest run ended by being suspended: one that began since has an end of its own."""
     told, process = facts.suspension, facts.process
     began = process.started if process is not None else 0
-    return told is not None and told.at >= max(opened, facts.resumed, began)
+    if told is None or told.undone:
+        return False
+    return told.at >= max(opened, facts.resumed, began)
 
 
 def final(reading: Reading) -> Ended | None:

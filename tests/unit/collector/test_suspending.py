@@ -265,6 +265,7 @@ async def test_a_draft_that_is_typed_while_it_is_told_is_not_lost(machine: Machi
         await machine.suspender.suspend(ID, "ann")
 
     assert machine.claude.lives(pid)
+    assert [getattr(each, "undone", None) for each in machine.intake.accepted] == [False, True]
 
 
 async def test_what_cannot_be_told_is_not_ended(machine: Machine) -> None:
@@ -421,7 +422,12 @@ async def test_the_way_back_stays_if_the_first_signal_ends_it_while_it_is_told_a
         with pytest.raises(NotObeyedError, match="is not killed"):
             await machine.suspender.suspend(ID, "ann")
 
-    machine.intake.meanwhile = lambda: (os.kill(pid, signal.SIGKILL), os.waitpid(pid, 0))[0]
+    def ends() -> None:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        machine.intake.meanwhile = lambda: None
+
+    machine.intake.meanwhile = ends
     with pytest.raises(NotObeyedError, match="just ended"):
         await machine.suspender.suspend(ID, "ann")
 

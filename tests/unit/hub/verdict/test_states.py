@@ -175,6 +175,15 @@ def test_a_suspended_session_that_was_resumed_and_left_has_ended() -> None:
     assert story.tell(s.SessionEnded, 70, reason="prompt_input_exit").state(71) == "session_ended"
 
 
+@pytest.mark.parametrize("later", [0.0, 1.0])
+def test_a_suspension_that_was_taken_back_is_none(later: float) -> None:
+    """Somebody typed while it was told, and left then."""
+    story = working().stop(2).tell(s.SessionSuspended, 3 + later, undone=True)
+    story.tell(s.SessionSuspended, 3).tell(s.SessionEnded, 9)
+
+    assert story.state(10) == "session_ended"
+
+
 @pytest.mark.parametrize("ended_first", [True, False])
 def test_a_suspension_that_arrives_before_or_after_the_end_says_the_same(ended_first: bool) -> None:
     told = [(s.SessionSuspended, 3.0), (s.SessionEnded, 3.1)]
