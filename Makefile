@@ -39,7 +39,7 @@ up: .venv/.run-stamp ## Start broker, hub and collector, and print the dashboard
 test: .venv/.dev-stamp ## What a change needs: check, unit, a real Redis, every view in a browser, some chaos
 	@sh scripts/system-deps test
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n $(WORKERS) tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
+	$(BIN)/pytest -n $(WORKERS) -m "not slow" tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest -n $(WAITING) --dist worksteal -m "$(QUICK)" --ignore=tests/unit $(APART) $(ARGS) \
 	  || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest -n $(CORES) -m "not slow" tests/chaos $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
@@ -50,7 +50,7 @@ test-all: .venv/.dev-stamp ## The rest: all of the browser's, slow ones, real CL
 	  || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest $(ALONE) $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 	@$(MAKE) --no-print-directory -j$(BESIDE) --output-sync=target $(PAIR)
-	$(BIN)/pytest -n $(BESIDE) -m slow tests/chaos $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
+	$(BIN)/pytest -n $(BESIDE) -m slow tests/chaos tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 
 coverage: .venv/.dev-stamp ## What unit tests reach, with the floor that pyproject.toml sets
 	@$(BIN)/coverage erase

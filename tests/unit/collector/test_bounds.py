@@ -20,7 +20,7 @@ from adsum_shared.privacy import private_as
 
 SEEN = 1_800_000_000_000
 FILE = TranscriptFile("s1")
-LONG = "x" * 2_000_000
+LONG = "x" * 200_000
 
 
 def read(*lines: dict[str, Any], context: str = "", level: Any = "full") -> Lines:

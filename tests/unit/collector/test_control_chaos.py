@@ -481,10 +481,12 @@ async def test_some_random_lives_have_no_unwanted_effect() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
-async def test_ten_thousand_random_lives_have_no_unwanted_effect() -> None:
+async def test_thousands_of_random_lives_have_no_unwanted_effect() -> None:
+    """Other ones each time, and as many as ADSUM_CHAOS_LIVES says."""
     first = int(os.environ.get("ADSUM_CHAOS_SEED", time.time_ns() % 1_000_000_000))
-    print(f"seeds {first} to {first + 9_999}")
-    effects = sum([await live(seed) for seed in range(first, first + 10_000)])
+    lives = int(os.environ.get("ADSUM_CHAOS_LIVES", "2000"))
+    print(f"seeds {first} to {first + lives - 1}")
+    effects = sum([await live(seed) for seed in range(first, first + lives)])
 
     print(f"{effects} effects, none unwanted")
-    assert effects > 5_000
+    assert effects > lives / 2

@@ -465,6 +465,7 @@ own_hooks = st.dictionaries(
 layouts = st.sampled_from([None, 1, 2, 4, "\t"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(st.text(max_size=4).filter(lambda k: k != "hooks"), values, max_size=4),

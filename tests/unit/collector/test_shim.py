@@ -179,6 +179,7 @@ async def test_without_a_collector_the_shim_is_silent_and_quick(tmp_path: Path) 
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow
 async def test_a_collector_that_does_not_answer_costs_at_most_five_seconds(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "deaf.sock"))
@@ -221,6 +222,7 @@ async def test_a_refusal_says_why_and_is_not_worth_a_retry(
     assert door.local.refused["malformed"] == 1
 
 
+@pytest.mark.slow
 async def test_a_line_without_end_is_broken_off(door: Door) -> None:
     assert await door.say(b"x" * (2 << 20)) is None
     assert (await door.say(message()))["ok"]

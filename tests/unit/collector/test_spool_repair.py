@@ -223,6 +223,7 @@ def test_state_that_is_no_state_any_more_does_not_keep_us_from_starting() -> Non
     }
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_of_a_quarantine_everything_readable_stays(
     directory: Path, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +258,7 @@ def test_killed_at_any_moment_of_a_new_beginning_nothing_is_kept_twice(
         files.close()
 
 
+@pytest.mark.slow
 def test_damage_after_a_new_beginning_that_was_interrupted_keeps_nothing_twice(
     directory: Path, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

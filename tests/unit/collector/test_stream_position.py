@@ -115,6 +115,7 @@ plans = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(plans)
 def test_nothing_promised_on_a_living_disk_is_lost_and_nothing_is_applied_twice(

@@ -435,6 +435,7 @@ def expected(told: Sequence[tuple[UsageSource, UsageRecord]]) -> set[Total]:
     return {Total(its, *numbers) for its, numbers in sums.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     TOLD, st.randoms(use_true_random=False), st.lists(st.integers(1, 5), min_size=25, max_size=25)

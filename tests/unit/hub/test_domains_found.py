@@ -118,6 +118,7 @@ def test_a_name_that_is_taken_stays_with_whoever_has_it(make):
     assert found.broken == frozenset()
 
 
+@pytest.mark.slow
 def test_the_example_is_installed_and_found(tmp_path):
     """As a user would, but for the network: the build's needs are there."""
     source, target = tmp_path / "source", tmp_path / "site"
