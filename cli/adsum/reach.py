@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from adsum.client import fetch, home_of, hub_url
+from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import session_named
 from adsum.text.saying import put, say
@@ -109,6 +110,8 @@ def command_for(view: SessionView, here: str | None, ssh: str | None = None) -> 
         raise CommandError(f"{name} {why}, so there is no terminal to attach to.")
     if view.host_id != here:
         return _over_ssh(view, name, ssh)
+    if (own := _in_its_background(view)) is not None:
+        return own
     if shutil.which("tmux") is None:
         raise CommandError(
             f"{name} runs on this machine as process {view.pid}, and tmux is not installed. Only a "
@@ -121,6 +124,22 @@ def command_for(view: SessionView, here: str | None, ssh: str | None = None) -> 
             "cannot be attached to: look for its window, or start `claude` within tmux next time."
         )
     return local_command(pane, os.environ)
+
+
+def _in_its_background(view: SessionView) -> list[str] | None:
+    """What opens a session that its agent keeps in the background, by the agent's own registry."""
+    from adsum_collector.agents import known_agents
+    from adsum_collector.settings import CollectorSettings
+
+    settings = read_settings(CollectorSettings)
+    for agent in known_agents():
+        for directory in settings.directories_of(agent):
+            folder = agent.registry_dir(directory)
+            file = folder and folder / f"{view.pid}.json"
+            told = agent.registered(file.read_bytes()) if file and file.is_file() else None
+            if told is not None and told.session_id == view.session_id and told.attach:
+                return list(told.attach)
+    return None
 
 
 def _over_ssh(view: SessionView, name: str, ssh: str | None) -> list[str]:

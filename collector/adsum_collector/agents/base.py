@@ -186,6 +186,7 @@ class Registered(NamedTuple):
 
     start: when that began, as the system counts it; "": not told. status: `idle` if it rests. at: since
     when, ms. cwd: where it was started. attended: in a terminal of its user's, by nothing else.
+    attach: the words that open it in a terminal, of one that the agent keeps in none.
     """
 
     session_id: str
@@ -195,6 +196,7 @@ class Registered(NamedTuple):
     at: int
     cwd: str
     attended: bool
+    attach: tuple[str, ...] = ()
 
 
 class RunWords(NamedTuple):

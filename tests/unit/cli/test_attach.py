@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -37,6 +39,25 @@ def test_a_pane_is_found_by_its_terminal_or_by_an_ancestor() -> None:
     assert pane_of(PANES, "/dev/pts/9", [77, 10, 1]) == PANES[0]
     assert pane_of(PANES, None, [77, 1]) is None
     assert panes_in("/dev/pts/1 10 %0\nno server running\n") == PANES[:1]
+
+
+def test_what_its_agent_keeps_in_the_background_is_opened_by_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    entry = tmp_path / ".claude" / "sessions" / f"{os.getpid()}.json"
+    entry.parent.mkdir(parents=True)
+    told = {"pid": os.getpid(), "sessionId": "0a1b2c3d", "cwd": "/", "jobId": "0a1b2c3d"}
+    living = view(pid=os.getpid(), session_id="0a1b2c3d")
+
+    def says(**more: str) -> list[str]:
+        entry.write_text(json.dumps(told | more))
+        return command_for(living, "laptop-id")
+
+    assert says(kind="bg") == ["claude", "attach", "0a1b2c3d"]
+    for other in ({"kind": "interactive"}, {"kind": "bg", "jobId": "--x"}, {"sessionId": "other"}):
+        with pytest.raises(CommandError, match="outside tmux"):
+            says(**({"kind": "bg"} | other))
 
 
 def test_within_tmux_the_client_goes_there_and_none_is_nested() -> None:

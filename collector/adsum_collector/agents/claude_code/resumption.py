@@ -149,9 +149,11 @@ class RegistryEntry(msgspec.Struct, rename="camel"):
     status_updated_at: float = 0
     kind: str = ""
     entrypoint: str = ""
+    job_id: str = ""
 
 
 _decode = msgspec.json.Decoder(RegistryEntry).decode
+_JOB = re.compile("[0-9a-f]{4,40}")
 
 
 def registered(content: bytes) -> Registered | None:
@@ -163,8 +165,10 @@ def registered(content: bytes) -> Registered | None:
         return None  # no name of a file
     attended = told.kind == "interactive" and told.entrypoint == "cli"
     at = int(told.status_updated_at)
+    of_its_own = told.kind == "bg" and _JOB.fullmatch(told.job_id)
+    attach = ("claude", "attach", told.job_id) if of_its_own else ()
     return Registered(
-        told.session_id, told.pid, told.proc_start, told.status, at, told.cwd, attended
+        told.session_id, told.pid, told.proc_start, told.status, at, told.cwd, attended, attach
     )
 
 
