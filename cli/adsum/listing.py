@@ -163,6 +163,7 @@ def top(
     state_dir: Path | None = None,
     host: str | None = None,
     project: str | None = None,
+    agent: str | None = None,
 ) -> None:
     if find_spec("textual") is None:
         pip = Path(sys.executable).parent / "pip"
@@ -175,10 +176,10 @@ def top(
         )
     from adsum.top import run_top
 
-    run_top(hub_url(hub, state_dir), Filter(host=host, project=project))
+    run_top(hub_url(hub, state_dir), Filter(host=host, project=project, agent=agent))
 
 
-USAGE_BY = ("day", "host", "project", "model", "session")
+USAGE_BY = ("day", "host", "project", "model", "agent", "session")
 USAGE_DAYS = 7
 USAGE_LIMIT = 20
 #: How far back to look when there is nothing; a hub keeps no more than the last.
@@ -197,6 +198,7 @@ class UsageQuery:
     project: str | None = None
     model: str | None = None
     limit: int | None = None
+    agent: str | None = None
 
     def __post_init__(self) -> None:
         since, until = _date("--since", self.since), _date("--until", self.until)
@@ -208,7 +210,7 @@ class UsageQuery:
 
     @property
     def filtered(self) -> bool:
-        return any((self.host, self.project, self.model))
+        return any((self.host, self.project, self.model, self.agent))
 
     @property
     def query(self) -> dict[str, str]:
@@ -223,6 +225,7 @@ class UsageQuery:
             host=self.host,
             project=self.project,
             model=self.model,
+            agent=self.agent,
             since=since,
             until=self.until,
             days=None if since else str(days),
@@ -288,18 +291,19 @@ def no_usage(report: UsageReport, asked: UsageQuery, fresh: Freshness) -> str:
     return f"Nothing was used {days}. {step}"
 
 
-def history(
+def history(  # noqa: PLR0913 - the options of the command
     text: list[str] | None = None,
     hub: str | None = None,
     state_dir: Path | None = None,
     host: str | None = None,
     project: str | None = None,
     limit: int = 20,
+    agent: str | None = None,
     *,
     as_json: bool = False,
 ) -> None:
     url = hub_url(hub, state_dir)
-    query = given(q=" ".join(text or ()).strip() or None, host=host, project=project)
+    query = given(q=" ".join(text or ()).strip() or None, host=host, project=project, agent=agent)
     answer = fetch_pages(url, HISTORY, query, limit)
     over, fresh = typed(url, answer, History), fetch_freshness(url, host)
     if as_json:

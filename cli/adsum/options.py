@@ -105,6 +105,11 @@ def _keep(cache: Path, words: dict[str, Any]) -> None:
         write_private(cache, json.dumps(words).encode(), durable=False)
 
 
+def agent_name(given: str) -> str:
+    """As signals have it: "Claude Code" is claude_code."""
+    return "_".join(given.casefold().replace("-", " ").split())
+
+
 StateDir = Annotated[
     Path | None, typer.Option(help="State directory of this machine.", envvar="ADSUM_STATE_DIR")
 ]
@@ -128,6 +133,10 @@ OnlyHost = Annotated[
     str | None, typer.Option("--host", help="Only this machine: label or id.", autocompletion=hosts)
 ]
 OnlyProject = Annotated[str | None, typer.Option("--project", help="Only this project.")]
+OnlyAgent = Annotated[
+    str | None,
+    typer.Option("--agent", help="Only this kind of agent, such as codex.", parser=agent_name),
+]
 SessionId = Annotated[
     str, typer.Argument(help="Session id, or the start of it.", autocompletion=sessions)
 ]

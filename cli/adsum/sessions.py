@@ -44,6 +44,7 @@ class Filter:
     host: str | None = None
     project: str | None = None
     needs_you: bool = False
+    agent: str | None = None
 
     def __post_init__(self) -> None:
         if self.group is not None:
@@ -57,7 +58,7 @@ class Filter:
     @property
     def query(self) -> dict[str, str]:
         """As the hub's REST interface takes it."""
-        only = {"group": self.group, "state": self.state, "host": self.host}
+        only = {"group": self.group, "state": self.state, "host": self.host, "agent": self.agent}
         return given(**only, project=self.project, needs_you="1" if self.needs_you else None)
 
     def wants(self, view: SessionView) -> bool:
@@ -71,6 +72,7 @@ class Filter:
             )
             and (self.host is None or self.host in (view.host, view.host_id))
             and (self.project is None or self.project == view.project)
+            and self.agent in (None, view.agent)
         )
 
 
@@ -139,11 +141,11 @@ def typed(url: str, answer: Any, kind: type[_Answer]) -> _Answer:
 
 
 def unknown_names(url: str, chosen: Filter) -> str:
-    """The hub's sentences on a host or a project that nothing bears; "" if there is no such.
+    """The hub's sentences on a host, a project or an agent that nothing bears; "" if there is no such.
 
     Its history tells them, for whoever finds nothing there either.
     """
-    query = given(host=chosen.host, project=chosen.project)
+    query = given(host=chosen.host, project=chosen.project, agent=chosen.agent)
     notes = typed(url, fetch_pages(url, HISTORY, query, 1), History).notes if query else []
     return clean(" ".join(notes))
 

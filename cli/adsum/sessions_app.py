@@ -14,6 +14,7 @@ from adsum.options import (
     AsJson,
     HostName,
     HubUrl,
+    OnlyAgent,
     OnlyHost,
     OnlyProject,
     SessionId,
@@ -44,6 +45,7 @@ def agents(
     state: Annotated[str | None, typer.Option(help="Only this state, such as idle.")] = None,
     project: OnlyProject = None,
     group: Annotated[str | None, typer.Option(help="Only needs_you, working or delivered.")] = None,
+    agent: OnlyAgent = None,
     as_json: AsJson = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object per session.")] = False,
     exit_status: Annotated[
@@ -62,7 +64,7 @@ def agents(
     from adsum.outcome import require
     from adsum.sessions import Filter
 
-    chosen = Filter(group, state, host, project, only_needs_you)
+    chosen = Filter(group, state, host, project, only_needs_you, agent)
     require(not (as_json and jsonl), "--json and --jsonl exclude each other.")
     require(not (watch and as_json), "To watch as JSON, use --jsonl.")
     require(not (watch and exit_status), "--exit-status answers once; leave out --watch.")
@@ -148,11 +150,12 @@ def top(
     state_dir: StateDir = None,
     host: OnlyHost = None,
     project: OnlyProject = None,
+    agent: OnlyAgent = None,
 ) -> None:
     """The list on a full screen: move, look closer, filter. Needs textual."""
     from adsum.listing import top
 
-    top(hub, state_dir, host, project)
+    top(hub, state_dir, host, project, agent)
 
 
 @sessions_app.command()
@@ -167,10 +170,11 @@ def usage(
         ),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Last day; today if left out.")] = None,
-    by: Annotated[str, typer.Option(help="day, host, project, model or session.")] = "day",
+    by: Annotated[str, typer.Option(help="day, host, project, model, agent or session.")] = "day",
     host: OnlyHost = None,
     project: OnlyProject = None,
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    agent: OnlyAgent = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -187,7 +191,7 @@ def usage(
     from adsum.listing import UsageQuery, show_usage
     from adsum.outcome import require
 
-    asked = UsageQuery(since, until, days, by, host, project, model, limit)
+    asked = UsageQuery(since, until, days, by, host, project, model, limit, agent)
     require(not (as_json and as_csv), "--json and --csv exclude each other.")
     raise typer.Exit(show_usage(asked, hub, state_dir, as_json=as_json, as_csv=as_csv))
 
@@ -199,13 +203,14 @@ def history(
     state_dir: StateDir = None,
     host: OnlyHost = None,
     project: OnlyProject = None,
+    agent: OnlyAgent = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Sessions that are over, the latest first. `show ID` has one in full."""
     from adsum.listing import history
 
-    history(text, hub, state_dir, host, project, limit, as_json=as_json)
+    history(text, hub, state_dir, host, project, limit, agent, as_json=as_json)
 
 
 @hosts_app.callback()

@@ -36,7 +36,7 @@ from adsum.reach import has_browser, opened, page_of
 from adsum.sessions import ACTIVITY_SHOWN, Filter, activity_path, put_aside, typed
 from adsum.text.details import session_details
 from adsum.text.tables import WORDS, counts_line, session_lines
-from adsum.text.words import advice, unknown_host
+from adsum.text.words import advice, unknown_in
 from adsum.watch import FollowedRoster, follow
 from adsum_shared.redact import clean
 from adsum_shared.state import ActivityEntry, Group, SessionView
@@ -254,7 +254,8 @@ class Top(App[None]):
             return warning
         if not views:
             filtered = bool(self.words or self.chosen.query)
-            said = unknown_host(self.chosen.host, hosts) or advice(filtered=filtered, hosts=hosts)
+            said = unknown_in(self.chosen.host, self.chosen.agent, hosts)
+            said = said or advice(filtered=filtered, hosts=hosts)
             return Text(said)
         return counts_line(views, hosts, self.roster.as_of)
 

@@ -20,7 +20,7 @@ from adsum.client import headers_for, refused, tls_to, unreachable
 from adsum.outcome import CommandError, Exit
 from adsum.sessions import Filter, order
 from adsum.text.saying import put_json, say, say_trouble
-from adsum.text.words import advice, as_of, trouble_in, trouble_sentence, unknown_host
+from adsum.text.words import advice, as_of, trouble_in, trouble_sentence, unknown_in
 from adsum_shared.redact import clean
 from adsum_shared.state import HostView, HubTrouble, SessionView
 
@@ -197,7 +197,7 @@ async def _stream(url: str, roster: FollowedRoster, chosen: Filter) -> None:
         if change is None:
             say("adsum: the hub is away; trying again")
             continue
-        said = unknown_host(chosen.host, roster.host_views())
+        said = unknown_in(chosen.host, chosen.agent, roster.host_views())
         if said and not unknown:
             say(f"adsum: {said}")
         unknown = said
@@ -260,7 +260,8 @@ def _picture(roster: FollowedRoster, chosen: Filter, console: Console) -> Render
     if not views and roster.trouble is not None:
         return footer
     if not views:
-        said = unknown_host(chosen.host, hosts) or advice(filtered=bool(chosen.query), hosts=hosts)
+        said = unknown_in(chosen.host, chosen.agent, hosts)
+        said = said or advice(filtered=bool(chosen.query), hosts=hosts)
         return Stack(Text(said), Text(), footer)
     # A warning may be long, and the terminal narrow.
     room = max(1, console.height - 3 - len(footer.wrap(console, console.width)))

@@ -373,9 +373,11 @@ class Host:
 
     def titled(self, agent: str) -> str:
         """What people call an agent; "" for the default one, which needs no name."""
+        return "" if agent == DEFAULT_AGENT else self.title_of(agent)
+
+    def title_of(self, agent: str) -> str:
         known = self.beat.agents if self.beat else ()
-        title = next((each.title for each in known if each.name == agent), agent)
-        return "" if agent == DEFAULT_AGENT else title
+        return next((each.title for each in known if each.name == agent), agent)
 
     def view(self, now: int = 0) -> HostView:
         """now: the hub's clock, for limits that have been reset since."""

@@ -1,6 +1,6 @@
 """Serves `/livez`, `/readyz` and `/metrics`: the hub's health and what it measures.
 
-Each machine has series of its own, up to a limit; no session, project or person is ever a label.
+Each machine has series of its own, up to a limit; and each agent; no session, project or person is ever a label.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from adsum_hub.rest.api import add_endpoints, as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_hub.trouble import Link
 from adsum_shared import __version__
+from adsum_shared.signals import DEFAULT_AGENT
 from adsum_shared.state import Group
 
 #: Sessions counted in one go.
@@ -42,6 +43,8 @@ REFUSALS = ("login", "pass", "role")
 #: A label's values live in Prometheus for weeks. Machines beyond these are counted, not named.
 MOST_HOSTS = 500
 MOST_SIGNS = 100
+MOST_AGENTS = 10
+OTHER_AGENTS = "other"
 REACH = ("live", "late", "offline")
 LABELS = ("host", "host_id")
 GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
@@ -158,7 +161,9 @@ class HubHealth:
             await asyncio.sleep(0)
         return await asyncio.to_thread(generate_latest, found)
 
-    def _families(self, groups: Counter[str], oldest: dict[str, float]) -> Iterator[Metric]:
+    def _families(
+        self, groups: Counter[tuple[str, str]], oldest: dict[str, float]
+    ) -> Iterator[Metric]:
         roster, link, broadcast, now = self._roster, self._link, self._broadcast, self._clock()
         measures, blind = roster.measures, link.is_blind(now)
         hosts = roster.hosts.values()
@@ -183,8 +188,7 @@ class HubHealth:
         help = "Batches that told of signals lost for good."
         yield _family(COUNTER, "adsum_gaps", help, ["reason"], gaps)
         help = "By group; offline: those of machines out of reach."
-        by_group = {group: groups[group] for group in (*Group, "offline")}
-        yield _family(GAUGE, "adsum_sessions", help, ["group"], by_group)
+        yield _family(GAUGE, "adsum_sessions", help, ["group", "agent"], by_agent(groups))
         help = "How long the session has waited that has waited longest; 0: none does."
         yield _family(GAUGE, "adsum_needs_you_oldest_seconds", help, ["state"], oldest)
         help = "For how long a machine's state has waited to be saved, as scrapes have seen it."
@@ -223,22 +227,35 @@ class Unsaved:
         return now - min(self._since.values(), default=now)
 
 
-async def _count_sessions(roster: Roster, now: int) -> tuple[Counter[str], dict[str, float]]:
-    """Sessions in each group; and the longest wait in seconds, by state that needs somebody."""
-    groups: Counter[str] = Counter()
+async def _count_sessions(
+    roster: Roster, now: int
+) -> tuple[Counter[tuple[str, str]], dict[str, float]]:
+    """Sessions by group and agent; and the longest wait in seconds, by state that needs somebody."""
+    groups: Counter[tuple[str, str]] = Counter()
     oldest = dict.fromkeys(NEEDS, 0.0)
     for number, view in enumerate(list(roster.views.values()), 1):
         state = view.state
         if view.reachability == "offline":  # whoever waits there, nobody can do anything for it
-            groups["offline"] += 1
+            groups["offline", view.agent] += 1
         else:
-            groups[state.group] += 1
+            groups[state.group, view.agent] += 1
             if state.group is Group.NEEDS_YOU:
                 need = need_of(state.state)
                 oldest[need] = max(oldest[need], (now - state.since) / 1000)
         if number % SLICE == 0:
             await asyncio.sleep(0)
     return groups, oldest
+
+
+def by_agent(groups: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Of each agent all groups, those without sessions too. A signal may call an agent anything."""
+    counts = Counter(agent for _, agent in groups)
+    named = [agent for agent, _ in counts.most_common(MOST_AGENTS)] or [DEFAULT_AGENT]
+    found = {(group, agent): 0 for agent in named for group in (*Group, "offline")}
+    for (group, agent), count in groups.items():
+        key = group, agent if agent in named else OTHER_AGENTS
+        found[key] = found.get(key, 0) + count
+    return found
 
 
 def _of_notifications(notifications: Notifications | None) -> Iterator[Metric]:

@@ -165,9 +165,12 @@ class HistorySearch(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     host: str | None = None
     project: str | None = None
+    agent: str | None = None
 
     def finds(self, facts: Facts, host: str) -> bool:
         if self.project is not None and self.project != (facts.project or ""):
+            return False
+        if self.agent not in (None, facts.agent):
             return False
         if not self.words:
             return True
@@ -182,8 +185,10 @@ def _text(facts: Facts, host: str) -> str:
     """Whatever a person would remember a session by."""
     meta = facts.meta
     words = [meta[name][1] for name in _SEARCHED if name in meta]
-    return "\n".join([*words, facts.title or "", host, facts.session_id]).casefold()
+    return "\n".join([*words, facts.title or "", host, facts.session_id, facts.agent]).casefold()
 
 
-def search(q: str | None, host: str | None = None, project: str | None = None) -> HistorySearch:
-    return HistorySearch(tuple((q or "").casefold().split()), host, project)
+def search(
+    q: str | None, host: str | None = None, project: str | None = None, agent: str | None = None
+) -> HistorySearch:
+    return HistorySearch(tuple((q or "").casefold().split()), host, project, agent)

@@ -480,12 +480,12 @@ class UsageReport(msgspec.Struct, frozen=True):
     now: int
     since: str
     until: str
-    by: Literal["day", "host", "project", "model", "session"]
+    by: Literal["day", "host", "project", "model", "agent", "session"]
     rows: list[UsageRow]
     total: UsageView
     notes: list[str]
     sessions: int = 0
-    split: Literal["host", "project", "model"] | None = None
+    split: Literal["host", "project", "model", "agent"] | None = None
     series: list[UsageSeries] = []
     before: UsageView | None = None
 

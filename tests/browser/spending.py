@@ -92,6 +92,7 @@ def report(by: Any, count: int = 7, total: UsageView | None = None) -> UsageRepo
         "host": [("h-1", "alpha"), ("h-2", "beta")],
         "project": [("billing", "billing"), ("payments-api", "payments-api"), ("", "")],
         "model": [("claude-opus-4-1-20250805",) * 2, ("claude-sonnet-4-5-20250929",) * 2],
+        "agent": [("claude_code", "Claude Code"), ("codex", "Codex")],
         "session": [(f"alpha:past-{n}", f"Work of day {n}") for n in range(count)],
     }[by]
     rows = [
@@ -137,7 +138,7 @@ def budgets(now: int) -> list[BudgetView]:
 
 
 def reports() -> dict[str, UsageReport]:
-    return {by: report(by) for by in ("day", "host", "project", "model", "session")}
+    return {by: report(by) for by in ("day", "host", "project", "model", "agent", "session")}
 
 
 def spent(hub: StandIn, *, read: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The live list by host and by project: sections, their order, their counts, their folds."""
+"""The live list by host, project and agent: sections, their order, their counts, their folds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import Page, expect
 
-from adsum_shared.state import SessionView
+from adsum_shared.state import HostAgent, SessionView
 from tests.browser import fleets
 from tests.browser.addresses import ending
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
@@ -101,6 +101,26 @@ async def test_those_without_a_project_are_a_section_of_their_own(open_page: Ope
     assert "1 project" in await page.inner_text(".grouped-count")
     assert await titles(page, "web") == ["Number 1", "Number 2"]
     assert await titles(page, "No project") == ["Number 0"]
+
+
+async def test_agents_have_a_section_each_and_another_than_the_usual_one_is_named(
+    open_page: OpenPage,
+) -> None:
+    one, other = people(wall_ms(), ("a", "thinking", "web"), ("a", "thinking", "web"))
+    known = (fleets.CLAUDE, HostAgent("codex", "Codex"))
+    host = replace(fleets.host(one.host_id, wall_ms()), agents=known)
+    fleet = ([one, replace(other, agent="codex")], [host])
+
+    page = await opened(open_page, fleet, "/by/agent")
+    assert await names(page) == ["Claude Code", "Codex"]
+    assert await titles(page, "Claude Code") == ["Number 0"]
+    assert await titles(page, "Codex") == ["Codex: Number 1"]
+    await page.get_by_role("link", name="State", exact=True).click()
+    card = page.locator(".card", has_text="Number 1")
+    await expect(card.locator(".meta")).to_contain_text("Codex")
+    await expect(page.locator(".card", has_text="Number 0").locator(".meta")).not_to_contain_text(
+        "Claude"
+    )
 
 
 async def test_an_offline_host_stands_last_and_says_since_when(

@@ -559,7 +559,7 @@ async def test_usage_is_shown_accessibly(
         viewport=SIZES[size],
         scheme=scheme,
     )
-    for n in range(5):
+    for n in range(6):
         await page.locator("[name=by]").nth(n).check(force=True)
         await expect(page.locator("[data-busy=true]")).to_have_count(0)
         assert await overflow(page) == 0

@@ -82,10 +82,11 @@ def test_jsonl_is_one_object_a_line(hub: StandIn, run: Run) -> None:
 def test_filters_are_the_hubs(hub: StandIn, run: Run) -> None:
     hub.sessions = [ASKS, WORKS]
     words = ("--needs-you", "--host", "laptop", "--state", "idle", "--project", "a b")
+    words += ("--agent", "Claude Code")
     _, out, _ = run("agents", "--hub", hub.url, *words)
     assert "Needs permission" in out
     assert "Write the docs" not in out
-    assert "state=idle&host=laptop&project=a+b&needs_you=1" in hub.asked[0]
+    assert "state=idle&host=laptop&agent=claude_code&project=a+b&needs_you=1" in hub.asked[0]
 
 
 def test_nothing_to_show_says_what_to_do_next(hub: StandIn, run: Run) -> None:

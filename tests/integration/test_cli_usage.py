@@ -54,10 +54,21 @@ def test_usage_is_a_table_of_the_last_days(hub: StandIn, run: Run) -> None:
 
 def test_what_is_asked_of_usage_reaches_the_hub(hub: StandIn, run: Run) -> None:
     days = ("--since", "2025-11-01", "--until", "2025-11-02")
-    whose = ("--by", "model", "--host", "h", "--model", "m", "--project", "a b&c")
+    whose = (
+        "--by",
+        "model",
+        "--host",
+        "h",
+        "--model",
+        "m",
+        "--project",
+        "a b&c",
+        "--agent",
+        "codex",
+    )
     assert run("usage", *days, *whose, "--hub", hub.url)[0] == 0
     assert hub.asked[0] == (
-        "/api/v1/usage?by=model&host=h&project=a+b%26c&model=m&since=2025-11-01&until=2025-11-02"
+        "/api/v1/usage?by=model&host=h&project=a+b%26c&model=m&agent=codex&since=2025-11-01&until=2025-11-02"
     )
 
 

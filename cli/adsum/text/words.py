@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from adsum_shared.names import unknown
 from adsum_shared.redact import clean
 from adsum_shared.state import (
     ContextView,
@@ -254,12 +255,14 @@ def witness_word(witness: str) -> str:
     return "status line" if witness == "statusline" else clean(witness)
 
 
-def unknown_host(host: str | None, hosts: Sequence[HostView]) -> str:
-    """Which hosts there are, if this is none of them; "" if it is, or nobody knows yet."""
-    if host is None or not hosts or any(host in (one.label, one.id) for one in hosts):
+def unknown_in(host: str | None, agent: str | None, hosts: Sequence[HostView]) -> str:
+    """Which hosts or agents there are, if these are none of them; "" if they are, or nobody knows yet."""
+    if not hosts:
         return ""
-    labels = ", ".join(sorted({clean(one.label) for one in hosts}))
-    return f"There is no host {clean(host)!r}. There are: {labels}"
+    known = {one.label for one in hosts} | {one.id for one in hosts if one.id == host}
+    agents = {each.name for one in hosts for each in one.agents}
+    said = [unknown("host", host, known), unknown("agent", agent, agents)]
+    return clean(" ".join(filter(None, said)))
 
 
 def advice(*, filtered: bool, hosts: Sequence[HostView]) -> str:

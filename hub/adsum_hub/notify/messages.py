@@ -91,8 +91,11 @@ def topic_of(key: str) -> str:
 
 def _single(case: Case, content: Content) -> tuple[str, str]:
     if case.on == "host_offline" or content == "none":
-        return _state(case), _cut(f"on {case.host}" if case.on != "host_offline" else case.host)
-    where = " · ".join(part for part in (case.project, case.host) if part)
+        called = f"{case.called} on" if case.called else "on"
+        return _state(case), _cut(
+            f"{called} {case.host}" if case.on != "host_offline" else case.host
+        )
+    where = " · ".join(part for part in (case.called, case.project, case.host) if part)
     return _cut(case.label or _state(case)), "\n".join(
         _cut(line) for line in (case.title, where) if line
     )
@@ -111,7 +114,10 @@ def _lines(cases: Sequence[Case]) -> list[str]:
     return [
         " · ".join(
             part
-            for part in (case.label or _state(case), case.title, case.project, case.host)
+            for part in (
+                *(case.label or _state(case), case.title),
+                *(case.called, case.project, case.host),
+            )
             if part
         )
         for case in cases
@@ -119,10 +125,10 @@ def _lines(cases: Sequence[Case]) -> list[str]:
 
 
 def _counted(cases: Sequence[Case]) -> list[str]:
-    counts = Counter((_state(case), case.host) for case in cases)
+    counts = Counter((_state(case), case.called, case.host) for case in cases)
     return [
-        f"{state}: {host}" + (f" ({count})" if count > 1 else "")
-        for (state, host), count in counts.items()
+        f"{state}: {called and f'{called} on '}{host}" + (f" ({count})" if count > 1 else "")
+        for (state, called, host), count in counts.items()
     ]
 
 

@@ -165,17 +165,20 @@ class Notifier:
         if view is None or view.report is None:
             return None
         host = self._roster.hosts.get(view.host_id)
-        return case_of_report(view, view.report.at + (host.clock.offset_ms if host else 0))
+        called = host.titled(view.agent) if host else ""
+        at = view.report.at + (host.clock.offset_ms if host else 0)
+        return case_of_report(view, at, called)
 
     def _session_case(self, key: str) -> Case | None:
         view = self._roster.views.get(key)
         host = self._roster.hosts.get(view.host_id) if view is not None else None
         if view is None or host is None:
             return None
-        verdict = host.verdicts.get(view.session_id)
+        verdict, called = host.verdicts.get(view.session_id), host.titled(view.agent)
         if verdict is None or verdict.state.state != view.state.state:
-            return case_of_session(view, view.state.since)  # what the hub itself says of it
-        return case_of_session(view, verdict.state.since)
+            # what the hub itself says of it
+            return case_of_session(view, view.state.since, called)
+        return case_of_session(view, verdict.state.since, called)
 
     def _host_case(self, key: str, now: int) -> Case | None:
         view = self._roster.host_views.get(key)

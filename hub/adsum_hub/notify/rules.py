@@ -26,7 +26,8 @@ class Case(msgspec.Struct, frozen=True):
     """key: the session's view id, or the host's.
 
     stamp: when its state began, by the host's own clock, so that it is the same in every hub; 0
-    where a host is the case. since: the same by this hub's clock.
+    where a host is the case. since: the same by this hub's clock. agent: its name; called: what
+    a message calls it, "" where it needs no name.
     """
 
     on: On
@@ -42,6 +43,8 @@ class Case(msgspec.Struct, frozen=True):
     project: str | None = None
     #: it is told by the same message, and so once
     review: bool = False
+    agent: str = ""
+    called: str = ""
 
     @property
     def identity(self) -> tuple[str, str, int]:
@@ -60,8 +63,8 @@ class Sent(NamedTuple):
     at: int
 
 
-def case_of_session(view: SessionView, stamp: int) -> Case | None:
-    """None: nobody has to be told. What an unreachable machine said last is no present need."""
+def case_of_session(view: SessionView, stamp: int, called: str = "") -> Case | None:
+    """None: nobody has to be told. called: see Case. What an unreachable machine said last is no present need."""
     if view.reachability == "offline" or view.urgency == LEAST_URGENT:
         return None
     state, on = view.state, _ON.get(view.state.group)
@@ -82,6 +85,8 @@ def case_of_session(view: SessionView, stamp: int) -> Case | None:
         title=view.title,
         project=view.project,
         review=view.review is not None,
+        agent=view.agent,
+        called=called,
     )
 
 
@@ -91,7 +96,7 @@ REPORTED = "#report"
 REPORTED_URGENCY = 4
 
 
-def case_of_report(view: SessionView, stamp: int) -> Case | None:
+def case_of_report(view: SessionView, stamp: int, called: str = "") -> Case | None:
     """A case of its own beside what the session's state calls for. None: nothing is reported."""
     told = view.report
     if told is None or view.reachability == "offline":
@@ -109,6 +114,8 @@ def case_of_report(view: SessionView, stamp: int) -> Case | None:
         label=f"Reported: {told.status}{about}",
         title=view.title,
         project=view.project,
+        agent=view.agent,
+        called=called,
     )
 
 
@@ -177,7 +184,7 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """states, hosts, projects: patterns, none = any. digest_ms: one message in such a time."""
+    """states, hosts, projects, agents: patterns, none = any. digest_ms: one message in such a time."""
 
     on: On
     channels: tuple[str, ...]
@@ -185,13 +192,16 @@ class Rule(msgspec.Struct, frozen=True):
     states: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     digest_ms: int = 0
     quiet: Quiet | None = None
 
     @property
     def id(self) -> str:
         """Another rule is another id, so that what stood before it is not told by it."""
-        parts = (self.on, self.channels, self.states, self.hosts, self.projects)
+        parts: tuple[object, ...] = (self.on, self.channels, self.states, self.hosts, self.projects)
+        if self.agents:  # a rule of before there were several keeps its id
+            parts += (self.agents,)
         return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
 
     def matches(self, case: Case) -> bool:
@@ -200,6 +210,7 @@ class Rule(msgspec.Struct, frozen=True):
             and _fits(self.states, case.state)
             and _fits(self.hosts, case.host, case.host_id)
             and _fits(self.projects, case.project)
+            and _fits(self.agents, case.agent, case.called)
         )
 
     def due_at(self, since: int, now: int) -> int:
@@ -264,6 +275,7 @@ class _NotifyEntry(_Entry):
     state: str | list[str] = []
     host: str | list[str] = []
     project: str | list[str] = []
+    agent: str | list[str] = []
     after: int | None = None
     digest: int = 0
     quiet: _QuietEntry | None = None
@@ -331,9 +343,9 @@ def _rule(where: str, raw: Any, known: tuple[str, ...]) -> Rule:
     for name, seconds in (("after", after), ("digest", entry.digest)):
         if not 0 <= seconds <= DAY_S:
             raise wrong(f"`{name}` is {seconds}", "Give seconds, from 0 to 86400.")
-    if entry.on == "host_offline" and (entry.state or entry.project):
+    if entry.on == "host_offline" and (entry.state or entry.project or entry.agent):
         step = "Leave them out, or write a rule of its own."
-        raise wrong("a machine has no `state` and no `project`", step)
+        raise wrong("a machine has no `state`, no `project` and no `agent`", step)
     # States are an open set, but whoever resolves them is this very hub: it knows all it makes.
     states = _patterns(entry.state)
     possible = [state for state, group in GROUP_OF.items() if group == entry.on]
@@ -351,6 +363,7 @@ def _rule(where: str, raw: Any, known: tuple[str, ...]) -> Rule:
         states=states or STATES.get(entry.on, ()),
         hosts=_patterns(entry.host),
         projects=_patterns(entry.project),
+        agents=_patterns(entry.agent),
         digest_ms=entry.digest * 1000,
         quiet=_quiet(where, entry.quiet),
     )

@@ -37,6 +37,7 @@ class SessionQuery(msgspec.Struct):
     host: str | None = None
     project: str | None = None
     q: str | None = None
+    agent: str | None = None
 
 
 def matches(view: SessionView, query: SessionQuery) -> bool:
@@ -46,6 +47,7 @@ def matches(view: SessionView, query: SessionQuery) -> bool:
         and _is_in(view, query.state)
         and (query.host is None or query.host in (view.host, view.host_id))
         and (query.project is None or query.project == view.project)
+        and query.agent in (None, view.agent)
         and (query.q is None or query.q.casefold() in _words(view))
     )
 
@@ -56,7 +58,10 @@ def _is_in(view: SessionView, state: str | None) -> bool:
 
 
 def _words(view: SessionView) -> str:
-    words = (view.title, view.project, view.host, view.cwd, view.session_id, view.state.label)
+    words = (
+        *(view.title, view.project, view.host, view.cwd, view.session_id),
+        *(view.state.label, view.agent),
+    )
     return "\n".join(word for word in words if word).casefold()
 
 
@@ -120,6 +125,7 @@ class RosterEndpoints:
         host: str | None = None,
         project: str | None = None,
         q: str | None = None,
+        agent: str | None = None,
         *,
         needs_you: bool = False,
         sort: Sort = "attention",
@@ -131,7 +137,8 @@ class RosterEndpoints:
         tag = f'"{self.broadcast.epoch}-{self.roster.revision}-{trouble.since if trouble else 0}"'
         if if_none_match == tag:
             return Response(status_code=304, headers={"etag": tag})
-        query = SessionQuery(Group.NEEDS_YOU if needs_you else group, state, host, project, q)
+        group = Group.NEEDS_YOU if needs_you else group
+        query = SessionQuery(group, state, host, project, q, agent)
         found = [view for view in self.roster.views.values() if matches(view, query)]
         found.sort(key=_SORTS[sort])
         page = Sessions(SCHEMA, self.clock(), len(found), found[offset : offset + limit], trouble)

@@ -1,10 +1,9 @@
 """Serves REST v1 of usage: what was used and what it cost, budgets, and sessions that are over."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from difflib import get_close_matches
 from operator import itemgetter
 from typing import Annotated, Literal
 
@@ -22,6 +21,7 @@ from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
 from adsum_hub.views import limits_that_hold, view_id
 from adsum_shared import MOST_DAYS
+from adsum_shared.names import unknown
 from adsum_shared.state import OVER, Budgets, BudgetView, History, SessionView, UsageReport
 
 MOST = 1000
@@ -50,6 +50,7 @@ class UsageEndpoints:
         host: str | None = None,
         project: str | None = None,
         model: str | None = None,
+        agent: str | None = None,
         split: Split | None = None,
         compare: bool = False,  # noqa: FBT001, FBT002 - as in the address
         form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
@@ -57,9 +58,10 @@ class UsageEndpoints:
         roster, now = self.roster, self.clock()
         first, last = days_asked(roster.accounts.spending.day_of(now), days, since, until)
         before = days_before(first, last) if compare else None
-        tally = await _tallied(roster, Asked(first, last, by, host, project, model, split, before))
+        asked = Asked(first, last, by, host, project, model, agent, split, before)
+        tally = await _tallied(roster, asked)
         # What it has added up is nobody else's: a long answer is made beside the loop.
-        strange = await misspelt(roster, host, project, model) if tally.is_empty else []
+        strange = await misspelt(roster, host, project, model, agent) if tally.is_empty else []
         noted = [*strange, *_unfinished(roster, now), *self.notes]
         report = await asyncio.to_thread(tally.report, SCHEMA, now, noted)
         if form == "csv":
@@ -74,11 +76,12 @@ class UsageEndpoints:
         q: Annotated[str | None, Query(max_length=500)] = None,
         host: str | None = None,
         project: str | None = None,
+        agent: str | None = None,
         limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> History:
         roster = self.roster
-        found = await _found(roster, search(q, host, project))
+        found = await _found(roster, search(q, host, project, agent))
         now = self.clock()
         page: list[SessionView] = []
         for _, key, each, facts in found[offset:][:limit]:
@@ -86,7 +89,7 @@ class UsageEndpoints:
             page.append(roster.views.get(key) or roster.accounts.past_view(each, facts))
             if len(page) % SLICE == 0:
                 await asyncio.sleep(0)
-        strange = [] if found else await misspelt(roster, host, project)
+        strange = [] if found else await misspelt(roster, host, project, agent=agent)
         return History(SCHEMA, now, len(found), page, strange)
 
     @endpoint("GET /budgets", "How much of each budget is used")
@@ -120,7 +123,9 @@ async def _tallied(roster: Roster, asked: Asked) -> Tally:
     for count, key in enumerate(spending.keys(asked.first, asked.until), 1):
         facts, host = spending.find(key), roster.hosts.get(key[0])
         if facts is not None and host is not None:  # it may have gone since
-            tally.add(Spender(key, host.label, facts.project, facts.title, spending.lines(key)))
+            agent = facts.agent, host.title_of(facts.agent)
+            named = facts.project, facts.title
+            tally.add(Spender(key, host.label, agent, *named, spending.lines(key)))
         if count % SLICE == 0:
             await asyncio.sleep(0)
     return tally
@@ -227,15 +232,16 @@ def _span(ms: int) -> str:
     return f"{days} d {hours % 24} h" if days else f"{hours} h {minutes % 60} min"
 
 
-#: Named in a note, the most alike first; and of each name so many characters.
-NAMED = 8
-NAME_MAX = 60
 #: Sessions gone through before the loop gets its turn.
 NAMES_SLICE = 500
 
 
 async def misspelt(
-    roster: Roster, host: str | None = None, project: str | None = None, model: str | None = None
+    roster: Roster,
+    host: str | None = None,
+    project: str | None = None,
+    model: str | None = None,
+    agent: str | None = None,
 ) -> list[str]:
     """Notes on names that nothing bears: a slip of the pen must not look like "nothing".
 
@@ -243,31 +249,20 @@ async def misspelt(
     """
     notes: list[str] = []
     if host is not None and host not in roster.hosts:
-        notes += unknown("host", host, {each.label for each in roster.hosts.values()})
-    if project is None and model is None:
-        return notes
-    projects: set[str] = set()
-    models: set[str] = set()
-    for each in list(roster.hosts.values()):
-        for count, facts in enumerate(list(each.facts.values()), 1):
-            projects.add(facts.project or "")
-            models |= {key.split(" ", 2)[2] for key in facts.usage}
-            models.add(facts.about("model") or "")
-            if count % NAMES_SLICE == 0:
-                await asyncio.sleep(0)
-    notes += unknown("project", project, projects)
-    return notes + unknown("model", model, models)
-
-
-def unknown(kind: str, name: str | None, known: Iterable[str]) -> list[str]:
-    """A sentence, if there is no such. "" is a name as well: of sessions without a project."""
-    names = set(known)
-    if name is None or name in names:
-        return []
-    names.discard("")
-    near = get_close_matches(name, sorted(names), n=NAMED, cutoff=0.5)
-    order = [*near, *sorted(names - set(near))]
-    more = f" and {len(order) - NAMED} more" if len(order) > NAMED else ""
-    listed = ", ".join(each[:NAME_MAX] for each in order[:NAMED])
-    there = f"; there are: {listed}{more}" if listed else ", nor any other yet"
-    return [f"There is no {kind} `{name[:NAME_MAX]}`{there}."]
+        notes.append(unknown("host", host, {each.label for each in roster.hosts.values()}))
+    if not (project is None and model is None and agent is None):
+        projects: set[str] = set()
+        models: set[str] = set()
+        agents: set[str] = set()
+        for each in list(roster.hosts.values()):
+            agents |= {known.name for known in each.beat.agents} if each.beat else set()
+            for count, facts in enumerate(list(each.facts.values()), 1):
+                projects.add(facts.project or "")
+                models |= {key.split(" ", 2)[2] for key in facts.usage}
+                models.add(facts.about("model") or "")
+                agents.add(facts.agent)
+                if count % NAMES_SLICE == 0:
+                    await asyncio.sleep(0)
+        notes += [unknown("project", project, projects), unknown("model", model, models)]
+        notes.append(unknown("agent", agent, agents))
+    return [note for note in notes if note]

@@ -1,4 +1,4 @@
-"""Sums up usage of some days by day, host, project, model or session. Pure."""
+"""Sums up usage of some days by day, host, project, model, agent or session. Pure."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ import msgspec
 from adsum_hub.usage.spending import CostLine, Key, Lines, Spending, Sum
 from adsum_shared.state import UsagePoint, UsageReport, UsageRow, UsageSeries, UsageView
 
-Split = Literal["host", "project", "model"]
+Split = Literal["host", "project", "model", "agent"]
 
 #: More than these nobody tells apart. Those with the most tokens may be others than the dearest.
 MOST = 8
@@ -58,7 +58,7 @@ def _points(several: Sequence[Mapping[str, Sum]]) -> list[UsagePoint]:
     return points
 
 
-By = Literal["day", "host", "project", "model", "session"]
+By = Literal["day", "host", "project", "model", "agent", "session"]
 
 NO_PROJECT = "(no project)"
 #: Models named in a note.
@@ -80,6 +80,7 @@ class Query(msgspec.Struct, frozen=True):
     host: str | None = None
     project: str | None = None
     model: str | None = None
+    agent: str | None = None
     split: Split | None = None
     before: str | None = None
 
@@ -89,10 +90,11 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Spender(NamedTuple):
-    """A session, what people know it by, and its lines."""
+    """A session, what people know it by, and its lines. agent: its name and its title."""
 
     key: Key
     host: str
+    agent: tuple[str, str]
     project: str | None
     title: str | None
     lines: Lines
@@ -113,9 +115,11 @@ class Tally:
 
     def add(self, spender: Spender) -> None:
         query = self._query
-        if query.host is not None and query.host not in (spender.host, spender.key[0]):
-            return
-        if query.project is not None and query.project != (spender.project or ""):
+        if not (
+            query.host in (None, spender.host, spender.key[0])
+            and query.project in (None, spender.project or "")
+            and query.agent in (None, spender.agent[0])
+        ):
             return
         naming = _NAMES[query.by]
         for line in spender.lines:
@@ -177,6 +181,7 @@ _NAMES: dict[str, Callable[[Spender, CostLine], tuple[str, str]]] = {
     "host": lambda spender, _: (spender.key[0], spender.host),
     "project": lambda spender, _: (spender.project or "", spender.project or NO_PROJECT),
     "model": lambda _, line: (line.model, line.model),
+    "agent": lambda spender, _: spender.agent,
     "session": lambda spender, _: (":".join(spender.key), spender.title or spender.key[1]),
 }
 

@@ -340,12 +340,12 @@ export interface UsageReport {
   now: number;
   since: string;
   until: string;
-  by: "day" | "host" | "model" | "project" | "session";
+  by: "agent" | "day" | "host" | "model" | "project" | "session";
   rows: UsageRow[];
   total: UsageView;
   notes: string[];
   sessions?: number;
-  split?: "host" | "model" | "project" | null;
+  split?: "agent" | "host" | "model" | "project" | null;
   series?: UsageSeries[];
   before?: UsageView | null;
 }

@@ -6,20 +6,27 @@ import io
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from adsum.sessions import Filter
 from adsum.watch import FollowedRoster, _picture
-from adsum_shared.state import HubTrouble
+from adsum_shared.state import HostAgent, HubTrouble
 from tests.hubs import NOW, host, session
 
 HOUR = 3_600_000
 
 
-def drawn(*, away: bool, trouble: HubTrouble | None = None, only: str | None = None) -> str:
+def drawn(
+    *,
+    away: bool,
+    trouble: HubTrouble | None = None,
+    only: str | None = None,
+    agent: str | None = None,
+) -> str:
     """An hour after the hub's last word."""
     sessions = [msgspec.to_builtins(session("a", since=NOW - 300_000))]
-    hosts = [msgspec.to_builtins(host())]
+    hosts = [msgspec.to_builtins(replace(host(), agents=(HostAgent("codex", "Codex"),)))]
     roster = FollowedRoster()
     message = {"type": "snapshot", "epoch": "e", "offset": 0, "now": NOW, "trouble": trouble}
     roster.apply(message | {"sessions": sessions, "hosts": hosts}, 0)
@@ -27,7 +34,7 @@ def drawn(*, away: bool, trouble: HubTrouble | None = None, only: str | None = N
     roster.away = away
     console = Console(file=io.StringIO(), width=80, height=24, highlight=False)
     with console.capture() as capture:
-        console.print(_picture(roster, Filter(host=only), console))
+        console.print(_picture(roster, Filter(host=only, agent=agent), console))
     return capture.get()
 
 
@@ -53,5 +60,11 @@ def test_ages_stand_still_while_the_hub_is_blind() -> None:
 
 
 def test_a_host_that_is_none_is_said_with_those_there_are() -> None:
-    assert "There is no host 'nowhere'. There are: laptop" in drawn(away=False, only="nowhere")
+    assert "There is no host `nowhere`; there are: laptop" in drawn(away=False, only="nowhere")
     assert "There is no host" not in drawn(away=False, only="laptop")
+
+
+def test_an_agent_that_is_none_is_said_with_those_there_are() -> None:
+    assert "There is no agent `codx`; there are: codex." in drawn(away=False, agent="codx")
+    assert "No session matches" in drawn(away=False, agent="codex")
+    assert "1h" in drawn(away=False, agent="claude_code")

@@ -12,7 +12,14 @@ from adsum_hub.consumer.heartbeats import is_sound
 from adsum_hub.host import Host
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.measures import LAG_S, Histogram, Measures
-from adsum_hub.metrics import MOST_HOSTS, HubHealth, Unsaved, families_of_hosts
+from adsum_hub.metrics import (
+    MOST_AGENTS,
+    MOST_HOSTS,
+    HubHealth,
+    Unsaved,
+    by_agent,
+    families_of_hosts,
+)
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
@@ -206,6 +213,20 @@ async def test_nobody_can_answer_on_a_machine_that_is_offline(rig: Rig) -> None:
 
     assert await rig.oldest("needs_permission") == 0
     assert value(await rig.scrape(), "adsum_sessions", group="offline") == 1
+
+
+async def test_sessions_are_counted_by_agent_and_of_so_many_agents_at_most(rig: Rig) -> None:
+    rig.apply(tool(rig, 0))
+    rig.broadcast.flush()
+    found = await rig.scrape()
+    many = by_agent({("autonomous", f"a{number}"): 1 for number in range(MOST_AGENTS + 5)})
+
+    labels = {"group": "autonomous", "agent": "claude_code"}
+    assert value(found, "adsum_sessions", **labels) == 1
+    assert value(found, "adsum_sessions", **{**labels, "group": "needs_you"}) == 0
+    assert len({agent for _, agent in many}) == MOST_AGENTS + 1
+    assert (many["autonomous", "other"], sum(many.values())) == (5, MOST_AGENTS + 5)
+    assert ("needs_you", "claude_code") in by_agent({})
 
 
 async def test_gaps_are_counted_by_reason_and_unknown_reasons_together(rig: Rig) -> None:

@@ -13,14 +13,14 @@ from adsum_hub.facts import Facts
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
-from adsum_hub.rest.totals import unknown, usage_router
+from adsum_hub.rest.totals import usage_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_shared import MOST_DAYS
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
-from adsum_shared.state import History, ScanProgress, UsageReport
+from adsum_shared.state import History, HostAgent, ScanProgress, UsageReport
 from tests.spenders import HOUR, NOON, TODAY, Spender, spending
 
 
@@ -31,7 +31,8 @@ def sessions() -> dict[str, list[Facts]]:
     live.prompt(0)
     over = Spender("over").about(title="Just ended").prompt(-HOUR)
     over.tell(s.SessionEnded, -1_000, source="hook")
-    return {"lab": [web.facts, live.facts, over.facts], "box": [api.facts]}
+    other = msgspec.structs.replace(api.facts, agent="codex")
+    return {"lab": [web.facts, live.facts, over.facts], "box": [other]}
 
 
 @pytest.fixture
@@ -40,7 +41,8 @@ def roster() -> Roster:
     for label, found in sessions().items():
         facts = {each.session_id: each for each in found}
         roster.add(f"{label}-id", Snapshot(host=HostRecord(label=label), sessions=facts), NOON)
-        roster.hear(f"{label}-id", Beat(f"{label}-id", label, NOON, "n", "sp"), 0, NOON)
+        beat = Beat(f"{label}-id", label, NOON, "n", "sp", agents=(HostAgent("codex", "Codex"),))
+        roster.hear(f"{label}-id", beat, 0, NOON)
     roster.take_changes(NOON)
     return roster
 
@@ -96,16 +98,30 @@ async def test_days(client: httpx.AsyncClient, query: str, since: str, until: st
 async def test_every_way_to_break_it_down_sums_up_to_the_same(client: httpx.AsyncClient):
     totals = [
         (await report(client, f"by={by}")).total
-        for by in ("day", "host", "project", "model", "session")
+        for by in ("day", "host", "project", "model", "agent", "session")
     ]
 
-    assert totals == [totals[0]] * 5
+    assert totals == [totals[0]] * 6
 
 
 async def test_filters_of_usage(client: httpx.AsyncClient):
     assert (await report(client, "host=lab")).total.input_tokens == 107
     assert (await report(client, "host=box-id")).total.input_tokens == 50
     assert (await report(client, "project=web&model=m&days=1")).total.input_tokens == 100
+    assert (await report(client, "agent=codex")).total.input_tokens == 50
+
+
+async def test_agents_are_told_apart_everywhere(client: httpx.AsyncClient):
+    rows = (await report(client, "by=agent&split=agent")).rows
+    listed = (await client.get("/api/v1/sessions?agent=claude_code")).json()["sessions"]
+
+    assert {row.key: row.label for row in rows} == {"claude_code": "claude_code", "codex": "Codex"}
+    assert [each.title for each in (await history(client, "agent=codex")).sessions] == [
+        "Add a field"
+    ]
+    assert listed
+    assert {each["agent"] for each in listed} == {"claude_code"}
+    assert (await client.get("/api/v1/sessions?agent=codx")).json()["sessions"] == []
 
 
 async def test_days_are_split_and_compared_where_that_is_asked_for(client: httpx.AsyncClient):
@@ -297,6 +313,7 @@ async def test_an_empty_project_is_none_in_sums_and_in_history(client: httpx.Asy
         ("host=labb", "There is no host `labb`; there are: lab, box."),
         ("project=wep", "There is no project `wep`; there are: web, api."),
         ("model=n", "There is no model `n`; there are: m, odd."),
+        ("agent=codx", "There is no agent `codx`; there are: codex, claude_code."),
     ],
 )
 async def test_a_name_that_nothing_bears_is_noted_with_those_there_are(
@@ -316,14 +333,6 @@ async def test_a_name_that_is_borne_outside_the_days_asked_for_is_no_fault(
 
     assert (found.rows, found.notes) == ([], ["Prices are odd."])
     assert (await history(client, "q=nowhere")).notes == []
-
-
-def test_of_many_names_the_most_alike_are_given() -> None:
-    (note,) = unknown("host", "lab-7x", [f"box-{number}" for number in range(50)] + ["lab-7"])
-
-    assert note.startswith("There is no host `lab-7x`; there are: lab-7, ")
-    assert note.endswith(" and 43 more.")
-    assert unknown("host", "x", []) == ["There is no host `x`, nor any other yet."]
 
 
 async def test_days_that_cannot_be_are_refused_in_words_that_suit_any_client(

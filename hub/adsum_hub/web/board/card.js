@@ -7,7 +7,7 @@ import { costOf, counted, exactUsage, fullness, nearlyFull, plain, planOf, short
 import { missingOf, problemOf, sourceWords } from "../core/hosts.js";
 import { opened, openSession } from "../core/navigation.js";
 import { askOfSession, openRequests } from "../core/requests.js";
-import { hostOf, lastSeen } from "../core/roster.js";
+import { hostOf, lastSeen, otherAgent } from "../core/roster.js";
 import { iconOf, isOver, labelOf, modelName, remedyOf, titleOf, toneOf } from "../core/states.js";
 import { Age, Bar, html, Icon, lazy } from "../ui/html.js";
 
@@ -207,9 +207,16 @@ export function Meta({ session }) {
   const { project, host, branch, model, reachability, incomplete, usage, plan, review, report } = session;
   const { children = [], queue = [] } = session;
   const finished = finishedCount(children);
+  const agent = otherAgent(session);
   return html`
     <ul class="meta">
       <${Chips} session=${session} />
+      ${agent && html`
+        <li>
+          <${Icon} name="bot" />
+          <bdi>${agent}</bdi>
+        </li>
+      `}
       ${project && session.title && html`
         <li>
           <${Icon} name="folder" />

@@ -2,6 +2,7 @@
 /** All sessions and hosts the hub has sent: one signal per session, one ordered list per section. */
 import { batch, computed, effect, signal, untracked } from "../vendor/signals-core.js";
 import { filtering, filters, keeps } from "./filters.js";
+import { plain } from "./format.js";
 import { byTrouble } from "./hosts.js";
 import { linkState, stale } from "./link.js";
 import { storedSignal } from "./preferences.js";
@@ -83,6 +84,12 @@ const agents = computed(
 /** As its machine tells, or any other: this hub may not have heard that one. @param {SessionView} session */
 export function agentOf({ host_id, agent }) {
   return agents.value.get(`${host_id} ${agent}`) ?? agents.value.get(agent);
+}
+
+/** What its agent is called; "" for its machine's usual one, the first. @param {SessionView} session */
+export function otherAgent(session) {
+  const usual = hostOf(session)?.agents?.[0];
+  return usual && usual.name !== session.agent ? plain(agentOf(session)?.title ?? session.agent) : "";
 }
 
 /** When a session's host was last heard. @param {SessionView} session */

@@ -14,7 +14,7 @@
  * @property {ViewName} [of]
  */
 /**
- * @typedef {"board" | "host" | "project" | "list" | "hosts" | "usage" | "history" | "settings" | "session"
+ * @typedef {"board" | "host" | "project" | "agent" | "list" | "hosts" | "usage" | "history" | "settings" | "session"
  *   | "nowhere"} ViewName
  */
 
@@ -23,6 +23,7 @@ export const ROUTES = [
   { view: "board", path: "/", title: "Board", icon: "columns-3", key: "b", groupedBy: "State" },
   { view: "host", path: "/by/host", title: "By host", icon: "layers", groupedBy: "Host", of: "board" },
   { view: "project", path: "/by/project", title: "By project", icon: "folder", groupedBy: "Project", of: "board" },
+  { view: "agent", path: "/by/agent", title: "By agent", icon: "bot", groupedBy: "Agent", of: "board" },
   { view: "list", path: "/list", title: "List", icon: "list", key: "l", groupedBy: "None" },
   { view: "hosts", path: "/hosts", title: "Hosts", icon: "server", key: "h" },
   { view: "usage", path: "/usage", title: "Usage", icon: "wallet", key: "u" },

@@ -6,7 +6,7 @@ import { putAside, toggleSeen, undo } from "../core/attention.js";
 import { filters, narrow } from "../core/filters.js";
 import { chooseTab, closeSession, go, opened, openSession, show, view } from "../core/navigation.js";
 import { entryOf } from "../core/roster.js";
-import { pathTo, PLACES, sessionPath } from "../core/routes.js";
+import { isList, pathTo, PLACES, sessionPath } from "../core/routes.js";
 import { GROUPS, titleOf } from "../core/states.js";
 import { neighboursOf } from "../session/state.js";
 
@@ -143,7 +143,7 @@ function openAsPage() {
 
 /** On the board to its section, in a list to nobody else. @param {Group} group */
 function toGroup(group) {
-  if (view.value === "list" || view.value === "host" || view.value === "project") {
+  if (view.value !== "board" && isList(view.value)) {
     const alone = filters.value.group.length === 1 && filters.value.group[0] === group;
     return narrow({ group: alone ? [] : [group] });
   }

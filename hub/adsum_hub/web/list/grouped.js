@@ -15,7 +15,7 @@ import { Age, html, Icon } from "../ui/html.js";
 /** @import { Entry } from "../core/roster.js" */
 /** @import { ListGroup } from "./state.js" */
 
-/** @typedef {"host" | "project"} By */
+/** @typedef {"host" | "project" | "agent"} By */
 
 /** Beyond so many sections those that need nobody start folded. */
 const MANY = 30;
@@ -29,6 +29,7 @@ const NEAR = "600px 0px";
 const LOOK = {
   host: { title: "By host", icon: "server", none: "", one: "host" },
   project: { title: "By project", icon: "folder", none: "No project", one: "project" },
+  agent: { title: "By agent", icon: "bot", none: "", one: "agent" },
 };
 
 /**

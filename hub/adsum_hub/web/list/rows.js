@@ -6,7 +6,7 @@ import { NewMark } from "../board/card.js";
 import { plain } from "../core/format.js";
 import { openSession } from "../core/navigation.js";
 import { askOfSession } from "../core/requests.js";
-import { lastSeen } from "../core/roster.js";
+import { lastSeen, otherAgent } from "../core/roster.js";
 import { sessionPath } from "../core/routes.js";
 import { titleOf } from "../core/states.js";
 import { Age, html, Icon } from "../ui/html.js";
@@ -37,7 +37,7 @@ export function RowLink({ entry }) {
   return html`
     <a class="open" href=${sessionPath(session.id)} aria-haspopup="dialog" draggable=${false} onClick=${onClick}>
       <${NewMark} entry=${entry} />
-      <bdi>${titleOf(session)}</bdi>
+      <bdi>${[otherAgent(session), titleOf(session)].filter(Boolean).join(": ")}</bdi>
     </a>
   `;
 }

@@ -4,7 +4,7 @@ import { effect, signal } from "../vendor/signals-core.js";
 import { filters, searchOf } from "../core/filters.js";
 import { fullness, plain, tokensOf } from "../core/format.js";
 import { go, opened, view } from "../core/navigation.js";
-import { allShown, hosts, sameItems } from "../core/roster.js";
+import { agentOf, allShown, hosts, sameItems } from "../core/roster.js";
 import { pathTo } from "../core/routes.js";
 import { GROUPS } from "../core/states.js";
 
@@ -124,7 +124,7 @@ const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "bas
 
 /**
  * The most urgent need first, then by name; offline hosts last.
- * @param {"host" | "project"} by
+ * @param {"host" | "project" | "agent"} by
  * @param {ListGroup[]} before what has not changed is taken from here, so that it is not drawn again
  * @returns {ListGroup[]}
  */
@@ -151,18 +151,18 @@ export function groupsOf(by, before) {
 
 /**
  * @param {Entry} entry
- * @param {"host" | "project"} by
+ * @param {"host" | "project" | "agent"} by
  * @param {Map<string | null, ListGroup>} found
  * @param {Map<string, HostView>} machines
  */
 function sectionOf(entry, by, found, machines) {
   const session = entry.view.peek();
-  const key = by === "host" ? session.host_id : session.project || null;
+  const key = by === "host" ? session.host_id : session[by] || null;
   let one = found.get(key);
   if (!one) {
     one = {
       key,
-      name: (by === "host" ? session.host : session.project) ?? "",
+      name: (by === "agent" && agentOf(session)?.title) || (session[by] ?? ""),
       host: by === "host" ? machines.get(session.host_id) : undefined,
       offline: false,
       counts: { needs_you: 0, autonomous: 0, delivered: 0 },

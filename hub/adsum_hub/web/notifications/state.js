@@ -5,7 +5,7 @@ import { askHub, sendToHub, signingOut, toLogin } from "../core/api.js";
 import { plain } from "../core/format.js";
 import { stale } from "../core/link.js";
 import { storedSignal } from "../core/preferences.js";
-import { here, whole } from "../core/roster.js";
+import { here, otherAgent, whole } from "../core/roster.js";
 import { pathTo, sessionPath } from "../core/routes.js";
 import { isNew, labelOf } from "../core/states.js";
 import { onIos, standalone } from "../install/state.js";
@@ -103,8 +103,9 @@ async function show(fresh) {
   if (!registration || (await registration.pushManager?.getSubscription())) return;
   const [{ id, view }] = fresh;
   const { state, title, host } = view.peek();
+  const agent = otherAgent(view.peek());
   const one = fresh.length === 1;
-  const words = [plain(title ?? "", LONGEST), plain(host, LONGEST)].filter(Boolean).join(" \u00b7 ");
+  const words = [plain(title ?? "", LONGEST), agent, plain(host, LONGEST)].filter(Boolean).join(" \u00b7 ");
   const options = {
     body: one ? words : `${plain(labelOf(state), LONGEST)}: ${words}`,
     icon: "/static/icon-192.png",

@@ -115,7 +115,7 @@ function idsInOrder() {
 
 /** @param {string} from @returns {Entry[]} */
 function entriesInOrder(from) {
-  if (from === "host" || from === "project")
+  if (from === "host" || from === "project" || from === "agent")
     return groupsOf(from, []).flatMap(({ here, absent }) => [...here, ...absent]);
   if (from !== "list") return GROUPS.flatMap((group) => [...shown[group].here.value, ...shown[group].absent.value]);
   const { here, absent } = allShown();

@@ -14,9 +14,9 @@ export const FURTHEST = 400;
 
 export const DAYS = /** @type {const} */ ([1, 7, 30, 90, FURTHEST]);
 
-export const BY = /** @type {const} */ (["day", "host", "project", "model", "session"]);
+export const BY = /** @type {const} */ (["day", "host", "project", "model", "agent", "session"]);
 
-export const SPLITS = /** @type {const} */ (["model", "project", "host"]);
+export const SPLITS = /** @type {const} */ (["model", "project", "host", "agent"]);
 
 export const MEASURES = /** @type {const} */ (["cost", "tokens"]);
 

@@ -48,7 +48,7 @@ import {
 const ChartOfDays = lazy(() => import("./chart.js"), "usage/chart");
 /** More rows than anyone reads; the file holds all of them. */
 const MOST = 500;
-const BY_WORDS = { day: "Day", host: "Host", project: "Project", model: "Model", session: "Session" };
+const BY_WORDS = { day: "Day", host: "Host", project: "Project", model: "Model", agent: "Agent", session: "Session" };
 const DAY_WORDS = { 1: "Today", 7: "7 days", 30: "30 days", 90: "90 days", [FURTHEST]: "All", 0: "Dates" };
 const MEASURE_WORDS = { cost: "Cost", tokens: "Tokens" };
 

@@ -50,6 +50,18 @@ def test_a_digest_counts_what_needs_somebody_and_what_is_done():
     assert found.id is None
 
 
+def test_another_agent_than_the_usual_one_is_named():
+    one, other = case("a", called="Codex", project="web", title="Fix"), case("b")
+
+    assert message_of([one], "none").body == "Codex on laptop"
+    assert message_of([one], "title").body == "Fix\nCodex · web · laptop"
+    assert message_of([one, other], "none").body.splitlines() == [
+        "Needs permission: Codex on laptop",
+        "Needs permission: laptop",
+    ]
+    assert "Fix · Codex · web · laptop" in message_of([one, other], "title").body
+
+
 def test_a_digest_names_the_most_urgent_first_and_not_all():
     cases = [case(str(n), "idle", urgency=7, host=f"h{n}") for n in range(20)]
 

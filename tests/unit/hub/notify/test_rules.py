@@ -447,6 +447,18 @@ def test_a_rule_for_deliveries_is_for_finished_tasks_unless_it_says_otherwise():
     assert rule(on="delivered", state="session_*").matches(closed)
 
 
+def test_a_rule_may_be_of_one_agent_by_its_name_or_its_title():
+    asks = case_of_session(replace(session("s", Group.NEEDS_YOU), agent="codex"), NOW, "Codex CLI")
+    assert asks is not None
+
+    assert rule(agent="codex").matches(asks)
+    assert rule(agent=["x", "codex cli"]).matches(asks)
+    assert not rule(agent="claude*").matches(asks)
+    assert rule(agent="codex").id != rule().id
+    with pytest.raises(EntryError, match="no `agent`"):
+        rule(on="host_offline", agent="codex")
+
+
 def test_a_session_without_a_project_fits_no_pattern_of_projects():
     assert not rule(project="*").matches(case(project=None))
 

@@ -17,6 +17,7 @@ from tests.spenders import TODAY, FlatPrices, spending, utc_day
 from tests.spenders import Spender as Told
 
 YESTERDAY = "2026-11-19"
+AGENTS = {"h1": ("claude_code", "Claude Code"), "h2": ("codex", "Codex")}
 
 
 def spenders() -> list[Spender]:
@@ -29,7 +30,14 @@ def spenders() -> list[Spender]:
         ("h2", "d"): (None, Told("d").use(1_000, model="odd")),
     }
     return [
-        Spender(key, f"{key[0]}.local", project, key[1], lines_of(one.facts, prices, utc_day))
+        Spender(
+            key,
+            f"{key[0]}.local",
+            AGENTS[key[0]],
+            project,
+            key[1],
+            lines_of(one.facts, prices, utc_day),
+        )
         for key, (project, one) in told.items()
     ]
 
@@ -41,7 +49,7 @@ def report(by: By = "day", since: str = YESTERDAY, until: str = TODAY, **more: s
     return tally.report(1, 0)
 
 
-@pytest.mark.parametrize("by", ["day", "host", "project", "model", "session"])
+@pytest.mark.parametrize("by", ["day", "host", "project", "model", "agent", "session"])
 def test_all_ways_to_break_it_down_sum_up_to_the_same(by: By) -> None:
     found, whole = report(by), report("day").total
 
@@ -63,7 +71,13 @@ def test_days_outside_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "tokens"),
-    [("host", "h1.local", 167), ("host", "h1", 167), ("project", "api", 99), ("model", "dear", 7)],
+    [
+        ("host", "h1.local", 167),
+        ("host", "h1", 167),
+        ("project", "api", 99),
+        ("model", "dear", 7),
+        ("agent", "codex", 1_099),
+    ],
 )
 def test_filters(name: str, value: str, tokens: int) -> None:
     assert report(**{name: value}).total.input_tokens == tokens
@@ -130,7 +144,7 @@ def test_a_session_that_two_hosts_tell_of_is_one() -> None:
     tally = Tally(Query(YESTERDAY, TODAY, "model"), spending())
     for host, used in (("h1", Told("a").use(5)), ("h2", Told("a").use(5, day=YESTERDAY))):
         lines = lines_of(used.facts, FlatPrices(), utc_day)
-        tally.add(Spender((host, "a"), host, None, None, lines))
+        tally.add(Spender((host, "a"), host, AGENTS["h1"], None, None, lines))
 
     (row,) = tally.report(1, 0).rows
     assert (row.sessions, row.usage.input_tokens) == (1, 10)
@@ -146,7 +160,7 @@ def test_of_a_known_model_it_is_said_that_only_fast_mode_has_no_price() -> None:
     told = Told("a").use(100).use(30, fast=True).use(9, model="odd", fast=True)
     lines = lines_of(told.facts, prices, utc_day)
     tally = Tally(Query(TODAY, TODAY), spending(prices))
-    tally.add(Spender(("h", "a"), "h.local", "web", "a", lines))
+    tally.add(Spender(("h", "a"), "h.local", AGENTS["h1"], "web", "a", lines))
 
     (note,) = tally.report(1, 0).notes
     assert note.startswith(

@@ -18,9 +18,8 @@ BEFORE = "2026-11-18"
 
 def spender(name: str, told: Told, project: str | None = None, host: str = "h") -> Spender:
     prices = FlatPrices(dear=1.0, cheap=0.0001)
-    return Spender(
-        (host, name), f"{host}.local", project, name, lines_of(told.facts, prices, utc_day)
-    )
+    lines = lines_of(told.facts, prices, utc_day)
+    return Spender((host, name), f"{host}.local", ("a", "A"), project, name, lines)
 
 
 def report(
@@ -40,7 +39,7 @@ def several() -> list[Spender]:
     ]
 
 
-@pytest.mark.parametrize("split", ["host", "project", "model"])
+@pytest.mark.parametrize("split", ["host", "project", "model", "agent"])
 def test_the_parts_sum_up_to_the_whole(split: Split) -> None:
     found = report(*several(), split=split)
 
