@@ -38,11 +38,13 @@ def check_hooks(
     idle: bool = False,
     alone: bool = False,
     reporting: str | None = None,
+    heard: bool = False,
 ) -> list[Finding]:
     """idle: neither collector nor hub runs, so whoever starts them is asked about hooks anyway.
 
     alone: a hub runs, and no collector ever has, so hooks need not be wanted.
     reporting: the version that sessions here are known to have, where the program is not found.
+    heard: the collector has heard hooks since the file was changed, wherever these stand.
     """
     try:
         reports = [setup.installer.inspect(path) for path in files.hooked]
@@ -56,7 +58,7 @@ def check_hooks(
             what = f"No hooks of Adsum are in {setup.path}: the plugin {plugin.id} reports instead."
             hooks = Finding("hooks", "ok", what)
         else:
-            hooks = _none(setup, idle=idle, alone=alone)
+            hooks = _none(setup, idle=idle, alone=alone, heard=heard)
         enabled = Finding("hooks-enabled", "ok", "No settings switch hooks off.")
         if hindrance := setup.installer.hindrance(files, setup.url):
             enabled = Finding("hooks-enabled", "fail", *hindrance)
@@ -65,8 +67,11 @@ def check_hooks(
         return [from_text("hooks", "fail", str(error))]
 
 
-def _none(setup: Setup, *, idle: bool, alone: bool) -> Finding:
+def _none(setup: Setup, *, idle: bool, alone: bool, heard: bool) -> Finding:
     what = f"No hooks of Adsum are in {setup.path}"
+    if heard:
+        what = f"{what}; some that stand elsewhere report, as in a project's settings."
+        return Finding("hooks", "ok", what)
     if setup.parked.exists():
         what = "Hooks are out of the settings while Adsum is stopped."
         return Finding("hooks", "warn", what, "`adsum up` puts them back.")

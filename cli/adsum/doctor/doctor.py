@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from adsum_shared.state import HostView
+
 SCHEMA = 1
 LINES_MOST = 2000
 SUFFIX = ".tar.gz"
@@ -108,7 +110,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
     # A hub that was named or joined should be there, whatever runs on this machine.
     named = hub is not None or machine is not None
     if not named and listing is None and running_port(settings.state_dir) is None:
-        return _idle(settings, url, _hooks([setup, *others], idle=True))
+        return _idle(settings, url, _hooks([setup, *others], None, idle=True))
     host_id = host_id_of(settings.state_dir)
     host = find_host(listing, host_id)
     host_found = check_host(listing, host_id, settings.state_dir)
@@ -127,7 +129,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         hub_found,
         host_found,
         check_clock(host),
-        *_hooks([setup, *others], alone=alone, reporting=reporting),
+        *_hooks([setup, *others], host, alone=alone, reporting=reporting),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
         check_agents(setup, settings.directories_of(setup.agent), url, host, reporting),
@@ -136,13 +138,18 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
     return findings if machine is None else one_remedy(findings, machine)
 
 
-def _hooks(setups: list[Setup], *, reporting: str | None = None, **more: bool) -> list[Finding]:
-    """reporting: the first agent's version. more: as in check_hooks."""
+def _hooks(
+    setups: list[Setup], host: HostView | None, *, reporting: str | None = None, **more: bool
+) -> list[Finding]:
+    """reporting: the first agent's version. host, whose witness is believed; more: as in check_hooks."""
+    well = {each.name for each in (host.witnesses if host else ()) if each.state == "ok"}
     found = []
     for setup in setups:
-        first = reporting if setup is setups[0] else None
-        checks = check_hooks(setup, setup.files, reporting=first, **more)
-        found += checks if setup is setups[0] else [_named(each, setup) for each in checks]
+        is_first = setup is setups[0]
+        name = "hook" if is_first else f"hook ({setup.agent.title})"
+        version, heard = reporting if is_first else None, name in well
+        checks = check_hooks(setup, setup.files, reporting=version, heard=heard, **more)
+        found += checks if is_first else [_named(each, setup) for each in checks]
     return found
 
 

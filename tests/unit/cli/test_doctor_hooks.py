@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from adsum.doctor.agents import check_hooks
 from adsum.doctor.checks import Finding
+from adsum.doctor.doctor import _hooks
 from adsum.hooks import Setup, Wanted
 from adsum_collector.agents.claude_code.install import settings_files
 from adsum_collector.agents.installer import SettingsFiles
+from adsum_shared.state import HostWitness
 from tests.brokers import free_port
+from tests.hubs import NOW, host
 
 PORT = 47_000
 
@@ -198,6 +202,17 @@ def test_where_sessions_report_their_version_is_known_without_the_program(
     hooks = check_hooks(setup, files(home), reporting="2.1.330")[0]
     assert hooks.result == "ok"
     assert hooks.what.endswith("and sessions of Claude Code 2.1.330 report.")
+
+
+def test_hooks_that_stand_elsewhere_and_are_heard_are_not_missed_as_hosts_says(
+    setup: Setup, home: Path
+) -> None:
+    assert check_hooks(setup, files(home))[0].result == "fail"
+    witness = HostWitness("hook", "ok", NOW)
+    told = _hooks([setup], replace(host(), witnesses=(witness,)))[0]
+    assert (told.result, "elsewhere report" in told.what) == ("ok", True)
+    witness = replace(witness, state="missing")
+    assert _hooks([setup], replace(host(), witnesses=(witness,)))[0].result == "fail"
 
 
 def test_where_a_hub_runs_alone_no_hooks_are_missed(setup: Setup, home: Path) -> None:
