@@ -23,7 +23,11 @@ from adsum_collector.agents.codex.live_threads import (
     resumed_by,
 )
 from adsum_collector.agents.codex.server_status import Broadcasts
+from adsum_collector.agents.gemini.agent import GeminiCli
+from adsum_collector.agents.opencode.agent import OpenCode
+from adsum_collector.agents.opencode.events import SessionLog
 from adsum_collector.agents.records import TranscriptFile
+from adsum_collector.agents.runners import Runner, RunnerNews, Whereabouts, remember
 from adsum_collector.processes import AgentProcess
 from adsum_collector.watch import (
     VANISHED_MS,
@@ -49,7 +53,7 @@ from adsum_shared.signals import (
 from bench.traces import Event, Trace
 
 #: Agents whose scenarios are understood.
-REPLAYED = (DEFAULT_AGENT, Codex.name)
+REPLAYED = (DEFAULT_AGENT, Codex.name, GeminiCli.name, OpenCode.name)
 WITNESSES = ("hooks", "transcript", "registry", "process", "statusline")
 #: Who tells of a process's end: the process table, but no set of witnesses goes without it. A trace
 #: ends a process by an action, which by definition is the one action that everybody learns of.
@@ -91,6 +95,8 @@ def arrivals(trace: Trace) -> list[Arrival]:
     """
     if trace.agent == Codex.name:
         return CodexReplay(trace).arrivals()
+    if trace.agent in (GeminiCli.name, OpenCode.name):
+        return FilesReplay(trace).arrivals()
     found = [
         *hook_arrivals(trace),
         *transcript_arrivals(trace),
@@ -371,6 +377,60 @@ class CodexReplay:
 
     def _started_of(self, pid: int) -> int | None:
         return self._boot + self._living[pid]["start"] * 10 if pid in self._living else None
+
+
+class FilesReplay:
+    """One scenario of an agent that is known from what it writes, and from who runs in its directory.
+
+    In a collector processes are looked for every second, here at each change of theirs.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._boot = trace, _boot_of(trace)
+        self._gemini, self._contexts = GeminiCli(), dict[str, str]()
+        self._logs: dict[str, SessionLog] = {}
+        self._news, self._running = RunnerNews(), dict[int, Runner]()
+        self._named: dict[str, AgentProcess] = {}
+        self._places = self._gemini.places
+
+    def arrivals(self) -> list[Arrival]:
+        return [each for event in self._trace.events for each in self._step(event)]
+
+    def _step(self, event: Event) -> Iterator[Arrival]:
+        seen = self._trace.t0 + event.t_ms
+        if event.kind == "line":
+            read = self._row if self._trace.agent == OpenCode.name else self._line
+            yield from (Arrival(event.t_ms, each, "transcript") for each in read(event, seen))
+        if event.kind == "process":
+            self._running = {
+                each["pid"]: Runner(self._boot + each["start"] * 10, each["what"], each["ppid"])
+                for each in event.processes
+            }
+            for session, process in list(self._named.items()):
+                if process.pid not in self._running:
+                    del self._named[session]
+                    yield Arrival(event.t_ms, _of(ProcessGone, session, process, seen), THE_END)
+        if event.kind in ("line", "process"):
+            for each in self._news.read(self._places, self._running, seen):
+                if isinstance(each, ProcessSeen):
+                    self._named[each.session_id] = AgentProcess(each.pid, each.started)
+                yield Arrival(event.t_ms, each, "process")
+
+    def _line(self, event: Event, seen: int) -> Sequence[AnySignal]:
+        file = self._gemini.transcripts.file_of(event.file.removeprefix("tmp/"))
+        if file is None:
+            return ()
+        raw, before = [json.dumps(event.line).encode()], self._contexts.get(event.file, "")
+        read = self._gemini.read(raw, file, before, seen, None, lambda struct: struct)
+        self._contexts[event.file] = read.context
+        return read.signals
+
+    def _row(self, event: Event, seen: int) -> Sequence[AnySignal]:
+        row = event.line
+        log = self._logs.setdefault(row["aggregate_id"], SessionLog(row["aggregate_id"]))
+        found = log.read(row["type"], json.dumps(row["data"]).encode(), seen)
+        remember(self._places, log.id, Whereabouts(log.directory, log.at))
+        return found
 
 
 def _boot_of(trace: Trace) -> int:

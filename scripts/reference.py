@@ -24,6 +24,8 @@ PRESETS = {
     "price_file": "`prices.toml` beside `config.toml`",
     "claude_dirs": "`CLAUDE_CONFIG_DIR`, else `~/.claude`",
     "codex_dirs": "`CODEX_HOME`, else `~/.codex`",
+    "gemini_dirs": "`GEMINI_CLI_HOME`, else `~`, and in it `.gemini`",
+    "opencode_dirs": "`XDG_DATA_HOME`, else `~/.local/share`, and in it `opencode`",
 }
 #: Where the name says it all, to whoever knows what the others say.
 WORDS = {

@@ -7,11 +7,12 @@ its processes are called `quill`. It has no registry and no status line.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -71,7 +72,7 @@ class InkMeter:
         self._records: list[UsageRecord] = []
 
     def take(self, raws: Sequence[bytes | bytearray | memoryview], /) -> None:
-        for step in (msgspec.json.decode(raw, type=_Step) for raw in raws):
+        for step in _steps(raws):
             if step.ink:
                 self._records.append(UsageRecord(step.ms, 0, step.ms, "ink-1", output=step.ink))
 
@@ -80,8 +81,14 @@ class InkMeter:
         return records
 
 
-def _time(line: bytes | bytearray | memoryview) -> int:
-    return msgspec.json.decode(line, type=_Step).ms
+def _steps(lines: Sequence[bytes | bytearray | memoryview]) -> Iterator[_Step]:
+    for line in lines:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            yield msgspec.json.decode(line, type=_Step)
+
+
+def _time(line: bytes | bytearray | memoryview) -> int | None:
+    return next((step.ms for step in _steps([line])), None)
 
 
 INK = UsageLines(
@@ -92,7 +99,7 @@ INK = UsageLines(
     answer=b'"ink"',
     own=(b"{",),
     meter=InkMeter,
-    has_usage=lambda line: bool(msgspec.json.decode(line, type=_Step).ink),
+    has_usage=lambda line: any(step.ink for step in _steps([line])),
     own_time=_time,
     session_in=lambda _head: None,
     begun_in=lambda head: _time(head.split(b"\n")[0]),
@@ -243,8 +250,7 @@ def read(
     _private: Private,
 ) -> Lines:
     told: list[AnySignal] = []
-    for line in lines:
-        step = msgspec.json.decode(line, type=_Step)
+    for step in _steps(lines):
         about = {"session_id": file.session_id, "at": step.ms, "seen": now}
         told.append(
             MetaChanged(**about, source="transcript", title=step.title, last_answer=step.said)

@@ -142,6 +142,11 @@ ONE_IMPORTER = {
         "adsum_collector.agents.codex.live_threads",
         "adsum_collector.agents.codex.server_status",
         "adsum_collector.agents.codex.usage_lines",
+        "adsum_collector.agents.gemini.chat",
+        "adsum_collector.agents.gemini.usage_lines",
+        "adsum_collector.agents.opencode.database",
+        "adsum_collector.agents.opencode.event_log",
+        "adsum_collector.agents.opencode.events",
     },
     "the start of a program of its own": {
         *("adsum_collector.usage.reading", "adsum_collector.control.launch"),

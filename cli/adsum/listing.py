@@ -151,9 +151,13 @@ def show_session(
 
     view, entries = typed(url, found, SessionView), typed(url, last, list[ActivityEntry])
     fresh, screen = fetch_freshness(url), console.open_console()
-    gaps = next((host.gaps for host in fresh.hosts if host.id == view.host_id), ())
+    host = next((host for host in fresh.hosts if host.id == view.host_id), None)
     at, plain = as_of(done["now"], fresh.trouble), console.is_plain(screen)
+    gaps = host.gaps if host else ()
     console.show(screen, details.session_details(view, entries, at, gaps, plain=plain))
+    for agent in host.agents if host else ():
+        if agent.limits and agent.name == view.agent:
+            say(f"adsum: {clean(agent.limits)}")
     if fresh.trouble is not None:
         say_trouble(fresh.trouble, done["now"])
 

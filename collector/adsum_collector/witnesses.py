@@ -51,14 +51,19 @@ class AgentWitnesses:
         """For an agent beside the first, if it is here; witnesses of the whole machine are listed once."""
         if not any(directory.is_dir() for directory in self.directories):
             return []
-        tailer = self.tailer
+        tailer, files, title = self.tailer, self.hooks.look(now), self.agent.title
         told = [
-            hook_witness(self.hooks.look(now), 0, {}, 0),
-            transcript_witness(tailer.read_at, tailer.faults, tailer.too_long),
+            *([hook_witness(files, 0, {}, 0)] if files else []),
+            *(
+                [transcript_witness(tailer.read_at, tailer.faults, tailer.too_long)]
+                if tailer.roots
+                else []
+            ),
             *(each.health(now) for each in self.own),
             *([self.usage.witness()] if self.usage else []),
         ]
-        title = self.agent.title
+        if self.agent.limits and told and not told[0].note:
+            told[0] = msgspec.structs.replace(told[0], note=self.agent.limits)
         return [msgspec.structs.replace(each, name=f"{each.name} ({title})") for each in told]
 
 

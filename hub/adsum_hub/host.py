@@ -369,7 +369,9 @@ class Host:
         return is_concerned(self.facts[session_id], self.gaps)
 
     def place(self) -> ViewedHost:
-        return ViewedHost(self.id, self.label, self.reachability, self.clock.offset_ms)
+        known = self.beat.agents if self.beat else ()
+        unhooked = frozenset(each.name for each in known if each.limits)
+        return ViewedHost(self.id, self.label, self.reachability, self.clock.offset_ms, unhooked)
 
     def titled(self, agent: str) -> str:
         """What people call an agent; "" for the default one, which needs no name."""

@@ -48,12 +48,16 @@ QUOTED_MAX = 500
 
 
 class ViewedHost(msgspec.Struct, frozen=True, gc=False):
-    """Where a session runs. offset_ms: its host's clock minus the hub's."""
+    """Where a session runs. offset_ms: its host's clock minus the hub's.
+
+    unhooked: the agents of whose hooks nobody expects to hear.
+    """
 
     host_id: str
     label: str
     reachability: Reachability
     offset_ms: int
+    unhooked: frozenset[str] = frozenset()
 
 
 class Spent(msgspec.Struct, frozen=True, gc=False):
@@ -94,7 +98,7 @@ def session_view(
     offset_ms = place.offset_ms
     if last is not None and last.place is not place and last.place != place:
         last = None
-    ticks = _ticking(facts, verdict, spent, offset_ms)
+    ticks = _ticking(place, facts, verdict, spent)
     ticks["incomplete"] = incomplete
     if last is not None and _stands(last, facts, verdict):
         return replace(last.view, **ticks)
@@ -129,11 +133,13 @@ def session_view(
     )
 
 
-def _ticking(facts: Facts, verdict: Verdict, spent: Spent, offset_ms: int) -> dict[str, Any]:
+def _ticking(place: ViewedHost, facts: Facts, verdict: Verdict, spent: Spent) -> dict[str, Any]:
     """What changes although nothing has happened but that somebody was heard."""
+    offset_ms = place.offset_ms
+    hooks = None if facts.agent in place.unhooked else verdict.hooks
     return {
         "updated_at": verdict.heard - offset_ms,
-        "witnesses": witness_views(facts, verdict.hooks, offset_ms),
+        "witnesses": witness_views(facts, hooks, offset_ms),
         "usage": spent.usage,
         "context": spent.context,
         "plan": spent.plan,

@@ -362,11 +362,13 @@ class HostAgent(msgspec.Struct, frozen=True, omit_defaults=True):
     """A kind of agent that a machine's collector knows. title: for people.
 
     resume: the command that takes a session up again, whose id follows it; "": there is none.
+    limits: of one that is known from its files alone, that and what they do not tell.
     """
 
     name: str
     title: str
     resume: str = ""
+    limits: str = ""
 
 
 class HostView(msgspec.Struct, frozen=True, omit_defaults=True):

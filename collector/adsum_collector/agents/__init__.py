@@ -14,8 +14,10 @@ def known_agents() -> tuple[Agent, ...]:
     """Imported here, as the scan of usage starts with little to import. The first is the default."""
     from adsum_collector.agents.claude_code.agent import ClaudeCode
     from adsum_collector.agents.codex.agent import Codex
+    from adsum_collector.agents.gemini.agent import GeminiCli
+    from adsum_collector.agents.opencode.agent import OpenCode
 
-    return (ClaudeCode(), Codex())
+    return (ClaudeCode(), Codex(), GeminiCli(), OpenCode())
 
 
 def usage_lines(agent: Agent | None = None) -> UsageLines:

@@ -218,12 +218,14 @@ class Agent(ABC):
     which names the directories that hold its files; setting: ours, for the same. session_variable:
     in what a session runs, its id. usage: None if its
     transcripts do not tell what was used up. installer: None if hooks are not put into its settings
-    for it. keyboard: None if nothing is typed into its terminal.
+    for it. keyboard: None if nothing is typed into its terminal. limits: of an agent that is known
+    from its files alone, that and what they do not tell, for people.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     resume: ClassVar[str] = ""
+    limits: ClassVar[str] = ""
     variable: ClassVar[str] = ""
     setting: ClassVar[str] = ""
     session_variable: ClassVar[str] = ""
@@ -233,7 +235,7 @@ class Agent(ABC):
 
     @property
     def words(self) -> HostAgent:
-        return HostAgent(self.name, self.title, self.resume)
+        return HostAgent(self.name, self.title, self.resume, self.limits)
 
     @abstractmethod
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:

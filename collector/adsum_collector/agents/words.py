@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -11,6 +13,8 @@ from adsum_shared.signals import Delivery
 #: Of a name: a tool's, a kind's, an id.
 NAME_MAX = 256
 SUMMARY_MAX = 160
+#: As long as a path can be.
+PATH_MAX = 4096
 #: Of a request's payload, in bytes of JSON, about: it is shown whole while the request is open.
 PAYLOAD_MAX = 8_000
 #: How deep, how many in one list or object, and how large a number: beyond, only an attack goes.
@@ -36,6 +40,47 @@ def one_line(text: object, limit: int = SUMMARY_MAX) -> str | None:
         return None
     line = text.strip().split("\n", 1)[0].strip()
     return shorten(line, limit) if line else None
+
+
+def name_of(value: object, limit: int = NAME_MAX) -> str | None:
+    return value[:limit] if isinstance(value, str) and value else None
+
+
+def project_of(cwd: str | None) -> str | None:
+    return PurePath(cwd.replace("\\", "/")).name or None if cwd else None
+
+
+#: The input fields that say most of a call, as most agents name them, and those that hold a path.
+_TELLING = ("command", "question", "query", "url", "pattern", "description", "prompt", "name")
+_PATHS = ("filePath", "file_path", "absolute_path", "dir_path", "path")
+
+
+def call_summary(value: Mapping[str, Any]) -> str | None:
+    """One short line about a call of a tool whose fields nobody here knows."""
+    asked = value.get("questions")
+    first = asked[0] if isinstance(asked, list) and asked else None
+    if isinstance(first, dict):
+        return call_summary({name: text for name, text in first.items() if name != "questions"})
+    paths = [project_of(one_line(value.get(name), PATH_MAX)) for name in _PATHS]
+    lines = [*(one_line(value.get(name)) for name in _TELLING), *paths]
+    return next((line for line in lines if line), None)
+
+
+def text_of(content: object) -> str | None:
+    """A text, or the texts of a list of blocks."""
+    if isinstance(content, list):
+        texts = [block.get("text") for block in content if isinstance(block, dict)]
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else None
+
+
+def stamp_of(text: object) -> int:
+    """Milliseconds; 0 for none, or for what is no time."""
+    try:
+        at = datetime.fromisoformat(text) if isinstance(text, str) and text else None
+        return max(int(at.timestamp() * 1000), 0) if at else 0
+    except (ValueError, OverflowError, OSError):
+        return 0
 
 
 def shorten(text: str, limit: int) -> str:

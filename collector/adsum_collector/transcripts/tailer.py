@@ -98,8 +98,8 @@ class Tailer:
         self._intake, self._transcripts = intake, transcripts
         self._others = tuple(key_of(f"{directory}/") for directory in others)
         self._watched, self._settled, self._now = watched, settled, now
-        self._roots = [str(directory) for directory in directories]
-        self._known = TranscriptFiles(self._roots, transcripts.file_of, now())
+        self.roots = [str(directory) for directory in directories]
+        self._known = TranscriptFiles(self.roots, transcripts.file_of, now())
         self._events = file_events(directories, lambda name: name.endswith(SUFFIX), recursive=True)
         self._threads = ThreadPoolExecutor(2, "transcripts")
         self.faults: Counter[str] = Counter()
@@ -154,7 +154,7 @@ class Tailer:
         """Who has a process is shown first, however much history there is to be walked over."""
         self._known.watch(self._watched().keys())
         sessions = list(self._watched())
-        told = await self._in_thread(lambda: mains_of(self._roots, sessions))
+        told = await self._in_thread(lambda: mains_of(self.roots, sessions))
         await self._notice(newest_first(told))
         loop = asyncio.get_running_loop()
         enough = loop.time() + LIVING_S
@@ -211,8 +211,8 @@ class Tailer:
 
     async def _walk(self) -> set[str] | None:
         """All files there are; None if that cannot be said."""
-        told, found = await self._look_at(self._roots, self._known.stamps)
-        self._absent = {root for root in self._roots if root in told}
+        told, found = await self._look_at(self.roots, self._known.stamps)
+        self._absent = {root for root in self.roots if root in told}
         for path in self._known.files.keys() - found:
             told.setdefault(path, None)
         await self._notice(newest_first(told))
@@ -223,7 +223,7 @@ class Tailer:
     async def _look_at(
         self, paths: Iterable[str], known: Mapping[str, Stamp] | None = None
     ) -> tuple[dict[str, Stamp | None], set[str]]:
-        return await self._in_thread(lambda: look_at(paths, self._enter, known, self._roots))
+        return await self._in_thread(lambda: look_at(paths, self._enter, known, self.roots))
 
     def _enter(self, directory: str) -> None:
         """In a thread. Without events there are still hooks and rounds."""

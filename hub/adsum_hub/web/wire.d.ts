@@ -294,11 +294,13 @@ export interface ScanProgress {
 
 /** A kind of agent that a machine's collector knows. title: for people.
  *
- *  resume: the command that takes a session up again, whose id follows it; "": there is none. */
+ *  resume: the command that takes a session up again, whose id follows it; "": there is none.
+ *  limits: of one that is known from its files alone, that and what they do not tell. */
 export interface HostAgent {
   name: string;
   title: string;
   resume?: string;
+  limits?: string;
 }
 
 /** One of the last hundred things a session did. kind: the signal's. at: hub clock, ms. */

@@ -7,11 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.words import NAME_MAX, one_line
+from adsum_collector.agents.words import name_of, one_line
 from adsum_shared.signals import ToolRole
 
-#: As long as a path can be.
-PATH_MAX: Final = 4096
 #: Hooks call a command `Bash`, whichever tool runs it; the rollout calls that by its own name.
 SHELL: Final = "Bash"
 SHELLS: Final = frozenset(
@@ -37,10 +35,6 @@ ROLES: Final[dict[str, ToolRole]] = {
 PATCHED: Final = ("*** Add File: ", "*** Update File: ", "*** Delete File: ")
 #: The input fields that say most; the first that is there is told.
 TELLING: Final = ("command", "cmd", "message", "task_name", "query", "url", "path", "explanation")
-
-
-def name_of(value: object, limit: int = NAME_MAX) -> str | None:
-    return value[:limit] if isinstance(value, str) and value else None
 
 
 def tool_of(value: object) -> str:
@@ -102,7 +96,3 @@ def digest(tool: str, value: Mapping[str, Any]) -> str:
     except RecursionError:
         canonical = repr(sorted(told)).encode()
     return hashlib.blake2b(canonical, digest_size=8, key=tool.encode()[:64]).hexdigest()
-
-
-def project_of(cwd: str | None) -> str | None:
-    return PurePath(cwd.replace("\\", "/")).name or None if cwd else None

@@ -6,8 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from adsum_collector.agents.codex import calls
-from adsum_collector.agents.codex.calls import PATH_MAX, name_of
-from adsum_collector.agents.words import payload, shorten
+from adsum_collector.agents.words import PATH_MAX, name_of, payload, project_of, shorten
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal, RequestKind
 
@@ -53,7 +52,7 @@ def signals_from_hook(
             s.MetaChanged(
                 **common,
                 cwd=cwd,
-                project=calls.project_of(cwd),
+                project=project_of(cwd),
                 model=name_of(body.get("model")),
                 transcript=name_of(body.get("transcript_path"), PATH_MAX),
             )

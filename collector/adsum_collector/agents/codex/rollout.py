@@ -10,24 +10,28 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
 import msgspec
 
 from adsum_collector.agents.codex import calls
-from adsum_collector.agents.codex.calls import PATH_MAX, name_of
 from adsum_collector.agents.codex.hook_events import PROMPT_MAX, Common, Fields, asked, ends_of
+from adsum_collector.agents.pasts import NEVER, past_of
 from adsum_collector.agents.records import SESSION_ID, Lines, Past, Private, TranscriptFile
 from adsum_collector.agents.words import (
     NAME_MAX,
     NUMBER_MAX,
+    PATH_MAX,
     deliveries,
     delivers,
+    name_of,
     one_line,
     payload,
+    project_of,
     shorten,
+    stamp_of,
+    text_of,
 )
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal, MetaChanged, PromptSubmitted, RequestKind, ToolRole
@@ -42,8 +46,6 @@ _OUTPUT_HEAD: Final = 400
 RUNNING: Final = "Script running"
 LAST_WORDS_MAX: Final = 1_000
 CALLS_MAX: Final = 32
-#: Later than any time that a line may bear.
-NEVER: Final = 1 << 53
 #: By hours; versions differ by a minute.
 WINDOWS: Final = {5: "five_hour", 24: "one_day", 168: "seven_day", 720: "thirty_day"}
 SUBAGENT_OVER: Final = frozenset({"completed", "failed", "interrupted", "closed"})
@@ -56,7 +58,6 @@ KNOWN_TYPES: Final = frozenset(
 )
 #: Of these a line's payload says what it is.
 WITH_TYPE: Final = frozenset({"event_msg", "response_item"})
-META: Final = tuple(set(Past.__struct_fields__) & set(MetaChanged.__struct_fields__))
 
 
 class Due(msgspec.Struct, omit_defaults=True):
@@ -167,7 +168,7 @@ def signals_from_lines(
         if line.type not in KNOWN_TYPES:
             faults["unknown type of line"] += 1
             continue
-        known.at = min(_stamp(line.timestamp) or known.at or seen, seen)
+        known.at = min(stamp_of(line.timestamp) or known.at or seen, seen)
         found += _Reader(known, file, seen, line.ordinal).read(line.type, fields)
     is_session = known.kind in ("", "session")
     return Lines(list(found), known.encoded(private), dict(faults), is_session=is_session)
@@ -271,7 +272,7 @@ class _Reader:
         if self.known.kind == "child":
             return []
         cwd = name_of(fields.get("cwd"), PATH_MAX)
-        news = self.known.news({**values, "cwd": cwd, "project": calls.project_of(cwd)})
+        news = self.known.news({**values, "cwd": cwd, "project": project_of(cwd)})
         return [MetaChanged(**self.common, **news)] if news else []
 
     def turn_begins(self, fields: Fields) -> list[KnownSignal]:
@@ -354,14 +355,14 @@ class _Reader:
         return [s.CompactionFinished(**self.common)] if self.known.kind != "child" else []
 
     def user_said(self, fields: Fields) -> list[KnownSignal]:
-        return self._prompt(_text(fields.get("content")) or fields.get("message"))
+        return self._prompt(text_of(fields.get("content")) or fields.get("message"))
 
     def agent_said(self, fields: Fields) -> list[KnownSignal]:
         is_agent = fields.get("role", "assistant") == "assistant"
         return [s.Alive(**self.common, event=s.MESSAGE)] if is_agent else []
 
     def planned(self, fields: Fields) -> list[KnownSignal]:
-        text = shorten(_text(fields.get("text")) or "", PROMPT_MAX)
+        text = shorten(text_of(fields.get("text")) or "", PROMPT_MAX)
         self.known.due = Due("plan", one_line(text.lstrip("# ")), {"plan": text})
         return []
 
@@ -430,7 +431,7 @@ class _Reader:
         Those of a script that has only handed back may still wait.
         """
         key, known = name_of(fields.get("call_id")), self.known
-        text = _text(fields.get("output")) or ""
+        text = text_of(fields.get("output")) or ""
         failed = _EXIT.search(text[:_OUTPUT_HEAD])
         error = f"exit code {failed[1]}" if failed and failed[1] != "0" else None
         made = deliveries(text) if error is None and key in known.delivers else None
@@ -516,24 +517,8 @@ def _cause(error: Fields) -> str:
     return name_of(info) or "unknown"
 
 
-def _text(content: object) -> str | None:
-    """A text, or the texts of a list of blocks."""
-    if isinstance(content, list):
-        texts = [block.get("text") for block in content if isinstance(block, dict)]
-        return "\n".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else None
-
-
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and 0 <= value < NUMBER_MAX else None
-
-
-def _stamp(text: str) -> int:
-    """Milliseconds; 0 for none, or for what is no time."""
-    try:
-        return max(int(datetime.fromisoformat(text).timestamp() * 1000), 0) if text else 0
-    except (ValueError, OverflowError, OSError):
-        return 0
 
 
 def opening(head: Sequence[bytes], whose: TranscriptFile) -> str:
@@ -548,7 +533,7 @@ def written(lines: Sequence[bytes]) -> int:
     """See `adsum_collector.agents.base.Transcripts`."""
     for raw in reversed(lines):
         try:
-            if at := _stamp(_decode_line(raw).timestamp):
+            if at := stamp_of(_decode_line(raw).timestamp):
                 return at
         except _UNDECODABLE:
             continue
@@ -563,16 +548,4 @@ def history(head: Sequence[bytes], tail: Sequence[bytes], whose: TranscriptFile)
     signals = first.signals
     if tail != head:
         signals = [*signals, *signals_from_lines(tail, whose, first.context, NEVER).signals]
-    told: dict[str, Any] = {}
-    for signal in signals:
-        if isinstance(signal, MetaChanged):
-            told |= {name: value for name in META if (value := getattr(signal, name)) is not None}
-    prompts = [each.text for each in signals if isinstance(each, PromptSubmitted) and each.text]
-    times = [each.at for each in signals if 0 < each.at < NEVER]
-    past = Past(
-        **told,
-        first_prompt=one_line(prompts[0], NAME_MAX) if prompts else None,
-        started=min(times, default=0),
-        ended=max(times, default=0),
-    )
-    return past if past != Past() else None
+    return past_of(signals)

@@ -13,7 +13,8 @@ from typing import Annotated, Final
 import msgspec
 
 from adsum_collector.agents.base import UsageLines
-from adsum_collector.agents.codex.rollout import NEVER, Thread, signals_from_lines
+from adsum_collector.agents.codex.rollout import Thread, signals_from_lines
+from adsum_collector.agents.pasts import NEVER
 from adsum_collector.agents.records import (
     NO_WRITES,
     UNSPLIT,

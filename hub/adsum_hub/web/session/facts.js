@@ -342,6 +342,7 @@ export function About({ session }) {
       `,
     ],
     ["agent", text(session.version ? `${session.agent} ${session.version}` : session.agent)],
+    ["limits", text(agentOf(session)?.limits)],
     ["directory", text(session.cwd)],
     ["worktree", text(session.worktree)],
     ["branch", text(session.branch)],

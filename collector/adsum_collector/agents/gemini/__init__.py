@@ -1,0 +1,1 @@
+"""Gemini CLI: what of it is known from its files alone."""

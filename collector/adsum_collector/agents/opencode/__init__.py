@@ -1,0 +1,1 @@
+"""OpenCode: what of it is known from its database alone."""
