@@ -13,6 +13,7 @@ from adsum_shared.state import SessionView
 from tests.browser import fleets, held
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
 from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
+from tests.browser.own_hubs import HIDE
 from tests.browser.standin import StandIn
 from tests.deciding import FakeMachine
 from tests.hub_processes import HubProcess
@@ -177,13 +178,14 @@ async def test_a_denial_is_held_for_three_seconds_and_undone_by_a_press_or_a_key
     assert await decided(hub) == [about(view, "deny", text="Not now", stop=True)]
 
 
+@pytest.mark.parametrize("leaves", ["dispatchEvent(new Event('pagehide'))", HIDE])
 async def test_leaving_the_page_cancels_what_could_still_be_taken_back(
-    open_page: OpenPage, hub: StandIn
+    open_page: OpenPage, hub: StandIn, leaves: str
 ) -> None:
     page = await at_session(open_page, hub, held.held("a", wall_ms()), clock=True)
     await page.clock.run_for(1000)
     await page.locator("[data-do=deny]").click()
-    await page.evaluate("dispatchEvent(new Event('pagehide'))")
+    await page.evaluate(leaves)
     await expect(page.locator(".toasts .fate")).to_contain_text("You left the page")
     await page.clock.run_for(5000)
     await page.evaluate(ASKED)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser import fleets
+from tests.browser import fleets, held
 from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
 from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
@@ -67,6 +67,27 @@ async def test_a_session_is_found_and_opened_by_keyboard(open_page: OpenPage) ->
 
     await expect(page.locator("#sheet-title")).to_have_text("Shrink the Docker image")
     await expect(page.locator(".palette")).to_have_count(0)
+
+
+async def test_what_can_be_decided_is_found_and_led_to_and_not_decided(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    view = held.held("a", wall_ms())
+    hub.me |= {"role": "operator"}
+    hub.load([view], [fleets.host("alpha", wall_ms(), control="approve")])
+    hub.activity[view.id] = []
+    page = await open_page()
+    await open_palette(page)
+    await page.keyboard.type("decide bash")
+    assert len(await rows(page, "Decide")) == 1
+    await page.keyboard.press("Enter")
+
+    await expect(page.locator(".request")).to_be_focused()
+    assert hub.commands == []
+    hub.load([view], [fleets.host("alpha", wall_ms(), control="off")])
+    page = await open_page()
+    await open_palette(page)
+    assert await rows(page, "Decide") == []
 
 
 async def test_sessions_are_found_by_project_host_and_state_whatever_the_filter_says(

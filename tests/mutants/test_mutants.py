@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import require_binary
-from tests.mutants import codex, collector, control, decisions, doors, hub, suspending, verdict
+from tests.mutants import (
+    codex,
+    collector,
+    control,
+    decisions,
+    doors,
+    hub,
+    page,
+    suspending,
+    verdict,
+)
 from tests.mutants.runner import (
     Mutant,
     Outdated,
@@ -29,6 +39,7 @@ MUTANTS = (
     *doors.MUTANTS,
     *codex.MUTANTS,
     *suspending.MUTANTS,
+    *page.MUTANTS,
     *verdict.MUTANTS,
 )
 #: A test that fails does so by waiting: several at a time keep the cores busy.

@@ -1,11 +1,13 @@
 // @ts-check
 /** What the command palette finds, and how well it fits what was typed. */
+import { decidedOf, keyOf, whyNot } from "../control/state.js";
 import { me } from "../core/api.js";
 import { markAllSeen, unread } from "../core/attention.js";
 import { clearFilters, FACET_LOOK, FACETS, filtering, filters, searchOf, toggle, valueName } from "../core/filters.js";
 import { plain } from "../core/format.js";
-import { go, openSession, show, view } from "../core/navigation.js";
+import { go, opened, openSession, show, view } from "../core/navigation.js";
 import { DENSITIES, density, setDensity, setTheme, theme, THEMES } from "../core/preferences.js";
+import { openRequests } from "../core/requests.js";
 import { allSessions } from "../core/roster.js";
 import { isList, pathTo, PLACES, ROUTES } from "../core/routes.js";
 import { GROUPS, iconOf, labelOf, titleOf, toneOf } from "../core/states.js";
@@ -56,6 +58,7 @@ export function found(sought) {
   const any = words.length > 0;
   const families = [
     sessionsFor(people, words),
+    best("Decide", words, people.flatMap(toDecide), any ? MOST.others : AT_FIRST),
     best("Saved views", words, savedOnes(), MOST.others),
     best("Views", words, VIEWS, MOST.others),
     best("Filters", words, any || filtering.value ? narrowing(counts, words) : [], MOST.others),
@@ -131,6 +134,36 @@ export function sessionOption(session, tag) {
     tag: tag ?? (reachability === "offline" ? "offline" : undefined),
     run: () => openSession(id),
   };
+}
+
+/**
+ * What a session asks, if this reader may decide it. It leads there, where keys decide: what is decided must have been
+ * in sight. To no button, which an Enter that is held down would press.
+ * @param {SessionView} session @returns {Option[]}
+ */
+function toDecide(session) {
+  return openRequests(session)
+    .filter((request) => !decidedOf(session, request) && !whyNot(session, request))
+    .map((request) => ({
+      key: `decide ${keyOf(session, request)}`,
+      icon: "hand",
+      title: `Decide ${plain(request.tool ?? request.kind, 40)}: ${plain(request.summary ?? "", 120)}`,
+      note: [titleOf(session), plain(session.host, 40)].join(" · "),
+      run: () => {
+        openSession(session.id);
+        leadTo(session.id, 300);
+      },
+    }));
+}
+
+/** @param {string} id @param {number} frames for which it is waited: what decides is loaded late */
+function leadTo(id, frames) {
+  const asked = document.querySelector(":is(.sheet, .session) .request:has(.do)");
+  if (asked instanceof HTMLElement) {
+    asked.tabIndex = -1;
+    return asked.focus();
+  }
+  if (frames > 0 && opened.value === id) requestAnimationFrame(() => leadTo(id, frames - 1));
 }
 
 /** @type {Option[]} */
