@@ -215,6 +215,11 @@ class WitnessView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     problem: str | None = None
 
 
+#: Causes in `HostWitness.counts`: files of sessions that nobody reads, and their MB.
+COMPRESSED = "compressed, not read"
+COMPRESSED_MB = "compressed, not read, MB"
+
+
 class HostWitness(msgspec.Struct, frozen=True, omit_defaults=True):
     """One witness of one machine.
 

@@ -39,6 +39,8 @@ _CAUSES = {
     "usage in a line left out": "{file was|files were} read again, as {a line|lines} left out "
     "told of usage",
     "huge line": "overlong {line was|lines were} left out",
+    "compressed, not read": "compressed {rollout is|rollouts are} not read, and in no sum of usage",
+    "compressed, not read, MB": "MB of compressed rollouts are not read",
     "no JSON": "{line|lines} could not be read",
     "truncated": "{transcript was|transcripts were} cut short and read anew",
     "replaced": "{transcript was|transcripts were} replaced and read anew",

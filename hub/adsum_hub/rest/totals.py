@@ -22,7 +22,16 @@ from adsum_hub.usage.reports import Query as Asked
 from adsum_hub.views import limits_that_hold, view_id
 from adsum_shared import MOST_DAYS
 from adsum_shared.names import unknown
-from adsum_shared.state import OVER, Budgets, BudgetView, History, SessionView, UsageReport
+from adsum_shared.state import (
+    COMPRESSED,
+    COMPRESSED_MB,
+    OVER,
+    Budgets,
+    BudgetView,
+    History,
+    SessionView,
+    UsageReport,
+)
 
 MOST = 1000
 DAYS = 7
@@ -199,6 +208,11 @@ def _unfinished(roster: Roster, now: int) -> list[str]:
         scan = view.scan
         if scan is not None:
             notes.append(f"{view.label} still reads its history: {scan.percent} % so far.")
+        for witness in view.witnesses:
+            if unread := witness.counts.get(COMPRESSED):
+                size = witness.counts.get(COMPRESSED_MB, 0)
+                said = f"{unread:,} compressed files ({size:,} MB) of {witness.name} are not read"
+                notes.append(f"{view.label}: {said}, and in no sum.")
     for host in roster.hosts.values():
         notes += [
             _plan_note(host, agent, each, now)

@@ -32,6 +32,7 @@ from adsum_collector.agents.codex.live_threads import (
 from adsum_collector.errors import SpoolUnavailable
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal
+from adsum_shared.state import COMPRESSED, COMPRESSED_MB
 from tests.support import wait_until
 
 #: Its first digits say when it was begun.
@@ -328,10 +329,10 @@ def test_a_home_without_locks_has_none(tmp_path: Path) -> None:
     assert locks_in(tmp_path) == ({}, set())
 
 
-async def test_compressed_rollouts_are_counted(tmp_path: Path) -> None:
-    folder = tmp_path / "sessions" / "2026" / "11" / "23"
-    folder.mkdir(parents=True)
-    (folder / f"rollout-2026-11-23T09-40-00-{THREAD}.jsonl.zst").write_bytes(b"(\xb5/\xfd")
+async def test_compressed_rollouts_are_counted_archived_ones_too(tmp_path: Path) -> None:
+    for folder in (tmp_path / "sessions" / "2026" / "11" / "23", tmp_path / "archived_sessions"):
+        folder.mkdir(parents=True)
+        (folder / f"rollout-2026-11-23T09-40-00-{THREAD}.jsonl.zst").write_bytes(b"(\xb5/\xfd")
     (tmp_path / LOCKS).mkdir(exist_ok=True)
     around = Surroundings(lambda _s: asyncio.sleep(0, 0), dict, lambda _pid: NOW, lambda: NOW)
     witness = LiveThreads(tmp_path, KnownThreads(), around)
@@ -339,4 +340,17 @@ async def test_compressed_rollouts_are_counted(tmp_path: Path) -> None:
     await wait_until(lambda: witness.faults)
     task.cancel()
 
-    assert witness.health(NOW).counts == {"compressed, not read": 1}
+    assert witness.health(NOW).counts == {COMPRESSED: 2, COMPRESSED_MB: 1}
+
+
+def test_of_several_homes_each_witness_names_its_own(tmp_path: Path) -> None:
+    around = Surroundings(lambda _s: asyncio.sleep(0, 0), dict, lambda _pid: NOW, lambda: NOW)
+
+    def names(*homes: Path) -> list[str]:
+        return [each.health(NOW).name for each in Codex().own_witnesses(homes, around)]
+
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert names(one) == ["server", "threads"]
+    assert names(one, other) == [
+        *(f"server of {one}", f"threads of {one}", f"server of {other}", f"threads of {other}"),
+    ]

@@ -20,7 +20,15 @@ from adsum_hub.usage.accounts import Accounts
 from adsum_shared import MOST_DAYS
 from adsum_shared import signals as s
 from adsum_shared.beat import Beat
-from adsum_shared.state import History, HostAgent, ScanProgress, UsageReport
+from adsum_shared.state import (
+    COMPRESSED,
+    COMPRESSED_MB,
+    History,
+    HostAgent,
+    HostWitness,
+    ScanProgress,
+    UsageReport,
+)
 from tests.spenders import HOUR, NOON, TODAY, Spender, spending
 
 
@@ -149,17 +157,20 @@ async def test_a_split_that_there_is_none_of_is_refused(client: httpx.AsyncClien
 
 async def test_notes_say_what_keeps_it_from_being_right(client: httpx.AsyncClient, roster: Roster):
     scan = ScanProgress(files=4, files_done=1, bytes=200, bytes_done=50)
-    roster.hear("lab-id", Beat("lab-id", "lab", NOON, "n", "sp", scan=scan), 0, NOON)
+    unread = HostWitness("threads (Codex)", counts={COMPRESSED: 3, COMPRESSED_MB: 12})
+    beat = Beat("lab-id", "lab", NOON, "n", "sp", scan=scan, witnesses=(unread,))
+    roster.hear("lab-id", beat, 0, NOON)
     roster.counts["history_dropped"] = 3
 
     notes = (await report(client)).notes
-    assert len(notes) == 4
+    assert len(notes) == 5
     assert "odd" in notes[0]
-    assert notes[1:3] == [
+    assert notes[1:4] == [
         "lab still reads its history: 25 % so far.",
+        "lab: 3 compressed files (12 MB) of threads (Codex) are not read, and in no sum.",
         "3 sessions are too old or too many to be kept, and are in no sum any more.",
     ]
-    assert notes[3] == "Prices are odd."
+    assert notes[4] == "Prices are odd."
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,11 @@ class Codex(Agent):
         from adsum_collector.agents.codex.live_threads import LiveThreads
         from adsum_collector.agents.codex.server_status import ServerStatus
 
+        several = len(directories) > 1
         return [
-            kind(directory, self.threads, around)
-            for directory in directories
-            for kind in (ServerStatus, LiveThreads)
+            kind(each, self.threads, around, f"{name} of {shown(each)}" if several else name)
+            for each in directories
+            for kind, name in ((ServerStatus, "server"), (LiveThreads, "threads"))
         ]
 
     def hook_file(self, directory: Path) -> Path:

@@ -26,7 +26,7 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.processes import commands_below, linux_locks
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
-from adsum_shared.state import HostWitness
+from adsum_shared.state import COMPRESSED, COMPRESSED_MB, HostWitness
 
 LOCKS: Final = "thread-writer-locks"
 SUFFIX: Final = ".lock"
@@ -39,7 +39,6 @@ NEW_MS: Final = 2_000
 #: Of a rollout's first line, which holds the client's own instructions to the model.
 MOST_HEAD: Final = 4 << 20
 #: What is counted at the start, of rollouts that are not read.
-PACKED: Final = "compressed, not read"
 #: A start time is known to a second at worst.
 START_SLACK_MS: Final = 1_000
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -152,9 +151,12 @@ def began(
 
 
 class LiveThreads:
-    """The witness of one home."""
+    """The witness of one home. name: of which home, where there are several."""
 
-    def __init__(self, directory: Path, threads: KnownThreads, around: Surroundings) -> None:
+    def __init__(
+        self, directory: Path, threads: KnownThreads, around: Surroundings, name: str = "threads"
+    ) -> None:
+        self.name = name
         self._directory, self._threads, self._around = directory, threads, around
         self._news = LockNews(threads, around.started_of, from_begin=False)
         self._held: dict[str, Lock] = {}
@@ -165,9 +167,7 @@ class LiveThreads:
     async def run(self) -> None:
         """Until cancelled."""
         looked, clock = -LOOK_S, asyncio.get_running_loop().time
-        packed = await asyncio.to_thread(packed_rollouts, self._directory)
-        if packed:
-            self.faults[PACKED] = packed
+        self.faults.update(await asyncio.to_thread(packed_rollouts, self._directory))
         while True:
             try:
                 if clock() >= looked + LOOK_S:
@@ -181,7 +181,7 @@ class LiveThreads:
 
     def health(self, _now: int) -> HostWitness:
         state = "ok" if self._held else "silent"
-        return HostWitness("threads", state, self.looked_at, dict(self.faults))
+        return HostWitness(self.name, state, self.looked_at, dict(self.faults))
 
     async def _look(self) -> None:
         """Raises SpoolUnavailable."""
@@ -233,12 +233,14 @@ class LiveThreads:
                 self._threads.asked.pop(key, None)
 
 
-def packed_rollouts(directory: Path) -> int:
-    """How many rollouts Codex has compressed (0.169.0 does so on request alone). Nobody reads those.
-
-    (Rejected: to read them. It takes a library that nothing else needs, for sessions long over.)
-    """
-    return sum(1 for _ in (directory / "sessions").glob("*/*/*/*.jsonl.zst"))
+def packed_rollouts(directory: Path) -> dict[str, int]:
+    """How many rollouts Codex has compressed, and their MB. Nobody reads those; see docs/decisions.md."""
+    sizes = []
+    for place in ("sessions/*/*/*", "archived_sessions"):
+        for path in directory.glob(f"{place}/*.jsonl.zst"):
+            with contextlib.suppress(OSError):
+                sizes.append(path.stat().st_size)
+    return {COMPRESSED: len(sizes), COMPRESSED_MB: -(-sum(sizes) // 10**6)} if sizes else {}
 
 
 def _commands(pid: int) -> list[tuple[int, list[str]]]:

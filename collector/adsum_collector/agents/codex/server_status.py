@@ -263,9 +263,12 @@ def _about(session: str, at: int, seen: int) -> dict[str, Any]:
 
 
 class ServerStatus:
-    """The witness of one home."""
+    """The witness of one home. name: of which home, where there are several."""
 
-    def __init__(self, directory: Path, threads: KnownThreads, around: Surroundings) -> None:
+    def __init__(
+        self, directory: Path, threads: KnownThreads, around: Surroundings, name: str = "server"
+    ) -> None:
+        self.name = name
         self._directory, self._threads, self._around = directory, threads, around
         self._broadcasts = Broadcasts(threads)
         self._running: set[str] = set()
@@ -310,7 +313,7 @@ class ServerStatus:
                 f"The background server of {shown(self._directory)} says things that this version does not "
                 f"know ({', '.join(list(moved)[:3])}). States rest on hooks and files. Next: update Adsum."
             )
-        return HostWitness("server", state, self.heard_at, dict(self.faults + moved), note)
+        return HostWitness(self.name, state, self.heard_at, dict(self.faults + moved), note)
 
     async def _until_others_are_there(self) -> str:
         """The path of a socket whose server has other clients: the first one's name is the server's."""
