@@ -109,3 +109,40 @@ async def test_a_rollout_is_a_session_and_a_subagents_is_none(
     ended = {"type": "task_complete", "turn_id": TURN, "last_agent_message": "Mended."}
     write(home, ROOT, ("event_msg", ended))
     await wait_until(lambda: sessions(hub)[ROOT]["last_answer"] == "Mended.", 20)
+
+
+async def test_two_agents_on_two_machines_stand_in_one_list(
+    collector: OwnCollector, hub: HubProcess, home: Path, redis_url: str, tmp_path: Path, run: Run
+) -> None:
+    item = {"type": "UserMessage", "content": [{"type": "text", "text": "mend the boat"}]}
+    said = {"type": "item_completed", "turn_id": TURN, "item": item}
+    write(home, ROOT, ("session_meta", {"id": ROOT, "session_id": ROOT, "cwd": "/src/boat"}))
+    write(home, ROOT, begins(TURN), ("event_msg", said))
+    other = OwnCollector(tmp_path / "other", redis_url, host_label="desk")
+    other.env["CODEX_HOME"] = str(tmp_path / "none")
+    other.start()
+    hook = {"hook_event_name": "UserPromptSubmit", "session_id": "c1", "prompt": "paint it"}
+    try:
+        async with httpx.AsyncClient() as client:
+            url = f"{other.url}/api/live/hook"
+            assert (await client.post(url, json=hook, headers=other.headers())).status_code == 200
+        await wait_until(lambda: len(sessions(hub)) == 2, 20)
+
+        told = sessions(hub)
+        assert {each["agent"] for each in told.values()} == {"claude_code", "codex"}
+        assert told["c1"]["host"] == "desk"
+        assert told[ROOT]["host_id"] == collector.host_id != told["c1"]["host_id"]
+        whole, codex, claude, none = (
+            "".join(run("agents", *words, "--hub", hub.url)[1:])
+            for words in ((), ("--agent", "codex"), ("--agent", "Claude Code"), ("--agent", "codx"))
+        )
+        assert all(text in whole for text in ("codex: mend the boat", "paint it", "desk"))
+        assert ("mend the boat" in codex, "paint it" in codex) == (True, False)
+        assert ("mend the boat" in claude, "paint it" in claude) == (False, True)
+        assert "There is no agent `codx`; there are: codex," in none
+        async with httpx.AsyncClient() as client:
+            counted = (await client.get(f"{hub.url}/metrics")).text
+        for agent in ("codex", "claude_code"):
+            assert f'adsum_sessions{{agent="{agent}",group="autonomous"}} 1.0' in counted
+    finally:
+        other.stop()

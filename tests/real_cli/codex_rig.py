@@ -186,7 +186,7 @@ def _events(said: str | Function, body: dict[str, Any]) -> Iterator[tuple[str, d
         item = {"type": "function_call", "id": f"fc_{made}", "call_id": f"call_{made}"}
         item |= {"name": said.name, "arguments": json.dumps(said.arguments)}
         item |= {"status": "completed", **_namespace(said.name, body)}
-    elif said in (_ASKS, _SLOW, _SLEEPS):
+    elif said.startswith("const r = "):
         item = {"type": "custom_tool_call", "id": f"ctc_{made}", "call_id": f"call_{made}"}
         item |= {"name": "exec", "input": said, "status": "completed"}
     else:

@@ -356,6 +356,27 @@ def test_lines_that_are_none_are_counted(raw: bytes) -> None:
     assert sum(said.faults.values()) == 1
 
 
+def test_a_client_newer_than_we_know_is_counted_and_disturbs_nothing() -> None:
+    newer = meta(cli_version="9.1.0", history_mode="woven", schema_version=12)
+    strange = (event(4, "dreamt", of="sheep"), item(5, "Sculpture", stone=1), line(6, "loom", x=1))
+    said = read(newer, begins(), *strange, event(7, "task_complete", turn_id=TURN))
+
+    assert said.faults == {"unknown type of line": 1}
+    assert only(said.signals, s.SessionStarted)
+    assert only(said.signals, s.TurnEnded)
+    versions = {each.version for each in said.signals if isinstance(each, s.MetaChanged)}
+    assert "9.1.0" in versions
+    assert kinds(hook("DreamEnd", loom=3)) == ["alive"]
+
+
+def test_a_clock_that_was_ahead_dates_nothing_later_than_it_was_read() -> None:
+    tomorrow = 86_400_000
+    said = read(meta(), begins(tomorrow), event(tomorrow, "task_complete", turn_id=TURN))
+
+    assert {signal.at for signal in said.signals} <= {START, START + 60_000}
+    assert state(said.signals) == "idle"
+
+
 @pytest.mark.parametrize(
     "what", ["item_completed", "task_complete", "token_count", "agent_message"]
 )

@@ -172,6 +172,17 @@ def test_lines_written_with_spaces_or_in_another_order_are_found(tmp_path: Path)
     assert not tells(item(3, "AgentMessage"))
 
 
+def test_a_line_that_is_torn_counts_once_it_is_whole(tmp_path: Path) -> None:
+    whole = b"\n".join((meta(), begins(), context(), response(3, "resp_1", spent(100)), b""))
+    path, scanner = tmp_path / "rollout.jsonl", Scanner(lambda: NEVER, Codex.usage)
+    path.write_bytes(whole[:-40])
+    torn = scanner.scan(str(path))
+    path.write_bytes(whole)
+
+    assert torn.records == []
+    assert inputs(scanner.scan(str(path), torn.place).records) == [100]
+
+
 def test_a_history_adds_up_to_what_it_was_made_with_and_again_when_read_twice(
     tmp_path: Path,
 ) -> None:
