@@ -256,7 +256,8 @@ def _witness(witness: HostWitness, now: int) -> Finding:
     # Counted since the collector started, so no warning: it would outlast its cause by weeks.
     heard = f"Last heard {age(now - witness.heard_at)} ago." if witness.heard_at else None
     what = heard or "Nothing heard of it yet, which is no fault."
-    return Finding(name, "ok", what, None, counts)
+    notes = (clean(witness.note),) if witness.note else ()
+    return Finding(name, "ok", what, None, (*notes, *counts))
 
 
 def check_spool(settings: CollectorSettings) -> Finding:

@@ -13,9 +13,9 @@ import msgspec
 
 from adsum_collector.agents.base import Surroundings
 from adsum_collector.agents.opencode import database as db
-from adsum_collector.agents.opencode.events import SessionLog
+from adsum_collector.agents.opencode.events import SessionLog, given_title
 from adsum_collector.agents.runners import RunnerNews, Runners, Whereabouts, remember, runners_in
-from adsum_collector.agents.words import model_name, one_line, project_of
+from adsum_collector.agents.words import model_name, project_of
 from adsum_collector.errors import SpoolUnavailable, shown
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal
@@ -171,7 +171,7 @@ def _past(one: db.Described, now: int) -> list[AnySignal]:
     place: dict[str, Any] = {"cwd": one.directory, "project": project_of(one.directory)}
     begun, ended = min(one.created, now), min(one.updated, now)
     return [
-        s.MetaChanged(**about, at=begun, ai_title=one_line(one.title), **place),
+        s.MetaChanged(**about, at=begun, ai_title=given_title(one.title), **place),
         s.SessionEnded(**about, at=ended, reason="process"),
     ]
 

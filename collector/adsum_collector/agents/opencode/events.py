@@ -114,7 +114,7 @@ class SessionLog:
             "cwd": self.directory,
             "project": project_of(self.directory),
             "version": name_of(info.get("version")),
-            "ai_title": None if title.startswith(UNTITLED) else title,
+            "ai_title": given_title(title),
             "model": name_of(_dict(info, "model").get("id")),
             "mode": name_of(info.get("agent")),
         }
@@ -207,6 +207,12 @@ class SessionLog:
             **about, **call, ok=ok, error=error, answered=role == "question" and ok
         )
         return [*found, done]
+
+
+def given_title(title: object) -> str | None:
+    """None for what it is called until a title has been made up."""
+    told = one_line(title, NAME_MAX)
+    return None if told is None or told.startswith(UNTITLED) else told
 
 
 def _keep(held: dict[str, Any], key: str, value: Any) -> None:
