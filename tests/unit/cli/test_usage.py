@@ -49,7 +49,7 @@ def test_days_are_asked_for_as_the_hub_takes_them(
         ({"since": "2026-11-22", "until": "2026-11-21"}, "is after --until 2026-11-21"),
         ({"since": "2026-11-22", "days": 3}, "--since and --days exclude each other"),
         ({"limit": 5}, "--limit goes with --by session"),
-        ({"by": "week"}, "--by is one of day, host, project, model, session"),
+        ({"by": "week"}, "--by is one of day, host, project, model, agent, session"),
     ],
 )
 def test_days_that_cannot_be_are_a_usage_error(asked: dict[str, Any], words: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from adsum_collector.agents.base import HookFile
 from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.agents.claude_code.install import install_hooks, remove_hooks
+from adsum_collector.agents.gemini.agent import GeminiCli
 from adsum_collector.agents.installer import Installation, Target
 from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFiles, hook_witness, witness
 from adsum_collector.witnesses import AgentWitnesses, Witnesses
@@ -249,7 +250,7 @@ def parts(path: Path, **more: Any) -> Witnesses:
         "agent": ClaudeCode(),
         "directories": [path.parent],
         "intake": SimpleNamespace(),
-        "tailer": SimpleNamespace(read_at=0, faults=Counter(), too_long={}),
+        "tailer": SimpleNamespace(roots=["/t"], read_at=0, faults=Counter(), too_long={}),
         "hooks": HookFiles(ClaudeCode(), [path.parent], PORT, START),
         "usage": SimpleNamespace(witness=lambda: HostWitness("usage")),
     }
@@ -285,6 +286,19 @@ def test_another_agent_is_listed_once_its_directory_is_there(path: Path, tmp_pat
 
     also = ["hook (Claude Code)", "transcript (Claude Code)", "usage (Claude Code)"]
     assert [each.name for each in machine.health(START)] == [*names, *also]
+
+
+def test_of_an_agent_known_from_its_files_its_row_tells_what_they_do_not(
+    path: Path, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("other").mkdir()
+    (other,) = parts(path, directories=[tmp_path / "other"]).agents
+    other.agent, other.hooks = GeminiCli(), HookFiles(GeminiCli(), [tmp_path], PORT, START)
+
+    told = other.health(START)
+
+    assert [each.name for each in told] == ["transcript (Gemini CLI)", "usage (Gemini CLI)"]
+    assert told[0].note == GeminiCli.limits
 
 
 def test_what_was_heard_is_told_with_its_time_and_what_went_wrong(path: Path) -> None:

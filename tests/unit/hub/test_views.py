@@ -166,3 +166,14 @@ def test_a_report_that_comes_while_nothing_else_changes_is_in_the_next_view():
     after = shown(PLACE, story.told(), 1_100, last).view
     assert after.report is not None
     assert after.state == last.view.state
+
+
+def test_nobody_misses_the_hooks_of_an_agent_that_has_none():
+    facts = working().told()
+    verdict = replace(judge(facts, 5), hooks="missing")
+    without = replace(PLACE, unhooked=frozenset({facts.agent}))
+
+    hooked, unhooked = (session_view(place, "S", facts, verdict) for place in (PLACE, without))
+
+    assert "missing" in {each.problem for each in hooked.witnesses}
+    assert {each.problem for each in unhooked.witnesses} == {None}
