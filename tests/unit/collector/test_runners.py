@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from adsum_collector.agents.runners import Runner, RunnerNews, Runners, Whereabouts, remember
+import psutil
+import pytest
+
+from adsum_collector.agents.base import Surroundings
+from adsum_collector.agents.opencode.event_log import EventLog
+from adsum_collector.agents.runners import (
+    Runner,
+    RunnerNews,
+    Runners,
+    RunnerWitness,
+    Whereabouts,
+    remember,
+)
 from adsum_collector.processes import look_up
-from adsum_shared.signals import ProcessSeen, SessionEnded
+from adsum_shared.signals import AnySignal, ProcessSeen, SessionEnded
 from tests.support import wait_until
 
 NOW = 1_000_000
@@ -77,3 +93,32 @@ async def test_a_process_is_found_with_its_directory_and_missed(tmp_path: Path) 
     assert found[0] == process.pid
     assert found[1].directory == str(tmp_path.resolve())
     assert runners.look() == {}
+
+
+async def unheard(_signals: Sequence[AnySignal]) -> int:
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("make", "file"),
+    [
+        (lambda home, around: RunnerWitness([home], bool, {}, around), "any"),
+        (EventLog, "opencode.db"),
+    ],
+)
+async def test_nobody_is_looked_for_where_the_agent_is_not(
+    make: Any, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(psutil, "pids", lambda: looks.append(1) or [])
+    around = Surroundings(unheard, dict, lambda _pid: None, lambda: NOW)
+    home = tmp_path / "home"
+    with suppress(TimeoutError):
+        await asyncio.wait_for(make(home, around).run(), 0.1)
+    assert looks == []
+
+    home.mkdir()
+    home.joinpath(file).touch()
+    task = asyncio.create_task(make(home, around).run())
+    await wait_until(lambda: looks)
+    task.cancel()
