@@ -142,7 +142,8 @@ async def test_a_session_of_another_agent_has_a_card_that_says_whose_it_is(
         said = Quill().hook(json.dumps({"thread": "t-1"} | hook).encode(), wall_ms())
         return [msgspec.structs.replace(each, agent=Quill.name) for each in said]
 
-    real.hear(agents=(Quill().words,))
+    limits = "Known from its ink alone."
+    real.hear(agents=(msgspec.structs.replace(Quill().words, limits=limits),))
     real.tell(*quill(what="open", folder="/src/poem"), *quill(what="begin"))
     real.tell(*quill(what="may I", wants="strike a verse"))
     line = json.dumps({"ms": wall_ms(), "title": "An ode"}).encode()
@@ -153,6 +154,7 @@ async def test_a_session_of_another_agent_has_a_card_that_says_whose_it_is(
 
     await expect(sheet.locator(".request")).to_contain_text("strike a verse")
     await expect(sheet.locator(".facts", has_text="agent").last).to_contain_text("quill")
+    await expect(sheet.locator(".facts", has_text="limits").last).to_contain_text(limits)
 
     real.tell(*quill(what="close"))
     await page.goto(f"{real.url}/sessions/box:t-1")
@@ -319,7 +321,7 @@ async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, pa
     await expect(page.locator(".budgets")).to_contain_text("None is set.")
     await page.get_by_role("radio", name="Tokens").click()
     await expect(page.locator(".legend li")).to_contain_text(["claude-opus-4-1"])
-    for n, by in enumerate(("Host", "Project", "Model", "Session"), 1):
+    for n, by in enumerate(("Host", "Project", "Model", "Agent", "Session"), 1):
         await page.locator("[name=by]").nth(n).click()
         await expect(page.get_by_role("columnheader").first).to_have_text(by)
     await page.get_by_role("link", name="Long over").click()
