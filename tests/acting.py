@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from adsum_collector.agents.claude_code.agent import ClaudeCode
-from adsum_collector.control.actions import Actions, Seats
+from adsum_collector.control.actions import Actions
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.queue import PromptQueue
+from adsum_collector.control.seats import Seats
 from adsum_collector.processes import AgentProcess, look_up
 from adsum_shared.commands import Command, NotObeyedError
 from adsum_shared.signals import AnySignal, PromptSubmitted, QueueReported

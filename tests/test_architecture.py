@@ -141,6 +141,7 @@ ONE_IMPORTER = {
         "adsum_collector.agents.codex.install",
         "adsum_collector.agents.codex.live_threads",
         "adsum_collector.agents.codex.server_status",
+        "adsum_collector.agents.codex.shared_requests",
         "adsum_collector.agents.codex.usage_lines",
         "adsum_collector.agents.gemini.chat",
         "adsum_collector.agents.gemini.usage_lines",
@@ -153,7 +154,6 @@ ONE_IMPORTER = {
     },
     "too large for its importer, and tested by itself": {
         *("adsum_collector.transcripts.files", "adsum_collector.agents.codex.trust"),
-        "adsum_collector.agents.codex.control_socket",
         "adsum_collector.control.terminal",
     },
     "pure, and tested by itself": {

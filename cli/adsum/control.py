@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from adsum.hooks import Setup, setups_for
 from adsum.machine import membership, signals_go
 from adsum.outcome import CommandError, Exit, require
 from adsum.text.saying import put, put_json, say
+from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import Consent, keep_consent, read_consent
 from adsum_collector.control.trail import Checked, Line, check_trail, read_trail
 from adsum_collector.settings import CollectorSettings
@@ -98,7 +100,7 @@ def change(level: Control, asking: Asking) -> None:
     make_private(home)
     keep_consent(home, Consent(level, now, end, keys))
     _set_hooks(setups, dry_run=False)
-    if not setups:
+    if not setups and not _notes():  # those that are heard otherwise need none
         say("No hooks of Adsum wait here yet: adsum hooks install")
     say(f"Control is {level}{_until(end)}. To end it: adsum control off")
 
@@ -121,6 +123,18 @@ def _tell(level: Control, keys: dict[str, str], end: float | None) -> None:
     say(f"{MEANS[level]}{f' It ends {_clock(end)}.' if end else ''}")
     say(f"Signed by these hubs' keys, and by no other: {', '.join(sorted(keys))}")
     say("Compare them with what a hub tells those who sign in: GET /api/v1/command-keys")
+    for note in _notes():
+        say(note)
+
+
+def _notes() -> list[str]:
+    """What is to be said of the agents that are on this machine."""
+    home = Path.home()
+    return [
+        agent.control_note
+        for agent in known_agents()
+        if agent.control_note and any(each.is_dir() for each in agent.directories(os.environ, home))
+    ]
 
 
 def _require_yes(*, yes: bool) -> None:

@@ -16,12 +16,13 @@ import msgspec
 
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
-from adsum_collector.control.actions import Actions, Seats
+from adsum_collector.control.actions import Actions
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.policy import LivePolicy, policy_file
 from adsum_collector.control.queue import PromptQueue
 from adsum_collector.control.remote import HoldTimes, OwnersWord, Parties, RemoteControl
+from adsum_collector.control.seats import Seats
 from adsum_collector.control.suspend_verbs import SuspendVerbs
 from adsum_collector.control.suspending import Suspender
 from adsum_collector.control.trail import Trail
@@ -158,7 +159,7 @@ class Collector:
         )
         table = ProcessTable(watched(spool.state).values())
         watch = watch_of(self._intakes, agents, settings, spool, table, now_ms)
-        heard = witnesses_of(self._intakes, agents, settings, spool, watch, port, now_ms)
+        heard = witnesses_of(self._intakes, agents, settings, watch, port, now_ms, self._control)
         doors = {each.agent.name: each.door for each in heard}
         ticks = Ticks(agents[0].statusline)
         self._parts = Witnesses(

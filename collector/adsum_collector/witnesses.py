@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adsum_collector.agents.base import Agent, OwnWitness, Surroundings
+from adsum_collector.agents.base import Agent, Desk, OwnWitness, Surroundings
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness
 from adsum_collector.intake import HookDoor, Intake
@@ -183,11 +183,12 @@ def witnesses_of(
     intakes: dict[str, Intake],
     agents: Sequence[Agent],
     settings: CollectorSettings,
-    spool: Spool,
     watch: Watch,
     port: int,
     now: WallClock,
+    desk: Desk | None = None,
 ) -> list[AgentWitnesses]:
+    spool = next(iter(intakes.values())).spool
     processes = watched_in(lambda: spool.state)
 
     def pids() -> dict[str, int]:
@@ -211,7 +212,7 @@ def witnesses_of(
             others=[each for other in agents if other is not agent for each in transcripts[other]],
         )
         hooks = HookFiles(agent, directories[agent], port, now())
-        around = Surroundings(intake.accept, pids, watch.table.started_of, now)
+        around = Surroundings(intake.accept, pids, watch.table.started_of, now, desk)
         own = agent.own_witnesses(directories[agent], around)
         heard = AgentWitnesses(agent, directories[agent], intake, tailer, hooks, own)
         if agent.usage is not None:

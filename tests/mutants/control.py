@@ -10,12 +10,15 @@ _REMOTE = "collector/adsum_collector/control/remote.py"
 _CONSENT = "collector/adsum_collector/control/consent.py"
 _FEED = "collector/adsum_collector/control/feed.py"
 _ACTIONS = "collector/adsum_collector/control/actions.py"
+_SEATS = "collector/adsum_collector/control/seats.py"
 _QUEUE = "collector/adsum_collector/control/queue.py"
 _TERMINAL = "collector/adsum_collector/control/terminal.py"
 _PROMPTING = "collector/adsum_collector/agents/claude_code/prompting.py"
 _DECISIONS = "collector/adsum_collector/agents/claude_code/decisions.py"
 _POLICY = "collector/adsum_collector/control/policy.py"
 _PROCESSES = "collector/adsum_collector/processes.py"
+_SHARED = "collector/adsum_collector/agents/codex/shared_requests.py"
+_SHAPES = "collector/adsum_collector/agents/codex/requests.py"
 _SHIM = "collector/adsum_collector/shim.py"
 
 _CORE = "tests/unit/collector/test_holds.py"
@@ -26,11 +29,30 @@ _MANY = "tests/unit/collector/test_control_chaos.py::test_some_random_lives_have
 _DOING = "tests/unit/collector/test_actions.py"
 _SEATED = "tests/unit/collector/test_typed_actions.py"
 _TYPING = "tests/unit/collector/test_terminal.py"
+_CODEX = "tests/unit/collector/test_codex_control.py"
 _FITS = f"{_CORE}::test_what_does_not_fit_leaves_it_open"
 _SOUND = f"{_BODIES}::test_what_is_not_sound_is_refused_and_not_sent"
 _WHOLE = f"{_MACHINE}::test_what_is_not_shown_whole_cannot_be_allowed"
 
 MUTANTS = (
+    Mutant(
+        "subscribes to what a server's sessions ask though control is off",
+        "who agreed to nothing has another client in each of their sessions",
+        (Edit(_SHARED, "if desk is not None and desk.is_on() else ()", "if desk else ()"),),
+        (f"{_CODEX}::test_with_control_off_the_server_is_asked_what_it_always_was",),
+    ),
+    Mutant(
+        "takes every end of a server's request for its own answer's",
+        "somebody is told that they decided what the terminal did",
+        (Edit(_SHARED, "(not emitted or emitted >= held.given_at)", "True"),),
+        (f"{_CODEX}::test_an_answer_after_the_terminals_is_overruled",),
+    ),
+    Mutant(
+        "offers to allow a patch that nobody has seen",
+        "files are changed as nobody was shown",
+        (Edit(_SHAPES, "if not whole or request.about.grant_root is not None:", "if False:"),),
+        (f"{_CODEX}::test_what_is_not_seen_whole_or_grants_more_can_only_be_denied",),
+    ),
     Mutant(
         "asks how many must decide when a request comes, and not again",
         "what its owner writes while it is held binds nobody, nor what could not be read then",
@@ -93,7 +115,7 @@ MUTANTS = (
         "a prompt goes to another program",
         (
             Edit(
-                _ACTIONS,
+                _SEATS,
                 "if started is None or not process.is_same(AgentProcess(process.pid, started)):",
                 "if started is None:",
             ),
@@ -105,7 +127,7 @@ MUTANTS = (
         "after /clear a prompt goes to whoever runs there now",
         (
             Edit(
-                _ACTIONS,
+                _SEATS,
                 "if not isinstance(each, StatusReported) or each.session_id != session_id:",
                 "if not isinstance(each, StatusReported):",
             ),

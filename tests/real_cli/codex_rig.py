@@ -31,6 +31,11 @@ _ASKS = (
     "sandbox_permissions: 'require_escalated', justification: 'May a folder be made?'}); text(r);"
 )
 _SLOW = _ASKS.replace("mkdir -p sub && touch sub/f", "sleep 5; mkdir -p sub")
+#: Outside of what its sandbox lets it write.
+_PATCHES = (
+    "const r = await tools.apply_patch('*** Begin Patch\\n*** Add File: /var/tmp/adsum-painted\\n+red\\n"
+    "*** End Patch'); text(r);"
+)
 _SLEEPS = "const r = await tools.exec_command({cmd: 'sleep 20'}); text(r);"
 
 
@@ -51,16 +56,19 @@ _QUESTION = {"id": "colour", "header": "Colour", "question": "Which colour is it
 _QUESTION |= {"options": [{"label": each, "description": each} for each in ("Red", "Blue")]}
 _PLAN = "So be it.\n\n<proposed_plan>\n# Plan\n\n1. Paint it red.\n</proposed_plan>"
 _SPAWNS = {"message": "go play:sleep", "agent_type": "default", "task_name": "painter"}
+_SPAWNS_ASKING = _SPAWNS | {"message": "go play:perm"}
 Step = str | Function | Refusal
 #: name -> the model's answers, one after another: a text, the script of a call, a function, a refusal.
 SCRIPTS: dict[str, tuple[Step, ...]] = {
     "text": ("All is well.",),
     "perm": (_ASKS, "The folder stands."),
     "slow": (_SLOW, "The folder stands."),
+    "patch": (_PATCHES, "It is painted."),
     "sleep": (_SLEEPS, "It has slept."),
     "ask": (Function("request_user_input", {"questions": [_QUESTION]}), "So it is."),
     "plan": (_PLAN,),
     "spawn": (Function("spawn_agent", _SPAWNS), "An agent is at it."),
+    "spawnperm": (Function("spawn_agent", _SPAWNS_ASKING), "An agent is at it."),
     "limit": (Refusal(429),),
 }
 

@@ -14,7 +14,7 @@ from adsum_collector.agents.installer import Installer
 from adsum_collector.agents.records import Lines, Past, Private, TranscriptFile, UsageRecord
 from adsum_shared import WallClock
 from adsum_shared.commands import Command, Decision, NotObeyedError
-from adsum_shared.signals import AnySignal, ToolRole
+from adsum_shared.signals import AnySignal, RequestOpened, ToolRole
 from adsum_shared.state import HostAgent, HostWitness
 
 #: What a witness said and when we learned of it (ms) -> signals; none, if it means nothing to us.
@@ -102,20 +102,6 @@ class HookFile(NamedTuple):
     changed_at: int = 0
 
 
-class Surroundings(NamedTuple):
-    """What a witness of an agent's own is given.
-
-    accept: puts signals on disk; raises SpoolUnavailable. pids: session id -> process id, of all
-    sessions that have not ended. started_of: when a process began, ms of wall clock; None if there is
-    none. now: the same.
-    """
-
-    accept: Callable[[Sequence[AnySignal]], Awaitable[int]]
-    pids: Callable[[], Mapping[str, int]]
-    started_of: Callable[[int], int | None]
-    now: WallClock
-
-
 class OwnWitness(Protocol):
     """A witness that only one agent has. run: until it is cancelled; nothing raises."""
 
@@ -128,8 +114,8 @@ class Asked(msgspec.Struct, frozen=True):
 
     tool: or who else asks. given: its whole input. verbs: the decisions it takes. always: the rules
     that `always` would add, in words. whole: False: `given` stands for an input too long to be shown.
-    extra: what else the adapter needs to answer. role: of the tool whose permission is asked; None of
-    what is no tool's permission. subject: what the tool is to be applied to, a command, a path or an
+    extra: what else the adapter needs to answer. in_sight: a subagent's dialog shows as well while it
+    is held. role: of the tool whose permission is asked; None of what is no tool's permission. subject: what the tool is to be applied to, a command, a path or an
     address; None where the input says more than that, or where the agent's tool has none.
     """
 
@@ -143,8 +129,69 @@ class Asked(msgspec.Struct, frozen=True):
     always: tuple[str, ...] = ()
     whole: bool = True
     extra: Any = None
+    in_sight: bool = False
     role: ToolRole | None = None
     subject: str | None = None
+
+
+class DecisionLine(Protocol):
+    """Where a decision is handed over. read: returns once nobody waits for it any more.
+
+    write, drain: hand it over; these raise OSError, RuntimeError.
+    """
+
+    async def read(self, most: int, /) -> bytes: ...
+    def write(self, body: bytes, /) -> object: ...
+    async def drain(self) -> None: ...
+
+
+class HeardRequest(NamedTuple):
+    """A request that a witness hears, in words for its owner's people elsewhere.
+
+    opened: tells of it; its `request_id` is the agent's own name of it. line: to whoever asks.
+    """
+
+    asked: Asked
+    opened: RequestOpened
+    line: DecisionLine
+
+
+class Desk(Protocol):
+    """People elsewhere who decide. is_on: whether this machine's owner lets them.
+
+    hold: returns once they have decided, or cannot any more. Raises SpoolUnavailable.
+    """
+
+    def is_on(self) -> bool: ...
+    async def hold(self, agent: str, asking: HeardRequest, /) -> None: ...
+
+
+class Surroundings(NamedTuple):
+    """What a witness of an agent's own is given.
+
+    accept: puts signals on disk; raises SpoolUnavailable. pids: session id -> process id, of all
+    sessions that have not ended. started_of: when a process began, ms of wall clock; None if there is
+    none. now: the same. desk: None: nobody elsewhere decides anything.
+    """
+
+    accept: Callable[[Sequence[AnySignal]], Awaitable[int]]
+    pids: Callable[[], Mapping[str, int]]
+    started_of: Callable[[int], int | None]
+    now: WallClock
+    desk: Desk | None = None
+
+
+class SessionLine(Protocol):
+    """Reaches a session that runs, by a way that only its agent has.
+
+    status_of: what the session is at (`idle`, `busy`, `waiting`), and since when, ms; None if it is
+    not reached. say: gives it a prompt; what is to be told of that beside that it was sent.
+    interrupt: ends its turn. Both raise NotObeyedError: nothing was done.
+    """
+
+    def status_of(self, session_id: str, /) -> tuple[str, int] | None: ...
+    async def say(self, session_id: str, text: str, /) -> str | None: ...
+    async def interrupt(self, session_id: str, /) -> None: ...
 
 
 class PastCall(NamedTuple):
@@ -218,8 +265,9 @@ class Agent(ABC):
     which names the directories that hold its files; setting: ours, for the same. session_variable:
     in what a session runs, its id. usage: None if its
     transcripts do not tell what was used up. installer: None if hooks are not put into its settings
-    for it. keyboard: None if nothing is typed into its terminal. limits: of an agent that is known
-    from its files alone, that and what they do not tell, for people.
+    for it. keyboard: None if nothing is typed into its terminal. control_note: what its owner is told
+    of who agrees to control; "" if that needs no words. limits: of an agent that is known from its
+    files alone, that and what they do not tell, for people.
     """
 
     name: ClassVar[str]
@@ -232,6 +280,7 @@ class Agent(ABC):
     usage: ClassVar[UsageLines | None] = None
     installer: ClassVar[Installer | None] = None
     keyboard: ClassVar[Keyboard | None] = None
+    control_note: ClassVar[str] = ""
 
     @property
     def words(self) -> HostAgent:
@@ -304,6 +353,14 @@ class Agent(ABC):
     def message(self, text: str, by: str) -> bytes:  # noqa: ARG002 - for those who have one
         """What is written to its inbox. Raises NotObeyedError: it would be no message."""
         raise NotObeyedError(f"{self.title} takes no messages")
+
+    def out_of_reach(self, session_id: str) -> str | None:  # noqa: ARG002 - for those who know
+        """Why nothing that is said to this session, now or later, reaches it; None: it may."""
+        return None
+
+    def line_to(self, session_id: str) -> SessionLine | None:  # noqa: ARG002 - for those who have one
+        """What reaches this session beside terminal and inbox. It may be asked in any thread."""
+        return None
 
     def registered(self, content: bytes) -> Registered | None:  # noqa: ARG002 - for those who have one
         """The same file of `registry_dir`, for who acts on the process. Nothing raises."""

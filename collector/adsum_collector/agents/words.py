@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from adsum_shared.commands import NotObeyedError
 from adsum_shared.signals import Delivery
 
 #: Of a name: a tool's, a kind's, an id.
@@ -99,6 +100,21 @@ def plain(value: Mapping[str, Any]) -> dict[str, Any]:
     """What every reader can take of an input, however long its texts are."""
     found: dict[str, Any] = _plain(dict(value), DEPTH_MAX)
     return found
+
+
+#: Of a reason, an answer or a note that somebody gives from elsewhere.
+TEXT_MAX = 4_000
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def require_text(text: str | None, what: str) -> str:
+    """Raises NotObeyedError: too long, or with what a terminal would obey."""
+    text = (text or "").strip()
+    if len(text) > TEXT_MAX:
+        raise NotObeyedError(f"{what} is too long: {TEXT_MAX} characters at most")
+    if _CONTROL.search(text):
+        raise NotObeyedError(f"{what} holds control characters")
+    return text
 
 
 def bounded(value: list[Any] | None) -> list[Any] | None:

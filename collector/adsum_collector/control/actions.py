@@ -13,14 +13,14 @@ import os
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from adsum_collector.agents.base import Agent
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.queue import LASTS_MS, PromptQueue, Queued
+from adsum_collector.control.seats import Seat, Seats
 from adsum_collector.control.terminal import (
     KeysPressedError,
     TmuxPane,
@@ -31,7 +31,7 @@ from adsum_collector.control.terminal import (
     type_prompt,
 )
 from adsum_collector.errors import SpoolUnavailable
-from adsum_collector.processes import AgentProcess, look_up
+from adsum_collector.processes import AgentProcess
 from adsum_shared import WallClock
 from adsum_shared.commands import MOST_PROMPT, Command, NotObeyedError
 from adsum_shared.signals import (
@@ -39,7 +39,6 @@ from adsum_shared.signals import (
     PromptSubmitted,
     QueuedItem,
     QueueReported,
-    StatusReported,
 )
 
 log = logging.getLogger(__name__)
@@ -62,9 +61,6 @@ MOST_AWAITED: Final = 64
 #: By these a prompt is recognised, which witnesses cut and wrap in their own ways.
 KNOWN_BY: Final = 100
 INBOX_S: Final = 3.0
-#: Of what bears no time of its own.
-_UNDATED: Final = 1 << 60
-MOST_ENTRY: Final = 1 << 20
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Way = Literal["terminal", "inbox"]
@@ -83,77 +79,6 @@ class Reports(Protocol):
     def tell(self, agent: str, signal: AnySignal) -> None: ...
     async def require_prompting(self, command: Command) -> None: ...
     async def write_down(self, command: Command) -> None: ...
-
-
-class Seat(NamedTuple):
-    """A session's living process, as its registry has it at this moment.
-
-    status: `idle` while it rests, since `at` (ms); None: it does not say. inbox: takes messages.
-    """
-
-    agent: Agent
-    pid: int
-    status: str | None
-    at: int
-    inbox: Path | None
-
-
-class Seats:
-    """registries: agent's name -> where it keeps a file for each process. All of it may block.
-
-    processes: of the sessions that have not ended.
-    """
-
-    def __init__(
-        self,
-        agents: Mapping[str, Agent],
-        registries: Mapping[str, Sequence[Path]],
-        processes: Callable[[], Mapping[str, AgentProcess]],
-    ) -> None:
-        self._agents, self._registries, self.processes = agents, registries, processes
-
-    def agent_of(self, session_id: str) -> str:
-        process = self.processes().get(session_id)
-        return process.agent if process else next(iter(self._agents))
-
-    def require_sound(self, session_id: str, text: str) -> None:
-        """Raises NotObeyedError: it can never be said there, by whatever way."""
-        agent = self._agents.get(self.agent_of(session_id))
-        if agent is not None and agent.keyboard is not None:
-            agent.keyboard.typed(text)
-        elif agent is not None:
-            agent.message(text, "")
-
-    def of(self, session_id: str) -> Seat | None:
-        """None: nobody says which process is the session's, or it is not this user's, or has gone."""
-        process = self.processes().get(session_id)
-        if process is None or process.agent not in self._agents or not _is_ours(process):
-            return None
-        agent = self._agents[process.agent]
-        for directory in self._registries.get(process.agent, ()):
-            try:
-                with (directory / f"{process.pid}.json").open("rb") as file:
-                    raw = file.read(MOST_ENTRY)
-                told = agent.registry(raw, _UNDATED)
-            except (OSError, ValueError, RecursionError):
-                continue
-            for each in told:
-                if not isinstance(each, StatusReported) or each.session_id != session_id:
-                    continue
-                if each.pid in (None, process.pid):
-                    at = each.at if each.at < _UNDATED else 0
-                    return Seat(agent, process.pid, each.status, at, agent.inbox(raw))
-        return None
-
-
-def _is_ours(process: AgentProcess) -> bool:
-    started = look_up(process.pid)
-    if started is None or not process.is_same(AgentProcess(process.pid, started)):
-        return False
-    try:
-        return Path(f"/proc/{process.pid}").stat().st_uid == os.getuid()
-    except OSError:  # not Linux: tmux and the socket's owner tell
-        return not Path("/proc/self").exists()
 
 
 class Awaited(NamedTuple):
@@ -268,7 +193,7 @@ class Actions:
         """Now, if it can be said now; a turn that runs in a terminal is waited for."""
         seat = await self._seat(command.session_id)
         pane = await _pane(seat)
-        if pane is not None and seat.status == "busy":
+        if (pane is not None or seat.line is not None) and seat.status == "busy":
             await self._put_in(command)
         else:
             await self._hand_over(command, seat, pane)
@@ -290,6 +215,11 @@ class Actions:
         try:
             if pane is not None and seat.status != "shell":
                 why = await self._type(awaited, seat, pane)
+            elif seat.line is not None:
+                if seat.status != "idle":
+                    raise NotObeyedError(_NOT_IDLE[seat.status or "busy"])
+                await self._mark(awaited)
+                why = await seat.line.say(session_id, text)
             elif seat.inbox is not None:
                 async with _connected(seat.inbox) as line:
                     await self._mark(awaited)
@@ -347,13 +277,16 @@ class Actions:
         keyboard = seat.agent.keyboard
         if seat.status != "busy":
             raise NotObeyedError(_NOT_BUSY.get(seat.status or "", "nothing runs in it"))
-        if pane is None or keyboard is None:
+        if seat.line is not None:
+            await seat.line.interrupt(command.session_id)
+        elif pane is None or keyboard is None:
             raise NotObeyedError("it runs in no tmux, and nothing else can interrupt it")
+        else:
 
-        def works() -> bool:
-            return self._is_so(command.session_id, seat, "busy") and is_in_front(pane, seat.pid)
+            def works() -> bool:
+                return self._is_so(command.session_id, seat, "busy") and is_in_front(pane, seat.pid)
 
-        await asyncio.to_thread(interrupt, pane, keyboard, works)
+            await asyncio.to_thread(interrupt, pane, keyboard, works)
         self.reports.report(command, "sent")
         until = asyncio.get_running_loop().time() + INTERRUPTED_S
         while asyncio.get_running_loop().time() < until:
@@ -370,6 +303,7 @@ class Actions:
     async def _seat(self, session_id: str) -> Seat:
         found = await asyncio.to_thread(self._seats.of, session_id)
         if found is None:
+            self._seats.require_reach(session_id)
             raise NotObeyedError("no process of it is registered here: it has ended, or just begun")
         return found
 
@@ -381,6 +315,7 @@ class Actions:
         if not text:
             raise NotObeyedError("there is nothing to say in it")
         self._seats.require_sound(session_id, text)
+        self._seats.require_reach(session_id)
         item = Queued(command.id, session_id, text, command.by, now, now + LASTS_MS)
         await self._changed(self._queue.add, item, command.place)
         self.reports.report(command, "queued")
@@ -512,9 +447,11 @@ class Actions:
 
     async def _way_to(self, session_id: str) -> Way | None:
         seat = await asyncio.to_thread(self._seats.of, session_id)
-        if seat is not None and await _pane(seat) is not None:
-            return "terminal"
-        return "inbox" if seat is not None and seat.inbox is not None else None
+        if seat is None:
+            return None
+        if seat.line is not None or await _pane(seat) is not None:
+            return "terminal"  # said as its user would say it
+        return "inbox" if seat.inbox is not None else None
 
     async def _changed(self, change: Callable[..., Any], *given: object) -> Any:
         async with self._writing:

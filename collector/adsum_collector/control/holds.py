@@ -148,8 +148,8 @@ class Holds:
             self._require_others(held, command, persons)
         self._end(held, "decided" if body else "handed back")
         if body:
-            # one that has no call is known by the agent's own name of it
-            key = held.tool_use_id or held.own_id or f"?{held.id}"
+            # of two requests of one call, each has the agent's own name
+            key = held.own_id or held.tool_use_id or f"?{held.id}"
             _keep(self._sent, f"{asked.session_id} {key}", (held, command), MOST_SENT)
         return held, body
 
@@ -346,7 +346,8 @@ def _reason(held: Held, signal: AnySignal) -> str | None:
             return "gone" if ours and signal.child_kind == "agent" and signal.at > held.at else None
         case PromptSubmitted():
             # Somebody sits at the terminal, where a subagent's dialog does not show while it is held.
-            here = child is not None and signal.origin != "system" and signal.at > held.at
+            hidden = child is not None and not held.asked.in_sight
+            here = hidden and signal.origin != "system" and signal.at > held.at
             return "handed back" if here else None
         case StatusReported():
             # Yes and "always" leave no other trace while their tool runs.

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from adsum_collector.agents.base import Agent, Asked
+from adsum_collector.agents.base import Agent, Asked, DecisionLine, HeardRequest
 from adsum_collector.agents.words import plain
 from adsum_collector.control.actions import Actions
 from adsum_collector.control.consent import LiveConsent
@@ -170,7 +170,7 @@ class RemoteControl:
             return None
         opened = signals[place]
         assert isinstance(opened, RequestOpened)  # noqa: S101 - so it was found
-        shown_there = attended and not asked.agent_id
+        shown_there = attended and (asked.in_sight or not asked.agent_id)
         lasts = self._limits.main_s if shown_there else self._limits.subagent_s
         asked, shown = self._as_shown(agent, asked, opened)
         binding = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)
@@ -234,8 +234,25 @@ class RemoteControl:
         self._holds.release(held.id, "gone")
         self._answers.pop(held.id, None)
 
+    async def hold(self, agent: str, asking: HeardRequest) -> None:
+        """See `base.Desk`."""
+        asked, opened, line = asking
+        hook, told = HoldingHook(agent, secrets.token_hex(12), opened.at), list[AnySignal]([opened])
+        held = await self.offer(hook, asked, told)
+        if held is None:
+            return
+        try:
+            await self._parties.intakes[agent].accept(told, state=self.announced(held))
+        except BaseException:
+            self.withdraw(held)
+            raise
+        await self.wait(held, line, line)
+
     async def wait(
-        self, held: Held, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        held: Held,
+        reader: DecisionLine | asyncio.StreamReader,
+        writer: DecisionLine | asyncio.StreamWriter,
     ) -> None:
         """Until it is decided or over; the connection's end means that its hook has gone."""
         answer = self._answers[held.id]

@@ -322,7 +322,10 @@ def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
         digest=held.digest or signal.digest,
         summary=held.summary or signal.summary,
         # What was asked is shown while it is asked; a closed request is only a tombstone.
-        payload=None if closed else held.payload or signal.payload,
+        # What a decision is bound to is shown, and not what another witness tells of the call.
+        payload=None
+        if closed
+        else (signal.payload if holds else None) or held.payload or signal.payload,
         suggestions=None if closed else held.suggestions or signal.suggestions,
         source=first_witness(held.opened, held.source, signal.at, signal.source),
         hold=None if over else signal.hold if holds else held.hold,

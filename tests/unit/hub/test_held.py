@@ -67,6 +67,21 @@ def test_a_request_of_which_no_call_was_heard_is_marked(first: str) -> None:
     assert view.hold.unverified == (first == "neither")
 
 
+@pytest.mark.parametrize("hold_first", [False, True])
+def test_what_a_decision_is_bound_to_is_shown_whoever_told_of_the_call(hold_first: bool) -> None:
+    """Another witness tells of the same request, cut, or without what the agent adds to it."""
+    held_at, other_at = (1.1, 1.2) if hold_first else (1.2, 1.1)
+    story = working().start(1)
+    for at in sorted((held_at, other_at)):
+        if at == held_at:
+            story.ask(at, request_id="r1", hold=HOLD, payload={"command": "make", "cwd": "/w"})
+        else:
+            story.ask(at, payload={"command": "make"})
+    (view,) = request_views(judge(story.told(), T0 + 2_000).requests)
+
+    assert view.payload == {"command": "make", "cwd": "/w"}
+
+
 def test_a_hold_that_has_ended_stays_so_whichever_comes_first_and_it_still_asks() -> None:
     after = held().tell(s.HoldEnded, 1.5, request_id="r1").told()
     first = working().tell(s.HoldEnded, 1.5, request_id="r1")

@@ -18,12 +18,12 @@ import msgspec
 from adsum_collector.agents.base import Asked, PastCall, PastDecision
 from adsum_collector.agents.claude_code import tools
 from adsum_collector.agents.claude_code.bodies import HookBody, HookError, decode_hook, lenient
+from adsum_collector.agents.words import require_text
 from adsum_shared.commands import Command, Decision, NotObeyedError
 
 #: Of an input, in bytes of JSON. What is longer nobody reads before they allow it.
 INPUT_MAX: Final = 64 << 10
-#: Of a reason, an answer or a note; of a name.
-TEXT_MAX: Final = 4_000
+#: Of a name.
 NAME_MAX: Final = 80
 RULES_MAX: Final = 20
 #: In which a plan may be carried out. `auto` would be taken too, and asks nobody.
@@ -233,7 +233,7 @@ def _always(asked: Asked, _command: Command) -> dict[str, Any]:
 def _deny(_asked: Asked, command: Command) -> dict[str, Any]:
     """It says who, as the screen does not. With `interrupt` the CLI passes no message on."""
     message = f"Denied by {_name(command)} with Adsum."
-    if reason := _text(command.text, "the reason"):
+    if reason := require_text(command.text, "the reason"):
         message = f"{message[:-1]}: {reason}"
     told = {"behavior": "deny", "message": message}
     return {**told, "interrupt": True} if command.stop else told
@@ -242,7 +242,7 @@ def _deny(_asked: Asked, command: Command) -> dict[str, Any]:
 def _answer(asked: Asked, command: Command) -> dict[str, Any]:
     questions, given = _questions(asked.given), command.answers or {}
     for question, several in questions.items():
-        chosen = [_text(each, "an answer") for each in given.get(question, [])]
+        chosen = [require_text(each, "an answer") for each in given.get(question, [])]
         if not chosen or not all(chosen):
             raise NotObeyedError(f"not answered: {question[:NAME_MAX]}")
         if len(chosen) > 1 and not several:
@@ -252,7 +252,7 @@ def _answer(asked: Asked, command: Command) -> dict[str, Any]:
         raise NotObeyedError("an answer is to no question that was asked")
     answers = {question: ", ".join(given[question]) for question in questions}
     told = {"questions": asked.given["questions"], "answers": answers}
-    if said := {q: {"notes": note} for q, note in notes.items() if _text(note, "a note")}:
+    if said := {q: {"notes": note} for q, note in notes.items() if require_text(note, "a note")}:
         told |= {"annotations": said}
     return {"behavior": "allow", "updatedInput": told}
 
@@ -286,7 +286,7 @@ def _elicited(asked: Asked, command: Command) -> dict[str, Any]:
         if not fits or (isinstance(choices, list) and value not in choices):
             raise NotObeyedError(f"{name[:NAME_MAX]!r} is no {kind} that the form takes")
         if isinstance(value, str):
-            _text(value, name[:NAME_MAX])
+            require_text(value, name[:NAME_MAX])
     return {"action": "accept", "content": content}
 
 
@@ -301,13 +301,3 @@ DECISIONS: Final = {
 
 def _name(command: Command) -> str:
     return _CONTROL.sub("", command.by).replace("\n", " ").strip()[:NAME_MAX] or "somebody"
-
-
-def _text(text: str | None, what: str) -> str:
-    """Raises NotObeyedError: too long, or with what a terminal would obey."""
-    text = (text or "").strip()
-    if len(text) > TEXT_MAX:
-        raise NotObeyedError(f"{what} is too long: {TEXT_MAX} characters at most")
-    if _CONTROL.search(text):
-        raise NotObeyedError(f"{what} holds control characters")
-    return text

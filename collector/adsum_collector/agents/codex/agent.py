@@ -6,10 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from adsum_collector.agents.base import Agent, HookFile, OwnWitness, Surroundings, Transcripts
+from adsum_collector.agents.base import (
+    Agent,
+    Asked,
+    HookFile,
+    OwnWitness,
+    SessionLine,
+    Surroundings,
+    Transcripts,
+)
 from adsum_collector.agents.codex.hook_events import decoded, signals_from_hook
 from adsum_collector.agents.codex.install import CodexInstaller, inspect_hooks
 from adsum_collector.agents.codex.known_threads import KnownThreads
+from adsum_collector.agents.codex.requests import PATCHER, answer_of, sayable
 from adsum_collector.agents.codex.rollout import (
     Thread,
     history,
@@ -22,6 +31,7 @@ from adsum_collector.agents.codex.usage_lines import USAGE_LINES
 from adsum_collector.agents.installer import SettingsError
 from adsum_collector.agents.records import Lines, Private, TranscriptFile
 from adsum_collector.errors import shown
+from adsum_shared.commands import Command
 from adsum_shared.signals import AnySignal
 
 ARCHIVE: Final = "archived_sessions"
@@ -49,11 +59,16 @@ class Codex(Agent):
     session_variable = "CODEX_THREAD_ID"
     usage = USAGE_LINES
     installer = CodexInstaller()
+    control_note = (
+        "Of Codex that counts for the sessions of its background server alone. What runs in a terminal "
+        "of its own (--no-daemon, codex exec, versions before 0.157) is answered there."
+    )
     #: How the processes are called that run sessions: a terminal's own, `codex exec`, and the server.
     processes: ClassVar[tuple[str, ...]] = ("codex",)
 
     def __init__(self) -> None:
         self.threads = KnownThreads()
+        self._servers: list[SessionLine] = []
 
     @property
     def transcripts(self) -> Transcripts:
@@ -83,6 +98,9 @@ class Codex(Agent):
         child = signals[0].agent_id
         if child:
             self.threads.learn(child, "child", session)
+        if told.get("tool_name") == PATCHER and isinstance(told.get("tool_input"), dict):
+            self.threads.keep_patch(told.get("tool_use_id"), told["tool_input"].get("command"))
+        self.threads.note(child or session, signals)
         self.threads.hear(str(told.get("hook_event_name")), child or session, signals)
         return signals
 
@@ -93,12 +111,27 @@ class Codex(Agent):
         from adsum_collector.agents.codex.live_threads import LiveThreads
         from adsum_collector.agents.codex.server_status import ServerStatus
 
-        several = len(directories) > 1
-        return [
-            kind(each, self.threads, around, f"{name} of {shown(each)}" if several else name)
-            for each in directories
-            for kind, name in ((ServerStatus, "server"), (LiveThreads, "threads"))
-        ]
+        found: list[OwnWitness] = []
+        self._servers = []
+        for each in directories:
+            of = f" of {shown(each)}" if len(directories) > 1 else ""
+            server = ServerStatus(each, self.threads, around, f"server{of}")
+            self._servers.append(server)
+            found += [server, LiveThreads(each, self.threads, around, f"threads{of}")]
+        return found
+
+    def answer(self, asked: Asked, command: Command) -> bytes:
+        return answer_of(asked, command)
+
+    def message(self, text: str, by: str) -> bytes:  # noqa: ARG002 - it is said as its user's own words
+        return sayable(text).encode()
+
+    def out_of_reach(self, session_id: str) -> str | None:
+        reached = self.line_to(session_id) is not None
+        return None if reached else f"no background server runs it. {self.control_note}"
+
+    def line_to(self, session_id: str) -> SessionLine | None:
+        return next((each for each in self._servers if each.status_of(session_id)), None)
 
     def hook_file(self, directory: Path) -> Path:
         return directory / "hooks.json"
@@ -129,6 +162,7 @@ class Codex(Agent):
     ) -> Lines:
         said = signals_from_lines(lines, file, context, now, meta, private)
         known = Thread.of(said.context)
+        self.threads.note(file.session_id, said.signals)
         if known.kind == "session":
             thread = self.threads.learn(file.session_id)
             thread.turn, thread.reviewed = known.turn, known.reviewed

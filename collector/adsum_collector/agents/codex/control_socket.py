@@ -42,6 +42,10 @@ class ControlSocketError(Exception):
     """The server is not there, refuses, or speaks otherwise than expected. Its text says which."""
 
 
+class ServerRefusedError(ControlSocketError):
+    """The server says no, and has done nothing."""
+
+
 class ServerMessage(msgspec.Struct):
     """What the server says of its own accord: a notification, or with an id a request.
 
@@ -142,7 +146,7 @@ class ControlSocket:
         if answer is None or answer.done():
             return
         if not said.result:
-            answer.set_exception(ControlSocketError(f"Codex refuses: {_words(said.error)}"))
+            answer.set_exception(ServerRefusedError(f"Codex refuses: {_words(said.error)}"))
         else:
             answer.set_result(said.result)
 

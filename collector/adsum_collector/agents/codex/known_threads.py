@@ -9,12 +9,22 @@ from typing import Final, Literal
 
 import msgspec
 
-from adsum_shared.signals import AnySignal, RequestOpened, ToolFinished, ToolStarted
+from adsum_shared.signals import (
+    AnySignal,
+    RequestOpened,
+    ToolFinished,
+    ToolStarted,
+    TurnInterrupted,
+)
 
 #: The thread heard of longest ago goes.
 MOST_THREADS: Final = 8192
 
 MOST_ASKED: Final = 256
+MOST_RAN: Final = 256
+#: Patches that are kept, and how long one may be, in characters: more is not shown whole.
+MOST_PATCHES: Final = 64
+MOST_PATCH: Final = 64 << 10
 #: Hooks after which a thread asks for nothing any more that it asked for before.
 ENDS: Final = frozenset({"UserPromptSubmit", "Stop", "SubagentStop", "Interrupt", "SessionEnd"})
 
@@ -49,14 +59,18 @@ class AskedCommand(msgspec.Struct, frozen=True):
 class KnownThreads:
     """By thread id, which is the session's id where the thread is one.
 
-    asked: commands for which permission was asked and whose end no hook has told of. Long hooks are
-    read in a thread, beside all others.
+    asked: commands for which permission was asked and whose end no hook has told of. patches: the
+    latest that hooks told of, by call. ran: calls that were let run. stopped: thread -> when a turn of
+    it was interrupted last, ms. Long hooks are read in a thread, beside all others.
     """
 
     def __init__(self) -> None:
         self._threads: OrderedDict[str, KnownThread] = OrderedDict()
         self._lock = threading.Lock()
         self.asked: dict[str, AskedCommand] = {}
+        self.patches: dict[str, str] = {}
+        self.ran: dict[str, None] = {}
+        self.stopped: dict[str, int] = {}
 
     def get(self, thread_id: str | None) -> KnownThread | None:
         return self._threads.get(thread_id or "")
@@ -78,6 +92,23 @@ class KnownThreads:
             if len(self._threads) > MOST_THREADS:
                 self._threads.popitem(last=False)
             return known
+
+    def note(self, thread: str, signals: Sequence[AnySignal]) -> None:
+        """What any witness says of calls that ran, and of turns that were interrupted."""
+        for signal in signals:
+            if isinstance(signal, TurnInterrupted):
+                self.stopped.pop(thread, None)
+                self.stopped[thread] = signal.at
+            elif isinstance(signal, ToolFinished) and (signal.ok or signal.role == "shell"):
+                self.ran[signal.tool_use_id] = None
+        for kept in (self.ran, self.stopped):
+            while len(kept) > MOST_RAN:
+                del kept[next(iter(kept))]
+
+    def keep_patch(self, call: object, text: object) -> None:
+        """The server asks for permission without the patch itself."""
+        if isinstance(call, str) and isinstance(text, str) and len(text) <= MOST_PATCH:
+            self.patches = dict([*self.patches.items()][1 - MOST_PATCHES :]) | {call: text}
 
     def hear(self, event: str, thread: str, signals: Sequence[AnySignal]) -> None:
         """Keeps in mind which commands are asked for, by what a hook of that thread said."""

@@ -229,6 +229,7 @@ class LiveThreads:
                 continue  # another home's
             running = await asyncio.to_thread(_commands, pid)
             if (closed := began(asked, running, self._around.now())) is not None:
+                self._threads.ran[asked.call or asked.thread] = None
                 await self._around.accept([closed])
                 self._threads.asked.pop(key, None)
 

@@ -1,7 +1,8 @@
 """Hears what Codex's background server tells all its clients of its threads, and reports it as signals.
 
-It is a guest there: it starts no server, comes after others have come, subscribes to nothing, answers
-nothing, and is gone with the server until others have come to the next one.
+It is a guest there: it starts no server, comes after others have come, and is gone with the server until
+others have come to the next one. It subscribes to nothing and answers nothing, unless the owner lets
+people elsewhere decide.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from adsum_collector.agents.codex.control_socket import (
     ControlSocket,
     ControlSocketError,
     ServerMessage,
+    ServerRefusedError,
     connected,
     socket_of,
 )
 from adsum_collector.agents.codex.known_threads import KnownThreads, ThreadKind
+from adsum_collector.agents.codex.requests import sayable
+from adsum_collector.agents.codex.shared_requests import SharedRequests
 from adsum_collector.agents.words import NAME_MAX, one_line
 from adsum_collector.errors import SpoolUnavailable, shown
 from adsum_collector.processes import unix_paths
 from adsum_shared import signals as s
+from adsum_shared.commands import NotObeyedError
 from adsum_shared.signals import AnySignal, KnownSignal
 from adsum_shared.state import HostWitness
 
@@ -89,6 +94,15 @@ class _Loaded(msgspec.Struct):
     data: list[str]
 
 
+class _Turn(msgspec.Struct):
+    id: str
+    status: str
+
+
+class _Turns(msgspec.Struct):
+    data: list[_Turn]
+
+
 class Heard(msgspec.Struct):
     """A thread's last word. at: ms, by the server's clock, which is the host's."""
 
@@ -139,6 +153,24 @@ class Broadcasts:
     def told(self) -> Mapping[str, tuple[str, str | None]]:
         """By session, what was said of it last."""
         return self._told
+
+    def asking(self) -> list[str]:
+        """Threads that wait for a human, and are a session's."""
+        return [
+            thread
+            for thread, heard in self._heard.items()
+            if heard.status.active_flags
+            and (known := self._threads.get(thread)) is not None
+            and known.kind != "hidden"
+        ]
+
+    def word_of(self, session: str) -> tuple[str, int] | None:
+        """Of its own thread: what it is at, as a registry would say, and since when."""
+        heard = self._heard.get(session)
+        if heard is None:
+            return None
+        waits = "waiting" if heard.status.active_flags else "busy"
+        return waits if heard.status.type == "active" else "idle", heard.at
 
     def forget(self, sessions: Iterable[str]) -> None:
         for session in sessions:
@@ -276,6 +308,7 @@ class ServerStatus:
         self._refusal: str | None = None
         self.heard_at = 0
         self.is_connected = False
+        self._server: ControlSocket | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -293,7 +326,7 @@ class ServerStatus:
             except SpoolUnavailable:
                 self.faults["not accepted"] += 1  # the next connection begins with all of it
             finally:
-                self.is_connected = False
+                self.is_connected, self._server = False, None
             await asyncio.sleep(again)
             again = min(2 * again, AGAIN_MOST_S)
 
@@ -334,13 +367,24 @@ class ServerStatus:
         pid, now = await asyncio.to_thread(server_pid, self._directory), self._around.now()
         unloaded = self._unloaded(loaded, pid, now)
         await self._report([*self._broadcasts.begin(threads, now), *unloaded])
+        self._server = server
+        requests = SharedRequests(server, self._threads, self._around, self._broadcasts.moved)
+        try:
+            await self._follow(server, requests)
+        finally:
+            await requests.close()
+
+    async def _follow(self, server: ControlSocket, requests: SharedRequests) -> None:
+        """Raises ControlSocketError and SpoolUnavailable."""
         while True:
+            await requests.follow(self._broadcasts.asking())
             try:
                 async with asyncio.timeout(LOOK_S):
                     message = await server.next()
             except TimeoutError:
                 await self._report(self._broadcasts.settle(self._around.now()))
                 continue
+            await requests.hear(message)
             self.heard_at = now = self._around.now()
             signals = self._broadcasts.read(message, now)
             for one in self._broadcasts.unknown()[:MOST_ASKED]:
@@ -348,6 +392,39 @@ class ServerStatus:
                 if thread is not None:
                     signals += self._broadcasts.learn(thread, self._around.now())
             await self._report(signals)
+
+    # What is said to a session, see `SessionLine`.
+
+    def status_of(self, session_id: str) -> tuple[str, int] | None:
+        return self._broadcasts.word_of(session_id) if self._server is not None else None
+
+    async def say(self, session_id: str, text: str) -> str | None:
+        """With no setting beside it, so that the turn has those of the one before."""
+        words = [{"type": "text", "text": sayable(text)}]
+        try:
+            await self._required().call("turn/start", {"threadId": session_id, "input": words})
+        except ServerRefusedError as error:
+            raise NotObeyedError(str(error)) from error
+        except ControlSocketError as error:  # it was written, and may have been taken
+            return str(error)
+        return None
+
+    async def interrupt(self, session_id: str) -> None:
+        """The very turn that runs now: of another, that began meanwhile, the server takes no word."""
+        server, latest = self._required(), {"limit": 1, "sortDirection": "desc"}
+        try:
+            raw = await server.call("thread/turns/list", {"threadId": session_id, **latest})
+            turns = msgspec.json.decode(raw, type=_Turns).data
+            if not turns or turns[0].status != "inProgress":
+                raise NotObeyedError("nothing runs in it")
+            await server.call("turn/interrupt", {"threadId": session_id, "turnId": turns[0].id})
+        except (ControlSocketError, msgspec.DecodeError, RecursionError) as error:
+            raise NotObeyedError(str(error)) from error
+
+    def _required(self) -> ControlSocket:
+        if self._server is None:
+            raise NotObeyedError("its server is not reached")
+        return self._server
 
     async def _loaded(self, server: ControlSocket) -> list[str]:
         raw = await server.call("thread/loaded/list", {})

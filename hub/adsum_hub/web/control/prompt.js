@@ -16,7 +16,7 @@ const MOST = 10_000;
 
 /** Which way it takes. @type {Record<string, string>} */
 const WAYS = {
-  terminal: "It is typed at its terminal at once, as if by its user.",
+  terminal: "It is said at its terminal at once, as if by its user.",
   inbox: "It gets there at once, as a message from another session.",
   queue: "It works, so a prompt waits for the end of its turn.",
 };
