@@ -7,17 +7,36 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.gemini.agent import is_gemini
+from adsum_collector.agents.gemini.agent import GeminiCli, is_gemini
 from adsum_collector.agents.gemini.chat import history, signals_from_lines, transcript_file
 from adsum_collector.agents.gemini.usage_lines import USAGE_LINES, ChatMeter
 from adsum_collector.agents.records import TranscriptFile
 from adsum_shared import signals as s
+from adsum_shared.privacy import private_as
 
 NOW = 1_795_704_400_000
 MAIN, CHILD = TranscriptFile("c420cdf3"), TranscriptFile("c420cdf3", "helper")
 CHATS = "boat/chats"
 SPENT = {"input": 1200, "output": 30, "cached": 200, "thoughts": 5, "tool": 0, "total": 1235}
 CALL = {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}, "status": "success"}
+
+
+SURROUNDINGS = json.dumps(
+    {
+        "$set": {
+            "messages": [
+                {
+                    "type": "user",
+                    "content": [
+                        {
+                            "text": "<session_context>\n- **Workspace Directories:**\n  - /src/boat\n- more"
+                        }
+                    ],
+                }
+            ]
+        }
+    }
+).encode()
 
 
 def line(second: int, kind: str, content: Any = "", **fields: Any) -> bytes:
@@ -85,6 +104,15 @@ def test_the_clients_own_words_are_no_prompt_and_tell_the_directory() -> None:
     (meta,) = told.signals
     assert isinstance(meta, s.MetaChanged)
     assert (meta.cwd, meta.project) == ("/src/boat", "boat")
+
+
+def test_who_runs_it_is_looked_for_also_where_no_directory_may_be_kept() -> None:
+    gemini = GeminiCli()
+    gemini.read([SURROUNDINGS], MAIN, "", NOW, None, private_as("metadata", "salt"))
+
+    gemini.read([line(3, "gemini", "done")], MAIN, "", NOW, None, private_as("metadata", "salt"))
+
+    assert gemini.places["c420cdf3"].directory == "/src/boat"
 
 
 def test_one_that_is_taken_up_again_says_so() -> None:

@@ -17,7 +17,7 @@ from adsum_collector.agents.gemini.chat import (
 from adsum_collector.agents.gemini.usage_lines import USAGE_LINES
 from adsum_collector.agents.records import Lines, Private, TranscriptFile
 from adsum_collector.agents.runners import RunnerWitness, Whereabouts, remember
-from adsum_shared.signals import AnySignal
+from adsum_shared.signals import AnySignal, MetaChanged
 
 
 def is_gemini(words: Sequence[str]) -> bool:
@@ -77,6 +77,9 @@ class GeminiCli(Agent):
     ) -> Lines:
         said = signals_from_lines(lines, file, context, now, meta, private)
         chat = Chat.of(said.context)
+        # the context may hold none: what may be kept on disk is less than what is told here
+        told = [each.cwd for each in said.signals if isinstance(each, MetaChanged) and each.cwd]
         if not file.agent_id:
-            remember(self.places, file.session_id, Whereabouts(chat.directory, chat.at))
+            place = Whereabouts(told[-1] if told else chat.directory, chat.at)
+            remember(self.places, file.session_id, place)
         return said
