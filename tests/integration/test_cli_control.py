@@ -67,6 +67,9 @@ def test_it_takes_a_yes(home: Path, run: Run, key: str) -> None:
     code, _, err = run("control", "approve")
     assert code == 1
     assert "it takes a yes" in err
+    assert "Codex" not in err
+    (home / ".codex").mkdir()
+    assert "background server alone" in run("control", "approve")[2]
     assert run("control", "approve", "--dry-run")[0] == 0
 
     assert read_consent(home / "state").level == "off"

@@ -7,6 +7,7 @@ that is done while control is on and the thread asks, and taken back as soon as 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
@@ -108,7 +109,8 @@ class SharedRequests:
             for each in [each for each in self._open.values() if each.request.thread == thread]:
                 if not each.is_settling:
                     self._end(each)
-            await self._server.call("thread/unsubscribe", {"threadId": thread})
+            with contextlib.suppress(ServerRefusedError):  # it has unloaded the thread itself
+                await self._server.call("thread/unsubscribe", {"threadId": thread})
         for thread in [each for each in wanted if each not in self._heard]:
             self._heard[thread] = ""
             try:
