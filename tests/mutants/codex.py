@@ -7,9 +7,11 @@ from tests.mutants.runner import Edit, Mutant
 _CODEX = "collector/adsum_collector/agents/codex/agent.py"
 _INSTALL = "collector/adsum_collector/agents/codex/install.py"
 _SERVER = "collector/adsum_collector/agents/codex/server_status.py"
+_METER = "collector/adsum_collector/agents/codex/usage_lines.py"
 _THREADS = "collector/adsum_collector/agents/codex/live_threads.py"
 _READING = "hub/adsum_hub/verdict/reading.py"
 _GUEST = "tests/unit/collector/test_codex_server.py"
+_USAGE = "tests/unit/collector/test_codex_usage.py"
 _LOCKS = "tests/unit/collector/test_codex_threads.py"
 _HOOKS = "tests/unit/collector/test_codex_install.py"
 
@@ -64,5 +66,23 @@ MUTANTS = (
         "an approval that waits is hidden by a server or another command that runs",
         (Edit(_THREADS, "words[-1] == asked.command", "True"),),
         (f"{_LOCKS}::test_the_very_command_that_was_asked_for_was_granted_if_it_runs",),
+    ),
+    Mutant(
+        "takes any line that repeats a response's numbers for its total",
+        "a response that used as much as the one before it is in no sum",
+        (Edit(_METER, " and raw.find(EVENT, 0, HEAD_BYTES) > 0:", ":"),),
+        (f"{_USAGE}::test_two_responses_that_used_the_same_are_two",),
+    ),
+    Mutant(
+        "believes more from the cache than went in",
+        "sums hold more tokens than were sent, and fewer than none",
+        (Edit(_METER, "if plain < 0:", "if False:"),),
+        (f"{_USAGE}::test_no_more_counts_than_went_in",),
+    ),
+    Mutant(
+        "calls the witnesses of several homes alike",
+        "of two background servers nobody can tell which one refuses",
+        (Edit(_CODEX, 'f"{name} of {shown(each)}" if several else name', "name"),),
+        (f"{_LOCKS}::test_of_several_homes_each_witness_names_its_own",),
     ),
 )

@@ -78,6 +78,22 @@ def test_a_response_is_told_by_a_line_of_its_own_and_not_again_by_the_total() ->
     assert (first.model, first.fast, second.input) == (MODEL, False, 1)
 
 
+def test_two_responses_that_used_the_same_are_two() -> None:
+    one = spent(100)
+    lines = (response(3, "resp_1", one), total(4, one), response(5, "resp_2", one))
+    assert inputs(read(meta(), begins(), context(), *lines)) == [100, 100]
+
+
+@pytest.mark.parametrize(
+    ("read_", "written", "parts"),
+    [(200, 9, (0, 100, 0)), (60, 70, (0, 60, 40)), (0, 7, (93, 0, 7))],
+)
+def test_no_more_counts_than_went_in(read_: int, written: int, parts: tuple[int, ...]) -> None:
+    told = spent(100) | {"cached_input_tokens": read_, "cache_write_input_tokens": written}
+    (record,) = read(meta(), context(), response(3, "resp_1", told))
+    assert (record.input, record.cache_read, record.cache_5m) == parts
+
+
 def test_before_that_a_total_tells_of_a_response_unless_it_was_told_before() -> None:
     one, two = spent(100), spent(30)
     records = read(
