@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "calls the witnesses of several homes alike",
         "of two background servers nobody can tell which one refuses",
-        (Edit(_CODEX, 'f"{name} of {shown(each)}" if several else name', "name"),),
+        (Edit(_CODEX, 'f" of {shown(each)}" if len(directories) > 1 else ""', '""'),),
         (f"{_LOCKS}::test_of_several_homes_each_witness_names_its_own",),
     ),
 )
