@@ -144,7 +144,13 @@ def test_what_is_asked_in_another_way_is_left_to_the_terminal(
 def test_what_is_not_seen_whole_or_grants_more_can_only_be_denied(
     patch: str | None, more: dict[str, Any]
 ) -> None:
-    assert asked(shapes.PATCH, PATCH, patch, **more).verbs == ("deny", "defer")
+    found = request(shapes.PATCH, PATCH, **more)
+    assert found is not None
+    shown = shapes.asked_of(found, WHOSE, patch)
+
+    assert shown.verbs == ("deny", "defer")
+    if patch != "*** Begin Patch":  # a hook's own payload of it stays
+        assert shapes.opened_by(found, shown, "own", 1).payload is None
 
 
 def test_a_question_is_answered_as_the_terminal_answers_it() -> None:

@@ -134,7 +134,7 @@ def opened_by(request: ServerRequest, asked: Asked, own_id: str, now: int) -> Re
         tool_use_id=request.call,
         request_id=own_id,
         summary=calls.summary(asked.tool, asked.given),
-        payload=asked.given,
+        payload=asked.given if asked.whole else None,  # what else is known of the call stands
     )
 
 
