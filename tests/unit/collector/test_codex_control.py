@@ -246,12 +246,14 @@ class Collector:
         return [each for each in all_of if isinstance(each, kind)]
 
     async def until(self, kind: type[Any], **wanted: Any) -> Any:
-        async with asyncio.timeout(5):
-            while True:
-                for each in await self.said(kind):
-                    if all(getattr(each, name) == value for name, value in wanted.items()):
-                        return each
-                await asyncio.sleep(0.01)
+        for _ in range(500):
+            for each in await self.said(kind):
+                if all(getattr(each, name) == value for name, value in wanted.items()):
+                    return each
+            await asyncio.sleep(0.01)
+        raise AssertionError(
+            f"no {kind.__name__} with {wanted}: {await self.said(CommandReported)}"
+        )
 
     async def held(self) -> RequestOpened:
         found: RequestOpened = await self.until(RequestOpened)
