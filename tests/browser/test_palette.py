@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tests.browser import fleets, held
 from tests.browser.addresses import ending
@@ -55,6 +55,42 @@ async def test_it_opens_with_those_who_need_someone_and_the_views(open_page: Ope
     assert "History" in await rows(page, "Views")
     assert "Theme: dark" in await rows(page, "Commands")
     assert "Sign out" not in await rows(page, "Commands")
+
+
+async def test_what_is_typed_before_it_is_there_is_its_own_and_no_cards(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    page = await open_page(fleets.full(wall_ms()))
+    come = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    await page.route("**/palette/view.js", late)
+    cards = await page.locator("#main [data-id]").count()
+    await page.keyboard.press("j")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("index")
+    await page.keyboard.press("Enter")
+    come.set()
+
+    box = page.get_by_role("combobox", name="Find a session, a view or a command")
+    await expect(box).to_have_value("index")
+    await page.keyboard.type("ed")
+    await expect(box).to_have_value("indexed")
+    assert await page.locator("#main [data-id]").count() == cards
+    await expect(page.locator(".sheet[open]")).to_have_count(0)
+
+
+async def test_a_palette_that_does_not_come_is_given_up_by_escape(open_page: OpenPage) -> None:
+    page = await open_page(fleets.full(wall_ms()))
+    await page.route("**/palette/view.js", lambda _: None)
+    await page.keyboard.press("Control+k")
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("j")
+
+    await expect(page.locator("#main [data-id]:focus-within")).to_have_count(1)
 
 
 async def test_a_session_is_found_and_opened_by_keyboard(open_page: OpenPage) -> None:

@@ -144,13 +144,13 @@ export function followAddress() {
   document.addEventListener("click", onClick);
 }
 
-/** @typedef {{name: "palette" | "shortcuts" | "menu"}} Overlay */
-/** What lies over the whole page; a new object each time it opens. */
+/** @typedef {{name: "palette" | "shortcuts" | "menu", typed: string}} Overlay */
+/** What lies over the whole page; a new object each time it opens. typed: before it was there. */
 export const overlay = signal(/** @type {Overlay | undefined} */ (undefined));
 
 /** @param {Overlay["name"]} name */
 export function show(name) {
-  overlay.value = { name };
+  overlay.value = { name, typed: "" };
 }
 
 /** A dialog says late that it closed: by then another may be open in its place. @param {Overlay} closed */

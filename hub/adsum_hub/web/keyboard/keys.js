@@ -1,6 +1,6 @@
 // @ts-check
 /** Hears the keys that are shortcuts; what they do is fetched with the first of them. */
-import { show } from "../core/navigation.js";
+import { overlay, show } from "../core/navigation.js";
 import { PLACES } from "../core/routes.js";
 
 /** Without any other key held down. */
@@ -35,6 +35,17 @@ function replyFocused() {
   return Boolean(box);
 }
 
+/** What is typed for a palette that is still being fetched is meant for no card. @param {KeyboardEvent} press */
+function isForOverlay(press) {
+  const coming = overlay.peek();
+  if (!coming || document.querySelector("dialog[open]:not([data-name=sheet])")) return false;
+  if (press.key === "Escape") overlay.value = undefined;
+  else if (press.key.length === 1) coming.typed += press.key;
+  else if (press.key !== "Enter") return false;
+  press.preventDefault();
+  return true;
+}
+
 /** @param {KeyboardEvent} press */
 function onKey(press) {
   const { key, ctrlKey, metaKey, altKey, shiftKey, target } = press;
@@ -44,7 +55,7 @@ function onKey(press) {
     if (!document.querySelector(".palette[open]")) show("palette");
     return;
   }
-  if (ctrlKey || metaKey || (press.repeat && !"jk".includes(key))) return;
+  if (ctrlKey || metaKey || isForOverlay(press) || (press.repeat && !"jk".includes(key))) return;
   if (key !== "Escape" && (key.length !== 1 || !OURS.includes(key))) return;
   if (target instanceof Element && target.closest("input, textarea, select, [contenteditable]")) return;
   const over = document.querySelector("dialog[open], [popover='auto']:popover-open");

@@ -3,6 +3,7 @@
 import { useEffect, useId, useLayoutEffect, useMemo, useRef } from "../vendor/preact-hooks.js";
 import { computed, signal } from "../vendor/signals-core.js";
 import { askHub, fetchMe, listIn, me } from "../core/api.js";
+import { overlay } from "../core/navigation.js";
 import { found, prepare, sessionOption } from "./state.js";
 import { html, Icon } from "../ui/html.js";
 
@@ -18,7 +19,7 @@ const MOST_OVER = 8;
 
 /** What is typed, what it finds, which of it is chosen. */
 function makeSearch() {
-  const sought = signal("");
+  const sought = signal(overlay.peek()?.typed ?? "");
   const over = signal(
     /** @type {{phase: "none" | "asking" | "shown" | "failed", options: Option[], why?: string}} */ ({
       phase: "none",
