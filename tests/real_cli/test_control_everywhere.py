@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import signal
 import sys
@@ -38,7 +39,8 @@ pytestmark = [
 
 ANVIL, BELLOWS = 0, 1
 KEYS = "/api/v1/command-keys"
-SAME_INSTANT = 50
+#: Each takes some four seconds: `ADSUM_INSTANTS=50` for more of them.
+SAME_INSTANT = int(os.environ.get("ADSUM_INSTANTS", "15"))
 #: What the collector or a hub says of a command of which nothing more is to be heard.
 OVER = {"took_effect", "overruled", "too_late", "refused"}
 #: A wire to Redis that can be stopped, with all that is under way in it, and let go again.
@@ -158,8 +160,6 @@ def test_click_and_key_in_the_same_instant_never_both_never_neither(
         SCRIPTS[f"race{number}"] = (*calls, Turn("All were asked."))
         site.wait_for_state(there.session.id, "idle", 15)
         there.session.terminal.press("C-u")  # a key that came after the dialog is a draft by now
-        site.wait_for_state(there.session.id, "idle", 15)
-        there.session.terminal.press("C-u")  # a key that came after the dialog is a draft by now
         there.session.terminal.type(f"do play:race{number}")
         for name in names:
             told.append(race.run(name, dice))
@@ -172,8 +172,10 @@ def test_click_and_key_in_the_same_instant_never_both_never_neither(
                 break
     assert [ran(there, name) for name in allowed] == [1] * told.count("took_effect")
     print({each: told.count(each) for each in set(told)})
-    assert told.count("took_effect") > 5
-    assert len(told) - told.count("took_effect") > 5
+    # the instant is sought again each time, so both win now and then
+    assert (
+        min(told.count("took_effect"), len(told) - told.count("took_effect")) > SAME_INSTANT // 10
+    )
 
 
 def test_a_hub_killed_before_the_machine_obeys_tells_the_truth_when_it_is_back(

@@ -264,7 +264,7 @@ class Holds:
     def _form_taken(self, signal: ToolFinished) -> list[Effect]:
         """The call of a server whose form was answered is over, and no word came of who answered.
 
-        Claude Code 2.1.330 tells of a form that its terminal answered, and of none that a hook did.
+        A CLI may tell of a form that its terminal answered, and of none that a hook did (seen).
         """
         about = (signal.session_id, signal.agent_id, signal.server)
         for name, (held, command) in self._sent.items():
