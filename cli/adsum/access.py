@@ -226,5 +226,5 @@ def seconds(text: str, most_days: int = MOST_DAYS) -> int:
     span = int(found[1]) * UNITS_S[found[2]] if found else 0
     step = f"Give such as 30m, 12h or 7d, at most {most_days}d."
     lasts = 0 < span <= most_days * UNITS_S["d"]
-    require(lasts, f"{text!r} is no time that such a token may last. {step}")
+    require(lasts, f"{text!r} is no time span. {step}")
     return span

@@ -46,7 +46,7 @@ TOO_PRIVATE = (
 
 NO_PROGRAM = (
     "{} is in no usual place, and which hooks it understands depends on its version. Name it: "
-    "--program PATH"
+    "--claude PATH"
 )
 
 
@@ -75,15 +75,7 @@ def change(level: Control, asking: Asking) -> None:
     settings = read_settings(CollectorSettings, state_dir=asking.state_dir)
     home, dry_run, until = settings.state_dir, asking.dry_run, asking.until
     if level == "off":
-        if not dry_run:  # first of all: what waits is handed back, whatever stands in the way below
-            make_private(home)
-            keep_consent(home, Consent())
-        _set_hooks(_installed(home, asking.program), dry_run=dry_run)
-        say(
-            f"Control would be off. {MEANS['off']}"
-            if dry_run
-            else f"Control is off. {MEANS['off']}"
-        )
+        _end(home, asking)
         return
     require_shown(settings)
     setups = _installed(home, asking.program)
@@ -103,6 +95,22 @@ def change(level: Control, asking: Asking) -> None:
     if not setups and not _notes():  # those that are heard otherwise need none
         say("No hooks of Adsum wait here yet: adsum hooks install")
     say(f"Control is {level}{_until(end)}. To end it: adsum control off")
+
+
+def _end(home: Path, asking: Asking) -> None:
+    """Raises CommandError, with PARTIAL where hooks stay as they are though control is off."""
+    if (
+        not asking.dry_run
+    ):  # first of all: what waits is handed back, whatever stands in the way below
+        make_private(home)
+        keep_consent(home, Consent())
+    say(f"Control {'would be' if asking.dry_run else 'is'} off. {MEANS['off']}")
+    waiting = [each for each in setups_for("user", home, asking.program) if each.inspect().held]
+    _set_hooks([each for each in waiting if each.found[0]], dry_run=asking.dry_run)
+    for setup in waiting:
+        if setup.found[0] is None:
+            left = f"Hooks in {setup.path} are still those that wait: "
+            raise CommandError(left + NO_PROGRAM.format(setup.agent.title), Exit.PARTIAL)
 
 
 def require_shown(settings: CollectorSettings) -> None:
@@ -231,7 +239,8 @@ def show(state_dir: Path | None, *, as_json: bool) -> None:
         put(f"keys       {', '.join(sorted(consent.public_keys()))}")
     for path, events in waiting.items():
         put(f"hooks      {path}: {', '.join(events) or 'none waits'}")
-    put(f"trail      {trail.lines} lines, {trail.fault or 'whole'}; the last is {trail.last[:16]}")
+    whole = f"{trail.lines} lines, {trail.fault or 'whole'}; the last is {trail.last[:16]}"
+    put(f"trail      {whole if trail.lines or trail.fault else 'empty'}")
 
 
 def _hooked(home: Path) -> list[Setup]:
@@ -262,13 +271,18 @@ def show_trail(state_dir: Path | None, wanted: TrailWanted) -> None:
         return
     if wanted.form == "csv":
         put(_csv(Line.__struct_fields__))
+    empty = wanted.form == "text"
     for text, line in _wanted_lines(home, wanted):
+        empty = False
         if wanted.form == "csv" and line is not None:
             put(_csv([getattr(line, name) for name in Line.__struct_fields__]))
         elif wanted.form == "json":
             put(text)
         elif wanted.form == "text":
             put(clean(_told(line, text)))
+    if empty:
+        chosen = wanted.since or wanted.session
+        say("No line matches." if chosen else "Nothing has been decided from elsewhere yet.")
 
 
 def _wanted_lines(home: Path, wanted: TrailWanted) -> Iterator[tuple[str, Line | None]]:

@@ -95,13 +95,21 @@ def decide(asked: DecisionAsked) -> Exit:
     url = hub_url(asked.hub, asked.state_dir)
     views = typed(url, fetch_sessions(url, {})["sessions"], list[SessionView])
     chosen = list(_chosen(asked, views))
-    require(asked.yes or asked.ask, "Nobody can be asked here whether to decide this: give --yes.")
+    if not (asked.yes or asked.ask):
+        put("\n".join(map(request_text, chosen)), to=sys.stderr)
+        raise CommandError(
+            "Nobody can be asked here whether to decide this: give --yes.", Exit.USAGE
+        )
     told: list[tuple[OpenRequest, dict[str, Any]]] = []
     for each in chosen:
         put(request_text(each), to=sys.stderr)  # beside the data
         body = decision_of(each) | _parameters(asked, each)
         # An empty line is no yes: nobody decides by a key too many.
-        if asked.yes or asked.ask is None or asked.ask(_question(each)).lower() in ("y", "yes"):
+        if (
+            asked.yes
+            or asked.ask is None
+            or asked.ask(_question(each, body)).lower() in ("y", "yes")
+        ):
             told.append((each, body))
         else:
             say("Nothing is decided.")
@@ -179,8 +187,7 @@ def _one_of(asked: DecisionAsked, found: Sequence[OpenRequest]) -> OpenRequest:
     if len(found) == 1:
         return found[0]
     lines = [
-        f"{number}  {clean(each.view.session_id)[:8]}  {clean(each.view.title) or '(untitled)'}: "
-        f"{clean(each.request.summary or each.request.tool or each.request.kind)}"
+        f"{number}  {clean(each.view.session_id)[:8]}  {': '.join(_heads(each))}"
         for number, each in enumerate(found, 1)
     ]
     listed = "\n".join(f"  {line}" for line in lines)
@@ -189,6 +196,13 @@ def _one_of(asked: DecisionAsked, found: Sequence[OpenRequest]) -> OpenRequest:
         return found[int(number) - 1]
     step = "Name one session" if len({each.view.id for each in found}) > 1 else "Answer at its page"
     raise CommandError(f"Several requests are open:\n{listed}\n{step}.", Exit.USAGE)
+
+
+def _heads(wanted: OpenRequest) -> dict[str, None]:
+    """A session's title and what it asks, once where both are the same, as of a plan."""
+    view, request = wanted.view, wanted.request
+    asks = clean(request.summary or request.tool or request.kind)
+    return dict.fromkeys((clean(view.title) or "(untitled)", asks))
 
 
 def visible(text: str) -> str:
@@ -210,6 +224,9 @@ def request_text(wanted: OpenRequest) -> str:
         f"asks: {clean(request.kind)} {clean(request.tool)}".rstrip(),
     ]
     for name, value in (request.payload or {}).items():
+        if name == "questions" and request.hold is not None and "answer" in request.hold.verbs:
+            lines += map(_listed, value)
+            continue
         body = visible(value if isinstance(value, str) else _plain(value))
         lines.append(f"  {visible(name)}:{chr(10) if chr(10) in body else ' '}{body}")
     if wanted.verb == "always" and request.hold is not None:
@@ -233,9 +250,11 @@ def _plain(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def _question(wanted: OpenRequest) -> str:
+def _question(wanted: OpenRequest, body: dict[str, Any]) -> str:
     words = {"allow": "Allow it", "always": "Allow it, always", "deny": "Deny it"}
     words |= {"plan": "Have this plan carried out"}
+    labels = ", ".join(each for labels in body.get("answers", {}).values() for each in labels)
+    words["answer"] = f"Answer so: {visible(labels)}"
     return f"{words.get(wanted.verb, 'Answer so')}? [y/N]"
 
 
@@ -270,7 +289,8 @@ def _answers(asked: DecisionAsked, questions: Sequence[Any]) -> dict[str, Any]:
     """One of `--answer` for each question, in their order; else each is asked for."""
     given = list(asked.answers)
     if not given and asked.ask is not None:
-        given = [asked.ask(_listed(each)) for each in questions]
+        one = len(questions) == 1
+        given = [asked.ask(_wanted_of(each, "" if one else each["question"])) for each in questions]
     require(
         len(given) == len(questions),
         f"It asks {len(questions)} question(s): give --answer once for each, a number or words.",
@@ -284,26 +304,35 @@ def _answers(asked: DecisionAsked, questions: Sequence[Any]) -> dict[str, Any]:
 
 
 def _listed(question: Any) -> str:
-    options = [
-        f"  {number}  {visible(str(each.get('label')))}"
-        for number, each in enumerate(question.get("options") or [], 1)
-    ]
+    """With all that is said of each option."""
+    lines = [f"  {visible(str(question['question']))}"]
+    for number, each in enumerate(question.get("options") or [], 1):
+        rest = [str(value) for name, value in each.items() if name != "label" and value]
+        lines.append("  ".join([f"    {number}", *map(visible, (str(each.get("label")), *rest))]))
+    return "\n".join(lines)
+
+
+def _wanted_of(question: Any, name: str) -> str:
     several = " (several: 1,3)" if question.get("multiSelect") is True else ""
-    return "\n".join(
-        [visible(str(question["question"])), *options, f"A number, or words{several}:"]
-    )
+    return f"{visible(name)} A number, or words{several}:".lstrip()
 
 
 def labels_in(text: str, question: Any) -> list[str]:
-    """The labels that a number or words stand for; what is none of them is free text."""
+    """The labels that a number or words stand for; what is none of them is free text.
+
+    Raises CommandError for a number that none of them has: it is a slip.
+    """
     labels = [str(each.get("label")) for each in question.get("options") or []]
     known = {label.casefold(): label for label in labels}
     known = {str(number): label for number, label in enumerate(labels, 1)} | known
-    if question.get("multiSelect") is True:
-        parts = [part.strip().casefold() for part in text.split(",")]
-        if all(part in known for part in parts):
-            return list(dict.fromkeys(known[part] for part in parts))
-    return [known.get(text.strip().casefold(), text.strip())]
+    several = question.get("multiSelect") is True
+    parts = [part.strip().casefold() for part in (text.split(",") if several else [text])]
+    for part in parts:
+        slip = labels and part.isdecimal() and part not in known
+        require(not slip, f"No option has the number {part[:10]}: there are {len(labels)}.")
+    if all(part in known for part in parts):
+        return list(dict.fromkeys(known[part] for part in parts))
+    return [text.strip()]
 
 
 def _filled(asked: DecisionAsked, fields: dict[str, Any]) -> dict[str, Any]:

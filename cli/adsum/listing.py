@@ -116,7 +116,7 @@ def list_agents(url: str, chosen: Filter, *, as_json: bool, jsonl: bool, exit_st
         for session in answer["sessions"]:
             put_json(session, None)
     elif views:
-        _print_agents(url, order(views), as_of(answer["now"], trouble))
+        _print_agents(url, order(views), as_of(answer["now"], trouble), part=bool(chosen.query))
     elif trouble is None:
         hosts = () if chosen.query else fetch_freshness(url).hosts
         say(unknown_names(url, chosen) or advice(filtered=bool(chosen.query), hosts=hosts))
@@ -125,12 +125,13 @@ def list_agents(url: str, chosen: Filter, *, as_json: bool, jsonl: bool, exit_st
     return exit_code(views, exit_status=exit_status, stale=trouble is not None)
 
 
-def _print_agents(url: str, views: list[SessionView], now: int) -> None:
+def _print_agents(url: str, views: list[SessionView], now: int, *, part: bool) -> None:
     from adsum.text import console, tables
 
     screen, first = console.open_console(), views[0]
     table = tables.session_table(views, now, screen)
-    console.show(screen, table, tables.counts_line(views, fetch_freshness(url).hosts, now))
+    hosts = fetch_freshness(url).hosts
+    console.show(screen, table, tables.counts_line(views, hosts, now, part=part))
     if screen.is_terminal and len(views) + HEAD_AND_FOOT > screen.height and needs_you(first):
         console.show(screen, tables.first_line(first, now))
 

@@ -27,6 +27,8 @@ PANES = ("list-panes", "-a", "-F", "#{pane_tty} #{pane_pid} #{pane_id}")
 #: ssh takes a word that begins with - for an option, and a label may be anything.
 SSH_NAME = re.compile(r"[A-Za-z0-9_][\w.@:%-]{0,252}")
 TMUX_WAIT_S = 5
+#: By which ssh ends for a reason of its own, as for a name that it does not know.
+SSH_FAILED = 255
 
 
 def open_dashboard(
@@ -89,15 +91,26 @@ class Pane:
 
 def attach(
     session: str, ssh: str | None, *, only_print: bool, hub: str | None, state_dir: Path | None
-) -> None:
+) -> int:
     from adsum.machine import host_id_of
 
     view = session_named(hub_url(hub, state_dir), session)
     command = command_for(view, host_id_of(home_of(state_dir)), ssh)
     if only_print:
         put(shlex.join(command))
-        return
-    os.execvp(command[0], command)  # noqa: S606 - its words are ours; see SSH_NAME
+        return 0
+    if command[0] != "ssh" or ssh is not None:
+        os.execvp(command[0], command)  # noqa: S606 - its words are ours; see SSH_NAME
+    return run_ssh(command, view)
+
+
+def run_ssh(command: list[str], view: SessionView) -> int:
+    """Its exit code. What to do is said where a machine's label is no name for ssh."""
+    code = subprocess.call(command)  # noqa: S603 - its words are ours; see SSH_NAME
+    if code == SSH_FAILED:
+        step = f"adsum attach {clean(view.session_id)[:8]} --ssh NAME"
+        say(f"adsum: ssh failed. If it knows {clean(view.host)} by another name: {step}")
+    return code
 
 
 def command_for(view: SessionView, here: str | None, ssh: str | None = None) -> list[str]:

@@ -305,7 +305,7 @@ def attach(
     """
     from adsum.reach import attach
 
-    attach(session, ssh, only_print=only_print, hub=hub, state_dir=state_dir)
+    raise typer.Exit(attach(session, ssh, only_print=only_print, hub=hub, state_dir=state_dir))
 
 
 MaybeSessions = Annotated[

@@ -252,12 +252,12 @@ class Top(App[None]):
         hosts = self.roster.host_views()
         if warning := self.roster.warning():
             return warning
+        filtered = bool(self.words or self.chosen.query)
         if not views:
-            filtered = bool(self.words or self.chosen.query)
             said = unknown_in(self.chosen.host, self.chosen.agent, hosts)
             said = said or advice(filtered=filtered, hosts=hosts)
             return Text(said)
-        return counts_line(views, hosts, self.roster.as_of)
+        return counts_line(views, hosts, self.roster.as_of, part=filtered)
 
     def _fill(self, wanted: list[Option]) -> None:
         """Without moving what somebody looks at: the highlight stays with its session."""

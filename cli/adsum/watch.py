@@ -256,7 +256,7 @@ def _picture(roster: FollowedRoster, chosen: Filter, console: Console) -> Render
     from adsum.text.tables import counts_line, session_table
 
     views, hosts, now = roster.views(chosen), roster.host_views(), roster.as_of
-    footer = roster.warning() or counts_line(views, hosts, now)
+    footer = roster.warning() or counts_line(views, hosts, now, part=bool(chosen.query))
     if not views and roster.trouble is not None:
         return footer
     if not views:

@@ -176,7 +176,7 @@ class Decisions:
     async def give(self, session_id: str, request: Request, asked: CommandAsked) -> CommandTold:
         """Raises BadRequestError."""
         place = self._place(session_id)
-        _require_control(place.host)
+        _require_control(place.host, asked.verb)
         if asked.verb in ACTIONS:
             _require_full(place.host, asked.verb)
             _require_possible(asked, place.view)
@@ -319,14 +319,15 @@ def control_router(decisions: Decisions) -> APIRouter:
     return add_endpoints(add_endpoints(router, decisions), decisions.keys)
 
 
-def _require_control(host: Host) -> None:
+def _require_control(host: Host, verb: str) -> None:
     """Raises BadRequestError."""
     if host.reachability == "offline":
         cause = f"{host.label} is offline, so nothing that is decided here would reach it."
         raise BadRequestError(409, cause, TERMINAL)
     if host.beat is None or host.beat.control == "off":
         cause = f"On {host.label} nothing can be decided from elsewhere."
-        step = "Its owner can allow it there: adsum control approve"
+        level = "full" if verb in ACTIONS else "approve"
+        step = f"Its owner can allow it there: adsum control {level}"
         raise BadRequestError(409, cause, step)
 
 

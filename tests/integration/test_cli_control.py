@@ -80,7 +80,7 @@ def test_what_cannot_be_is_said_and_nothing_changes(
 ) -> None:
     claude(home, "2.1.330")
     code, _, err = run("control", "approve", "--until", "soon", "--yes")
-    assert (code, "is no time" in err) == (2, True)
+    assert (code, "'soon' is no time span" in err) == (2, True)
     monkeypatch.setenv("ADSUM_PRIVACY", "metadata")
 
     code, _, err = run("control", "approve", "--yes")
@@ -110,8 +110,25 @@ def test_a_program_of_unknown_version_is_asked_for_before_its_hooks_change(
     code, _, err = run("control", "approve", "--yes")
 
     assert code == 1
-    assert "--program PATH" in err
+    assert "--claude PATH" in err
     assert not (home / "state" / FILE).exists()
+
+
+def test_off_is_off_whatever_becomes_of_the_hooks(home: Path, run: Run, key: str) -> None:
+    program = claude(home, "2.1.330")
+    run("hooks", "install")
+    run("control", "approve", "--yes")
+    program.unlink()
+
+    code, _, err = run("control", "off")
+
+    assert code == 5
+    assert err.index("Control is off") < err.index("are still those that wait")
+    assert read_consent(home / "state").level == "off"
+    claude(home, "2.1.330")
+    run("control", "off")
+    program.unlink()
+    assert run("control", "off")[0] == 0, "none waits, so none is to be changed"
 
 
 def test_hooks_that_do_not_do_what_was_agreed_are_told(home: Path, run: Run, key: str) -> None:
@@ -128,12 +145,15 @@ def test_hooks_that_do_not_do_what_was_agreed_are_told(home: Path, run: Run, key
 
 
 def test_the_trail_is_shown_and_what_was_changed_in_it(home: Path, run: Run) -> None:
+    assert "Nothing has been decided from elsewhere yet" in run("control", "trail")[2]
+    assert "trail      empty\n" in run("control")[1]
     (home / "state").mkdir(mode=0o700, exist_ok=True)
     trail = Trail(home / "state")
     trail.add(1_000, "command", verb="allow", by="ann", outcome="decided", session_id="s" * 36)
     trail.add(2_000, "effect", verb="allow", by="ann", outcome="took_effect", session_id="s" * 36)
 
     assert "by ann" in run("control", "trail")[1]
+    assert "No line matches" in run("control", "trail", "--session", "x")[2]
     assert json.loads(run("control", "trail", "--json")[1].splitlines()[0])["verb"] == "allow"
     assert run("control", "trail", "--verify")[0] == 0
     file = home / "state" / TRAIL

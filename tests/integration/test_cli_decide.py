@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from adsum.decide import asker, labels_in, visible
+from adsum.outcome import CommandError
 from tests.deciding import FORM, QUESTIONS, FakeMachine
 from tests.hub_processes import HubProcess, started
 from tests.integration.conftest import Run
@@ -85,6 +86,7 @@ def test_nobody_is_asked_where_nobody_is_and_a_key_too_many_is_no_yes(
     asked(hub)
     code, _, err = run("deny")
     assert (code, "give --yes" in err) == (2, True)
+    assert "  command: make clean\n" in err, "it is shown all the same"
 
     assert asker() is None
     monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "")
@@ -165,6 +167,43 @@ def test_words_and_numbers_are_labels_and_all_else_is_free_text() -> None:
     assert labels_in("Red, but darker", single) == ["Red, but darker"]
     assert labels_in("1, b,a", several) == ["a", "b"]
     assert labels_in("a, or so", several) == ["a, or so"]
+    for text, question in (("9", single), ("1,3", several)):
+        with pytest.raises(CommandError, match="there are 2"):
+            labels_in(text, question)
+    assert labels_in("9", {"question": "How many?"}) == ["9"]
+
+
+def test_a_question_is_read_once_as_a_list_and_the_chosen_label_is_confirmed(
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [{"label": "Red", "description": "as a rose"}, {"label": "Blue"}]
+    payload = {"questions": [{"question": "Which colour?", "options": options}]}
+    machine.asks("c3", "r3", "answer", request_kind="question", payload=payload)
+    asked(hub)
+    heard: list[str] = []
+    replies = iter(("1", "n"))
+
+    def ask(question: str) -> str:
+        heard.append(question)
+        return next(replies)
+
+    monkeypatch.setattr("adsum.decide.asker", lambda: ask)
+    err = run("answer", "c3")[2]
+
+    assert "  Which colour?\n    1  Red  as a rose\n    2  Blue\n" in err
+    assert "label" not in err
+    assert heard == ["A number, or words:", "Answer so: Red? [y/N]"]
+
+
+def test_what_is_called_as_its_session_is_named_once(
+    run: Run, hub: HubProcess, machine: FakeMachine
+) -> None:
+    for name in ("one", "two"):
+        about = {"request_kind": "plan", "summary": f"work of {name}"}
+        machine.asks(name, f"r-{name}", "plan", payload={"plan": "# Plan"}, **about)
+    asked(hub, 2)
+
+    assert "1  one  work of one\n" in run("plan", "--yes")[2]
 
 
 def test_nothing_hides_in_what_is_shown() -> None:

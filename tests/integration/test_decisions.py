@@ -399,6 +399,7 @@ async def test_actions_need_more_than_an_owner_who_lets_requests_be_answered(
         (410, "This session is over, so nothing can be done in it."),
         (410, "This session is over: nothing that waits for it would be read."),
     ]
+    assert all(each.json()["next"].endswith("adsum control full") for each in refused[:2])
     assert await hub.commands() == []
 
 

@@ -70,8 +70,8 @@ def check_hooks(
 def _none(setup: Setup, *, idle: bool, alone: bool, heard: bool) -> Finding:
     what = f"No hooks of Adsum are in {setup.path}"
     if heard:
-        what = f"{what}; some that stand elsewhere report, as in a project's settings."
-        return Finding("hooks", "ok", what)
+        what = f"{what}, though some are heard, as of a project's settings, or sent by hand: "
+        return Finding("hooks", "warn", f"{what}other sessions are seen in part.", setup.command)
     if setup.parked.exists():
         what = "Hooks are out of the settings while Adsum is stopped."
         return Finding("hooks", "warn", what, "`adsum up` puts them back.")

@@ -150,8 +150,13 @@ def first_line(view: SessionView, now: int) -> Text:
     return Text.assemble((said, COLOURS[view.state.group]), f"adsum show {view.session_id[:6]}")
 
 
-def counts_line(views: Sequence[SessionView], hosts: Iterable[HostView], now: int) -> Text:
-    """Live counts, whose hooks are unwell, then who is not live, since when, and in what need."""
+def counts_line(
+    views: Sequence[SessionView], hosts: Iterable[HostView], now: int, *, part: bool = False
+) -> Text:
+    """Live counts, whose hooks are unwell, then who is not live, since when, and in what need.
+
+    part: those shown are not all, so that a group without any may well have some.
+    """
     counts = dict.fromkeys(WORDS, 0)
     unwell: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
@@ -162,10 +167,14 @@ def counts_line(views: Sequence[SessionView], hosts: Iterable[HostView], now: in
             waiting[view.host_id] += 1
         if problem := hook_problem(view):
             unwell[problem] += 1
-    parts = []
+    parts: list[Text] = []
     for group, word in WORDS.items():
+        if part and not counts[group]:
+            continue
+        of = "of these " if part and not parts else ""
         words = "needs you" if word == "need you" and counts[group] == 1 else word
-        parts.append(Text(f"{counts[group]} {words}", COLOURS[group] if counts[group] else "dim"))
+        colour = COLOURS[group] if counts[group] else "dim"
+        parts.append(Text.assemble(of, (f"{counts[group]} {words}", colour)))
     if reviews := sum(view.review is not None and view.reachability != "offline" for view in views):
         parts.append(Text(f"{reviews} to review"))
     if unwell:

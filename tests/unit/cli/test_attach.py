@@ -13,7 +13,16 @@ import msgspec
 import pytest
 
 from adsum.outcome import CommandError
-from adsum.reach import OURS, Pane, command_for, local_command, pane_of, panes_in, remote_script
+from adsum.reach import (
+    OURS,
+    Pane,
+    command_for,
+    local_command,
+    pane_of,
+    panes_in,
+    remote_script,
+    run_ssh,
+)
 from adsum_shared.state import AgentState, Group, SessionView
 from tests.hubs import session
 from tests.support import wait_until
@@ -69,6 +78,18 @@ def test_on_another_machine_ssh_goes_there_by_its_label_or_by_a_given_name() -> 
     command = command_for(view(), "another-id")
     assert command[:4] == ["ssh", "-t", "--", "laptop"]
     assert command_for(view(), None, "dev@10.0.0.7")[3] == "dev@10.0.0.7"
+
+
+def test_where_ssh_fails_another_name_for_the_machine_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(code: int) -> str:
+        (tmp_path / "ssh").write_text(f"#!/bin/sh\nexit {code}\n")
+        assert run_ssh(command_for(view(), "another-id"), view()) == code
+        return capsys.readouterr().err
+
+    assert "adsum attach 0a1b2c3d --ssh NAME" in said(255)
+    assert said(1) == "", "it got there"
 
 
 @pytest.mark.parametrize("label", ["-oProxyCommand=x", "a b", "", "$(x)"])

@@ -204,13 +204,14 @@ def test_where_sessions_report_their_version_is_known_without_the_program(
     assert hooks.what.endswith("and sessions of Claude Code 2.1.330 report.")
 
 
-def test_hooks_that_stand_elsewhere_and_are_heard_are_not_missed_as_hosts_says(
+def test_hooks_that_are_heard_and_stand_in_no_known_file_are_a_warning(
     setup: Setup, home: Path
 ) -> None:
     assert check_hooks(setup, files(home))[0].result == "fail"
     witness = HostWitness("hook", "ok", NOW)
     told = _hooks([setup], replace(host(), witnesses=(witness,)))[0]
-    assert (told.result, "elsewhere report" in told.what) == ("ok", True)
+    assert (told.result, told.fix) == ("warn", "adsum hooks install")
+    assert "are heard" in told.what
     witness = replace(witness, state="missing")
     assert _hooks([setup], replace(host(), witnesses=(witness,)))[0].result == "fail"
 

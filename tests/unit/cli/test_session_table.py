@@ -217,6 +217,10 @@ def test_the_counts_explain_the_mark() -> None:
     assert line == "4 need you · 0 working · 0 delivered · hooks doubled in 1, missing in 2"
 
 
+def test_of_a_part_of_the_list_no_group_is_counted_as_empty() -> None:
+    assert counts_line([view(), view()], [host()], NOW, part=True).plain == "of these 2 need you"
+
+
 def test_of_a_host_nobody_hears_no_hooks_are_missed() -> None:
     away = unwell("missing", reachability="offline")
     assert "✗" not in table_text(away)
