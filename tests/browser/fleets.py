@@ -228,7 +228,7 @@ def waiting(now: int) -> list[SessionView]:
         session(
             "infra-1",
             "error",
-            "Failed: rate_limit",
+            "Failed: rate limit",
             now=now,
             age=2 * MINUTE,
             title="Rotate the signing keys",

@@ -94,7 +94,7 @@ async def test_the_picture_is_told_in_words(open_page: OpenPage, hub: StandIn) -
         "Cost per day by model, Mon, Nov 16, 2026 to Sun, Nov 22, 2026: $10.00 together, most on "
         "Tue, Nov 17, 2026 with $9.00. big 90 %, small 10 %. The table below has the sums."
     )
-    assert await legend(page) == ["big 90 % $9.00", "small 10 % $1.00"]
+    assert await legend(page) == ["big 90 % ≈ $9.00", "small 10 % ≈ $1.00"]
 
 
 async def test_the_keyboard_moves_over_the_days(open_page: OpenPage, hub: StandIn) -> None:
@@ -107,10 +107,10 @@ async def test_the_keyboard_moves_over_the_days(open_page: OpenPage, hub: StandI
     day = page.get_by_role("slider", name="Day")
     await day.focus()
     await expect(day).to_have_attribute("aria-valuetext", "Sun, Nov 22, 2026: $1.00")
-    assert await legend(page) == ["big 0 % $0.00", "small 100 % $1.00"]
+    assert await legend(page) == ["big 0 % $0.00", "small 100 % ≈ $1.00"]
     await page.keyboard.press("ArrowLeft")
     await expect(day).to_have_attribute("aria-valuetext", "Sat, Nov 21, 2026: $9.00")
-    assert await legend(page) == ["big 100 % $9.00", "small 0 % $0.00"]
+    assert await legend(page) == ["big 100 % ≈ $9.00", "small 0 % $0.00"]
 
 
 async def test_the_pointer_shows_a_day_and_leaves_the_sums(
@@ -119,7 +119,7 @@ async def test_the_pointer_shows_a_day_and_leaves_the_sums(
     split(hub, UsageSeries("big", "big", [UsagePoint(f"2026-11-{n}", 1, 1.0) for n in (18, 19)]))
     page = await open_page(path="/usage", ready=".uplot")
     await page.locator(".u-over").hover(force=True)
-    assert await words(page.locator(".legend-when")) == "Thu, Nov 19, 2026 $1.00"
+    assert await words(page.locator(".legend-when")) == "Thu, Nov 19, 2026 ≈ $1.00"
     await page.mouse.move(2, 2)
     await expect(page.locator(".legend-when")).to_contain_text("Nov 16 to Nov 22")
 
@@ -181,7 +181,7 @@ async def test_the_measure_and_the_split_are_chosen(open_page: OpenPage, hub: St
     dear = UsageSeries("dear", "dear", [UsagePoint("2026-11-21", 70, 9.0)])
     split(hub, dear, cheap)
     page = await open_page(path="/usage", ready=".uplot")
-    assert await legend(page) == ["dear 90 % $9.00", "cheap 10 % $1.00"]
+    assert await legend(page) == ["dear 90 % ≈ $9.00", "cheap 10 % ≈ $1.00"]
     await page.get_by_role("radio", name="Tokens").click()
     await expect(page.locator(".legend li").first).to_contain_text("cheap")
     assert await legend(page) == ["cheap 99 % 5.0k", "dear 1 % 70"]

@@ -161,9 +161,9 @@ async def test_a_denial_is_held_for_three_seconds_and_undone_by_a_press_or_a_key
     await page.get_by_label("Reason, for the agent").fill("Not now")
     await page.clock.run_for(1000)
     await page.locator("[data-do=deny]").click()
-    await expect(page.locator(".toasts .fate")).to_contain_text("is sent in 3 s")
+    await expect(page.locator(".toasts .fate")).to_contain_text("sent in 3 s")
     await page.clock.run_for(1200)
-    await expect(page.locator(".toasts .fate")).to_contain_text("is sent in 2 s")
+    await expect(page.locator(".toasts .fate")).to_contain_text("sent in 2 s")
     await page.locator(".toasts [data-do=undo]").click()
     await expect(page.locator(".toasts .fate")).to_contain_text("taken back. Nothing was sent.")
     await page.clock.run_for(3500)
@@ -263,10 +263,11 @@ async def test_a_digit_answers_on_a_card_after_three_seconds(
     view = held.held("a", wall_ms(), "question", {"questions": held.QUESTIONS[:1]})
     page = await at_board(open_page, hub, view)
     await expect(page.locator(".card .options")).to_be_hidden()
+    await expect(page.locator(".card .do-option kbd").nth(1)).to_have_text("2")
     await page.evaluate(KEYS)
     await page.locator(".card .open").focus()
     await page.keyboard.press("2")
-    await expect(page.locator(".toasts .fate")).to_contain_text("Answer “Blue”: is sent in")
+    await expect(page.locator(".toasts .fate")).to_contain_text("Answer “Blue”: sent in")
     assert await decided(hub) == [about(view, "answer", answers={"Which colour?": ["Blue"]})]
 
 
@@ -403,6 +404,9 @@ async def test_who_cannot_decide_sees_why_and_no_live_button(
         view = replace(view, requests=(replace(view.requests[0], hold=None),))
     page = await at_session(open_page, hub, view, ready=".request .barred", **where)
     await expect(page.locator(".request .barred")).to_contain_text(said)
+    if "control" in where:
+        commands = ["adsum control approve", "adsum attach a"]
+        await expect(page.locator(".request .barred code")).to_have_text(commands)
     await expect(page.locator(".request .do:enabled")).to_have_count(0)
 
 

@@ -227,13 +227,13 @@ async def test_an_address_that_names_no_session_is_no_page(open_page: OpenPage) 
 
 async def test_the_state_says_why_it_is_believed(open_page: OpenPage) -> None:
     now = wall_ms()
-    view = fleets.session("a", "error", "Failed: rate_limit", now=now, age=120_000)
+    view = fleets.session("a", "error", "Failed: rate limit", now=now, age=120_000)
     state = msgspec.structs.replace(
         view.state, source="transcript", confidence=0.7, context={"message": "429: slow down"}
     )
     page = await opened(open_page, msgspec.structs.replace(view, state=state))
 
-    await expect(page.locator(".standing")).to_contain_text("Failed: rate_limit")
+    await expect(page.locator(".standing")).to_contain_text("Failed: rate limit")
     said = await page.inner_text(".sheet-state")
     assert "Why: Known from its transcript, likely (70 %), since" in said
     assert "Heard since, in agreement: hooks, session registry" in said

@@ -114,6 +114,7 @@ async def test_what_can_be_decided_is_found_and_led_to_and_not_decided(
     hub.activity[view.id] = []
     page = await open_page()
     await open_palette(page)
+    assert await chosen(page) == "Decide: Needs permission: Bash"
     await page.keyboard.type("decide bash")
     assert len(await rows(page, "Decide")) == 1
     await page.keyboard.press("Enter")

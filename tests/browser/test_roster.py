@@ -308,8 +308,11 @@ async def test_the_filter_keeps_what_matches_every_word_and_stands_in_the_addres
 
 
 async def test_an_address_with_a_filter_opens_filtered(open_page: OpenPage) -> None:
-    page = await open_page(fleets.full(wall_ms()), path="/?q=router")
+    page = await open_page(fleets.full(wall_ms()), path="/?q=router", viewport=PHONE)
     assert await titles(page, "needs_you") == ["Upgrade to the new router"]
+    # It asks, and nothing can be pressed on it.
+    await expect(page.locator(".card .where")).to_contain_text("in its terminal on")
+    assert await page.locator(".tab .tab-count").all_inner_texts() == ["1"]
 
 
 async def test_tabs_carry_counts_and_choose_the_section_on_a_phone(

@@ -360,9 +360,10 @@ class Player:
     def _limits(self) -> list[dict[str, Any]]:
         """They fill up evenly and begin anew, as an account's do; in true time."""
         at, found = self.now - self.machine.skew_ms, []
+        begun = len(self.machine.label) + 37 * (self._agent != DEFAULT_AGENT)
         for name, most in self.machine.limits.items():
             length = 5 * HOUR if name == "five_hour" else 7 * DAY
-            gone = (at + len(self.machine.label) * HOUR) % length
+            gone = (at + begun * HOUR) % length
             used = round(most * (0.45 + 0.55 * gone / length), 1)
             found.append({"name": name, "used_percent": used, "resets_at": at - gone + length})
         return found

@@ -308,7 +308,7 @@ def closed_turn(reading: Reading) -> AgentState | None:
 def _failed(turn: Turn, closed: int, source: str) -> AgentState:
     """The CLI's class of error; for those it has no class for, the first line of what it said."""
     said = (turn.last_message or "").strip()
-    known = turn.error if turn.error not in (None, "unknown") else None
+    known = turn.error.replace("_", " ") if turn.error not in (None, "unknown") else None
     what = known or said.partition("\n")[0][:80] or "API error"
     context = {"error": turn.error, "message": said[:300] or None}
     return state("error", f"Failed: {what}", closed, 1.0, source, context)

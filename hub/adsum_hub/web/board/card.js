@@ -76,7 +76,7 @@ export function Card({ entry, first }) {
         <${Meta} session=${session} />
         <${Branches} list=${session.children ?? []} />
         <${Problems} session=${session} />
-        ${first && html`
+        ${(first || (state.group === "needs_you" && !absent && openRequests(session)[0] && !isHeld(session))) && html`
           <p class="where">
             <${Icon} name="terminal" />
             <span>
@@ -155,6 +155,8 @@ function Chips({ session }) {
 /** What it said last, where nothing is asked and nothing runs. @param {{session: SessionView}} props */
 function Latest({ session: { state, requests = [], last_answer: said } }) {
   if (!said || requests.length > 0 || state.group === "autonomous") return null;
+  // It stands above.
+  if (state.state === "error" && said.startsWith(String(state.context?.message))) return null;
   return html`
     <p class="latest" dir="auto" title=${plain(said)}>
       <span class="sr">Last: </span>

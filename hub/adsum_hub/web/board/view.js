@@ -71,7 +71,8 @@ function drawn(entry, index, group, list) {
 export function Count({ group }) {
   const all = countOf(group);
   const left = shown[group].here.value.length;
-  return html`<span class="count">${filtering.value ? `${left} of ${all}` : all.toLocaleString()}</span>`;
+  const words = filtering.value ? `${left} of ${all}` : all.toLocaleString();
+  return html`<span class="count" data-none=${!left}>${words}</span>`;
 }
 
 /** Its states, each with its number. @param {{group: Group}} props */

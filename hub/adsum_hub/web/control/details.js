@@ -39,7 +39,7 @@ function Request({ session, request }) {
         <h4>${title}${request.kind === "dialog" && tool && `: ${plain(tool)}`}</h4>
         <span class="open-since">
           asked <${Age} at=${request.opened_at} /> ago
-          ${hold && html`, here for <${Until} at=${hold.until} />`}
+          ${hold && html`, can be answered here for <${Until} at=${hold.until} /> more`}
         </span>
       </header>
       ${cautionsOf(request).map((words) => html`<p key=${words} class="caution">${words}</p>`)}
@@ -250,7 +250,8 @@ function PlanWays({ session, request }) {
     ${editing.value && html`
       <${Area} text=${text} label="The plan, as it is to be carried out" rows=${12} most=${65_000} />
     `}
-    <div class="picks-one" role="radiogroup" aria-label="How it works then">
+    <div class="picks-one" role="radiogroup" aria-label="After approval the agent">
+      <p class="ask-note" aria-hidden="true">After approval the agent …</p>
       ${choice("default", "asks before each step that needs it")}
       ${choice("acceptEdits", "edits files without asking")}
     </div>

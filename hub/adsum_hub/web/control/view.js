@@ -59,6 +59,7 @@ export function Do({ does, words, icon, keys, look = "", grave = false, option, 
       onClick=${onClick}
     >
       ${icon && html`<${Icon} name=${icon} />`}
+      ${option && html`<kbd aria-hidden="true">${option}</kbd>`}
       <span>${asks ? `Press again: ${words.toLowerCase()}` : words}</span>
     </button>
   `;
@@ -103,7 +104,7 @@ function GivenLine({ given, titled = false }) {
         ${titled && html`
           <b><bdi>${title}</bdi></b>:${" "}
         `}
-        ${words}: ${phase === "held" ? `is sent in ${leftOf(given)} s` : became(phase)}.${why && phase !== "sent"
+        ${words}: ${phase === "held" ? `sent in ${leftOf(given)} s` : became(phase)}.${why && phase !== "sent"
           ? ` ${plain(capital(why))}`
           : ""}
       </span>
@@ -208,7 +209,7 @@ function CardRow({ session, request }) {
           option=${i + 1}
           look="do-option"
           keys=${i < 9 ? String(i + 1) : undefined}
-          words=${`${i + 1}  ${plain(label, 200)}`}
+          words=${plain(label, 200)}
           onDo=${() =>
             decide(session, request, {
               ...{ verb: "answer", undo: true, words: `Answer “${plain(label, 60)}”` },
@@ -336,18 +337,20 @@ export function Fields({ fields }) {
 
 /** @param {{why: WhyNot, session: SessionView, short?: boolean}} props short: without the way to its terminal */
 export function Barred({ why, session, short = false }) {
-  const attach = !short && !why.command && !why.passing && /^[\w-]{1,100}$/.test(session.session_id);
+  const attach = !short && !why.passing && /^[\w-]{1,100}$/.test(session.session_id);
   return html`
     <div class="barred">
       <p>
         <${Icon} name="terminal" />
         <span>
           ${why.words}${short && why.command && html`${" "}<code>${why.command}</code>`}
-          ${attach && " Answer it at its terminal:"}
         </span>
       </p>
       ${!short && why.command && html`<${Command} text=${why.command} />`}
-      ${attach && html`<${Command} text=${`adsum attach ${session.session_id.slice(0, 8)}`} />`}
+      ${attach && html`
+        <p>${why.command ? "Or answer" : "Answer"} it at its terminal:</p>
+        <${Command} text=${`adsum attach ${session.session_id.slice(0, 8)}`} />
+      `}
     </div>
   `;
 }

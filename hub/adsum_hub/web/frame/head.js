@@ -4,11 +4,11 @@ import { computed, effect, signal } from "../vendor/signals-core.js";
 import { useEffect } from "../vendor/preact-hooks.js";
 import { TabMark } from "../board/card.js";
 import { askHub, me } from "../core/api.js";
-import { filters, narrow, query, searchOf } from "../core/filters.js";
+import { filtering, filters, narrow, query, searchOf } from "../core/filters.js";
 import { about, exactDollars, moment, short } from "../core/format.js";
 import { linkState, trouble } from "../core/link.js";
 import { chooseTab, go, overlay, show, tab, view } from "../core/navigation.js";
-import { countOf, known, lastLiveAt } from "../core/roster.js";
+import { countOf, known, lastLiveAt, shown } from "../core/roster.js";
 import { isList, pathTo, PLACES, routeOf } from "../core/routes.js";
 import { GROUP_LOOK, GROUPS } from "../core/states.js";
 import { PhoneFilter } from "../filter/bar.js";
@@ -214,7 +214,7 @@ export function Tabs({ stale }) {
 /** @param {{group: Group, elsewhere: boolean}} props */
 function Tab({ group, elsewhere }) {
   const { short, icon } = GROUP_LOOK[group];
-  const count = countOf(group);
+  const count = filtering.value ? shown[group].here.value.length : countOf(group);
   /** @param {MouseEvent} click */
   const choose = (click) => {
     click.preventDefault();

@@ -60,7 +60,7 @@ const SHORTCUTS = [
   [
     "What it asks",
     [
-      [["a"], "Allow; where it may be dear, twice"],
+      [["a"], "Allow; twice where it may do harm"],
       [["d"], "Deny, or send back"],
       [["1–9"], "Choose that option"],
       [["r"], "Write: a reason, an answer, a prompt"],

@@ -57,8 +57,8 @@ export function found(sought) {
   const { people, counts } = stocked();
   const any = words.length > 0;
   const families = [
-    sessionsFor(people, words),
     best("Decide", words, people.flatMap(toDecide), any ? MOST.others : AT_FIRST),
+    sessionsFor(people, words),
     best("Saved views", words, savedOnes(), MOST.others),
     best("Views", words, VIEWS, MOST.others),
     best("Filters", words, any || filtering.value ? narrowing(counts, words) : [], MOST.others),
@@ -136,6 +136,9 @@ export function sessionOption(session, tag) {
   };
 }
 
+/** Of what is no permission; as the board has them. @type {Record<string, string>} */
+const WORDS = { question: "Asked you a question", plan: "Plan ready for review", dialog: "A dialog is open" };
+
 /**
  * What a session asks, if this reader may decide it. It leads there, where keys decide: what is decided must have been
  * in sight. To no button, which an Enter that is held down would press.
@@ -147,8 +150,10 @@ function toDecide(session) {
     .map((request) => ({
       key: `decide ${keyOf(session, request)}`,
       icon: "hand",
-      title: `Decide ${plain(request.tool ?? request.kind, 40)}: ${plain(request.summary ?? "", 120)}`,
-      note: [titleOf(session), plain(session.host, 40)].join(" · "),
+      title: `Decide: ${WORDS[request.kind] ?? `Needs permission: ${plain(request.tool ?? "a tool", 40)}`}`,
+      note: [...new Set([plain(request.summary ?? "", 120), titleOf(session), plain(session.host, 40)])]
+        .filter(Boolean)
+        .join(" · "),
       run: () => {
         openSession(session.id);
         leadTo(session.id, 300);

@@ -205,7 +205,7 @@ function Days({ stack, measure, at, onDay }) {
  * @param {{stack: Stack, measure: Measure, at: Signal<number | null>, scheme: number}} props
  */
 function Legend({ stack, measure, at, scheme }) {
-  const { days, layers, totals, total } = stack;
+  const { days, layers, totals, total, mark } = stack;
   const when = useMemo(
     () =>
       computed(() =>
@@ -214,7 +214,7 @@ function Legend({ stack, measure, at, scheme }) {
     [stack],
   );
   const whole = useMemo(
-    () => computed(() => amount(at.value === null ? total : totals[at.value], measure)),
+    () => computed(() => amount(at.value === null ? total : totals[at.value], measure, mark)),
     [stack, measure],
   );
   return html`
@@ -257,7 +257,7 @@ function Key({ layer, rank, stack, measure, at, scheme }) {
     pen.fillRect(0, 0, canvas.width, canvas.height);
   }, [rank, layer.rest, scheme]);
   const value = useMemo(
-    () => computed(() => amount(at.value === null ? layer.total : layer.values[at.value], measure)),
+    () => computed(() => amount(at.value === null ? layer.total : layer.values[at.value], measure, stack.mark)),
     [layer, measure],
   );
   const share = useMemo(

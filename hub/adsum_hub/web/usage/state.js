@@ -2,7 +2,7 @@
 /** The usage report that is looked at: what the address asks for, what the hub answers, what a chart shows of it. */
 import { batch, computed, effect, signal } from "../vendor/signals-core.js";
 import { askHub, listIn } from "../core/api.js";
-import { dollars, plain, short, tokensOf } from "../core/format.js";
+import { costOf, dollars, plain, short, tokensOf } from "../core/format.js";
 import { keepInAddress, moves } from "../core/navigation.js";
 import { whileReading } from "../core/roster.js";
 import { viewOf } from "../core/routes.js";
@@ -199,7 +199,7 @@ async function fetchUsage(path, stopped, quiet) {
  * One layer of the stack, the largest lowest. values: by day.
  * @typedef {{name: string, rest: boolean, values: number[], total: number}} Layer
  */
-/** @typedef {{days: string[], layers: Layer[], totals: number[], total: number}} Stack */
+/** @typedef {{days: string[], layers: Layer[], totals: number[], total: number, mark: string}} Stack */
 
 /** More than these nobody tells apart. */
 export const MOST = 8;
@@ -232,9 +232,10 @@ function daysBetween(first, last) {
   return days;
 }
 
-/** @param {number} value @param {Measure} measure */
-export function amount(value, measure) {
-  return measure === "cost" ? dollars(value) : short(value);
+/** @param {number} value @param {Measure} measure @param {string} [mark] of a sum of dollars, how sure it is */
+export function amount(value, measure, mark = "") {
+  const words = measure === "cost" ? dollars(value) : short(value);
+  return measure === "cost" && value >= 0.01 ? mark + words : words;
 }
 
 /**
@@ -262,7 +263,8 @@ export function stackOf(report, measure, trimmed) {
     found.push({ name: "all others", rest: true, values, total: sum(values) });
   }
   const totals = days.map((_, n) => sum(found.map(({ values }) => values[n])));
-  return { days, layers: found, totals, total: sum(totals) };
+  const mark = /^[≈≥] /.exec(costOf(report.total))?.[0] ?? "";
+  return { days, layers: found, totals, total: sum(totals), mark };
 }
 
 /** @param {number[]} numbers */

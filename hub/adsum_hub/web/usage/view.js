@@ -46,7 +46,8 @@ import {
 /** @import { BudgetUse, BudgetView, UsageReport, UsageRow, UsageView } from "../wire.js" */
 
 const ChartOfDays = lazy(() => import("./chart.js"), "usage/chart");
-/** More rows than anyone reads; the file holds all of them. */
+/** Rows at first, and more than anyone reads; the file holds all of them. */
+const FIRST = 50;
 const MOST = 500;
 const BY_WORDS = { day: "Day", host: "Host", project: "Project", model: "Model", agent: "Agent", session: "Session" };
 const DAY_WORDS = { 1: "Today", 7: "7 days", 30: "30 days", 90: "90 days", [FURTHEST]: "All", 0: "Dates" };
@@ -310,7 +311,8 @@ function Table({ report }) {
   const { column, down } =
     sort.value ??
     (by === "day" ? { column: /** @type {const} */ ("name"), down: true } : { column: measure, down: true });
-  const shown = sorted(rows, column, down).slice(0, MOST);
+  const room = useSignal(FIRST);
+  const shown = sorted(rows, column, down).slice(0, room.value);
   const whole = sizeOf(total, measure);
   /** @param {Column} chosen */
   const change = (chosen) =>
@@ -387,6 +389,11 @@ function Table({ report }) {
           </tbody>
         </table>
       </div>
+      ${rows.length > room.value && room.value < MOST && html`
+        <button class="more" onClick=${() => (room.value = MOST)}>
+          Show ${rows.length > MOST ? `the first ${MOST}` : `all ${rows.length}`}
+        </button>
+      `}
       ${rows.length > MOST && html`
         <p class="quiet">${counted(rows.length - MOST, "more row")}: the CSV file has them all.</p>
       `}

@@ -43,7 +43,7 @@ def test_awaiting_approval_while_a_plan_is_open() -> None:
 def test_error_after_a_turn_that_failed() -> None:
     story = working().tell(s.TurnFailed, 3, prompt_id="p1", error="rate_limit")
 
-    assert (story.state(4), story.label(4)) == ("error", "Failed: rate_limit")
+    assert (story.state(4), story.label(4)) == ("error", "Failed: rate limit")
 
 
 def test_budget_exceeded_until_a_human_answers() -> None:
