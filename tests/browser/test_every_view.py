@@ -27,6 +27,7 @@ DRAWN = {
     "board": ".card",
     "host": ".group-row",
     "project": ".group-row",
+    "agent": ".group-row",
     "list": ".list-row",
     "hosts": ".machine",
     "usage": ".report",

@@ -337,7 +337,8 @@ export function Fields({ fields }) {
 
 /** @param {{why: WhyNot, session: SessionView, short?: boolean}} props short: without the way to its terminal */
 export function Barred({ why, session, short = false }) {
-  const attach = !short && !why.passing && /^[\w-]{1,100}$/.test(session.session_id);
+  const asked = !why.passing && !why.command?.endsWith("full");
+  const attach = !short && asked && /^[\w-]{1,100}$/.test(session.session_id);
   return html`
     <div class="barred">
       <p>
