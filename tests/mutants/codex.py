@@ -46,7 +46,13 @@ MUTANTS = (
     Mutant(
         "comes to Codex's background server before anybody else",
         "the first to say hello gives the server's sessions its name",
-        (Edit(_SERVER, "if seen > 1 and path", "if path"),),
+        (
+            Edit(
+                _SERVER,
+                "if pid is not None and has_clients(pid, path) else None",
+                "if path else None",
+            ),
+        ),
         (f"{_GUEST}::test_a_guest_comes_after_others_and_tells_how_things_stand",),
     ),
     Mutant(

@@ -138,8 +138,13 @@ async def test_a_look_that_fails_ends_no_patrol(patrol: Patrol) -> None:
 
     patrol.suspender.looks = [fail, rests]
 
-    async with running(patrol):
-        await wait_until(lambda: patrol.actions.told)
+    task = asyncio.create_task(patrol.verbs.run())
+    await wait_until(lambda: patrol.actions.told or task.done())
+    has_ended = task.done()
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert not has_ended
 
 
 async def test_what_was_left_is_swept_once_and_then_tidied(patrol: Patrol) -> None:
