@@ -17,6 +17,7 @@ from adsum_hub.notify.push import PushSubscription
 from adsum_hub.roster import Changes
 from adsum_hub.settings import HubSettings
 from adsum_shared.connect import open_redis
+from adsum_shared.signals import DEFAULT_AGENT
 from adsum_shared.state import URGENCY, Group, HostView, SessionView
 from tests.hubs import NOW, session
 from tests.post_boxes import Browser
@@ -27,6 +28,9 @@ Start = Callable[..., Any]
 class Machine:
     def __init__(self) -> None:
         self.verdicts: dict[str, Any] = {}
+
+    def titled(self, agent: str) -> str:
+        return "" if agent == DEFAULT_AGENT else agent
 
 
 class FakeRoster:
