@@ -17,7 +17,7 @@ from tests.joining import Machine, join_token, machines
 from tests.signing_in import admin
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow]
+pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.timeout(150)]
 
 
 def checks(machine: Machine) -> dict[str, dict[str, Any]]:

@@ -25,7 +25,7 @@ from tests.hub_processes import (
 )
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(60), pytest.mark.slow]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(150), pytest.mark.slow]
 
 SESSIONS = [f"s{number}" for number in range(8)]
 

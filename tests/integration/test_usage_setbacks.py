@@ -146,7 +146,7 @@ async def test_on_a_full_disk_totals_wait(rig: UsageRig, tmp_path: Path) -> None
         filler = disk.directory / "filler"
         filler.write_bytes(b"\0" * (700 << 10))
         rig.start()
-        await wait_until(lambda: rig.witness.witness().state == "trouble", 15)
+        await wait_until(lambda: rig.witness.witness().state == "trouble", 40)
         note = rig.witness.witness().note or ""
         assert "is full" in note, note
 

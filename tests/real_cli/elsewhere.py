@@ -73,6 +73,10 @@ class Elsewhere:
     def asked(self, holding: str, does: str = "allow", timeout: float = 20) -> tuple[float, float]:
         """Where its button stands, once the request that holds these words can be decided."""
         request = self.page.locator(".request", has_text=holding)
+        # What is out of sight is not ready.
+        request.locator(f"[data-do={does}]").first.scroll_into_view_if_needed(
+            timeout=timeout * 1000
+        )
         button = request.locator(f".do-line[data-ready=true] [data-do={does}]")
         button.wait_for(timeout=timeout * 1000)
         box = button.bounding_box()

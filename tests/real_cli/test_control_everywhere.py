@@ -22,9 +22,9 @@ from playwright.sync_api import Browser, expect
 from tests.hub_processes import HubProcess
 from tests.real_cli import asking_server
 from tests.real_cli.conftest import new_fleet
-from tests.real_cli.elsewhere import Elsewhere, agree, browsing, control
+from tests.real_cli.elsewhere import READY, Elsewhere, agree, browsing, control
 from tests.real_cli.fleet import Fleet, Part, accepts, free_port, until
-from tests.real_cli.scripts import SCRIPTS, Call, Turn, shell
+from tests.real_cli.scripts import FEATURES, PLAN, PLAN_FILE, QUESTION, SCRIPTS, Call, Turn, shell
 from tests.real_cli.session import ASKS, Session
 from tests.real_cli.timeline import Watcher
 from tests.signing_in import cookie_name, sign_in
@@ -56,6 +56,20 @@ asyncio.run(run(*map(int, sys.argv[1:])))
 SCRIPTS["form"] = (Turn(calls=(Call("mcp__rig__ask", {}),)), Turn("Thanks for the form."))
 for name in ("killed", "stuck", "wiped", "cut", "theirs", "both"):
     SCRIPTS[name] = Turn(calls=(shell(f"echo it >> {name}"),)), Turn("It ran.")
+SCRIPTS["tour"] = (
+    Turn(calls=(shell("python3 -m compileall -h"),)),
+    Turn(calls=(shell("python3 -m compileall -h"),)),
+    Turn(calls=(Call("AskUserQuestion", {"questions": [QUESTION, FEATURES]}),)),
+    Turn(calls=(shell("echo it >> denied"),)),
+    Turn(calls=(shell("echo it >> stopped"),)),
+    Turn("It went on."),
+)
+SCRIPTS["plans"] = (
+    Turn(calls=(Call("Write", {"file_path": PLAN_FILE, "content": PLAN}),)),
+    Turn(calls=(Call("ExitPlanMode", {"plan": PLAN}),)),
+    Turn(calls=(Call("ExitPlanMode", {"plan": PLAN}),)),
+    Turn("The plan is carried out."),
+)
 SCRIPTS["ruled"] = Turn(calls=(shell("mkdir made-by-rule"),)), Turn("It ran.")
 
 
@@ -79,8 +93,8 @@ def elsewhere(site: Fleet, browser: Browser) -> Iterator[Callable[..., Elsewhere
     """A session in a terminal of one of both machines, and its page, to the end of the test."""
     with contextlib.ExitStack() as open_until, Watcher(site.hub_url) as watcher:
 
-        def start(script: str, machine: int, *flags: str) -> Elsewhere:
-            session = Session(site.machines[machine], watcher, *flags, mode="manual")
+        def start(script: str, machine: int, *flags: str, mode: str = "manual") -> Elsewhere:
+            session = Session(site.machines[machine], watcher, *flags, mode=mode)
             open_until.enter_context(session.terminal)
             page = browser.new_page()
             open_until.callback(page.close)
@@ -267,6 +281,67 @@ def test_a_machine_cut_off_obeys_no_click_that_comes_late(
         wire.kill()
         bellows.collector.env["ADSUM_REDIS_URL"] = bellows.redis_url
         bellows.collector.start()
+
+
+def outcomes(there: Elsewhere) -> list[tuple[str, str]]:
+    return [(each["verb"], each["outcome"]) for each in there.commands()]
+
+
+def test_one_session_is_led_from_the_page_to_its_end(elsewhere: Callable[..., Elsewhere]) -> None:
+    """Always, an answer, a denial with words, one that ends the turn: what the model is told of each."""
+    there = elsewhere("tour", ANVIL)
+    page = there.page
+    there.click("compileall", "always-open")
+    page.locator(f"{READY} > [data-do=always]").click()
+
+    page.get_by_text("Blue", exact=True).click(timeout=20_000)  # it was asked no second time
+    features = page.locator(".asked").nth(1)
+    for option in FEATURES["options"][:2]:
+        features.get_by_text(option["label"], exact=True).click()
+    there.click("Which colour", "send")
+    there.asked(">> denied")
+    told = results(there)
+    assert "Blue" in told
+    assert "Metrics" in told
+
+    page.get_by_label("Reason, for the agent").fill("Use another file.")
+    there.click(">> denied", "deny")
+    there.asked(">> stopped", timeout=30)
+    assert "Use another file." in results(there)
+    there.click(">> stopped", "stop")
+
+    given = [(verb, "took_effect") for verb in ("always", "answer", "deny", "deny")]
+    until(lambda: outcomes(there) == given, "all to be told", more=lambda: str(outcomes(there)))
+    assert (ran(there, "denied"), ran(there, "stopped")) == (0, 0)
+    assert "It went on." not in there.session.terminal.screen()
+
+
+def test_a_plan_is_sent_back_and_then_approved_as_edited_in_a_mode(
+    elsewhere: Callable[..., Elsewhere],
+) -> None:
+    there = elsewhere("plans", BELLOWS, mode="plan")
+    page = there.page
+    there.asked("Do nothing")
+    page.get_by_label("What to change").fill("Add tests first.")
+    there.click("Do nothing", "deny")
+    until(lambda: "Add tests first." in results(there), "the model to be told")
+
+    there.asked("Do nothing", timeout=30)
+    page.get_by_text("edits files without asking").click()
+    page.get_by_role("button", name="Change it").click()
+    page.get_by_label("The plan, as it is to be carried out").fill(
+        "# Plan\n\n1. Do something else\n"
+    )
+    there.click("Approve as edited", "allow")
+
+    there.session.terminal.wait_for("The plan is carried out.")
+    there.session.terminal.wait_for("accept edits on")
+    assert "Do something else" in results(there)
+
+
+def results(there: Elsewhere) -> str:
+    """What the model was told of its calls."""
+    return "".join(told for each in there.lines() if '"tool_result"' in (told := json.dumps(each)))
 
 
 def test_a_form_is_filled_in(elsewhere: Callable[..., Elsewhere]) -> None:

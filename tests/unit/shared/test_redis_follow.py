@@ -126,7 +126,7 @@ async def test_a_node_that_tells_nothing_is_asked_again_and_again(
     )
     reader = nodes.reader
 
-    assert await reader.xread(START, block=100) == []
+    assert await reader.xread(START, block=500) == []
 
     assert reads(nodes) > 6
     await reader.aclose()
