@@ -178,6 +178,11 @@ class Home:
     def transcripts(self) -> list[Path]:
         return sorted((self.path / ".claude" / "projects").rglob("*.jsonl"))
 
+    def told_in(self, session_id: str) -> list[dict[str, Any]]:
+        """The whole lines of a session's transcript: the last one may be half written."""
+        texts = [each.read_text() for each in self.transcripts() if each.stem == session_id]
+        return [json.loads(line) for text in texts for line in text.split("\n")[:-1] if line]
+
 
 @dataclass(frozen=True)
 class Terminal:

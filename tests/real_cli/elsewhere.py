@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import time
@@ -115,8 +114,7 @@ class Elsewhere:
 
     def lines(self) -> list[dict[str, Any]]:
         """Of the session's transcript."""
-        found = [p for p in self.session.machine.home.transcripts() if p.stem == self.session.id]
-        return [json.loads(line) for path in found for line in path.read_text().splitlines()]
+        return self.session.machine.home.told_in(self.session.id)
 
     def made(self, name: str, within: float = 10) -> Path:
         file = self.work / name

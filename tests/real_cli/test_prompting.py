@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pty
 import signal
@@ -71,12 +70,10 @@ class Remote:
     def prompts(self) -> list[str]:
         """What the session was told, as its own transcript has it."""
         found: list[str] = []
-        home = self.fleet.machines[0].home
-        for path in [each for each in home.transcripts() if each.stem == self.id]:
-            for line in map(json.loads, path.read_text().splitlines()):
-                content = (line.get("message") or {}).get("content")
-                if line.get("type") == "user" and isinstance(content, str):
-                    found.append(content)
+        for line in self.fleet.machines[0].home.told_in(self.id):
+            content = (line.get("message") or {}).get("content")
+            if line.get("type") == "user" and isinstance(content, str):
+                found.append(content)
         return found
 
     def said(self, count: int) -> list[str]:
