@@ -119,7 +119,7 @@ def test_a_limit_of_the_provider_is_a_failure_with_its_cause(
     session = begins(fleet, terminal, "go play:limit")
 
     fleet.wait_for_state(session, "error", 120)
-    assert "too_many" in (fleet.session(session) or {})["state"]["label"]
+    assert "too many" in (fleet.session(session) or {})["state"]["label"]
 
 
 def test_a_compaction_ends_in_idleness(fleet: Fleet, terminal: Terminal) -> None:
