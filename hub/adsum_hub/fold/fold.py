@@ -188,12 +188,14 @@ def session_ended(facts: Facts, signal: s.SessionEnded) -> Changes:
 
 def session_suspended(facts: Facts, signal: s.SessionSuspended) -> Changes:
     told = Suspension(signal.at, signal.by, signal.auto, signal.freed_bytes, signal.undone)
-    order = [
-        (it.at, it.undone, it.by, it.freed_bytes)
-        for it in (facts.suspension, told)
-        if it is not None
-    ]
-    return {"suspension": told} if order[0] < order[-1] or len(order) == 1 else {}
+    held = facts.suspension
+    known = held is not None and _order_of(held) >= _order_of(told)
+    return {} if known else {"suspension": told}
+
+
+def _order_of(told: Suspension) -> tuple[int, bool, str, int]:
+    """The later wins; of one instant that it was taken back, in whichever order both arrive."""
+    return told.at, told.undone, told.by, told.freed_bytes
 
 
 def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes:

@@ -82,7 +82,12 @@ def over_for_good(reading: Reading) -> AgentState | None:
 
 
 def suspended(facts: Facts, opened: int) -> bool:
-    """Whether the latest run ended by being suspended: one that began since has an end of its own."""
+    """Whether the latest run ended by being suspended: one that began since has an end of its own.
+
+    It is told before its process is ended, as the end would else be told as its user's. Taken back, it
+    counts for nothing: whoever left the session afterwards has closed it. Rejected: to wait for the next
+    turn to overrule it, since a session that is left has none.
+    """
     told, process = facts.suspension, facts.process
     began = process.started if process is not None else 0
     if told is None or told.undone:
