@@ -371,8 +371,10 @@ def news_of_entry(
     news: list[AnySignal] = []
     signals: Iterable[AnySignal] = entry.signals
     if before is not None and before.session_id != entry.session_id:
-        # /clear and in-app /resume: the same process names another session
-        if _is_running(before, watched):
+        # /clear and in-app /resume: the same process names another session. Told although the hook has
+        # ended the old one: only now have the user's own hooks on its end run. Not where another
+        # process has taken it up meanwhile.
+        if before.session_id not in watched or _is_running(before, watched):
             news.append(_said(SessionEnded, before.session_id, "registry", now))
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)

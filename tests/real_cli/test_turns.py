@@ -107,7 +107,7 @@ def test_an_api_that_fails_for_good_is_an_error_until_the_next_prompt(
     session.play("down")
     session.hub.works()
     said = session.sees("API Error")
-    figure("API error: shown", session.hub.shows("error", label="server_error", within=20) - said)
+    figure("API error: shown", session.hub.shows("error", label="server error", within=20) - said)
 
     session.play("text")
 

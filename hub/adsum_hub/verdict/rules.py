@@ -130,13 +130,14 @@ def final(reading: Reading) -> Ended | None:
 def _is_leaving(reading: Reading, ended: Ended) -> bool:
     """Whether the user's own hooks on the end may still run, behind a spinner.
 
-    Of a session that its terminal leaves for another, by /clear. Our hook comes when these begin; the
+    Of a session that its terminal leaves for another, by /clear or /resume. Our hook comes when these begin; the
     registry is `busy` with the command, and names the other session once they have run. (After
     /exit they run when the terminal is back at its shell.)
     """
-    status, ground = reading.status, reading.ground
+    status, ground, left = reading.status, reading.ground, reading.facts.left
     return (
         ended.reason in ("clear", "resume")
+        and (left is None or left.at < ended.at)
         and status is not None
         and status.status == "busy"
         and max(ground.stand.opened, ground.turns.closed) < status.at <= ended.at

@@ -100,10 +100,22 @@ def test_the_same_process_with_another_session_ends_the_old_one() -> None:
     assert [signal.session_id for signal in news] == ["s1", "s2", "s2"]
 
 
-def test_a_session_that_its_hook_has_ended_is_not_ended_twice() -> None:
+def test_a_session_that_its_hook_has_ended_is_told_as_left_when_its_process_names_another() -> None:
     after = entry(status("idle", START + 900, "s2"), session_id="s2")
 
-    assert kinds(news_of_entry(after, Known(entry()), {}, 0)) == ["ProcessSeen", "StatusReported"]
+    news = news_of_entry(after, Known(entry()), {}, START + 950)
+
+    assert kinds(news) == ["SessionEnded", "ProcessSeen", "StatusReported"]
+    assert (news[0].session_id, news[0].source) == ("s1", "registry")
+
+
+def test_a_session_that_another_process_took_up_is_not_ended_by_the_first() -> None:
+    after = entry(status("idle", START + 900, "s2"), session_id="s2")
+    elsewhere = AgentProcess(200, START + 600)
+
+    news = news_of_entry(after, Known(entry()), {"s1": elsewhere}, START + 950)
+
+    assert kinds(news) == ["ProcessSeen", "StatusReported"]
 
 
 def test_a_status_inherited_from_the_session_before_is_not_told_as_its_own() -> None:
