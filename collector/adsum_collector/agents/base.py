@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -40,6 +40,14 @@ class Transcripts(NamedTuple):
     history: Callable[[Sequence[bytes], Sequence[bytes], TranscriptFile], Past | None]
     written: Callable[[Sequence[bytes]], int]
     opening: Callable[[Sequence[bytes], TranscriptFile], str] = lambda _head, _whose: ""
+
+
+NO_TRANSCRIPTS: Final = Transcripts(
+    lambda _path: None,
+    lambda _lines, _file, context, _now, _meta, _private: Lines([], context),
+    lambda _head, _tail, _file: None,
+    lambda _lines: 0,
+)
 
 
 class UsageMeter(Protocol):
@@ -86,9 +94,9 @@ class UsageLines(NamedTuple):
     meter: Callable[[str], UsageMeter]
     has_usage: Callable[[bytes | bytearray | memoryview], bool]
     own_time: Callable[[bytes | bytearray | memoryview], int | None]
-    session_in: Callable[[bytes], str | None]
     begun_in: Callable[[bytes], int | None]
-    used_by: Callable[[str], TranscriptFile | None]
+    session_in: Callable[[bytes], str | None] = lambda _head: None
+    used_by: Callable[[str], TranscriptFile | None] = lambda _path: None
 
 
 class HookFile(NamedTuple):
@@ -290,21 +298,24 @@ class Agent(ABC):
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
         """Where it keeps its files unless the settings say so."""
 
-    @abstractmethod
-    def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
+    # Of what an agent does not have, these are the answers.
+
+    def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
         """What a hook's body says; see Adapt."""
+        raise ValueError(f"no hook of {self.title} reports here")
 
     @property
-    @abstractmethod
-    def transcripts(self) -> Transcripts: ...
+    def transcripts(self) -> Transcripts:
+        return NO_TRANSCRIPTS
 
-    @abstractmethod
     def transcript_dirs(
-        self, directories: Sequence[Path], env: Mapping[str, str], home: Path
+        self,
+        directories: Sequence[Path],  # noqa: ARG002 - for those who have some
+        env: Mapping[str, str],  # noqa: ARG002 - as above
+        home: Path,  # noqa: ARG002 - as above
     ) -> tuple[Path, ...]:
         """Below which `transcripts` knows files by their path."""
-
-    # Of what an agent does not have, these are the answers.
+        return ()
 
     def registry(self, content: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
         """What one file of `registry_dir` says of the process it is named after; see Adapt."""

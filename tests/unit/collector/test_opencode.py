@@ -18,6 +18,7 @@ from adsum_collector.agents.base import Surroundings
 from adsum_collector.agents.opencode import database as db
 from adsum_collector.agents.opencode.event_log import EventLog, is_opencode
 from adsum_collector.agents.opencode.events import SessionLog
+from adsum_collector.errors import SpoolUnavailable
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal
 from tests.support import wait_until
@@ -134,9 +135,12 @@ class Home:
         self.writer = sqlite3.connect(self.path)
         self.writer.executescript(f"PRAGMA journal_mode = WAL;{TABLES}")
         self.heard: list[AnySignal] = []
+        self.is_full = False
         self.log = EventLog(directory, Surroundings(self.accept, dict, lambda _pid: 1, lambda: NOW))
 
     async def accept(self, signals: Sequence[AnySignal]) -> int:
+        if self.is_full:
+            raise SpoolUnavailable("the disk is full")
         self.heard += signals
         return 0
 
@@ -190,6 +194,29 @@ async def test_what_is_written_meanwhile_is_heard_with_what_came_before(home: Ho
     task.cancel()
 
     assert "session.started" in kinds(home.heard)
+
+
+async def test_after_a_full_disk_all_that_was_followed_is_told_anew(home: Home) -> None:
+    home.write(("session.created", info()))
+    home.write(("session.created", info()), session="s2")
+    task = asyncio.create_task(home.log.run())
+    await wait_until(lambda: home.log.read_at)
+    home.write(("message.updated", user()), session="s2")
+    home.write(("message.updated", user()))
+    await wait_until(lambda: kinds(home.heard).count("prompt.submitted") == 2)
+    home.heard.clear()
+
+    home.is_full = True
+    home.write(("message.updated", answer(finish="stop")))
+    await wait_until(lambda: home.log.faults["not accepted"])
+    home.is_full = False
+
+    await wait_until(lambda: "turn.ended" in kinds(home.heard))
+    task.cancel()
+    assert {each.session_id for each in home.heard if isinstance(each, s.SessionStarted)} == {
+        "s1",
+        "s2",
+    }
 
 
 READ = """

@@ -255,7 +255,5 @@ USAGE_LINES: Final = UsageLines(
     meter=RolloutMeter,
     has_usage=tells,
     own_time=stamp,
-    session_in=lambda _head: None,
     begun_in=lambda head: stamp(head[: max(head.find(b"\n"), 0)]),
-    used_by=lambda _path: None,
 )

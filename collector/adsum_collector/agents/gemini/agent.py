@@ -17,7 +17,7 @@ from adsum_collector.agents.gemini.chat import (
 from adsum_collector.agents.gemini.usage_lines import USAGE_LINES
 from adsum_collector.agents.records import Lines, Private, TranscriptFile
 from adsum_collector.agents.runners import RunnerWitness, Whereabouts, remember
-from adsum_shared.signals import AnySignal, MetaChanged
+from adsum_shared.signals import MetaChanged
 
 
 def is_gemini(words: Sequence[str]) -> bool:
@@ -57,9 +57,6 @@ class GeminiCli(Agent):
         home: Path,  # noqa: ARG002 - as env
     ) -> tuple[Path, ...]:
         return tuple(each / "tmp" for each in directories)
-
-    def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
-        raise ValueError("no hook of Gemini CLI reports here")
 
     def own_witnesses(
         self, directories: Sequence[Path], around: Surroundings

@@ -104,7 +104,5 @@ USAGE_LINES: Final = UsageLines(
     meter=ChatMeter,
     has_usage=tells,
     own_time=line_time,
-    session_in=lambda _head: None,
     begun_in=lambda head: line_time(head[: max(head.find(b"\n"), 0)]),
-    used_by=lambda _path: None,
 )

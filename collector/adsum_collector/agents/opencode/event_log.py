@@ -77,6 +77,8 @@ class EventLog:
                 # Whoever was read is read again, whole, at the next look.
                 self.faults["not accepted"] += 1
                 self._stamp = ()
+                for session in self._logs:
+                    (self._told or {}).pop(session, None)
                 self._logs.clear()
                 self._places.clear()
                 self._news.forget()
