@@ -1,5 +1,7 @@
 # Every target sets up what it needs; the second run is quick. `make` alone lists them.
 .DEFAULT_GOAL := help
+# Some machines set it for their images. Each process that a test starts would compile all it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help up test test-all coverage check unit bench chaos docs lock image-check clean-check claude-code codex system-deps clean
 
 BIN := .venv/bin

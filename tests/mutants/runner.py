@@ -90,6 +90,7 @@ def run_tests(tests: Sequence[str], copy: Path, scratch: Path) -> Report:
     report = scratch / "report.jsonl"
     # Coverage of a copy is coverage of nothing.
     env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # or each run compiles pytest's plug-ins and ours anew
     env |= {REPORT: str(report), "PYTHONPATH": os.pathsep.join(str(copy / at) for at in FOLDERS)}
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
     command += ["-p", "tests.mutants.recorder", f"--basetemp={scratch / 'tmp'}", "--timeout=30"]

@@ -58,6 +58,11 @@ def browsing() -> Iterator[Browser]:
         browser.close()
 
 
+#: So many looks a button must stay where it is: what moves is not ready, and is found out by the page
+#: only at its next look.
+STILL = 20
+
+
 class Elsewhere:
     """Somebody who has one session's page before them. page: of a browser, nowhere yet."""
 
@@ -76,10 +81,14 @@ class Elsewhere:
         request.locator(f"[data-do={does}]").first.scroll_into_view_if_needed(
             timeout=timeout * 1000
         )
-        button = request.locator(f".do-line[data-ready=true] [data-do={does}]")
-        button.wait_for(timeout=timeout * 1000)
-        box = button.bounding_box()
-        assert box is not None
+        button = request.locator(f".do-line[data-ready=true] [data-do={does}]:enabled")
+        stood: list[Any] = []
+
+        def stands() -> Any:
+            stood.append(button.first.bounding_box() if button.count() else None)
+            return stood[-1] if stood[-STILL:] == [stood[-1]] * STILL else None
+
+        box = until(stands, f"{does} to stand still", timeout=timeout, more=self.text)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         self.page.mouse.move(x, y)
         return x, y

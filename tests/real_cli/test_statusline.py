@@ -46,7 +46,9 @@ def resting(terminal: Terminal) -> list[str]:
         screen = terminal.screen(colours=True)
         if screen != still:
             still, since = screen, time.monotonic()
-    return [re.sub(r"✻.*", "✻", row) for row in still.split("\n")]
+    # Colours that are put back behind the last letter of a row are seen by nobody.
+    rows = [re.sub(r"(\x1b\[[0-9;]*m)+$", "", row) for row in still.split("\n")]
+    return [re.sub(r"✻.*", "✻", row) for row in rows]
 
 
 def a_turn(home: Home, ready: str) -> list[list[str]]:
