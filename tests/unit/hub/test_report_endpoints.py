@@ -159,11 +159,11 @@ async def test_what_is_not_sound_is_refused(taking: Taking, body: Any, said: str
 
 
 async def test_a_heartbeat_is_a_sign_of_life_and_no_state(taking: Taking) -> None:
-    before = taking.fleet.roster.views[f"{HOST}:s"].state
+    before = taking.fleet.roster.views[f"{HOST}:s"].state.label
     token, path = make_token(KEY, HOST, "s"), "/api/agents/s/heartbeat"
     reply = await taking.post(path, {"state": "idle", "timestamp": "x"}, token)
     assert reply.status_code == 202
-    assert taking.fleet.roster.views[f"{HOST}:s"].state == before
+    assert taking.fleet.roster.views[f"{HOST}:s"].state.label == before
     raw: Any = await taking.redis.xrange(streams.commands(HOST))
     signal = decode_signal(raw[-1][1][FIELD])
     assert isinstance(signal, Alive)
