@@ -129,7 +129,7 @@ class DecidingHub:
 class FakeMachine(threading.Thread):
     """A machine that can be decided for from elsewhere, without a collector: a beat, one session.
 
-    outcomes: what it reports of each command, one after the other.
+    outcomes: what it reports of each command, one after the other. reason: why, of each.
     """
 
     def __init__(self, redis_url: str, *outcomes: str, control: str = "approve") -> None:
@@ -137,6 +137,7 @@ class FakeMachine(threading.Thread):
         self.redis = redis.Redis.from_url(redis_url)
         self.outcomes = outcomes or ("sent", "took_effect")
         self.control = control
+        self.reason: str | None = None
         self.obeyed: list[Command] = []
         self.seq = 0
         self._ended = threading.Event()
@@ -158,6 +159,10 @@ class FakeMachine(threading.Thread):
         self.join(5)
         self.redis.close()
 
+    def go_away(self) -> None:
+        self.stop()
+        self.redis.delete(streams.beat(MACHINE))
+
     def _beat(self) -> None:
         beat = Beat(MACHINE, "lab", wall_ms(), "n", "sp", seq=self.seq, control=self.control)  # type: ignore[arg-type]
         self.redis.set(streams.beat(MACHINE), encode_beat(beat), px=streams.BEAT_TTL_MS)
@@ -171,6 +176,7 @@ class FakeMachine(threading.Thread):
         command = opened(fields, MACHINE, keys, 0)
         self.obeyed.append(command)
         about = {"command_id": command.id, "verb": command.verb, "by": command.by}
+        about["reason"] = self.reason
         for outcome in self.outcomes:
             told = {**about, "request_id": command.request_id, "outcome": outcome}
             self.tell(command.session_id, CommandReported, **told)

@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -79,6 +79,52 @@ async def run_collector(
             await collector.run(http, unix)
 
 
+def _acting(
+    settings: CollectorSettings,
+    agents: Sequence[Agent],
+    spool: Spool,
+    intakes: Mapping[str, Intake],
+    nonce: str,
+) -> tuple[Actions, RemoteControl, SuspendVerbs]:
+    """What carries out what people elsewhere want, as far as this machine's owner agreed."""
+    known = {agent.name: agent for agent in agents}
+    consent = LiveConsent(
+        settings.state_dir,
+        wall=time.time,
+        timer=time.monotonic,
+        allowed=settings.privacy != "metadata",
+    )
+    queue, policy = PromptQueue(settings.state_dir), LivePolicy(policy_file())
+    registries = {
+        agent.name: [
+            found
+            for directory in settings.directories_of(agent)
+            if (found := agent.registry_dir(directory)) is not None
+        ]
+        for agent in agents
+    }
+    seats = Seats(known, registries, watched_in(lambda: spool.state))
+    actions = Actions(seats, queue, consent, now=now_ms)
+    remote = RemoteControl(
+        Parties(known, intakes, actions, nonce),
+        OwnersWord(consent, policy),
+        Trail(settings.state_dir),
+        HoldTimes(settings.hold_s, settings.hold_subagent_s),
+        now=now_ms,
+        timer=time.monotonic,
+    )
+    suspender = Suspender(
+        settings.state_dir,
+        {agent: settings.directories_of(agent) for agent in agents},
+        intakes,
+        now=now_ms,
+        hindered=lambda session_id: (
+            "a message waits for it" if queue.of(session_id) else remote.asks(session_id)
+        ),
+    )
+    return actions, remote, SuspendVerbs(suspender, actions, consent, policy)
+
+
 class Collector:
     """All parts of one collector, wired."""
 
@@ -108,45 +154,8 @@ class Collector:
             now=time.time,
             arrival=self._arrival,
         )
-        known = {agent.name: agent for agent in agents}
-        consent = LiveConsent(
-            settings.state_dir,
-            wall=time.time,
-            timer=time.monotonic,
-            allowed=settings.privacy != "metadata",
-        )
-        queue, policy = PromptQueue(settings.state_dir), LivePolicy(policy_file())
-        seats = Seats(
-            known,
-            {
-                agent.name: [
-                    found
-                    for directory in settings.directories_of(agent)
-                    if (found := agent.registry_dir(directory)) is not None
-                ]
-                for agent in agents
-            },
-            watched_in(lambda: spool.state),
-        )
-        self._actions = Actions(seats, queue, consent, now=now_ms)
-        self._control = RemoteControl(
-            Parties(known, self._intakes, self._actions, self._nonce),
-            OwnersWord(consent, policy),
-            Trail(settings.state_dir),
-            HoldTimes(settings.hold_s, settings.hold_subagent_s),
-            now=now_ms,
-            timer=time.monotonic,
-        )
-        suspender = Suspender(
-            settings.state_dir,
-            {agent: settings.directories_of(agent) for agent in agents},
-            self._intakes,
-            now=now_ms,
-            hindered=lambda session_id: (
-                "a message waits for it" if queue.of(session_id) else self._control.asks(session_id)
-            ),
-        )
-        self._suspending = SuspendVerbs(suspender, self._actions, consent, policy)
+        acting = _acting(settings, agents, spool, self._intakes, self._nonce)
+        self._actions, self._control, self._suspending = acting
         self._reports = ReportIntake(
             settings.state_dir,
             self._intakes,

@@ -73,22 +73,17 @@ def test_each_sends_what_it_is_for_and_tells_its_effect(
     ]
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "code", "said"),
-    [
-        (("queued",), 0, "prompt: waits, and is said when its turn is over"),
-        (("sent",), 5, "prompt: sent, but what came of it is not known yet"),
-        (("refused",), 1, "prompt: refused by its machine"),
-    ],
-)
-def test_what_became_of_it_is_told_apart(
-    run: Run, machine: FakeMachine, outcomes: Any, code: int, said: str
-) -> None:
-    machine.outcomes = outcomes
+def test_what_became_of_it_is_told_apart(run: Run, machine: FakeMachine) -> None:
+    for outcome, code, said in (
+        ("queued", 0, "prompt: waits, and is said when its turn is over"),
+        ("sent", 5, "prompt: sent, but what came of it is not known yet"),
+        ("refused", 1, "prompt: refused by its machine"),
+    ):
+        machine.outcomes = (outcome,)
 
-    found = run("prompt", "s", "go on", "--wait", "2")
+        found = run("prompt", "s", "go on", "--wait", "2")
 
-    assert found[:2] == (code, f"s on lab: {said}\n")
+        assert found[:2] == (code, f"s on lab: {said}\n")
 
 
 def test_what_waits_is_listed_in_80_columns(run: Run, machine: FakeMachine) -> None:
@@ -105,24 +100,30 @@ def test_what_waits_is_listed_in_80_columns(run: Run, machine: FakeMachine) -> N
     assert [each["id"] for each in json.loads(out)["queue"]] == ["a1" * 16, "b2" * 16]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
+def test_each_bad_input_has_an_answer_of_its_own(run: Run, machine: FakeMachine) -> None:
+    for words, code, said in (
         (("queue", "s", "x", "--list"), 2, "one of them"),
         (("queue", "s", "--withdraw", "9"), 2, "No such item waits"),
         (("queue", "s", "--move", "1", "0"), 2, "counted from 1"),
         (("prompt", "s", "a\x1b[2J"), 2, "control characters"),
         (("prompt", "nobody", "x"), 1, "No session's id starts with"),
-    ],
-)
-def test_each_bad_input_has_an_answer_of_its_own(
-    run: Run, machine: FakeMachine, words: tuple[str, ...], code: int, said: str
-) -> None:
-    found, _, err = run(*words)
+    ):
+        found, _, err = run(*words)
 
-    assert said in err
-    assert found == code
+        assert (found, said in err) == (code, True), err
     assert machine.obeyed == []
+
+
+def test_why_its_machine_refused_is_said_as_plain_text(run: Run, machine: FakeMachine) -> None:
+    machine.outcomes = ("refused",)
+    for reason in ("there is a draft in its box", "a dialog is in the way\x1b[2J", "it is late"):
+        machine.reason = reason
+
+        code, out, _ = run("prompt", "s", "go on")
+
+        assert code == 1
+        assert f"prompt: refused by its machine ({reason.partition(chr(27))[0]}" in out
+        assert "\x1b" not in out
 
 
 def test_where_the_owner_lets_requests_be_answered_alone_it_says_how_to_change_that(

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,24 +58,19 @@ def test_the_whole_command_is_shown_and_the_effect_is_waited_for(
     assert "No session asks anything" in err
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "code", "said"),
-    [
-        (("sent",), 5, "allow: sent, but what came of it is not known yet"),
-        (("sent", "overruled"), 6, "allow: overruled: the terminal was first"),
-        (("too_late",), 7, "allow: too late"),
-        (("refused",), 1, "allow: refused by its machine"),
-    ],
-)
-def test_what_became_of_it_is_told_apart(
-    run: Run, hub: HubProcess, machine: FakeMachine, outcomes: Any, code: int, said: str
-) -> None:
-    machine.outcomes = outcomes
-    machine.asks()
-    asked(hub)
-    found = run("approve", "s", "--yes", "--wait", "2" if code == 5 else "10")
+def test_what_became_of_it_is_told_apart(run: Run, hub: HubProcess, machine: FakeMachine) -> None:
+    for name, outcomes, code, said in (
+        ("a1", ("sent",), 5, "allow: sent, but what came of it is not known yet"),
+        ("b2", ("sent", "overruled"), 6, "allow: overruled: the terminal was first"),
+        ("c3", ("too_late",), 7, "allow: too late"),
+        ("d4", ("refused",), 1, "allow: refused by its machine"),
+    ):
+        machine.outcomes = outcomes
+        machine.asks(name, f"r-{name}")
+        asked(hub)
+        found = run("approve", name, "--yes", "--wait", "2" if code == 5 else "10")
 
-    assert found[:2] == (code, f"s on lab: {said}\n")
+        assert found[:2] == (code, f"{name} on lab: {said}\n")
 
 
 def test_nobody_is_asked_where_nobody_is_and_a_key_too_many_is_no_yes(
@@ -157,6 +151,23 @@ def test_what_cannot_be_decided_says_why(run: Run, hub: HubProcess, machine: Fak
     assert (partial[0], "Not all that session a1 asks is shown" in partial[2]) == (1, True)
     assert (other[0], "it takes deny" in other[2]) == (1, True)
     assert (off[0], "adsum control approve" in off[2]) == (1, True)
+
+
+def test_what_is_out_of_reach_is_not_decided_and_says_so(
+    run: Run, hub: HubProcess, machine: FakeMachine
+) -> None:
+    machine.asks()
+    asked(hub)
+    nobody = run("approve", "nobody", "--yes")
+    machine.go_away()
+    asyncio.run(
+        wait_until(lambda: hub.get("/api/v1/hosts")["hosts"][0]["reachability"] == "offline")
+    )
+    away = run("approve", "s", "--yes")
+
+    assert (nobody[0], "No session's id starts with" in nobody[2]) == (1, True)
+    assert (away[0], "lab is offline" in away[2]) == (1, True)
+    assert machine.obeyed == []
 
 
 def test_words_and_numbers_are_labels_and_all_else_is_free_text() -> None:

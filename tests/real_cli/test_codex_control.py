@@ -16,6 +16,7 @@ from tests.real_cli.cli_rig import CliMissingError, Terminal
 from tests.real_cli.codex_rig import CodexHome, MockResponses, codex_binary
 from tests.real_cli.conftest import require
 from tests.real_cli.fleet import Fleet, adsum, running_fleet, until
+from tests.real_cli.test_codex_hooks import session
 from tests.real_cli.test_codex_states import ASKED, CodexMachine, begins
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.redis, pytest.mark.timeout(240)]
@@ -206,6 +207,51 @@ def test_prompts_now_and_later_and_an_interrupt(decider: Callable[[str], Decider
     assert who.outcome(later) == "took_effect"
     who.terminal.wait_for("then play:text")
     who.rests()
+
+
+def held(fleet: Fleet) -> bool:
+    views = (fleet.session(each) or {} for each in fleet.agents())
+    return any(each.get("hold") for view in views for each in view.get("requests", []))
+
+
+def test_a_turn_looks_the_same_while_its_request_can_be_decided_elsewhere(fleet: Fleet) -> None:
+    machine = fleet.machines[0]
+    home = machine.home
+    assert isinstance(home, CodexHome)
+    machine.collector.stop()
+    plain = session(home)
+    machine.collector.start()
+
+    heard = session(home, lambda: until(lambda: held(fleet), "the request to be held"))
+
+    assert heard == plain
+
+
+def test_a_server_that_is_restarted_is_listened_to_again(
+    fleet: Fleet, decider: Callable[[str], Decider]
+) -> None:
+    home = fleet.machines[0].home
+    assert isinstance(home, CodexHome)
+    who = decider("do play:text")
+    who.rests()
+    words = [home.program, "app-server", "daemon", "restart"]
+    subprocess.run(words, env=home.env, capture_output=True, timeout=60, check=True)
+
+    who.terminal.type("do play:perm")
+    until(lambda: is_taken(who.terminal), "the prompt to be taken", more=who.terminal.screen)
+    given = who.decide("allow")
+
+    assert who.outcome(given) == "took_effect"
+    who.terminal.wait_for("The folder stands.")
+
+
+def is_taken(terminal: Terminal) -> bool:
+    """A terminal that connects again takes no Enter meanwhile, and does not say so."""
+    if "mkdir -p sub" in terminal.screen():
+        return True
+    terminal.press("Enter")
+    time.sleep(0.5)
+    return False
 
 
 def test_the_trail_has_it_all_and_control_that_ends_leaves_the_dialog(

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -84,21 +84,25 @@ def files(home: CodexHome) -> list[bytes]:
     return [_COUNTED.sub(b"", (home.directory / name).read_bytes()) for name in names]
 
 
-def turn(terminal: Terminal) -> str:
+def turn(terminal: Terminal, while_asked: Callable[[], object] = lambda: None) -> str:
     """One with an approval, which is given; the screen at its end."""
     terminal.type("do play:perm")
+    terminal.wait_for(ASKED)
+    while_asked()
     terminal.press_until_gone("Enter", ASKED)
     terminal.wait_for("The folder stands.")
     terminal.wait_for("Worked for")
     return _CLOCK.sub("…", terminal.screen())
 
 
-def session(home: CodexHome) -> tuple[str, Counter[str]]:
+def session(
+    home: CodexHome, while_asked: Callable[[], object] = lambda: None
+) -> tuple[str, Counter[str]]:
     """What the user saw of a turn, and the kinds of lines that its rollout holds."""
     before = set(home.rollouts())
     with Terminal(home, ()) as terminal:
         terminal.wait_for("~/project")
-        screen = turn(terminal)
+        screen = turn(terminal, while_asked)
     (rollout,) = set(home.rollouts()) - before
     lines = map(json.loads, rollout.read_text().splitlines())
     return screen, Counter(f"{each['type']} {each['payload'].get('type')}" for each in lines)

@@ -64,6 +64,12 @@ SCRIPTS["tour"] = (
     Turn(calls=(shell("echo it >> stopped"),)),
     Turn("It went on."),
 )
+FRAME = {**QUESTION, "question": "Which colour should the frame be?"}
+SCRIPTS["words"] = (
+    Turn(calls=(Call("AskUserQuestion", {"questions": [QUESTION]}),)),
+    Turn(calls=(Call("AskUserQuestion", {"questions": [FRAME]}),)),
+    Turn("Both are known."),
+)
 SCRIPTS["plans"] = (
     Turn(calls=(Call("Write", {"file_path": PLAN_FILE, "content": PLAN}),)),
     Turn(calls=(Call("ExitPlanMode", {"plan": PLAN}),)),
@@ -314,6 +320,23 @@ def test_one_session_is_led_from_the_page_to_its_end(elsewhere: Callable[..., El
     until(lambda: outcomes(there) == given, "all to be told", more=lambda: str(outcomes(there)))
     assert (ran(there, "denied"), ran(there, "stopped")) == (0, 0)
     assert "It went on." not in there.session.terminal.screen()
+
+
+def test_a_question_is_answered_by_an_option_and_another_in_own_words(
+    elsewhere: Callable[..., Elsewhere],
+) -> None:
+    there = elsewhere("words", ANVIL)
+    there.page.get_by_text("Blue", exact=True).click(timeout=20_000)
+    there.click("the button", "send")
+    frame = there.page.locator(".request", has_text="the frame")
+    frame.get_by_label("Or in your own words").fill("Mauve, as ever", timeout=20_000)
+    there.click("the frame", "send")
+
+    there.session.terminal.wait_for("Both are known.")
+    given = [("answer", "took_effect")] * 2
+    until(lambda: outcomes(there) == given, "both to be told", more=lambda: str(outcomes(there)))
+    assert "Blue" in results(there)
+    assert "Mauve, as ever" in results(there)
 
 
 def test_a_plan_is_sent_back_and_then_approved_as_edited_in_a_mode(
