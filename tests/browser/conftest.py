@@ -37,7 +37,7 @@ RECORD_VIOLATIONS = """
   document.addEventListener("securitypolicyviolation",
     (v) => window.violations.push(`${v.violatedDirective} ${v.blockedURI}`));
 """
-#: Asked of the page once: to be told of each request as it is made doubles what a page costs its driver.
+#: Asked of the page once; the driver would tell of some sixty requests for each.
 WHAT_IT_DID = """() => [
   window.violations,
   performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => !name.startsWith("data:")),

@@ -35,9 +35,10 @@ ASSUMED: Final[Version] = (2, 1, 112)
 #: blocking dialog in older versions, so nothing is installed that the version does not know.
 #:
 #: Left out on purpose: WorktreeCreate (its hook *replaces* the creation of worktrees),
-#: PreModelSwitch (a slow hook blocks the switch), MessageDisplay (fires for every few lines of
-#: text), PostToolBatch, UserPromptExpansion, InstructionsLoaded, ConfigChange, DirectoryAdded,
-#: FileChanged, Setup (tell nothing that another event or the transcript does not).
+#: PreModelSwitch (a slow hook blocks the switch), PreSkillShellCommand (2.1.332: its answer decides
+#: what a skill runs), MessageDisplay (fires for every few lines of text), PostToolBatch,
+#: UserPromptExpansion, InstructionsLoaded, ConfigChange, DirectoryAdded, FileChanged, Setup (tell
+#: nothing that another event or the transcript does not).
 #:
 #: SessionStart takes a command only, and in 2.1.112 an async one leaves an `async_hook_response`
 #: line in the user's transcript (in 2.1.330 none). When that ended is not known, so it is hooked
