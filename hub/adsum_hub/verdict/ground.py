@@ -66,7 +66,7 @@ class Requests(msgspec.Struct, frozen=True, gc=False):
 class Children(msgspec.Struct, frozen=True, gc=False):
     """running: those whose own last word is a start. oldest: the longest ago one of these was heard.
 
-    finished: the latest finish. 0 = none.
+    finished: the latest word of one that has finished. 0 = none.
     """
 
     by_id: dict[str, Child]
@@ -278,8 +278,8 @@ def gather_children(children: dict[str, Child]) -> Children:
     oldest = finished = 0
     for key, child in children.items():
         end = child.finished
-        if end > finished:
-            finished = end
+        if end and max(end, child.last) > finished:
+            finished = max(end, child.last)
         # A tool start may be a hook stamped late, a start names the new run itself.
         if child.restarted > end or child.active > end + LATENESS:
             running[key] = child

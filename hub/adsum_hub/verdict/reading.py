@@ -317,7 +317,7 @@ def alive(
         if not talks or not clock.passed(last + limits.child_silence):
             found[key] = child
     drained = facts.drained
-    if children.finished <= drained or clock.passed(children.finished + limits.child_silence):
+    if children.finished < drained or clock.passed(children.finished + limits.child_silence):
         return found  # of many that were told of, or have ended long ago, nothing is asked
     return found | _waking(facts, children, run, status, clock, limits)
 
@@ -330,7 +330,7 @@ def _waking(
     return {
         key: child
         for key, child in children.by_id.items()
-        if child.finished > facts.drained  # as in `_wakes_parent`; asked first, since few have
+        if word_of_end(facts, child) >= facts.drained  # asked first, since few have
         and key not in children.running
         and child.last >= run
         and not is_killed(facts, child)
@@ -355,20 +355,26 @@ def is_killed(facts: Facts, child: Child) -> bool:
     return killed > child.restarted and killed > child.active and child.kind == "agent"
 
 
+def word_of_end(facts: Facts, child: Child) -> int:
+    """When it ended, or was listed as not reported yet; before `drained`, if a Stop lists it no more."""
+    return max(child.finished, facts.drained) if child.last >= facts.drained else child.finished
+
+
 def _wakes_parent(
     facts: Facts, child: Child, status: Status | None, clock: Clock, limits: Limits
 ) -> bool:
     """In the gap between its end and the notification that starts the parent's next turn.
 
     The user's own hooks on a subagent's end run in it, for minutes, and may send it on: its hook and
-    its last line come before. The registry stays `busy` for as long. (Rejected: to wait as long
-    without it; a report that is lost would hide a session that waits for its human.)
+    its last line come before. The registry stays `busy` for as long, and the Stop of a turn that a human
+    begins meanwhile lists it still. (Rejected: to wait as long without the registry; a report that is
+    lost would hide a session that waits for its human.)
     """
-    finished = child.finished
+    finished = word_of_end(facts, child)
     busy = status is not None and status.status == "busy" and status.at <= finished
     gap = limits.child_silence if busy and child.kind == "agent" else limits.wake
     # A report that joins a running turn is stamped a little before the end it reports.
-    told = max(child.notified + LATENESS if child.notified else 0, facts.drained)
+    told = child.notified + LATENESS if child.notified else 0
     if told >= finished or clock.passed(finished + gap):
         return False
     return not any(turn.prompt >= finished for turn in facts.turns.values())

@@ -418,6 +418,17 @@ def test_the_parent_is_not_idle_in_the_gap_before_it_is_woken() -> None:
     assert story.state(15) == "idle"
 
 
+def test_a_subagent_whose_own_hooks_run_is_waited_for_over_a_turn_that_lists_it_still() -> None:
+    running = [s.BackgroundTask("a1")]
+    story = working().status(1, "busy").tell(s.ChildStarted, 1.5, child_id="a1")
+    story.stop(2, background=running).tell(s.ChildFinished, 10, child_id="a1")
+    story.prompt(11, "p2").stop(12, "p2", background=running)
+
+    assert story.state(17) == "waiting_for_agent"
+    story.prompt(18, "p3").stop(19, "p3", background=[]).status(19.1, "idle")
+    assert story.state(20) == "idle"
+
+
 def test_a_child_whose_end_the_parent_was_told_of_holds_nothing() -> None:
     story = working().tell(s.ChildStarted, 1, child_id="a1").stop(2)
     story.tell(s.ChildFinished, 3, child_id="a1", notified=True)
