@@ -250,7 +250,7 @@ def is_taken(terminal: Terminal) -> bool:
     if "mkdir -p sub" in terminal.screen():
         return True
     terminal.press("Enter")
-    time.sleep(0.5)
+    time.sleep(0.5)  # for the dialog to come: a second Enter would answer it
     return False
 
 

@@ -124,7 +124,8 @@ class Asked(msgspec.Struct, frozen=True):
     that `always` would add, in words. whole: False: `given` stands for an input too long to be shown.
     extra: what else the adapter needs to answer. in_sight: a subagent's dialog shows as well while it
     is held. role: of the tool whose permission is asked; None of what is no tool's permission.
-    subject: what the tool is to be applied to, a command, a path or an address; None where the input says more than that, or where the agent's tool has none.
+    subject: what the tool is to be applied to, a command, a path or an address; None where the input
+    says more than that, or where the agent's tool has none.
     """
 
     event: str

@@ -130,9 +130,9 @@ def final(reading: Reading) -> Ended | None:
 def _is_leaving(reading: Reading, ended: Ended) -> bool:
     """Whether the user's own hooks on the end may still run, behind a spinner.
 
-    Of a session that its terminal leaves for another, by /clear or /resume. Our hook comes when these begin; the
-    registry is `busy` with the command, and names the other session once they have run. (After
-    /exit they run when the terminal is back at its shell.)
+    Of a session that its terminal leaves for another, by /clear or /resume. Our hook comes when these
+    begin; the registry is `busy` with the command, and names the other session once they have run,
+    which ends it (`left`). (After /exit they run when the terminal is back at its shell.)
     """
     status, ground, left = reading.status, reading.ground, reading.facts.left
     return (
