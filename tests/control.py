@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum_collector import shim
 from adsum_collector.agents.base import Asked
-from adsum_collector.agents.claude_code.decisions import asked_in
+from adsum_collector.agents.claude_code.acting import asked_in
 from adsum_collector.control.consent import Consent, keep_consent
 from adsum_shared import streams
 from adsum_shared.beat import decode_beat

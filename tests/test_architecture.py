@@ -141,13 +141,7 @@ ONE_IMPORTER = {
         "adsum_collector.agents.codex.install",
         "adsum_collector.agents.codex.live_threads",
         "adsum_collector.agents.codex.server_status",
-        "adsum_collector.agents.codex.shared_requests",
         "adsum_collector.agents.codex.usage_lines",
-        "adsum_collector.agents.gemini.chat",
-        "adsum_collector.agents.gemini.usage_lines",
-        "adsum_collector.agents.opencode.database",
-        "adsum_collector.agents.opencode.event_log",
-        "adsum_collector.agents.opencode.events",
     },
     "the start of a program of its own": {
         *("adsum_collector.usage.reading", "adsum_collector.control.launch"),
@@ -159,12 +153,9 @@ ONE_IMPORTER = {
     "pure, and tested by itself": {
         *("adsum.demo.story", "adsum_hub.fold.work"),
         "adsum_hub.verdict.rules",
-        "adsum_collector.agents.claude_code.decisions",
-        "adsum_collector.agents.claude_code.resumption",
         "adsum_collector.agents.claude_code.line_steps",
-        "adsum_collector.agents.claude_code.prompting",
+        "adsum_collector.agents.claude_code.acting",
         "adsum_collector.agents.claude_code.settings_text",
-        "adsum_collector.control.heard",
     },
 }
 

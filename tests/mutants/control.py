@@ -13,18 +13,17 @@ _ACTIONS = "collector/adsum_collector/control/actions.py"
 _SEATS = "collector/adsum_collector/control/seats.py"
 _QUEUE = "collector/adsum_collector/control/queue.py"
 _TERMINAL = "collector/adsum_collector/control/terminal.py"
-_PROMPTING = "collector/adsum_collector/agents/claude_code/prompting.py"
-_DECISIONS = "collector/adsum_collector/agents/claude_code/decisions.py"
+_ACTING = "collector/adsum_collector/agents/claude_code/acting.py"
 _POLICY = "collector/adsum_collector/control/policy.py"
 _PROCESSES = "collector/adsum_collector/processes.py"
-_SHARED = "collector/adsum_collector/agents/codex/shared_requests.py"
+_REQUESTS = "collector/adsum_collector/agents/codex/requests.py"
 _SHAPES = "collector/adsum_collector/agents/codex/requests.py"
 _SHIM = "collector/adsum_collector/shim.py"
 
 _CORE = "tests/unit/collector/test_holds.py"
 _MACHINE = "tests/unit/collector/test_remote_control.py"
 _RULES = "tests/unit/collector/test_policy.py"
-_BODIES = "tests/unit/collector/test_decisions.py"
+_BODIES = "tests/unit/collector/test_acting.py"
 _MANY = "tests/unit/collector/test_control_chaos.py::test_some_random_lives_have_no_unwanted_effect"
 _DOING = "tests/unit/collector/test_actions.py"
 _SEATED = "tests/unit/collector/test_typed_actions.py"
@@ -38,13 +37,13 @@ MUTANTS = (
     Mutant(
         "subscribes to what a server's sessions ask though control is off",
         "who agreed to nothing has another client in each of their sessions",
-        (Edit(_SHARED, "if desk is not None and desk.is_on() else ()", "if desk else ()"),),
+        (Edit(_REQUESTS, "if desk is not None and desk.is_on() else ()", "if desk else ()"),),
         (f"{_CODEX}::test_with_control_off_the_server_is_asked_what_it_always_was",),
     ),
     Mutant(
         "takes every end of a server's request for its own answer's",
         "somebody is told that they decided what the terminal did",
-        (Edit(_SHARED, "(not emitted or emitted >= held.given_at)", "True"),),
+        (Edit(_REQUESTS, "(not emitted or emitted >= held.given_at)", "True"),),
         (f"{_CODEX}::test_an_answer_after_the_terminals_is_overruled",),
     ),
     Mutant(
@@ -242,9 +241,15 @@ MUTANTS = (
     Mutant(
         "sends the terminal's own commands",
         "who may prompt clears a session, or runs a shell past its permissions",
-        (Edit(_PROMPTING, 'if text.lstrip()[:1] in ("/", "!", "#"):', "if False:"),),
         (
-            "tests/unit/collector/test_prompting.py"
+            Edit(
+                _ACTING,
+                'if text.lstrip()[:1] in ("/", "!", "#"):\n        raise NotObeyedError("it begins',
+                'if False:\n        raise NotObeyedError("it begins',
+            ),
+        ),
+        (
+            "tests/unit/collector/test_acting.py"
             "::test_what_the_terminal_takes_for_a_command_is_no_prompt",
         ),
     ),
@@ -295,7 +300,7 @@ MUTANTS = (
         "a rule is added that nobody suggested, a plan is allowed as a command is",
         (
             Edit(_HOLDS, "if command.verb not in asked.verbs:", "if False:"),
-            Edit(_DECISIONS, "if command.verb not in asked.verbs:", "if False:"),
+            Edit(_ACTING, "if command.verb not in asked.verbs:", "if False:"),
         ),
         (_SOUND,),
     ),
@@ -413,7 +418,7 @@ MUTANTS = (
         "a command hides behind its length",
         (
             Edit(
-                _DECISIONS,
+                _ACTING,
                 "lenient(raw, dict[str, Any]) if len(raw) <= INPUT_MAX else None",
                 "lenient(raw, dict[str, Any])",
             ),
@@ -564,13 +569,13 @@ MUTANTS = (
     Mutant(
         "sends answers that are not complete",
         "the agent is told that its question was not answered",
-        (Edit(_DECISIONS, "if not chosen or not all(chosen):", "if False:"),),
+        (Edit(_ACTING, "if not chosen or not all(chosen):", "if False:"),),
         (_SOUND,),
     ),
     Mutant(
         "carries plans out in any mode",
         "a click switches off every question that follows",
-        (Edit(_DECISIONS, "if command.mode not in (None, *MODES):", "if False:"),),
+        (Edit(_ACTING, "if command.mode not in (None, *MODES):", "if False:"),),
         (_SOUND,),
     ),
     Mutant(

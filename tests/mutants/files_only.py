@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "lets the reader of OpenCode's database write its shared index",
         "what is its owner's changes because it was looked at",
-        (Edit(f"{_AGENTS}/opencode/database.py", "mode=ro&readonly_shm=1", "mode=ro"),),
+        (Edit(f"{_AGENTS}/opencode/agent.py", "mode=ro&readonly_shm=1", "mode=ro"),),
         (
             "tests/unit/collector/test_opencode.py"
             "::test_one_that_another_process_has_open_is_read_without_a_trace",
@@ -47,7 +47,7 @@ MUTANTS = (
         "an interrupted session of Gemini CLI looks as if it went on",
         (
             Edit(
-                f"{_AGENTS}/gemini/chat.py",
+                f"{_AGENTS}/gemini/agent.py",
                 ' or (status == "cancelled" and self.chat.over)',
                 "",
             ),

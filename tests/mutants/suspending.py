@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.mutants.runner import Edit, Mutant
 
 _SUSPENDING = "collector/adsum_collector/control/suspending.py"
-_RESUMPTION = "collector/adsum_collector/agents/claude_code/resumption.py"
+_ACTING = "collector/adsum_collector/agents/claude_code/acting.py"
 _VERDICT = "hub/adsum_hub/verdict/rules.py"
 
 _UNIT = "tests/unit/collector/test_suspending.py"
 _REST = f"{_UNIT}::test_no_process_is_ended_but_one_that_rests"
-_WORDS = "tests/unit/collector/test_resumption.py"
+_WORDS = "tests/unit/collector/test_acting.py"
 
 MUTANTS = (
     Mutant(
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "looks into no file of settings",
         "what asked for nothing once asks for nothing from elsewhere",
-        (Edit(_RESUMPTION, "    if _BYPASS_MODE in said:", "    if False:"),),
+        (Edit(_ACTING, "    if _BYPASS_MODE in said:", "    if False:"),),
         (f"{_WORDS}::test_files_are_looked_into_for_a_bypass",),
     ),
     Mutant(
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "repeats the bypass",
         "what asked for nothing once asks for nothing from elsewhere",
-        (Edit(_RESUMPTION, "        elif flag in _AGAIN:\n", "        if flag in (*_AGAIN, *_BYPASS):\n"),),
+        (Edit(_ACTING, "        elif flag in _AGAIN:\n", "        if flag in (*_AGAIN, *_BYPASS):\n"),),
         (f"{_WORDS}::test_a_bypass_is_never_repeated_and_that_is_said",),
     ),
     Mutant(
@@ -109,7 +109,7 @@ MUTANTS = (
         "what restricted a session does so no more",
         (
             Edit(
-                _RESUMPTION,
+                _ACTING,
                 '            raise NotObeyedError(f"it was started with {flag[:40]}, which is not known here")\n',
                 "            at += 1\n            continue\n",
             ),

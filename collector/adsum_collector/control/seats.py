@@ -1,16 +1,17 @@
-"""Finds the living process of a session, what it is at, and how it can be reached."""
+"""The living process of a session: how it can be reached, what it is at, and what of it no registry tells."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from adsum_collector.agents.base import Agent, SessionLine
 from adsum_collector.processes import AgentProcess, look_up
 from adsum_shared.commands import NotObeyedError
-from adsum_shared.signals import StatusReported
+from adsum_shared.signals import ALL_CHILDREN, BackgroundTask, ChildKind, StatusReported
 
 #: Of what bears no time of its own.
 _UNDATED: Final = 1 << 60
@@ -97,3 +98,48 @@ def _is_ours(process: AgentProcess) -> bool:
         return Path(f"/proc/{process.pid}").stat().st_uid == os.getuid()
     except OSError:  # not Linux: tmux and the socket's owner tell
         return not Path("/proc/self").exists()
+
+
+#: Sessions of which is remembered what was heard, and what is remembered of one.
+MOST_HEARD: Final = 5_000
+MOST_SCHEDULED: Final = 256
+#: So long after its time a wake-up has been, or never will be.
+WAKES_MS: Final = 60_000
+#: Of these the registry says `shell` or `busy`.
+_TOLD_BY_REGISTRY: Final = frozenset({"agent", "shell"})
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What was heard of a session's process. begun: when something began in it last, ms.
+
+    scheduled: child -> its kind, and when it wakes the session, ms; None: nobody said.
+    """
+
+    begun: int = 0
+    pid: int = 0
+    scheduled: dict[str, tuple[ChildKind, int | None]] = field(default_factory=dict)
+
+    def schedule(self, child_id: str, kind: ChildKind, until: int | None = None) -> None:
+        if kind in _TOLD_BY_REGISTRY:
+            return
+        if child_id in self.scheduled or len(self.scheduled) < MOST_SCHEDULED:
+            self.scheduled[child_id] = (kind, until)
+
+    def finish(self, child_id: str, kind: ChildKind) -> None:
+        if child_id == ALL_CHILDREN:
+            self.scheduled = {k: v for k, v in self.scheduled.items() if v[0] != kind}
+        else:
+            self.scheduled.pop(child_id, None)
+
+    def is_to_wake(self, now: int) -> bool:
+        """Something is scheduled whose time has not passed."""
+        hours = (until for _, until in self.scheduled.values())
+        return any(until is None or now < until + WAKES_MS for until in hours)
+
+    def list_all(self, told: Sequence[BackgroundTask]) -> None:
+        """All that is scheduled but for wake-ups, which no list names."""
+        self.scheduled = {k: v for k, v in self.scheduled.items() if v[1] is not None}
+        for each in told:
+            if each.status in ("running", "pending"):
+                self.schedule(each.id, each.kind)

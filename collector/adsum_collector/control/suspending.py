@@ -31,7 +31,7 @@ import psutil
 
 from adsum_collector.agents.base import Agent, Registered
 from adsum_collector.control import launch
-from adsum_collector.control.heard import MOST_HEARD, Remembered
+from adsum_collector.control.seats import MOST_HEARD, Remembered
 from adsum_collector.control.terminal import box_of, is_in_front, pane_of
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adsum.doctor.agents import agrees, compare
-from adsum_collector.agents.claude_code.program import ask, decode
+from adsum_collector.agents.claude_code.install import ask, decode
 from adsum_collector.agents.installer import AgentsError, Theirs
 from adsum_shared.state import GROUP_OF, AgentState, RequestView, SessionView
 

@@ -15,8 +15,7 @@ from adsum_collector.agents.base import Transcripts
 from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.agents.codex.agent import Codex
 from adsum_collector.agents.gemini.agent import GeminiCli
-from adsum_collector.agents.opencode.agent import OpenCode
-from adsum_collector.agents.opencode.events import SessionLog
+from adsum_collector.agents.opencode.agent import OpenCode, SessionLog
 from adsum_collector.agents.records import Lines
 from adsum_shared.signals import Alive, AnySignal, TurnEnded
 from bench.traces import Event, load

@@ -18,7 +18,6 @@ from websockets.asyncio.server import ServerConnection, unix_serve
 
 from adsum_collector.agents.base import Asked, Surroundings
 from adsum_collector.agents.codex import requests as shapes
-from adsum_collector.agents.codex import shared_requests
 from adsum_collector.agents.codex.agent import Codex
 from adsum_collector.agents.codex.control_socket import connected
 from adsum_collector.control.consent import Consent, LiveConsent, keep_consent
@@ -280,8 +279,8 @@ async def collector(
 ) -> AsyncIterator[Collector]:
     for name in ("LOOK_S", "AGAIN_S"):
         monkeypatch.setattr(f"adsum_collector.agents.codex.server_status.{name}", 0.02)
-    monkeypatch.setattr(shared_requests, "SETTLE_S", 0.1)
-    monkeypatch.setattr(shared_requests, "PATCH_S", 0.1)
+    monkeypatch.setattr(shapes, "SETTLE_S", 0.1)
+    monkeypatch.setattr(shapes, "PATCH_S", 0.1)
     consent_to(tmp_path / "state", KEY, "full")
     spool = await Spool.open(tmp_path / "spool", SpoolLimits(min_free_bytes=0))
     collector = Collector(server.home, tmp_path / "state", spool)

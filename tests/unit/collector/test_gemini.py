@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.gemini.agent import GeminiCli, is_gemini
-from adsum_collector.agents.gemini.chat import history, signals_from_lines, transcript_file
-from adsum_collector.agents.gemini.usage_lines import USAGE_LINES, ChatMeter
+from adsum_collector.agents.gemini.agent import (
+    USAGE_LINES,
+    ChatMeter,
+    GeminiCli,
+    history,
+    is_gemini,
+    signals_from_lines,
+    transcript_file,
+)
 from adsum_collector.agents.records import TranscriptFile
 from adsum_shared import signals as s
 from adsum_shared.privacy import private_as

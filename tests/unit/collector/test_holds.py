@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from adsum_collector.agents.base import Asked
-from adsum_collector.agents.claude_code.decisions import answer_of
+from adsum_collector.agents.claude_code.acting import answer_of
 from adsum_collector.control.holds import MOST_OPEN, Held, Holds, TooLateError
 from adsum_shared import signals as s
 from adsum_shared.commands import NotObeyedError, binding_of

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from adsum_collector.agents.base import Surroundings
-from adsum_collector.agents.opencode import database as db
-from adsum_collector.agents.opencode.event_log import EventLog, is_opencode
-from adsum_collector.agents.opencode.events import SessionLog
+from adsum_collector.agents.opencode import agent as db
+from adsum_collector.agents.opencode.agent import EventLog, SessionLog, is_opencode
 from adsum_collector.errors import SpoolUnavailable
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal
@@ -222,7 +221,7 @@ async def test_after_a_full_disk_all_that_was_followed_is_told_anew(home: Home) 
 READ = """
 import sys
 from pathlib import Path
-from adsum_collector.agents.opencode import database as db
+from adsum_collector.agents.opencode import agent as db
 with db.opened(Path(sys.argv[1])) as database:
     print(db.sequences(database))
 """

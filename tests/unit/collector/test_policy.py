@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from adsum_collector.agents.base import PastCall, PastDecision
-from adsum_collector.agents.claude_code.decisions import past_in
+from adsum_collector.agents.claude_code.acting import past_in
 from adsum_collector.control.policy import (
     LivePolicy,
     Matter,

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from adsum_collector.agents.base import Surroundings
-from adsum_collector.agents.opencode.event_log import EventLog
+from adsum_collector.agents.opencode.agent import EventLog
 from adsum_collector.agents.runners import (
     Runner,
     RunnerNews,

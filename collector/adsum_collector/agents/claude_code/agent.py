@@ -13,19 +13,29 @@ from adsum_collector.agents.base import (
     RunWords,
     Transcripts,
 )
-from adsum_collector.agents.claude_code import resumption
+from adsum_collector.agents.claude_code import acting
+from adsum_collector.agents.claude_code.acting import (
+    KEYBOARD,
+    answer_of,
+    asked_in,
+    inbox_in,
+    message_to_inbox,
+    past_in,
+)
 from adsum_collector.agents.claude_code.bodies import decode_hook
-from adsum_collector.agents.claude_code.decisions import answer_of, asked_in, past_in
 from adsum_collector.agents.claude_code.hooks import signals_from_hook
-from adsum_collector.agents.claude_code.install import ClaudeInstaller, ClaudeReport, inspect_hooks
+from adsum_collector.agents.claude_code.install import (
+    ClaudeInstaller,
+    ClaudeReport,
+    config_dirs,
+    inspect_hooks,
+)
 from adsum_collector.agents.claude_code.lines import (
     history,
     signals_from_lines,
     transcript_file,
     written,
 )
-from adsum_collector.agents.claude_code.program import config_dirs
-from adsum_collector.agents.claude_code.prompting import KEYBOARD, inbox_in, message_to_inbox
 from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
 from adsum_collector.agents.claude_code.usage_lines import USAGE_LINES
 from adsum_collector.agents.installer import SettingsError
@@ -97,18 +107,18 @@ class ClaudeCode(Agent):
         return message_to_inbox(text, by)
 
     def registered(self, content: bytes) -> Registered | None:
-        return resumption.registered(content)
+        return acting.registered(content)
 
     def run_words(
         self, words: Sequence[str], env: Mapping[str, str], read: Callable[[str], bytes]
     ) -> RunWords:
-        return resumption.run_words(words, env, read)
+        return acting.run_words(words, env, read)
 
     def resuming(self, session_id: str, flags: Sequence[str], text: str | None) -> list[str]:
-        return resumption.resuming(session_id, flags, text)
+        return acting.resuming(session_id, flags, text)
 
     def has_conversation(self, directory: Path, session_id: str) -> bool:
-        return resumption.has_conversation(directory, session_id)
+        return acting.has_conversation(directory, session_id)
 
 
 def _judged(report: ClaudeReport, name: str, port: int) -> tuple[str, str | None]:

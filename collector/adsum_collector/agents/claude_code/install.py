@@ -1,16 +1,32 @@
-"""Puts our hooks into Claude Code's settings file, takes them out, and looks at them."""
+"""Claude Code on this machine: its directories, its program, its list of sessions, and our hooks in its settings.
+
+Of `claude agents --json`, measured on 2.1.330 with sessions in tmux:
+
+- `--all` only adds background sessions that are over, so it is not asked for. Those have id and
+  state too (documented, not seen). Headless runs are listed as `interactive`.
+- status: `idle`, `busy` (also while only a background shell runs), `waiting` with waitingFor
+  `permission prompt` (a plan's approval too), `input needed` (a question) or `dialog open` (a model
+  picker). A session just started may have none.
+- It asks the daemon of background sessions if one runs, and starts none. It looks a name up on the
+  network, unless nonessential traffic is off, as it is here.
+- It writes nothing, but for one case: its very first start, or the first after an update, brings
+  `.claude.json` up to date as any start of the CLI does. So it is not run where it never ran.
+- It counts a killed process as alive until its parent has collected it; we do not.
+"""
+
+from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from adsum_collector.agents.claude_code.program import FIRST_WITH_JSON, ask, installed_version
 from adsum_collector.agents.claude_code.settings_text import (
     ALLOWED_URLS,
     ASSUMED,
@@ -38,6 +54,7 @@ from adsum_collector.agents.hook_entries import (
 )
 from adsum_collector.agents.installer import (
     HOLD_WORD,
+    AgentsError,
     Change,
     Installation,
     Installer,
@@ -45,16 +62,118 @@ from adsum_collector.agents.installer import (
     Report,
     SettingsError,
     SettingsFiles,
+    Theirs,
     Transport,
     Version,
 )
 from adsum_collector.agents.json_text import JsonTextError
+from adsum_collector.agents.programs import find_program
+from adsum_collector.agents.programs import installed_version as installed
 from adsum_collector.agents.settings_file import (
     decode_settings,
     edit_settings,
     mode_of,
     read_settings,
 )
+from adsum_shared.redact import clean
+
+
+def config_dirs(told: str | None, home: Path) -> tuple[Path, ...]:
+    """One; or several with commas between, as ccusage has it, unless there is one of that very name.
+
+    Claude Code itself knows of one at a time.
+    """
+    if not told:
+        return (home / ".claude",)
+    whole = Path(told).expanduser()
+    parts = [part.strip() for part in told.split(",")]
+    if len(parts) == 1 or whole.is_dir():
+        return (whole,)
+    return tuple(dict.fromkeys(Path(part).expanduser() for part in parts if part)) or (whole,)
+
+
+def find_claude(env: Mapping[str, str], home: Path) -> Path | None:
+    return find_program("claude", env, home, home / ".claude/local/claude")
+
+
+def installed_version(
+    chosen: Path | None, env: Mapping[str, str], home: Path
+) -> tuple[Version | None, Path | None]:
+    """See `Installer.program`."""
+    return installed(chosen, find_claude(env, home), "claude", "Claude Code")
+
+
+#: Older versions know no `--json` here, and would start something else.
+_FIRST_WITH_JSON = (2, 1, 145)
+
+LIST_TIMEOUT_S = 10.0
+QUIET = (
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_TELEMETRY",
+)
+#: A background session's `state` in the words of a living one's `status`; None: it is over.
+STATUS_OF = {"working": "busy", "blocked": "waiting", "done": None, "failed": None, "stopped": None}
+
+
+def ask(program: Path, folders: Iterable[Path], home: Path) -> list[Theirs]:
+    """The living sessions of each of the agent's configuration folders. Raises AgentsError."""
+    found: list[Theirs] = []
+    for folder in folders:
+        default = folder == home / ".claude"
+        if not ((home if default else folder) / ".claude.json").exists():
+            continue  # never started with this folder, and so without sessions
+        env = {**os.environ, **dict.fromkeys(QUIET, "1"), "CLAUDE_CONFIG_DIR": str(folder)}
+        if default:  # named it would be another place: its `.claude.json` lies outside
+            del env["CLAUDE_CONFIG_DIR"]
+        found += decode(_run(program, env))
+    return found
+
+
+def _run(program: Path, env: dict[str, str]) -> bytes:
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own program, no shell
+            [program, "agents", "--json"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LIST_TIMEOUT_S,
+            # Not where we are: it would read the settings of a project nobody has trusted.
+            cwd="/",
+            env=env,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AgentsError(f"no answer within {LIST_TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise AgentsError(error.strerror or str(error)) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise AgentsError(clean(said[0]) if said else f"it ended with {done.returncode}")
+    return done.stdout
+
+
+def decode(raw: bytes) -> list[Theirs]:
+    """Living sessions only. A field of another type counts as missing. Raises AgentsError."""
+    try:
+        listed = json.loads(raw)
+    except ValueError as error:
+        raise AgentsError("what it printed is not JSON") from error
+    if not isinstance(listed, list):
+        raise AgentsError("what it printed is no list")
+    return [their for entry in listed if isinstance(entry, dict) for their in _living(entry)]
+
+
+def _living(entry: dict[str, Any]) -> Iterator[Theirs]:
+    texts = {name: each for name, each in entry.items() if isinstance(each, str) and each}
+    state, session_id, pid = texts.get("state"), texts.get("sessionId"), entry.get("pid")
+    pid = pid if type(pid) is int else None
+    status = texts.get("status") or STATUS_OF.get(state or "", state)
+    over = status is None and state is not None
+    # Without either it was dispatched and has not yet begun: nobody can have seen it.
+    if not over and (session_id or pid):
+        yield Theirs(session_id, pid, status, texts.get("waitingFor"), texts.get("name"))
+
 
 LINUX_POLICY = Path("/etc/claude-code")
 MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
@@ -265,7 +384,7 @@ class ClaudeInstaller(Installer):
     posts = True
     shows = True
     assumed = ASSUMED
-    lists = ("agents --json", FIRST_WITH_JSON)
+    lists = ("agents --json", _FIRST_WITH_JSON)
     #: An event no agent sends: it becomes evidence of life, which makes no session out of nothing.
     #: Always the same session, so that probes do not add up in a hub's memory.
     probe = b'{"hook_event_name": "AdsumProbe", "session_id": "adsum-probe", "cwd": "/"}'

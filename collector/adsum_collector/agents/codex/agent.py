@@ -15,10 +15,10 @@ from adsum_collector.agents.base import (
     Surroundings,
     Transcripts,
 )
+from adsum_collector.agents.codex.calls import PATCHER
 from adsum_collector.agents.codex.hook_events import decoded, signals_from_hook
 from adsum_collector.agents.codex.install import CodexInstaller, inspect_hooks
 from adsum_collector.agents.codex.known_threads import KnownThreads
-from adsum_collector.agents.codex.requests import PATCHER, answer_of, sayable
 from adsum_collector.agents.codex.rollout import (
     Thread,
     history,
@@ -121,9 +121,14 @@ class Codex(Agent):
         return found
 
     def answer(self, asked: Asked, command: Command) -> bytes:
+        """Imported here: as the witnesses."""
+        from adsum_collector.agents.codex.requests import answer_of
+
         return answer_of(asked, command)
 
     def message(self, text: str, by: str) -> bytes:  # noqa: ARG002 - it is said as its user's own words
+        from adsum_collector.agents.codex.requests import sayable
+
         return sayable(text).encode()
 
     def out_of_reach(self, session_id: str) -> str | None:

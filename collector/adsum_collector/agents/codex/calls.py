@@ -19,10 +19,12 @@ SHELLS: Final = frozenset(
 NAMESPACE: Final = "collaboration"
 #: Asks and waits. `request_user_input_async` does not wait: it asks by a message, see `rollout`.
 QUESTION: Final = "request_user_input"
+#: Changes files by a patch.
+PATCHER: Final = "apply_patch"
 ROLES: Final[dict[str, ToolRole]] = {
     SHELL: "shell",
     "write_stdin": "shell",
-    "apply_patch": "edit",
+    PATCHER: "edit",
     "view_image": "read",
     "web_search": "web_search",
     QUESTION: "question",

@@ -17,8 +17,15 @@ import msgspec
 
 from adsum_collector.agents.codex import calls
 from adsum_collector.agents.codex.hook_events import PROMPT_MAX, Common, Fields, asked, ends_of
-from adsum_collector.agents.pasts import NEVER, past_of
-from adsum_collector.agents.records import SESSION_ID, Lines, Past, Private, TranscriptFile
+from adsum_collector.agents.records import (
+    NEVER,
+    SESSION_ID,
+    Lines,
+    Past,
+    Private,
+    TranscriptFile,
+    past_of,
+)
 from adsum_collector.agents.words import (
     NAME_MAX,
     NUMBER_MAX,

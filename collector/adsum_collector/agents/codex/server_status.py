@@ -25,8 +25,7 @@ from adsum_collector.agents.codex.control_socket import (
     socket_of,
 )
 from adsum_collector.agents.codex.known_threads import KnownThreads, ThreadKind
-from adsum_collector.agents.codex.requests import sayable
-from adsum_collector.agents.codex.shared_requests import SharedRequests
+from adsum_collector.agents.codex.requests import SharedRequests, sayable
 from adsum_collector.agents.words import NAME_MAX, one_line
 from adsum_collector.errors import SpoolUnavailable, shown
 from adsum_collector.processes import unix_paths

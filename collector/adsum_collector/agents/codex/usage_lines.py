@@ -14,8 +14,8 @@ import msgspec
 
 from adsum_collector.agents.base import UsageLines
 from adsum_collector.agents.codex.rollout import Thread, signals_from_lines
-from adsum_collector.agents.pasts import NEVER
 from adsum_collector.agents.records import (
+    NEVER,
     NO_WRITES,
     UNSPLIT,
     TranscriptFile,
