@@ -23,7 +23,7 @@ import msgspec
 from adsum.client import HubAddress, hub_url
 from adsum.outcome import CommandError
 from adsum.reach import Pane, all_panes, pane_of, terminal_and_ancestors
-from adsum.wrong_state import gathered, scenario
+from adsum.reports import gathered, scenario
 from adsum_collector.processes import look_up
 from bench.screens import ELSEWHERE, ENDED, Look, labels, shown
 from bench.traces import Label

@@ -270,7 +270,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 
 #: The ways out of the command line, which make text safe to show; a backup is bytes, for a file.
 WAYS_OUT = {
-    "cli/adsum/text/saying.py",
+    "cli/adsum/outcome.py",
     "cli/adsum/text/console.py",
 }
 _WRITES = re.compile(

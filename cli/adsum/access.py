@@ -10,9 +10,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from adsum.client import fetch, hub_url, send
-from adsum.outcome import CommandError, require
+from adsum.outcome import CommandError, put, put_json, require, say
 from adsum.text.console import open_console
-from adsum.text.saying import put, put_json, say
 from adsum.text.words import age
 from adsum_shared.redact import clean
 from adsum_shared.streams import JOIN_TOKEN_MOST_MS

@@ -63,7 +63,7 @@ def run() -> int:
     try:
         app(prog_name="adsum")
     except AdsumError as error:
-        from adsum.text.saying import say
+        from adsum.outcome import say
 
         sys.stdout.flush()
         say(f"adsum: {error}")
@@ -79,14 +79,14 @@ def _print_fault(*fault: Any) -> None:
     """What it quotes may come from an agent."""
     import traceback
 
-    from adsum.text.saying import say
+    from adsum.outcome import say
 
     say("".join(traceback.format_exception(*fault)).rstrip())
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from adsum.text.saying import put
+        from adsum.outcome import put
         from adsum_shared import __version__
 
         put(f"adsum {__version__}")

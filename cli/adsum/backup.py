@@ -19,8 +19,7 @@ from redis.exceptions import ResponseError
 
 from adsum.broker import broker_url
 from adsum.config import read_settings
-from adsum.outcome import CommandError, Exit
-from adsum.text.saying import say
+from adsum.outcome import CommandError, Exit, say
 from adsum_shared import __version__, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, open_redis, require_recent
 from adsum_shared.private_files import write_private

@@ -11,12 +11,11 @@ import msgspec
 
 from adsum.client import SilentError, request
 from adsum.config import read_settings
-from adsum.outcome import CommandError
-from adsum.text.saying import put, put_json, say
+from adsum.outcome import CommandError, put, put_json, say
 from adsum.text.words import age
 from adsum_collector.settings import CollectorSettings
+from adsum_collector.spool.spool import EmptySpoolError, SpoolStatus, offline_status
 from adsum_collector.spool.spool_file import SpoolLimits, shown_bytes
-from adsum_collector.spool.status import EmptySpoolError, SpoolStatus, offline_status
 from adsum_collector.state_dir import hold_lock, holder_of, make_private, renew_identity
 from adsum_shared.redact import clean
 

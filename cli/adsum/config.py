@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from adsum.client import config_file, read_config
-from adsum.outcome import CommandError, Exit
-from adsum.text.saying import put, put_json
+from adsum.outcome import CommandError, Exit, put, put_json
 from adsum_shared.redact import clean, redacted
 from adsum_shared.settings import LIVE, AdsumSettings, ConfigError, require_known
 

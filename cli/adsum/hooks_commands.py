@@ -8,12 +8,10 @@ from typing import Any
 
 import msgspec
 
-from adsum.client import SilentError, hub_url, readiness
+from adsum.client import SilentError, fetch_sessions, hub_url, readiness
 from adsum.hooks import Setup
 from adsum.machine import host_id_of
-from adsum.outcome import CommandError
-from adsum.sessions import fetch_sessions
-from adsum.text.saying import agrees, put, put_json, say
+from adsum.outcome import CommandError, agrees, put, put_json, say
 from adsum.text.words import age, cause_sentence
 from adsum_collector.agents.installer import Change, Plugin, Report, StatusLine
 from adsum_collector.state_dir import running_port

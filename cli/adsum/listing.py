@@ -16,26 +16,28 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from adsum.client import fetch, fetch_csv, hub_url, send
-from adsum.outcome import CommandError, Exit, require
-from adsum.sessions import (
+from adsum.client import (
     ACTIVITY_SHOWN,
     HISTORY,
     Filter,
     activity_path,
     exit_code,
+    fetch,
+    fetch_csv,
     fetch_pages,
     fetch_sessions,
     given,
+    hub_url,
     needs_you,
     order,
     path_of,
     put_aside,
+    send,
     session_named,
     typed,
     unknown_names,
 )
-from adsum.text.saying import put, put_json, say, say_trouble
+from adsum.outcome import CommandError, Exit, put, put_json, require, say, say_trouble
 from adsum.text.words import advice, age, as_of, trouble_in
 from adsum_shared import MOST_DAYS
 from adsum_shared.redact import clean

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adsum.client import home_of
-from adsum.outcome import CommandError, require
-from adsum.text.saying import put
+from adsum.outcome import CommandError, put, require
 from adsum_shared.redact import clean
 
 PARTS = ("hub", "collector", "broker")

@@ -266,7 +266,7 @@ def control_off(
 def control_rules(context: typer.Context, as_json: AsText = False) -> None:
     """The rules by which this machine decides without a person."""
     if context.invoked_subcommand is None:
-        from adsum.control_rules import show_rules
+        from adsum.control import show_rules
 
         show_rules(as_json=as_json)
 
@@ -279,7 +279,7 @@ def control_rules_test(
     state_dir: Here = None,
 ) -> None:
     """Try them on what sessions here did: nothing changes."""
-    from adsum.control_rules import try_rules
+    from adsum.control import try_rules
 
     try_rules(state_dir or context.obj, days, as_json=as_json)
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from adsum.client import fetch, home_of, hub_url
+from adsum.client import fetch, home_of, hub_url, session_named
 from adsum.config import read_settings
-from adsum.outcome import CommandError, Exit
-from adsum.sessions import session_named
-from adsum.text.saying import put, say
+from adsum.outcome import CommandError, Exit, put, say
 from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
 

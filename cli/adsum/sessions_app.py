@@ -59,10 +59,9 @@ def agents(
     Exit codes: 0 ok, 1 error, 2 usage, 3 hub unreachable, 4 not allowed, 5 some hosts are stale,
     10 someone needs you (with --exit-status).
     """
-    from adsum.client import hub_url
+    from adsum.client import Filter, hub_url
     from adsum.listing import list_agents
     from adsum.outcome import require
-    from adsum.sessions import Filter
 
     chosen = Filter(group, state, host, project, only_needs_you, agent)
     require(not (as_json and jsonl), "--json and --jsonl exclude each other.")
@@ -136,12 +135,12 @@ def report(
     import os
 
     from adsum.outcome import require
-    from adsum.report import report, session_in
+    from adsum.reports import report_work, session_in
     from adsum_shared.reporting import SelfReport
 
     require(token != (status is not None), "Give a status, or --token: one of the two.")
     asked = SelfReport(status, issue, notes, name) if status is not None else None
-    report(asked, session_in(os.environ, session), state_dir, as_json=as_json)
+    report_work(asked, session_in(os.environ, session), state_dir, as_json=as_json)
 
 
 @sessions_app.command()
@@ -485,7 +484,7 @@ def queue(
     hub: HubUrl = None,
     state_dir: StateDir = None,
 ) -> None:
-    from adsum.act import ActionAsked, show_queue
+    from adsum.decide import ActionAsked, show_queue
     from adsum.outcome import require
 
     wanted = [each for each in (text, withdraw, move) if each is not None]
@@ -513,7 +512,7 @@ def interrupt(
 
 
 def _act(verb: str, session: str, **given: Any) -> None:
-    from adsum.act import ActionAsked, act
+    from adsum.decide import ActionAsked, act
 
     raise typer.Exit(act(ActionAsked(verb, session, **given)))
 
@@ -557,7 +556,7 @@ def report_wrong_state(
     Redacted, with what was shown: a .tar.gz in this directory. Look into it, and attach it to an
     issue.
     """
-    from adsum.wrong_state import report
+    from adsum.reports import report_wrong_state as report
 
     report(session, hub, state_dir, minutes=minutes, should_be=should_be, output=output)
 

@@ -18,7 +18,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from adsum.client import fetch
+from adsum.client import ACTIVITY_SHOWN, Filter, activity_path, fetch, put_aside, typed
 from adsum.decide import (
     DecisionAsked,
     OpenRequest,
@@ -33,7 +33,6 @@ from adsum.decide import (
 )
 from adsum.outcome import CommandError, require
 from adsum.reach import has_browser, opened, page_of
-from adsum.sessions import ACTIVITY_SHOWN, Filter, activity_path, put_aside, typed
 from adsum.text.details import session_details
 from adsum.text.tables import WORDS, counts_line, session_lines
 from adsum.text.words import advice, unknown_in

@@ -14,14 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adsum import outcome
 from adsum.broker import BrokerPart, find_engine, prepare
 from adsum.config import UpSettings, read_settings, require_url
 from adsum.hooks import Setup
 from adsum.hooks_commands import note_closed
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, Exit, agrees, put
 from adsum.supervise import Part, ServerPart, supervise
-from adsum.text import saying
-from adsum.text.saying import agrees, put
 from adsum_collector.agents.installer import (
     HOOK_PATH,
     SHIM_NAME,
@@ -68,7 +67,7 @@ def run_up(state_dir: Path | None, redis_url: str | None, *offers: Offer) -> Non
 def say(text: str) -> None:
     # The terminal may be gone: parts are stopped in order all the same.
     with contextlib.suppress(OSError):
-        saying.say(text)
+        outcome.say(text)
 
 
 async def _run(
@@ -101,7 +100,7 @@ async def _run(
         about = [("Dashboard", url), ("Sign in", way_in), *(("Hooks", each) for each in hooks)]
         about += [("Broker", broker), ("Logs", str(logs))]
         lines = "".join(f"  {name:<10} {what}\n" for name, what in about)
-        saying.say(f"Adsum is up.\n{lines}  Ctrl-C stops it.", sys.stdout)
+        outcome.say(f"Adsum is up.\n{lines}  Ctrl-C stops it.", sys.stdout)
         if drawn:
             put(drawn)
 

@@ -16,8 +16,7 @@ from adsum.client import HttpResponse, SilentError, fetch, hub_url, readiness, r
 from adsum.doctor.checks import Listing, find_host
 from adsum.hooks import Setup
 from adsum.machine import host_id_of
-from adsum.outcome import CommandError, Exit
-from adsum.text.saying import put, put_json
+from adsum.outcome import CommandError, Exit, put, put_json
 from adsum_collector.agents.installer import SHIM_NAME
 from adsum_collector.shim import message
 from adsum_collector.sockets import unix_peer_uid

@@ -16,10 +16,8 @@ import msgspec
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from adsum.client import headers_for, refused, tls_to, unreachable
-from adsum.outcome import CommandError, Exit
-from adsum.sessions import Filter, order
-from adsum.text.saying import put_json, say, say_trouble
+from adsum.client import Filter, headers_for, order, refused, tls_to, unreachable
+from adsum.outcome import CommandError, Exit, put_json, say, say_trouble
 from adsum.text.words import advice, as_of, trouble_in, trouble_sentence, unknown_in
 from adsum_shared.redact import clean
 from adsum_shared.state import HostView, HubTrouble, SessionView

@@ -30,16 +30,14 @@ from adsum_collector.delivery.arrival import Arrival
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTransport, Transport
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.intake import Intake
+from adsum_collector.intake import Intake, ReportIntake
 from adsum_collector.local_socket import LocalSocket, Ticks
 from adsum_collector.processes import ProcessTable, watched, watched_in
 from adsum_collector.receiver import Receiver, Server, server_config
-from adsum_collector.report_intake import ReportIntake
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import open_sockets
-from adsum_collector.spool.spool import Spool
+from adsum_collector.spool.spool import Spool, SpoolStatus
 from adsum_collector.spool.spool_file import SpoolLimits
-from adsum_collector.spool.status import SpoolStatus
 from adsum_collector.state_dir import Identity, hold_lock, load_identity, token_of
 from adsum_collector.witnesses import Witnesses, problem_of, watch_of, witnesses_of
 from adsum_shared import __version__

@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 import msgspec
 from platformdirs import user_state_path
 
+from adsum import outcome
 from adsum.broker import BrokerPart, BrokerPlace, find_engine, prepare
 from adsum.demo.story import MACHINES, SCRIPT, Fleet, Machine, history
 from adsum.foreground import end_with_supervisor
 from adsum.outcome import CommandError
 from adsum.supervise import Part, PythonPart, ServerPart, supervise
-from adsum.text import saying
 from adsum.up import LOOPBACK, held, say
 from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import Consent, LiveConsent, keep_consent
@@ -49,8 +49,7 @@ from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.errors import SpoolUnavailable, StartError
-from adsum_collector.intake import Intake
-from adsum_collector.report_intake import ReportIntake
+from adsum_collector.intake import Intake, ReportIntake
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared import WallClock, streams
@@ -107,7 +106,7 @@ async def _run(folder: Path, port: int) -> None:
             "  Hooks      yours stay as they are",
             "  Ctrl-C ends it, and deletes what it wrote.",
         )
-        saying.say("\n".join(lines), sys.stdout)
+        outcome.say("\n".join(lines), sys.stdout)
 
     await supervise(stages, say, started)
 
@@ -438,5 +437,5 @@ if __name__ == "__main__":
         )
     except* (SpoolUnavailable, StartError) as group:
         # For people: without a traceback.
-        saying.put("\n".join(map(str, group.exceptions)))
+        outcome.put("\n".join(map(str, group.exceptions)))
         sys.exit(1)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
+from adsum.client import fetch_sessions
 from adsum.doctor.checks import Finding, from_text
 from adsum.hooks import Setup, absent
 from adsum.hooks_commands import unanswered
 from adsum.outcome import CommandError
-from adsum.sessions import fetch_sessions
 from adsum.text.words import age, hook_problem
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent

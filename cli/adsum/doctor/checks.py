@@ -20,9 +20,9 @@ from adsum.text.words import age, cause_sentence, gap_sentence, span
 from adsum_collector.delivery.transports import HubPlace, HubTransport
 from adsum_collector.errors import HubError
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool.quarantine import NOTICE_S, Quarantined
+from adsum_collector.spool.spool import SpoolStatus
+from adsum_collector.spool.spool_directory import NOTICE_S, Quarantined
 from adsum_collector.spool.spool_file import shown_bytes
-from adsum_collector.spool.status import SpoolStatus
 from adsum_collector.state_dir import running_port
 from adsum_hub.trouble import KEPT, Writes
 from adsum_shared import streams

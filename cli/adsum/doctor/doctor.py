@@ -45,10 +45,9 @@ from adsum.hooks import Setup, setups_for
 from adsum.hooks_commands import reporting_of
 from adsum.logs import PARTS, Tail
 from adsum.machine import host_id_of, membership
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, Exit, put_json, say
+from adsum.reports import packed
 from adsum.text.console import open_console, show
-from adsum.text.saying import put_json, say
-from adsum.wrong_state import packed
 from adsum_collector.agents.installer import ProgramNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port

@@ -34,11 +34,10 @@ from adsum.machine import (
     membership,
     require_usable,
 )
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, Exit, agrees, say
 from adsum.service.job import NoServiceManagerError
 from adsum.service.service import install_service
 from adsum.supervise import SUPERVISED
-from adsum.text.saying import agrees, say
 from adsum.verify import send_probe
 from adsum_collector.agents.installer import HOOK_PATH, SettingsError
 from adsum_collector.agents.settings_file import drop_receipt, load_receipt, require_writable

@@ -14,13 +14,12 @@ from adsum.config import read_settings
 from adsum.hooks import Setup, setups_for
 from adsum.machine import FILE as JOINED
 from adsum.machine import Hub, LostError, Membership, RefusedError, membership
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, Exit, say
 from adsum.service.job import NoServiceManagerError
 from adsum.service.service import remove_service
-from adsum.text.saying import say
 from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import FILE as CONSENT
-from adsum_collector.report_intake import KEY_FILE as REPORT_KEY
+from adsum_collector.intake import KEY_FILE as REPORT_KEY
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import SOCKET_FILE as SOCKET
 from adsum_collector.state_dir import HOST_FILE as IDENTITY

@@ -16,7 +16,7 @@ from adsum.client import SilentError, readiness
 from adsum.config import read_settings
 from adsum.doctor.checks import check_collector
 from adsum.machine import membership
-from adsum.outcome import CommandError, Exit
+from adsum.outcome import CommandError, Exit, put, put_json, say
 from adsum.service.inits import Launchd, Systemd
 from adsum.service.job import (
     BOTH,
@@ -32,7 +32,6 @@ from adsum.service.job import (
     owner_of,
     settled,
 )
-from adsum.text.saying import put, put_json, say
 from adsum.text.words import age
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import holder_of, running_port

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from adsum_collector.control.remote import RemoteControl
 from adsum_collector.delivery.transports import Transport, TransportConnection
 from adsum_collector.errors import DeliveryError
-from adsum_collector.report_intake import ReportIntake
+from adsum_collector.intake import ReportIntake
 from adsum_shared.commands import NotObeyedError, opened
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
 from adsum_shared.host_keys import FoundCommand, KeysRequest, OddReplyError

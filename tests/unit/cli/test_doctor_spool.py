@@ -10,8 +10,8 @@ import pytest
 
 from adsum.doctor.checks import MANY, OLD_MS, Finding, check_spool, judge_spool
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.spool.quarantine import Quarantined
-from adsum_collector.spool.status import SpoolStatus
+from adsum_collector.spool.spool import SpoolStatus
+from adsum_collector.spool.spool_directory import Quarantined
 
 MB = 1_000_000
 NOW = 1_764_000_000_000

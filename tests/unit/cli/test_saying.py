@@ -9,7 +9,7 @@ import termios
 
 import pytest
 
-from adsum.text.saying import broken, columns_of, say
+from adsum.outcome import broken, columns_of, say
 
 SENTENCE = "No hub answers at http://127.0.0.1:47893. Start one on this machine with `adsum up`."
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from adsum.client import Filter, exit_code, named, order
 from adsum.outcome import CommandError, Exit
-from adsum.sessions import Filter, exit_code, named, order
 from adsum_shared.state import AgentState, Group, Reachability, SessionView
 
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from adsum import listing
+from adsum.client import Filter
 from adsum.outcome import CommandError, Exit
-from adsum.sessions import Filter
 from adsum_shared.state import (
     ActivityEntry,
     CommandView,

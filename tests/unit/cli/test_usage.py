@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from adsum.client import typed
 from adsum.listing import Freshness, UsageQuery, no_usage
 from adsum.outcome import CommandError, Exit
-from adsum.sessions import typed
 from adsum_shared.state import HubTrouble, ScanProgress, UsageReport, UsageView
 from tests.hubs import NOW, host, report
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from adsum.sessions import Filter
+from adsum.client import Filter
 from adsum.watch import FollowedRoster, _picture
 from adsum_shared.state import HostAgent, HubTrouble
 from tests.hubs import NOW, host, session

@@ -10,8 +10,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from adsum import app
+from adsum.outcome import agrees, put, put_json, say
 from adsum.text.console import open_console, show
-from adsum.text.saying import agrees, put, put_json, say
 from tests.hostile import NAME, is_plain
 
 Capture = pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.remote import RemoteControl
-from adsum_collector.report_intake import ReportIntake
+from adsum_collector.intake import ReportIntake
 from adsum_shared.commands import Command, key_id, signed
 from adsum_shared.host_keys import FoundCommand
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.spool.quarantine import NOTICE_S, Quarantine
+from adsum_collector.spool.spool_directory import NOTICE_S, Quarantine
 from tests.spools import Clock, names
 
 
