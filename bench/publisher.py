@@ -29,8 +29,8 @@ from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
-from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
+from adsum_shared.envelope import Beat
 from adsum_shared.signals import encode_signal
 from bench.replay import arrivals
 from bench.traces import load_all

@@ -12,8 +12,8 @@ import msgspec
 
 from adsum_hub.live.live import Resume
 from adsum_hub.rest.api import components
-from adsum_hub.rest.dismissals import Dismissals
-from adsum_shared.beat import Beat
+from adsum_hub.rest.roster import Dismissals
+from adsum_shared.envelope import Beat
 from adsum_shared.signals import Signal
 from adsum_shared.state import Group, HostView, HubTrouble, SessionView
 

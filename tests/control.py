@@ -17,9 +17,9 @@ from adsum_collector.agents.base import Asked
 from adsum_collector.agents.claude_code.acting import asked_in
 from adsum_collector.control.consent import Consent, keep_consent
 from adsum_shared import streams
-from adsum_shared.beat import decode_beat
 from adsum_shared.commands import Command, binding_of, key_id, signed
 from adsum_shared.connect import Redis
+from adsum_shared.envelope import decode_beat
 from adsum_shared.state import Control
 
 SESSION = "11111111-1111-4111-8111-111111111111"

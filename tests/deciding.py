@@ -16,14 +16,13 @@ from fastapi import FastAPI
 from adsum_hub.auth.gate import GRANT, Grant
 from adsum_hub.command_keys import CommandKeys
 from adsum_hub.control import Decisions, control_router
-from adsum_hub.lifecycle import AgentEndpoints, agents_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
+from adsum_hub.session_endpoints import AgentEndpoints, agents_router
 from adsum_shared import streams
-from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.commands import Command, binding_of, opened
-from adsum_shared.envelope import encode_batch
+from adsum_shared.envelope import Beat, encode_batch, encode_beat
 from adsum_shared.signals import (
     CommandReported,
     Hold,

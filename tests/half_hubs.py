@@ -10,18 +10,16 @@ from collections.abc import Callable
 from redis.asyncio import Redis
 
 from adsum_hub.clock import Clock
-from adsum_hub.consumer.consumer import Consumer
+from adsum_hub.consumer.consumer import Consumer, Saver
 from adsum_hub.consumer.heartbeats import Heartbeats
-from adsum_hub.consumer.saver import Saver
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.room import Room
+from adsum_hub.redis_access import Room
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import load_header
 from adsum_hub.trouble import Link
 from adsum_shared import streams
-from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.connect import open_redis
-from adsum_shared.envelope import encode_batch
+from adsum_shared.envelope import Beat, encode_batch, encode_beat
 from adsum_shared.signals import PromptSubmitted, encode_signal
 
 HOST = "00000000-aaaa-4000-8000-000000000001"

@@ -10,9 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from adsum_shared import streams
-from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.connect import Redis
-from adsum_shared.envelope import encode_batch
+from adsum_shared.envelope import Beat, encode_batch, encode_beat
 from adsum_shared.signals import Alive, encode_signal
 from tests.scenes import STEPS, by_time, folded, play
 

@@ -41,8 +41,8 @@ from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.state_dir import Identity, hold_lock, load_identity, token_of
 from adsum_collector.witnesses import Witnesses, problem_of, watch_of, witnesses_of
 from adsum_shared import __version__
-from adsum_shared.beat import Beat
 from adsum_shared.connect import check_url
+from adsum_shared.envelope import Beat
 from adsum_shared.privacy import private_as
 from adsum_shared.redis_url import RedisUrlError
 

@@ -24,7 +24,7 @@ from adsum_collector.transcripts.tailer import Tailer
 from adsum_collector.usage.witness import UsageWitness
 from adsum_collector.watch import Registry, Watch
 from adsum_shared import WallClock, __version__
-from adsum_shared.beat import Counts
+from adsum_shared.envelope import Counts
 from adsum_shared.state import HostWitness
 
 

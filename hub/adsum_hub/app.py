@@ -23,28 +23,29 @@ from adsum_hub.auth.gate import Gate
 from adsum_hub.auth.sign_in import CredentialIssuer, greet, sign_in_router, signing_in
 from adsum_hub.clock import Clock
 from adsum_hub.command_keys import CommandKeys
-from adsum_hub.consumer.consumer import BLOCK_MS, Consumer
+from adsum_hub.consumer.consumer import BLOCK_MS, Consumer, Saver
 from adsum_hub.consumer.heartbeats import Heartbeats
-from adsum_hub.consumer.saver import Saver
 from adsum_hub.control import Decisions, control_router
 from adsum_hub.domains.show import open_domains
 from adsum_hub.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
 from adsum_hub.join.leaving import join_router, leaving_of
-from adsum_hub.lifecycle import AgentEndpoints, agents_router
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.live.live import Connection, live_router
 from adsum_hub.metrics import HubHealth
 from adsum_hub.notify.notifications import Notifications, open_notifications
-from adsum_hub.redis_access import open_access
-from adsum_hub.report_endpoints import ReportEndpoints, reports_router
+from adsum_hub.redis_access import Room, open_access
 from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require_address
 from adsum_hub.rest.api import describe, explain
-from adsum_hub.rest.dismissals import Dismissals, dismissals_router
-from adsum_hub.rest.roster import api_router
+from adsum_hub.rest.roster import Dismissals, api_router, dismissals_router
 from adsum_hub.rest.totals import usage_router
-from adsum_hub.room import Room
 from adsum_hub.roster import Roster
+from adsum_hub.session_endpoints import (
+    AgentEndpoints,
+    ReportEndpoints,
+    agents_router,
+    reports_router,
+)
 from adsum_hub.settings import HubSettings
 from adsum_hub.trouble import Link, Timekeeper, Writes
 from adsum_hub.usage.accounts import Accounts, local_day

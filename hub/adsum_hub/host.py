@@ -16,8 +16,7 @@ from adsum_hub.snapshots import HostRecord, Saved, Snapshot
 from adsum_hub.verdict.judge import Verdict, judge
 from adsum_hub.verdict.reading import LIMITS, Limits
 from adsum_hub.views import Shown, Spent, ViewedHost, in_hub_time, limits_that_hold, session_view
-from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch, Unread
+from adsum_shared.envelope import Batch, Beat, Unread
 from adsum_shared.signals import DEFAULT_AGENT, AnySignal
 from adsum_shared.state import GapView, Group, HostView, Reachability, SessionView
 

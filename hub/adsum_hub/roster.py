@@ -19,8 +19,7 @@ from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.spending import Prices
 from adsum_hub.views import only_ticks, same_host, summarise, view_id
-from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch, DecodeError, Gap, Unread
+from adsum_shared.envelope import Batch, Beat, DecodeError, Gap, Unread
 from adsum_shared.state import ActivityEntry, HostView, SessionView, Summary
 
 #: A session by its host's id and its own.

@@ -18,8 +18,7 @@ from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
 from adsum_shared import signals as s
-from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch
+from adsum_shared.envelope import Batch, Beat
 from tests.browser.conftest import wall_ms
 from tests.support import wait_until
 

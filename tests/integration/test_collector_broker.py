@@ -17,8 +17,8 @@ from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.delivery.transports import Inbox, RedisConnection
 from adsum_collector.errors import StreamMovedError
 from adsum_shared import streams
-from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis
+from adsum_shared.envelope import Beat, decode_beat
 from adsum_shared.state import HostWitness
 from tests.brokers import Broker
 from tests.collectors import CollectorProcess, applied_notes, batches

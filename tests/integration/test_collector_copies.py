@@ -18,8 +18,8 @@ from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared import streams
-from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import open_redis
+from adsum_shared.envelope import Beat, decode_beat
 from adsum_shared.signals import PromptSubmitted, encode_signal
 from tests.brokers import Broker
 from tests.collectors import CollectorProcess, batches

@@ -15,8 +15,8 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from adsum_shared import streams
-from adsum_shared.beat import decode_beat
 from adsum_shared.connect import open_redis
+from adsum_shared.envelope import decode_beat
 from tests.brokers import Broker, running_broker
 from tests.collectors import CollectorProcess, applied_notes
 from tests.support import wait_until

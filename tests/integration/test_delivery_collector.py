@@ -23,9 +23,8 @@ from adsum_collector.receiver import PATH, Receiver
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import Append, SpoolLimits
 from adsum_shared import streams
-from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
-from adsum_shared.envelope import Batch, Gap, decode_batch
+from adsum_shared.envelope import Batch, Beat, Gap, decode_batch
 from adsum_shared.signals import Alive, encode_signal
 from tests.brokers import Broker
 from tests.collectors import CollectorProcess, StandIn

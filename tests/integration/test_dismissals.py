@@ -14,10 +14,9 @@ from redis.exceptions import ConnectionError
 
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.past import Dismissal
-from adsum_hub.rest import dismissals as module
+from adsum_hub.rest import roster as module
 from adsum_hub.rest.api import explain
-from adsum_hub.rest.dismissals import Dismissals, dismissals_router
-from adsum_hub.rest.roster import api_router
+from adsum_hub.rest.roster import Dismissals, api_router, dismissals_router
 from adsum_hub.rest.totals import usage_router
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE
@@ -253,7 +252,7 @@ async def test_a_host_that_is_forgotten_leaves_none(hub: OneHub) -> None:
 async def test_no_more_than_the_latest_are_kept(
     hub: OneHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MOST_PUT_ASIDE", 2)
     for at in range(5):
         hub.roster.dismiss(HOST, f"old{at}", Dismissal("dismissed", at, 0))
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from adsum.app import app
 from adsum_shared import streams
-from adsum_shared.beat import decode_beat
+from adsum_shared.envelope import decode_beat
 from tests.collectors import CollectorProcess, applied_notes
 from tests.spools import SmallDisk
 from tests.support import wait_until

@@ -10,8 +10,7 @@ from redis.exceptions import OutOfMemoryError
 from adsum_hub.recent import report_of
 from adsum_hub.snapshots import load_snapshot, save_snapshot
 from adsum_shared import streams
-from adsum_shared.beat import Beat, encode_beat
-from adsum_shared.envelope import encode_gap
+from adsum_shared.envelope import Beat, encode_beat, encode_gap
 from tests.half_hubs import HOST, FakeCollector, Hub, clock, stored
 from tests.support import wait_until
 

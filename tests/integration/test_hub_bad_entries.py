@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from adsum_shared import streams
-from adsum_shared.beat import Beat, encode_beat
-from adsum_shared.envelope import MOST_SIGNALS, encode_batch, encode_gap
+from adsum_shared.envelope import MOST_SIGNALS, Beat, encode_batch, encode_beat, encode_gap
 from tests.half_hubs import HOST, FakeCollector, Hub, clock, stored
 from tests.support import wait_until
 

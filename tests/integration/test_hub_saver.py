@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adsum_hub import snapshots as snapshots_module
-from adsum_hub.consumer import saver as saver_module
+from adsum_hub.consumer import consumer as saver_module
 from adsum_hub.snapshots import Snapshot, load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.envelope import Batch

@@ -14,8 +14,7 @@ from redis.asyncio import Redis
 from adsum_hub.consumer import consumer
 from adsum_hub.snapshots import Snapshot, load_header, load_snapshot
 from adsum_shared import streams
-from adsum_shared.beat import Beat, encode_beat
-from adsum_shared.envelope import encode_gap
+from adsum_shared.envelope import Beat, encode_beat, encode_gap
 from tests.half_hubs import HOST, FakeCollector, Hub, clock, stored
 from tests.hub_processes import HubProcess, started
 from tests.integration.test_delivery_hub import before_each_command

@@ -17,11 +17,11 @@ from adsum_hub.consumer.heartbeats import MOST_BYTES
 from adsum_hub.join.leaving import Leaving
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch
 from adsum_hub.join.rights import Rights, rules_of, user_of
-from adsum_hub.room import Room
+from adsum_hub.redis_access import Room
 from adsum_hub.trouble import Writes
 from adsum_shared import streams
-from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.connect import Redis, db_of, open_redis
+from adsum_shared.envelope import Beat, encode_beat
 from tests.brokers import Broker, running_broker
 from tests.half_hubs import HOST, FakeCollector, Hub, clock
 from tests.hub_processes import HubProcess, started

@@ -13,7 +13,7 @@ import pytest
 import redis.asyncio
 
 from adsum_shared import streams
-from adsum_shared.beat import decode_beat
+from adsum_shared.envelope import decode_beat
 from tests.collectors import CollectorProcess, applied_notes
 from tests.support import wait_until
 from tests.transcripts import append, line

@@ -23,7 +23,7 @@ from adsum_collector.usage.ledger import NAME, Ledger
 from adsum_collector.usage.reading import Errand, Order, UsageReading
 from adsum_collector.usage.witness import COMMAND
 from adsum_shared import streams
-from adsum_shared.beat import decode_beat
+from adsum_shared.envelope import decode_beat
 from adsum_shared.signals import UsageTotalled
 from bench.corpus import History
 from tests.collectors import CollectorProcess, batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Edit, Mutant
 
-_DISMISSALS = "hub/adsum_hub/rest/dismissals.py"
+_DISMISSALS = "hub/adsum_hub/rest/roster.py"
 _HOOKS = "cli/adsum/hooks.py"
 _JUDGE = "hub/adsum_hub/verdict/judge.py"
 _MENDING = "tests/unit/cli/test_mending.py"

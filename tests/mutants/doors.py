@@ -7,8 +7,8 @@ from tests.mutants.runner import Edit, Mutant
 _HOOKS = "cli/adsum/hooks.py"
 _RECEIVER = "collector/adsum_collector/receiver.py"
 _UP = "cli/adsum/up.py"
-_REPORTS = "hub/adsum_hub/report_endpoints.py"
-_REPORTING = "tests/unit/hub/test_report_endpoints.py"
+_REPORTS = "hub/adsum_hub/session_endpoints.py"
+_REPORTING = "tests/unit/hub/test_session_endpoints.py"
 _DOOR = "tests/unit/collector/test_receiver.py"
 
 MUTANTS = (

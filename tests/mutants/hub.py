@@ -13,7 +13,7 @@ _ENVELOPE = "shared/adsum_shared/envelope.py"
 _HEARTBEATS = "hub/adsum_hub/consumer/heartbeats.py"
 _INBOX = "hub/adsum_hub/inbox.py"
 _INGEST = "hub/adsum_hub/ingest.py"
-_HOLES = "hub/adsum_hub/consumer/holes.py"
+_HOLES = "hub/adsum_hub/consumer/heartbeats.py"
 _HOST = "hub/adsum_hub/host.py"
 _JOINING = "hub/adsum_hub/join/joining.py"
 _MACHINES = "hub/adsum_hub/join/machines.py"
@@ -391,7 +391,7 @@ MUTANTS = (
         "whoever begins with small entries fills Redis with big ones unseen",
         (
             Edit(
-                "hub/adsum_hub/room.py",
+                "hub/adsum_hub/redis_access.py",
                 "streams.inbox(host.id), samples=0)",
                 "streams.inbox(host.id))",
             ),

@@ -53,8 +53,8 @@ from adsum_collector.intake import Intake, ReportIntake
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared import WallClock, streams
-from adsum_shared.beat import Beat
 from adsum_shared.connect import open_redis
+from adsum_shared.envelope import Beat
 from adsum_shared.privacy import private_as
 from adsum_shared.signals import AnySignal, RequestClosed, RequestOpened
 

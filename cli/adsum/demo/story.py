@@ -15,7 +15,7 @@ import msgspec
 
 from adsum_collector.agents import known_agents
 from adsum_shared import __version__
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 from adsum_shared.signals import DEFAULT_AGENT, AnySignal, decode_signal
 from adsum_shared.state import HostWitness, ScanProgress
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adsum_shared.names import unknown
+from adsum_shared.errors import unknown
 from adsum_shared.redact import clean
 from adsum_shared.state import (
     ContextView,

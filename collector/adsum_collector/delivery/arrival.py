@@ -17,7 +17,7 @@ from adsum_collector.delivery.transports import Inbox
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.spool.spool import Spool
 from adsum_collector.state_dir import Identity, confirm_identity, renew_identity
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 
 log = logging.getLogger(__name__)
 

@@ -31,9 +31,8 @@ from adsum_collector.errors import (
 )
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_shared import Timer, streams
-from adsum_shared.beat import Beat, encode_beat
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
-from adsum_shared.envelope import encode_batch, encode_gap
+from adsum_shared.envelope import Beat, encode_batch, encode_beat, encode_gap
 from adsum_shared.host_keys import OddReplyError
 from adsum_shared.redis_errors import BrokerTooOldError, cause_of
 

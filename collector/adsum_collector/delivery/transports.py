@@ -17,8 +17,8 @@ from redis.exceptions import NoPermissionError
 from adsum_collector.delivery.resume import EntryId, Head, HubProgress
 from adsum_collector.errors import HubError, StreamMovedError, StreamUnusableError
 from adsum_shared import host_keys, streams
-from adsum_shared.beat import Beat, decode_beat
 from adsum_shared.connect import UNAVAILABLE, open_redis, require_recent
+from adsum_shared.envelope import Beat, decode_beat
 from adsum_shared.host_keys import (
     KIND,
     PATH,

@@ -53,9 +53,8 @@ from adsum_hub.rest.api import (
 from adsum_hub.roster import Roster
 from adsum_hub.settings import HubSettings
 from adsum_shared import __version__, streams
-from adsum_shared.beat import decode_beat
 from adsum_shared.connect import db_of
-from adsum_shared.envelope import VERSION
+from adsum_shared.envelope import VERSION, decode_beat
 from adsum_shared.tls import is_untrusted
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
 from adsum_hub.views import limits_that_hold, view_id
 from adsum_shared import MOST_DAYS
-from adsum_shared.names import unknown
+from adsum_shared.errors import unknown
 from adsum_shared.state import (
     COMPRESSED,
     COMPRESSED_MB,

@@ -13,7 +13,7 @@ from adsum_collector.delivery.transports import Inbox
 from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.state_dir import Identity, load_identity, renew_identity
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 
 
 class BeatsOnly(Inbox):

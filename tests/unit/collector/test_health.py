@@ -18,7 +18,7 @@ from adsum_collector.agents.gemini.agent import GeminiCli
 from adsum_collector.agents.installer import Installation, Target
 from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFiles, hook_witness, witness
 from adsum_collector.witnesses import AgentWitnesses, Witnesses
-from adsum_shared.beat import Beat, encode_beat
+from adsum_shared.envelope import Beat, encode_beat
 from adsum_shared.state import HostWitness
 
 START = 1_700_000_000_000

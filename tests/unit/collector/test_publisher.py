@@ -20,7 +20,7 @@ from adsum_collector.delivery.transports import Inbox, StreamLook, TransportConn
 from adsum_collector.errors import StreamUnusableError
 from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_collector.spool.spool_file import SpoolLimits
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 from adsum_shared.host_keys import KeysReply, KeysRequest, OddReplyError
 from tests.support import wait_until
 

@@ -9,8 +9,7 @@ import pytest
 from adsum_hub.clock import ABSURD_MS, AHEAD_MS
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
-from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch
+from adsum_shared.envelope import Batch, Beat
 from adsum_shared.signals import AnySignal, PromptSubmitted, TurnEnded, UsageTotalled
 from adsum_shared.state import Group
 

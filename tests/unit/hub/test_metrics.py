@@ -23,8 +23,7 @@ from adsum_hub.metrics import (
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
-from adsum_shared.beat import Beat, Counts
-from adsum_shared.envelope import Batch, Gap
+from adsum_shared.envelope import Batch, Beat, Counts, Gap
 from adsum_shared.signals import (
     Alive,
     AnySignal,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adsum_hub.consumer.holes import ASK_AGAIN_MS, FRUITLESS_REPLAYS, Replays
+from adsum_hub.consumer.heartbeats import ASK_AGAIN_MS, FRUITLESS_REPLAYS, Replays
 
 
 def test_a_hole_is_asked_for_once_however_many_entries_lie_behind_it():

@@ -19,7 +19,7 @@ from adsum_hub.rest.roster import api_router
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.views import rank, urgency
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 from adsum_shared.state import GROUP_OF, AgentState, Group, HubTrouble, SessionView
 
 

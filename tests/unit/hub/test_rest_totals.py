@@ -19,7 +19,7 @@ from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_shared import MOST_DAYS
 from adsum_shared import signals as s
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 from adsum_shared.state import (
     COMPRESSED,
     COMPRESSED_MB,

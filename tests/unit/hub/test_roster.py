@@ -13,8 +13,7 @@ from adsum_hub.settings import HubSettings
 from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.verdict.judge import GRACE
-from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch, Gap
+from adsum_shared.envelope import Batch, Beat, Gap
 from adsum_shared.signals import (
     ChildStarted,
     ProcessGone,

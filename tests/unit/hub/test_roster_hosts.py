@@ -5,7 +5,7 @@ from __future__ import annotations
 from adsum_hub.host import Host
 from adsum_hub.roster import HOSTS_MS, Roster
 from adsum_hub.snapshots import Snapshot
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 from adsum_shared.state import HostView
 
 T = 1_000

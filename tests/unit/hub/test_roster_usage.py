@@ -11,8 +11,7 @@ from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts, local_day
 from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_shared import signals as s
-from adsum_shared.beat import Beat
-from adsum_shared.envelope import Batch
+from adsum_shared.envelope import Batch, Beat
 from adsum_shared.signals import DEFAULT_AGENT, RateLimit, Signal
 from adsum_shared.state import HostAgent, ScanProgress, SessionView
 from tests.spenders import HOUR, NOON, TODAY, FlatPrices, spending

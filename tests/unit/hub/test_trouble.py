@@ -11,7 +11,7 @@ from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import KEPT, LOOK_S, PATIENCE_MS, RETURN_MS, STALE_MS, Link, Timekeeper
-from adsum_shared.beat import Beat
+from adsum_shared.envelope import Beat
 from adsum_shared.state import HubTrouble
 from tests.support import wait_until
 

@@ -9,7 +9,7 @@ import unicodedata
 
 import pytest
 
-from adsum_shared import logs
+from adsum import foreground
 from adsum_shared.redact import clean, safe, to_json
 from tests.hostile import HOSTILE, is_plain
 
@@ -54,11 +54,11 @@ def test_lines_and_tabs_stay_where_text_is_laid_out() -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "json"])
-def test_no_log_entry_forges_a_line_or_moves_a_cursor(kind: logs.LogFormat) -> None:
+def test_no_log_entry_forges_a_line_or_moves_a_cursor(kind: foreground.LogFormat) -> None:
     before = logging.getLogger().handlers[:], logging.getLogger().level
     stream = io.StringIO()
     try:
-        logs.configure("INFO", kind, stream)
+        foreground.configure_logging("INFO", kind, stream)
         logging.getLogger("adsum").warning("began %s", "".join(HOSTILE).replace("\ud800", ""))
     finally:
         logging.getLogger().handlers[:], _ = before

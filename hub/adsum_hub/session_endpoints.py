@@ -1,9 +1,14 @@
-"""Takes what agents report of their own work by REST, and hands it to the machine they run on.
+"""Takes by REST what other programs tell a session or do with it: reports of its work, and a lifecycle.
 
-That machine's collector makes it a signal like any other, so that it is kept and told of like them.
+What an agent reports is handed to the machine it runs on. That machine's collector makes it a signal like
+any other, so that it is kept and told of like them.
 (Rejected: to write it into the host's stream; that has one writer. Rejected: a key of hubs' own, as
 for dismissals; a report belongs to what the session did, and outlives Redis on its machine's disk.)
+
+Suspending and resuming are there by the names that other dashboards have for them: an agent is a session.
 """
+
+from __future__ import annotations
 
 import asyncio
 import math
@@ -19,6 +24,7 @@ from fastapi import APIRouter, Query, Request
 
 from adsum_hub.auth.gate import GRANT, Grant
 from adsum_hub.clock import Clock
+from adsum_hub.control import CommandAsked, CommandTold, Decisions
 from adsum_hub.facts import Facts
 from adsum_hub.fold.activity import entries
 from adsum_hub.host import Host
@@ -53,7 +59,7 @@ from adsum_shared.reporting import (
     require_text,
 )
 from adsum_shared.signals import Alive, Signal, WorkReported, encode_signal
-from adsum_shared.state import ReportView
+from adsum_shared.state import Group, ReportView, SessionView
 
 #: For its machine to have taken it; and between two looks whether it has.
 MOST_WAIT_S = 3.0
@@ -306,3 +312,80 @@ def _refused() -> Iterator[None]:
 def reports_router(reports: ReportEndpoints) -> APIRouter:
     """Before the roster's own: the pattern of a session takes every path below it."""
     return add_endpoints(APIRouter(prefix="/api", tags=["v1"]), reports)
+
+
+class ResumeAsked(msgspec.Struct, frozen=True):
+    """message: what it is told, as a prompt."""
+
+    message: str | None = None
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No more than `{}` is asked for."""
+
+
+class AgentRuntime(msgspec.Struct, frozen=True):
+    """state: `uninitialized`: nobody has heard of it. since: hub clock, ms. session: its id here."""
+
+    schema: int
+    id: str
+    state: Literal["active", "idle", "suspended", "uninitialized"]
+    since: int | None = None
+    session: str | None = None
+
+
+OR_OVER = {**REFUSED, **UNKNOWN, 410: "It is over"}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEndpoints:
+    """agent_id: a session's id, or HOST_ID:SESSION_ID."""
+
+    decisions: Decisions
+
+    @endpoint("GET /agents/{agent_id}", "What an agent is at: active, idle, suspended or unknown")
+    async def runtime(self, agent_id: str) -> AgentRuntime:
+        view = self._view(agent_id)
+        if view is None:
+            return AgentRuntime(SCHEMA, agent_id, "uninitialized")
+        return AgentRuntime(SCHEMA, agent_id, runtime_state(view), view.state.since, view.id)
+
+    @endpoint("POST /agents/{agent_id}/suspend", "As the command `suspend`", OR_OVER, status=202)
+    async def suspend(self, agent_id: str, request: Request, nothing: Nothing) -> CommandTold:
+        """Raises BadRequestError."""
+        del nothing
+        return await self._give(agent_id, request, CommandAsked("suspend"))
+
+    @endpoint("POST /agents/{agent_id}/resume", "As the command `resume`", OR_OVER, status=202)
+    async def resume(self, agent_id: str, request: Request, asked: ResumeAsked) -> CommandTold:
+        """Raises BadRequestError."""
+        return await self._give(agent_id, request, CommandAsked("resume", text=asked.message))
+
+    async def _give(self, agent_id: str, request: Request, asked: CommandAsked) -> CommandTold:
+        view = self._view(agent_id)
+        if view is None:
+            step = "List them at /api/v1/sessions."
+            raise BadRequestError(404, f"There is no agent {agent_id[:200]!r}.", step)
+        return await self.decisions.give(view.id, request, asked)
+
+    def _view(self, agent_id: str) -> SessionView | None:
+        """Raises BadRequestError: several machines have one of this id."""
+        views = self.decisions.roster.views
+        if agent_id in views:
+            return views[agent_id]
+        found = [each for each in views.values() if each.session_id == agent_id]
+        if len(found) > 1:
+            step = "Name it HOST_ID:SESSION_ID."
+            raise BadRequestError(409, f"There are {len(found)} agents of this id.", step)
+        return found[0] if found else None
+
+
+def runtime_state(view: SessionView) -> Literal["active", "idle", "suspended"]:
+    """Whatever it waits for, an agent that does not work is idle to those who know four states."""
+    if view.state.state == "suspended":
+        return "suspended"
+    return "active" if view.state.group is Group.AUTONOMOUS else "idle"
+
+
+def agents_router(endpoints: AgentEndpoints) -> APIRouter:
+    return add_endpoints(APIRouter(prefix="/api", tags=["agents"]), endpoints)

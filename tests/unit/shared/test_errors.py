@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adsum_shared.names import unknown
+from adsum_shared.errors import unknown
 
 
 def test_of_many_names_the_most_alike_are_given() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from adsum_shared.logs import configure
+from adsum.foreground import configure_logging
 from adsum_shared.redact import MASK, MOST_SIGNS, fields_without_secrets, without_secrets
 
 #: In pieces, so that no scanner takes this file for a leak.
@@ -61,7 +61,7 @@ def entries(out: io.StringIO) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", ["json", "plain"])
 def test_no_planted_secret_is_in_a_line(line: str, kind: Any) -> None:
     out = io.StringIO()
-    configure("info", kind, out)
+    configure_logging("info", kind, out)
     logging.getLogger("adsum_hub.any").warning("%s", line)
 
     assert PLANTED[line] not in out.getvalue()
@@ -84,7 +84,7 @@ def test_what_is_no_secret_stays_as_it_was() -> None:
 def test_a_traceback_holds_no_secret_and_no_local_variable() -> None:
     for kind in ("json", "plain"):
         out = Terminal() if kind == "plain" else io.StringIO()
-        configure("info", "auto", out)
+        configure_logging("info", "auto", out)
         hidden = "LocalVariable55"
         try:
             raise ValueError(f"redis://u:hunter2pass@h/{len(hidden)}")
@@ -99,7 +99,7 @@ def test_a_traceback_holds_no_secret_and_no_local_variable() -> None:
 
 def test_the_fault_that_ends_a_process_is_told_without_its_secret() -> None:
     out = io.StringIO()
-    configure("info", "json", out)
+    configure_logging("info", "json", out)
     try:
         raise RuntimeError("token=Planted1234")
     except RuntimeError:
@@ -112,7 +112,7 @@ def test_the_fault_that_ends_a_process_is_told_without_its_secret() -> None:
 def test_a_program_gets_json_and_a_terminal_plain_words() -> None:
     file, terminal = io.StringIO(), Terminal()
     for out in (file, terminal):
-        configure("info", "auto", out)
+        configure_logging("info", "auto", out)
         logging.getLogger("adsum_hub.trouble").info("reading from %s", "Zürich")
 
     (entry,) = entries(file)
@@ -126,10 +126,10 @@ def test_a_program_gets_json_and_a_terminal_plain_words() -> None:
 
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
     file, terminal = io.StringIO(), Terminal()
-    configure("info", "plain", file)
+    configure_logging("info", "plain", file)
     logging.getLogger("adsum_hub").info("one")
     monkeypatch.setenv("NO_COLOR", "1")
-    configure("info", "plain", terminal)
+    configure_logging("info", "plain", terminal)
     logging.getLogger("adsum_hub").info("two")
 
     assert "\x1b[" not in file.getvalue() + terminal.getvalue()
@@ -140,7 +140,7 @@ def test_a_librarys_own_way_out_is_closed() -> None:
     server = logging.getLogger("uvicorn.error")
     server.addHandler(logging.StreamHandler(past_us))
     server.propagate = False
-    configure("info", "json", out)
+    configure_logging("info", "json", out)
     server.info('"WebSocket /ws?token=%s" [accepted]', "Planted1234")
 
     assert past_us.getvalue() == ""
@@ -150,7 +150,7 @@ def test_a_librarys_own_way_out_is_closed() -> None:
 
 def test_what_is_below_the_level_is_not_written() -> None:
     out = io.StringIO()
-    configure("warning", "json", out)
+    configure_logging("warning", "json", out)
     logging.getLogger("adsum_hub").info("not this")
     logging.getLogger("adsum_hub").warning("but this")
 

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
 from adsum_hub.auth.gate import _reports
-from adsum_hub.report_endpoints import BURST, EACH_S, ReportEndpoints, reports_router
 from adsum_hub.rest.api import BadRequestError, explain
+from adsum_hub.session_endpoints import BURST, EACH_S, ReportEndpoints, reports_router
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis, wanted
 from adsum_shared.reporting import FIELD, make_token, read_token
@@ -206,7 +206,7 @@ def test_a_session_that_has_paused_may_report_again_and_is_forgotten() -> None:
 async def test_a_machine_that_does_not_take_it_is_said_to_not_have_taken_it(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adsum_hub.report_endpoints.MOST_WAIT_S", 0.1)
+    monkeypatch.setattr("adsum_hub.session_endpoints.MOST_WAIT_S", 0.1)
     redis = open_redis(redis_url)
     taking = Taking(redis)  # nobody reads
     asked = [taking.post(PATH, {"status": "passed"}, make_token(KEY, HOST, "s")) for _ in range(5)]
