@@ -38,14 +38,14 @@ SAME_START = 10_000
 
 def earliest(a: int, b: int) -> int:
     """The lesser of two times of which 0 means never."""
-    return min(a, b) if a and b else a or b
+    return b if not a or (b and b < a) else a
 
 
 def first_witness(a: int, a_source: str, b: int, b_source: str) -> str:
     """Who is credited with something: who knew it first; of two at one instant, by name."""
-    if not a or not b:
-        return a_source if a else b_source
-    return min((a, a_source), (b, b_source))[1]
+    if a == b:
+        return min(a_source, b_source) if a else b_source
+    return a_source if a and earliest(a, b) == a else b_source
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

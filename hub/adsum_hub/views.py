@@ -126,7 +126,7 @@ def session_view(
         children=children,
         ended_at=_ended_at(facts, state, offset_ms) if state.state in OVER else None,
         review=review_view(verdict.review, offset_ms) if verdict.review else None,
-        suspended=suspended_view(facts, state, offset_ms),
+        suspended=suspended_view(facts, state, offset_ms) if facts.suspension else None,
         prompt_way=prompt_way(facts, verdict),
         report=report_view(facts, offset_ms) if facts.report else None,
         **ticks,
@@ -359,11 +359,13 @@ def is_whole(payload: object) -> bool:
 
 def _live_alike(last: Shown, facts: Facts, verdict: Verdict) -> bool:
     before = last.facts
-    return (
-        before.children is facts.children
-        and before.drained == facts.drained
-        and before.killed == facts.killed
-        and last.verdict.children is verdict.children
+    return before.children is facts.children and (
+        not facts.children
+        or (
+            before.drained == facts.drained
+            and before.killed == facts.killed
+            and last.verdict.children is verdict.children
+        )
     )
 
 

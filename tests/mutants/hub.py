@@ -516,8 +516,8 @@ MUTANTS = (
         (
             Edit(
                 _GROUND,
-                "same = before.tools is facts.tools and before.done is facts.done",
-                "same = bool(last.calls.by_id)",
+                "if before.tools is not facts.tools or before.done is not facts.done:",
+                "if not calls.by_id:",
             ),
         ),
         (f"{_VIEWS}::test_what_is_taken_over_says_the_same_as_what_is_found_anew",),
@@ -561,7 +561,7 @@ MUTANTS = (
         (
             Edit(
                 "hub/adsum_hub/fold/fold.py",
-                " if type(signal) is not s.ProcessStill else None",
+                " if kind is not s.ProcessStill else None",
                 "",
             ),
         ),

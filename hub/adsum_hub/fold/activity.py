@@ -29,6 +29,7 @@ SILENT: frozenset[type] = frozenset(
         s.PromptDequeued,
         s.HoldEnded,
         s.QueueReported,
+        s.UnknownSignal,
     }
 )
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in s.Signal.__subclasses__()}
@@ -45,11 +46,11 @@ LASTING = frozenset(
 
 
 def note(
-    facts: Facts, signal: s.AnySignal, changes: dict[str, Any]
+    facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]
 ) -> tuple[ActivityNote, ...] | None:
     """The activity with this signal in its place by event time, or None if it adds nothing."""
     kind = type(signal)
-    if kind in SILENT or isinstance(signal, s.UnknownSignal):
+    if kind in SILENT:
         return None
     if kind is s.ToolStarted or kind is s.ToolFinished:
         activity = _with_call(facts, signal, changes)  # type: ignore[arg-type] # it is one of these
@@ -71,7 +72,7 @@ def _with_call(
     if type(signal) is s.ToolStarted:
         if held is not None and held.started:
             return activity
-        text = text_of(signal)
+        text = f"{signal.tool}: {signal.summary}" if signal.summary else signal.tool
     else:
         if "tools" not in changes or (held is not None and held.finished):
             return activity
@@ -210,10 +211,6 @@ def _placed(held: tuple[ActivityNote, ...], entry: ActivityNote) -> tuple[Activi
 
 def text_of(signal: s.KnownSignal) -> str:
     match signal:
-        case s.ToolStarted(tool=tool, summary=summary):
-            return f"{tool}: {summary}" if summary else tool
-        case s.ToolFinished():
-            return _end_of(signal)
         case s.RequestOpened():
             return f"{signal.request_kind}: {signal.summary or signal.tool or ''}"
         case s.RetryScheduled(attempt=attempt, max=most):

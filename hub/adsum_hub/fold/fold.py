@@ -17,6 +17,7 @@ from adsum_hub.facts import (
     Cost,
     Ended,
     Facts,
+    Gauges,
     Retry,
     SessionProcess,
     Status,
@@ -78,8 +79,9 @@ DECISIONS = {
     "control.budget": "budget_answered",
 }
 
-OWN_DEEDS = (
-    *(s.UnknownSignal, s.HoldEnded, s.CommandReported, s.QueueReported, s.SessionSuspended),
+#: What a collector itself has done says nothing of the session's life.
+OWN_DEEDS: frozenset[type] = frozenset(
+    {s.UnknownSignal, s.HoldEnded, s.CommandReported, s.QueueReported, s.SessionSuspended}
 )
 
 EVIDENCE = {
@@ -95,33 +97,32 @@ def fold(facts: Facts | None, signal: s.AnySignal) -> Facts:
     """The facts with this signal in them; the very same object if it says nothing new."""
     if facts is None:
         facts = Facts(signal.session_id)
-    changes = STEPS[type(signal)](facts, signal)
-    _evidence(facts, signal, changes)
+    kind = type(signal)
+    changes = STEPS[kind](facts, signal)
+    if kind not in OWN_DEEDS:
+        _evidence(facts, signal, changes)  # type: ignore[arg-type] # it is a known one
     if not changes:
         return facts
-    entry = note(facts, signal, changes)
+    entry = note(facts, signal, changes)  # type: ignore[arg-type] # unknown ones are silent
     if entry is not None:
         changes["activity"] = entry
     return replace(facts, **changes)
 
 
-def _evidence(facts: Facts, signal: s.AnySignal, changes: dict[str, Any]) -> None:
+def _evidence(facts: Facts, signal: s.KnownSignal, changes: dict[str, Any]) -> None:
     """When it was heard, by whom; and what its prompt id and agent id alone say."""
-    # What a collector itself has done says nothing of the session's life.
-    if isinstance(signal, OWN_DEEDS):
-        return
-    at = signal.at
-    if at > facts.moved and type(signal) not in STILL:
+    kind, at = type(signal), signal.at
+    if at > facts.moved and kind not in STILL:
         changes["moved"] = at
     if not facts.witnessed or not facts.known or at < facts.born or signal.seen < facts.known:
         _first(facts, signal, changes)
     # That a process stands still says nothing of life, for all that its witness was heard.
-    field = EVIDENCE.get(signal.source) if type(signal) is not s.ProcessStill else None
+    field = EVIDENCE.get(signal.source) if kind is not s.ProcessStill else None
     if field is not None and at > getattr(facts, field):
         changes[field] = at
     prompt_id = signal.prompt_id
     # SessionEnd bears the id of the /exit that caused it, which is no turn.
-    if prompt_id is not None and not isinstance(signal, s.SessionEnded):
+    if prompt_id is not None and kind is not s.SessionEnded:
         turns = changes.get("turns", facts.turns)
         turn = turns.get(prompt_id)
         if turn is None or at < turn.first:
@@ -350,19 +351,15 @@ def cost_reported(facts: Facts, signal: s.CostReported) -> Changes:
 
 def gauges_reported(facts: Facts, signal: s.GaugesReported) -> Changes:
     """Gauge by gauge, the last by event time."""
-    limits = None if signal.limits is None else tuple(signal.limits)
-    news = {
-        "context_tokens": signal.context_tokens,
-        "context_size": signal.context_size,
-        "limits": limits,
-        "plan": signal.plan,
-    }
+    at, gauges = signal.at, facts.gauges
     changes: dict[str, Any] = {}
-    for name, value in news.items():
-        held = getattr(facts.gauges, name)
-        if value is not None and (held is None or signal.at > held[0]):
-            changes[name] = (signal.at, value)
-    return {"gauges": replace(facts.gauges, **changes)} if changes else {}
+    for name in Gauges.__struct_fields__:
+        value = getattr(signal, name)
+        if value is not None:
+            held = getattr(gauges, name)
+            if held is None or at > held[0]:
+                changes[name] = at, tuple(value) if name == "limits" else value
+    return {"gauges": replace(gauges, **changes)} if changes else {}
 
 
 # The trail: by when a session had used up how much of a day's total.

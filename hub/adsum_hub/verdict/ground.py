@@ -159,11 +159,11 @@ def ground_of(facts: Facts, last: Ground | None = None) -> Ground:
     """last: of the same session, of which is taken over whatever holds."""
     last = last or NO_GROUND
     before = last.facts
-    turns, requests, children = last.turns, last.requests, last.children
+    turns, calls, requests, children = last.turns, last.calls, last.requests, last.children
     if turns.by_id is not facts.turns:
         turns = gather_turns(facts.turns)
-    same = before.tools is facts.tools and before.done is facts.done
-    calls = last.calls if same else calls_of(facts, last.calls)
+    if before.tools is not facts.tools or before.done is not facts.done:
+        calls = calls_of(facts, calls)
     if requests.by_id is not facts.requests:
         requests = gather_requests(facts.requests)
     if children.by_id is not facts.children:
@@ -179,16 +179,19 @@ def ground_of(facts: Facts, last: Ground | None = None) -> Ground:
         status, run = last.status, last.run
     else:
         status, run = valid(facts), run_began(facts)
-    if last.turns is turns and last.calls is calls and last.run == run:
-        stand, tools = last.stand, last.tools
-    else:
-        stand, tools = standing(turns, calls, run), main_tools(turns, calls, run)
+    stand, tools = last.stand, last.tools
+    if last.turns is not turns or last.calls is not calls or last.run != run:
+        tools = main_tools(turns, calls, run)
+        if last.turns is not turns or last.calls.openers != calls.openers or last.run != run:
+            stand = standing(turns, calls, run)
     if requests.pending or calls.unanswered:
         unclosed, last_closed = unclosed_of(facts, turns, calls, requests, run, tools)
     else:
         unclosed, last_closed = [], requests.closed  # as above: most sessions ask nothing
-    parts = turns, calls, requests, children, status, run, stand, unclosed
-    return Ground(facts, *parts, last_closed, facts.updated_at, tools)
+    return Ground(
+        facts, turns, calls, requests, children, status, run, stand, unclosed, last_closed,
+        facts.updated_at, tools,
+    )  # fmt: skip
 
 
 def gather_turns(turns: dict[str, Turn]) -> Turns:

@@ -159,6 +159,8 @@ def missing_from(ground: Ground) -> int | None:
     within its grace.
     """
     facts = ground.facts
+    if facts.hook_at and ground.turns.typed_at <= facts.hook_at + LATENESS:
+        return None  # as below, and nearly always
     # Of what happened before a collector looked no hook could tell; a line is 0.2 s old when read.
     heard = max(facts.hook_at + LATENESS if facts.hook_at else 0, facts.known - LATENESS)
     # The registry is believed only where no hook was ever heard. (Rejected: any `busy` later than

@@ -119,17 +119,22 @@ def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
         requests = unanswered(ground, status, clock, limits)
     is_open = bool(stand.opened) and not stand.closed
     waiting = idle = busy = 0
-    if status is not None:
+    if status is None:
+        pass
+    elif status.status == "waiting":
         if not requests and not _cancelled(status, stand, children):
             waiting = nameless_since(status, ground.last_closed, stand.opened, clock, limits)
-        if is_open:
-            idle = closed_since(status, stand.opened, clock, limits)
+    elif status.status == "busy":
         if not children:
             busy = busy_since(status, ground, clock, limits)
-    stops = not children and is_stopping(ground, status, clock, limits)
+    elif is_open:
+        idle = closed_since(status, stand.opened, clock, limits)
+    stops = not is_open and not children and is_stopping(ground, status, clock, limits)
     runs = bool(busy) or (is_open and not idle) or stops
-    said = idle, busy, waiting, runs, stops
-    return Reading(ground, ground.facts, clock, limits, status, stand, requests, children, *said)
+    return Reading(
+        ground, ground.facts, clock, limits, status, stand, requests, children,
+        idle, busy, waiting, runs, stops,
+    )  # fmt: skip
 
 
 def _cancelled(status: Status, stand: Standing, children: dict[str, Child]) -> bool:
@@ -227,7 +232,7 @@ def busy_since(status: Status, ground: Ground, clock: Clock, limits: Limits) -> 
     Rejected: only one newer than all that was heard of the main agent; the user's own hooks run on
     after a compaction has said that it is over.)
     """
-    if status.status != "busy" or status.at <= max(ground.stand.opened, ground.turns.closed):
+    if status.at <= ground.stand.opened or status.at <= ground.turns.closed:
         return 0
     rested = status.rested >= ground.turns.closed > 0
     hold = limits.passing if rested else limits.registry_hold
@@ -269,8 +274,6 @@ def nameless_since(
     moment from the close; a form that was sent, and a plan that was accepted, came back as a nameless
     dialog on loaded machines.)
     """
-    if status.status != "waiting":
-        return 0
     held = max(status.waiting or status.at, opened) + limits.nameless
     if last_close:
         late = limits.registry_late if last_close >= status.at else limits.nameless

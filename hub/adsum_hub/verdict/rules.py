@@ -3,7 +3,6 @@
 Nothing here reads a terminal's screen or asks a model to classify: both were rejected for good.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from adsum_hub.facts import LATENESS, Budget, Ended, Facts, Request, Status, Task, Tool, Turn
@@ -53,12 +52,15 @@ AGES = (2, 3, 5, 10, 15, 30, 60, 120, 240, 480, 1_440, 2_880, 10_080)
 
 
 def decide(reading: Reading) -> AgentState:
-    for rule in RULES:
-        found = rule(reading)
-        if found is not None:
-            return found
-    born = reading.facts.born
-    return state("unknown", "Status unavailable", born, 0.0, "none")
+    return (
+        over_for_good(reading)
+        or asks_a_human(reading)
+        or compacts(reading)
+        or closed_turn(reading)
+        or open_turn(reading)
+        or no_turn(reading)
+        or state("unknown", "Status unavailable", reading.facts.born, 0.0, "none")
+    )
 
 
 # Rule 1: whether the session is over, set aside by a human, or lives.
@@ -388,9 +390,11 @@ def queued_since(reading: Reading) -> int:
     Since when, or 0.
     """
     facts, stand = reading.facts, reading.stand
+    if not facts.queued:
+        return 0
     # Esc takes the next from the queue; of that turn's end the registry tells first.
     closed = reading.idle if stand.open else stand.closed
-    if not facts.queued or not closed:
+    if not closed:
         return 0
     if facts.dequeued >= facts.queued and (
         # What leaves the queue at rest begins, and its line comes a moment later.
@@ -588,13 +592,3 @@ def _age(minutes: int) -> str:
     if minutes < 120:
         return f"{minutes} min"
     return f"{minutes // 60} h" if minutes < 2_880 else f"{minutes // 1_440} days"
-
-
-RULES: tuple[Callable[[Reading], AgentState | None], ...] = (
-    over_for_good,
-    asks_a_human,
-    compacts,
-    closed_turn,
-    open_turn,
-    no_turn,
-)
