@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from adsum.outcome import CommandError
 from adsum.reach import Pane, all_panes, pane_of, terminal_and_ancestors
 from adsum.reports import gathered, scenario
 from adsum_collector.processes import look_up
-from bench.screens import ELSEWHERE, ENDED, Look, labels, shown
+from adsum_shared.signals import LEFT
+from bench.screens import ELSEWHERE, ENDED, INPUT, Look, labels, shown
 from bench.traces import Label
 
 INTERVAL_S = 0.1
@@ -110,8 +111,25 @@ def known_to(at: int, signals: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted(filter(None, near))
 
 
+def withheld(found: list[Label], signals: Sequence[Mapping[str, Any]]) -> None:
+    """Takes the score from what a screen cannot show: by one session's signals, times as theirs.
+
+    That its input box waits for a scheduled wake-up; and that the terminal shows the session that
+    goes on with it, of which the registry goes on to say the old name.
+    """
+    wakes = [(each["at"], each["until"]) for each in signals if each.get("until")]
+    left = [each["at"] for each in signals if each.get("reason") == LEFT]
+    for label in found:
+        due = any(at < label.to_ms and label.from_ms < until for at, until in wakes)
+        if any(at <= label.from_ms for at in left):
+            label.group, label.states, label.why = None, None, "another session goes on with it"
+        elif due and label.why == INPUT.why:
+            label.group, label.states, label.why = None, None, "input box, a wake-up is due"
+
+
 def _write(folder: Path, url: str, session_id: str, minutes: int, found: list[Label]) -> None:
     view, told, fresh = gathered(url, session_id, minutes)
+    withheld(found, told.signals)
     for label in found:
         label.known_to = known_to(label.from_ms, told.signals)
         label.from_ms -= told.since

@@ -34,6 +34,7 @@ from adsum_collector.watch import (
     Known,
     news_of_absence,
     news_of_entry,
+    news_of_heir,
     read_entry,
 )
 from adsum_hub.facts import Facts
@@ -204,9 +205,15 @@ def registry_arrivals(trace: Trace) -> Iterator[Arrival]:
     table = _Table()
     last = max((event.t_ms for event in trace.events), default=0)
     writes = list(_of_kind(trace, "registry"))
+    ends = {each.pid: each.t_ms for each in _of_kind(trace, "action") if each.pid}
     for number, event in enumerate(writes):
         t, pid = event.t_ms, event.pid
         known = table.known.get(pid)
+        others = [
+            each.entry
+            for other, each in table.known.items()
+            if other != pid and ends.get(other, last) >= t
+        ]
         news: list[AnySignal] = []
         if event.deleted:
             again = any(
@@ -217,9 +224,10 @@ def registry_arrivals(trace: Trace) -> Iterator[Arrival]:
             if known is not None and not again:
                 del table.known[pid]
                 gone, t = Known(known.entry, trace.t0 + t), min(t + VANISHED_MS, last)
-                news = news_of_absence(gone, table.watched, trace.t0 + event.t_ms + VANISHED_MS)
+                at = trace.t0 + event.t_ms + VANISHED_MS
+                news = news_of_absence(gone, table.watched, at, others)
         elif entry := table.read(trace, event):
-            news = news_of_entry(entry, known, table.watched, trace.t0 + t)
+            news = news_of_entry(entry, known, table.watched, trace.t0 + t, others)
             table.known[pid] = Known(entry)
         table.note(news)
         yield from (Arrival(t, signal, "registry") for signal in news)
@@ -240,9 +248,12 @@ def process_arrivals(trace: Trace) -> Iterator[Arrival]:
                 yield Arrival(t, seen, "process")
         killed = event.action == "kill" and str(event.sig) in ("9", "KILL")
         if event.kind == "action" and (killed or event.action == "exit"):
-            for pid in [event.pid] if killed else list(held):
+            for pid in [event.pid] if event.pid else list(held):
                 if pid in held:
-                    yield Arrival(t, _process(ProcessGone, held.pop(pid), at), THE_END)
+                    gone = held.pop(pid)
+                    yield Arrival(t, _process(ProcessGone, gone, at), THE_END)
+                    for signal in news_of_heir(gone.session_id, held.values(), at):
+                        yield Arrival(t, signal, "registry")
 
 
 class CodexReplay:

@@ -42,7 +42,8 @@ ENDED = Shown("delivered", ("session_ended",), "the process is gone, or shows an
 #: A dialog has the place of the input box, below a rule of its own.
 _RULE = re.compile(r"\s*[─▔]{20,}")
 _PROMPT, _COMMAND = re.compile(r"\u276f"), re.compile(r"\u276f\s*/")
-_SPINNER = re.compile(r"[·✢✳✶✻✽*] \S+…")
+#: Of one word or several, and that of an API error, which is tried again.
+_SPINNER = re.compile(r"[·✢✳✶✻✽*] (\S+…|[^…]{1,60}… \(|.* retrying in \d+s)")
 _STILL_RUN = re.compile(
     r"· \d+ (shell|monitor|task|workflow)s?\b|\d+ (shell|monitor)s? still running"
 )
@@ -117,7 +118,11 @@ class Look(NamedTuple):
 
 
 def labels(looks: Iterable[Look], until: int) -> list[Label]:
-    """Of each session the spans in which the same stood there; one that a single look saw is not scored."""
+    """Of each session the spans in which the same stood there; one that a single look saw is not scored.
+
+    Nor what stands there before its first prompt, a dialog of the user's own as little: the chooser
+    of `--resume` bears a session's name that never comes to be. And its end is none of a session.
+    """
     spans: dict[str, list[tuple[int, Shown, int]]] = {}
     for at, session_id, what in looks:
         held = spans.setdefault(session_id, [])
@@ -129,8 +134,11 @@ def labels(looks: Iterable[Look], until: int) -> list[Label]:
     found: list[Label] = []
     for session_id, held in spans.items():
         ends = [begun for begun, _, _ in held[1:]] + [until]
+        prompted = False
         for (begun, what, count), end in zip(held, ends, strict=True):
-            group, states = (what.group, what.states) if count > 1 else (None, None)
+            prompted = prompted or (what.group is not None and what not in (OWN, ENDED))
+            scored = count > 1 and prompted
+            group, states = (what.group, what.states) if scored else (None, None)
             found.append(
                 Label(
                     session_id,

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -161,7 +161,7 @@ class Watch:
         if entry is None:
             self._stamps[path] = stamp
             return
-        news = news_of_entry(entry, known, self._watched(), now)
+        news = news_of_entry(entry, known, self._watched(), now, self._living(path))
         if news:
             await self._registries[path.parent].intake.accept(news)
         self._known[path] = Known(entry)
@@ -189,18 +189,24 @@ class Watch:
             known.missing_since = now
         if now - known.missing_since < VANISHED_MS:
             return False
-        if self.table.lives(known.entry.process):
-            news = news_of_absence(known, self._watched(), now)
-            if news:
-                await self._registries[path.parent].intake.accept(news)
+        lives = self.table.lives(known.entry.process)
+        news = news_of_absence(known, self._watched(), now, self._living(path), lives=lives)
+        if news:
+            await self._registries[path.parent].intake.accept(news)
         del self._known[path]
         self._stamps.pop(path, None)
         return True
 
+    def _living(self, but: Path | None = None) -> list[Entry]:
+        """What the registry's files say of living processes."""
+        told = [known.entry for path, known in self._known.items() if path != but]
+        return [entry for entry in told if self.table.lives(entry.process)]
+
     async def _look_at_processes(self) -> None:
         watched = self._watched()
         gone = {process for process in set(watched.values()) if not self.table.lives(process)}
-        news = news_of_processes(watched, gone, self._now())
+        living = self._living() if gone else []
+        news = news_of_processes(watched, gone, self._now(), living)
         at_work, work = news_of_work(
             self._work, watched, cpu_ms, self._now(), received_ago, self._resting()
         )
@@ -363,9 +369,16 @@ def read_entry(signals: list[AnySignal], started: int | None) -> Entry | None:
 
 
 def news_of_entry(
-    entry: Entry, known: Known | None, watched: Mapping[str, AgentProcess], now: int
+    entry: Entry,
+    known: Known | None,
+    watched: Mapping[str, AgentProcess],
+    now: int,
+    others: Iterable[Entry] = (),
 ) -> list[AnySignal]:
-    """What a registry file that is there tells beyond what was told of it before. now: ms."""
+    """What a registry file that is there tells beyond what was told of it before. now: ms.
+
+    others: the other files', of living processes.
+    """
     before = known.entry if known else None
     told = [_core(signal) for signal in before.signals] if before else []
     news: list[AnySignal] = []
@@ -375,7 +388,8 @@ def news_of_entry(
         # ended the old one: only now have the user's own hooks on its end run. Not where another
         # process has taken it up meanwhile.
         if before.session_id not in watched or _is_running(before, watched):
-            news.append(_said(SessionEnded, before.session_id, "registry", now))
+            ended = [_said(SessionEnded, before.session_id, "registry", now)]
+            news += news_of_heir(before.session_id, others, now) or ended
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)
     if process is None or not process.is_same(entry.process):
@@ -386,25 +400,59 @@ def news_of_entry(
     return news
 
 
-def news_of_absence(known: Known, watched: Mapping[str, AgentProcess], now: int) -> list[AnySignal]:
+def news_of_absence(
+    known: Known,
+    watched: Mapping[str, AgentProcess],
+    now: int,
+    others: Iterable[Entry] = (),
+    *,
+    lives: bool = True,
+) -> list[AnySignal]:
     """A registry file has gone: its session has ended, unless the hook has said so before.
 
-    If the process is gone too, that is what `news_of_processes` tells.
+    If the process is gone too, that is what `news_of_processes` tells. others: see `news_of_entry`.
     """
-    if now - known.missing_since < VANISHED_MS or not _is_running(known.entry, watched):
+    if now - known.missing_since < VANISHED_MS:
         return []
-    return [_said(SessionEnded, known.entry.session_id, "registry", now)]
+    session_id = known.entry.session_id
+    if heir := news_of_heir(session_id, others, now):
+        return heir
+    running = lives and _is_running(known.entry, watched)
+    return [_said(SessionEnded, session_id, "registry", now)] if running else []
 
 
 def news_of_processes(
-    watched: Mapping[str, AgentProcess], gone: set[AgentProcess], now: int
+    watched: Mapping[str, AgentProcess],
+    gone: Set[AgentProcess],
+    now: int,
+    living: Sequence[Entry] = (),
 ) -> list[AnySignal]:
     """The sessions whose process is no more: kill -9 leaves no other sign."""
-    return [
-        _said(ProcessGone, session_id, "process", now, **msgspec.structs.asdict(process))
-        for session_id, process in watched.items()
-        if process in gone
-    ]
+    news: list[AnySignal] = []
+    for session_id, process in watched.items():
+        if process in gone:
+            news.append(
+                _said(ProcessGone, session_id, "process", now, **msgspec.structs.asdict(process))
+            )
+            news += news_of_heir(session_id, living, now)
+    return news
+
+
+def news_of_heir(session_id: str, others: Iterable[Entry], now: int) -> list[AnySignal]:
+    """One of two terminals on a session was closed: which process has it still, and what that does.
+
+    Its file says so as before, and nobody would ask it again. Of its status the stamp is ours, since
+    the other's was younger. (Rejected: to believe the hook of the one that was closed; the session
+    stood as closed until its next prompt, a dialog on the other's screen too.)
+    """
+    mine = [entry for entry in others if entry.session_id == session_id]
+    if not mine:
+        return []
+    heir = max(mine, key=lambda entry: entry.process.started)
+    pid, started = heir.process.pid, heir.process.started
+    seen = _said(ProcessSeen, session_id, "registry", now, pid=pid, started=started, again=True)
+    told = [each for each in heir.signals if isinstance(each, StatusReported)]
+    return [seen, *(msgspec.structs.replace(each, at=now, seen=now) for each in told)]
 
 
 def _core(signal: AnySignal) -> AnySignal:

@@ -204,6 +204,7 @@ class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The session's latest (pid, start time).
 
     seen: when it was first reported. before: when the latest of those before it went, 0 = unknown.
+    again: when another, that had the session too, had left it to this one; then it was seen anew.
     """
 
     pid: int
@@ -212,6 +213,15 @@ class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     gone: int = 0
     before: int = 0
     first_of_all: bool = True  # no other process held this session before
+    again: int = 0
+
+    def outlives(self, at: int) -> bool:
+        """Whether what a hook said at `at` was the end of the other of two terminals on the session.
+
+        A hook does not say which. The registry does, by its file that has gone, and the hook can be
+        later than that.
+        """
+        return self.again > 0 and at <= self.again + LATENESS and not self.gone
 
 
 class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -219,6 +229,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     waiting: since when it has been `waiting`; released: when it last ceased to be. busy: when it last
     began to be. rested: its last word at rest, by that one's stamp; shell: it was `shell`, not `idle`.
+    dialogs: it tells of every dialog.
     """
 
     at: int
@@ -232,6 +243,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     busy: int = 0
     rested: int = 0
     shell: bool = False
+    dialogs: bool = False
 
 
 def same_process(process: SessionProcess | Status, pid: int | None, started: int) -> bool:

@@ -80,10 +80,14 @@ class SessionEnded(Signal, frozen=True, kw_only=True, tag="session.ended"):
 
 
 class ProcessSeen(Signal, frozen=True, kw_only=True, tag="process.seen"):
-    """The session's process. started: its start time in ms of host wall clock, 0 if unknown."""
+    """The session's process. started: its start time in ms of host wall clock, 0 if unknown.
+
+    again: another one that had the session too has left it, and this one has it still.
+    """
 
     pid: int
     started: int = 0
+    again: bool = False
 
 
 class ProcessGone(Signal, frozen=True, kw_only=True, tag="process.gone"):
@@ -366,12 +370,16 @@ class RetryScheduled(Signal, frozen=True, kw_only=True, tag="retry.scheduled"):
 
 
 class StatusReported(Signal, frozen=True, kw_only=True, tag="status.reported"):
-    """The CLI's own registry. `at` is the stamp it bears (`statusUpdatedAt`)."""
+    """The CLI's own registry. `at` is the stamp it bears (`statusUpdatedAt`).
+
+    dialogs: it tells of each dialog by `waiting`, as soon as that is on the screen.
+    """
 
     status: str | None = None
     waiting_for: str | None = None
     pid: int | None = None
     started: int = 0
+    dialogs: bool = False
 
 
 class UsageTotalled(Signal, frozen=True, kw_only=True, tag="usage.totalled"):

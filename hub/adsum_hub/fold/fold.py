@@ -203,18 +203,24 @@ def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes
     """Of a process that was seen, or is gone; one that nobody saw come may still be seen to go."""
     held, at, is_gone = facts.process, signal.at, isinstance(signal, s.ProcessGone)
     seen, gone = (0, at) if is_gone else (at, 0)
+    again = at if isinstance(signal, s.ProcessSeen) and signal.again else 0
     if held is None:
-        return {"process": SessionProcess(signal.pid, signal.started, seen, gone)}
-    began = held.started or held.seen
+        told = SessionProcess(signal.pid, signal.started, seen, gone, again=again)
+        return {"process": told if not again else replace(told, first_of_all=False)}
+    began = held.again or held.started or held.seen
     if same_process(held, signal.pid, signal.started):
         started = held.started if is_gone else earliest(held.started, signal.started)
-        seen, gone = earliest(held.seen, seen), earliest(held.gone, gone)
-        told = replace(held, started=started, seen=seen, gone=gone)
+        again = max(held.again, again)
+        seen, gone = again or earliest(held.seen, seen), earliest(held.gone, gone)
+        first = held.first_of_all and not again
+        told = replace(held, started=started, seen=seen, gone=gone, again=again, first_of_all=first)
     elif signal.started > began or (
-        seen and (signal.started or at, signal.pid) > (began, held.pid)
+        seen and (again or signal.started or at, signal.pid) > (began, held.pid)
     ):
         before = max(held.gone, held.before)
-        told = SessionProcess(signal.pid, signal.started, seen, gone, before, first_of_all=False)
+        told = SessionProcess(
+            signal.pid, signal.started, seen, gone, before, first_of_all=False, again=again
+        )
     else:
         told = replace(held, before=max(held.before, gone), first_of_all=False)
     return {} if told == held else {"process": told}
@@ -253,6 +259,7 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         busy=signal.at if signal.status == "busy" != held.status else held.busy,
         rested=signal.at if signal.status in ("idle", "shell") else held.rested,
         shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
+        dialogs=signal.dialogs,
     )
     return changes
 

@@ -471,9 +471,13 @@ def closed_at(facts: Facts, told: Turns, request: Request) -> int:
     released = facts.released.get(request.request_id or "", 0)
     if released >= request.opened:
         return released
-    if request.agent_id is not None:
+    form_of = request.server and request.kind == "dialog" and subagents_call(facts, request)
+    if form_of and form_of.finished:
+        return form_of.finished
+    agent_id = form_of.agent_id if form_of else request.agent_id
+    if agent_id is not None:
         # A subagent's request outlives its parent's Stop: seen, 1.4 s before it was answered.
-        child = facts.children.get(request.agent_id)
+        child = facts.children.get(agent_id)
         ended = child.finished if child is not None and not child.running else 0
         return ended if ended >= request.opened else 0
     unnamed = facts.turns.get("")
@@ -481,6 +485,15 @@ def closed_at(facts: Facts, told: Turns, request: Request) -> int:
         # Old CLIs name no prompt. But a dialog has the keyboard: who types has left it.
         return unnamed.prompt
     return over(told, request.prompt_id, request.opened)
+
+
+def subagents_call(facts: Facts, form: Request) -> Tool | None:
+    """The call of a subagent's for which a server asks: the form's own hook names no agent."""
+    for tool in facts.calls.values():
+        open_then = tool.first <= form.opened and not 0 < tool.finished < form.opened
+        if tool.agent_id is not None and tool.server == form.server and open_then:
+            return tool
+    return None
 
 
 def unclosed_of(

@@ -189,15 +189,23 @@ def masked(request: Request, asked: int, status: Status, clock: Clock, limits: L
     it is on no screen: a hook of the user's own decides in its place, for minutes. So it is with a
     subagent in the background, whose request is hooked before any dialog, with a question, which is
     known by its call, and with a server's form, whose hook comes as the user's own begin. (Not with
-    the main agent's permissions: theirs stand there meanwhile.)
+    the main agent's permissions: theirs stand there meanwhile. Nor with what a hook of ours holds:
+    that is asked of a human elsewhere.)
+
+    Where every dialog is told of, that is so from the first instant: of 97 dialogs the registry's
+    word was within 0.1 s of the screen, and the hook 0.02 to 0.4 s ahead of it. (Rejected: to show
+    it for a second; each call of a human was false for so long as the user's own hook ran.)
     """
     if status.status == "waiting":
         return False
+    told_early = request.agent_id is not None or request.kind in ("question", "plan", "dialog")
+    if status.status == "busy" and status.released <= asked and not request.hold:
+        if status.dialogs and (told_early or not clock.passed(asked + limits.registry_late)):
+            return True
+        if told_early and status.released:
+            return clock.passed(asked + limits.registry_missed)
     if status.status == "busy" and status.at >= asked + limits.registry_missed:
         return clock.passed(status.at + limits.passing)
-    told_early = request.agent_id is not None or request.kind in ("question", "plan", "dialog")
-    if status.status == "busy" and told_early and 0 < status.released <= asked:
-        return clock.passed(asked + limits.registry_missed)
     released = status.released
     return released > asked and clock.passed(released + limits.passing)
 
@@ -375,12 +383,13 @@ def _wakes_parent(
     """
     finished = word_of_end(facts, child)
     busy = status is not None and status.status == "busy" and status.at <= finished
-    gap = limits.child_silence if busy and child.kind == "agent" else limits.wake
+    busy = busy and child.kind == "agent"
+    gap = limits.child_silence if busy else limits.wake
     # A report that joins a running turn is stamped a little before the end it reports.
     told = child.notified + LATENESS if child.notified else 0
     if told >= finished or clock.passed(finished + gap):
         return False
-    return not any(turn.prompt >= finished for turn in facts.turns.values())
+    return busy or not any(turn.prompt >= finished for turn in facts.turns.values())
 
 
 def state(

@@ -109,10 +109,11 @@ def final(reading: Reading) -> Ended | None:
         facts.ended is not None
         and not _revived(facts, facts.ended.at, opened)
         and not _is_leaving(reading, facts.ended)
+        and not (process is not None and process.outlives(facts.ended.at))
     ):
         ends.append(facts.ended)
-    # Hooks may be stamped late, and the registry and the process table are not: an opener that
-    # is only a little younger than their word happened before it. A transcript bears true times.
+    # Of registry, process table and transcript times are true. Hooks may be stamped late: one that
+    # opened something a little after these say that it is over came before.
     exact = reading.stand.open and opener_source(reading.ground) == "transcript"
     late = opened if exact else opened - LATENESS
     if (

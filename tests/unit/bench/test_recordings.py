@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.recordings import hub_of, known_to
+from bench.recordings import hub_of, known_to, withheld
+from bench.screens import INPUT, SPINNER, Shown
+from bench.traces import Label
 
 
 def test_the_hub_is_found_by_the_variables_that_the_command_line_knows(
@@ -26,3 +28,25 @@ def test_a_span_is_known_to_who_of_hooks_and_transcript_spoke_near_its_beginning
     assert known_to(10_000, signals) == ["hook", "line"]
     assert known_to(12_000, signals) == ["line"]
     assert known_to(15_000, signals) == []
+
+
+def label(begin: int, end: int, what: Shown) -> Label:
+    return Label("s", begin, end, what.group, list(what.states or ()), what.why)
+
+
+def test_an_input_box_is_not_scored_while_a_wake_up_is_due() -> None:
+    found = [
+        label(*span) for span in ((0, 9, INPUT), (9, 20, INPUT), (20, 30, SPINNER), (60, 70, INPUT))
+    ]
+
+    withheld(found, [{"at": 15, "kind": "child.started", "until": 55}])
+
+    assert [each.group for each in found] == ["needs_you", None, "autonomous", "needs_you"]
+
+
+def test_a_terminal_is_not_scored_once_another_session_goes_on_in_it() -> None:
+    found = [label(0, 9, INPUT), label(9, 20, SPINNER)]
+
+    withheld(found, [{"at": 5, "kind": "session.ended", "reason": "left"}])
+
+    assert [each.group for each in found] == ["needs_you", None]

@@ -30,6 +30,8 @@ FAILED = "  \u23bf  API Error: 400 no"
         ("", screens.BLANK),
         (boxed(""), screens.UNPROMPTED),
         (boxed(SAID + "\u2722 Roosting\u2026 (3s)"), screens.SPINNER),
+        (boxed(SAID + "\u2736 Compacting conversation\u2026 (0s)", typed="next"), screens.SPINNER),
+        (boxed(SAID + "\u273b 529 no \u00b7 retrying in 9s \u00b7 attempt 5/10"), screens.SPINNER),
         (boxed(SAID, footer="esc to interrupt"), screens.SPINNER),
         (boxed(SAID + "\u273b Worked for 1s"), screens.INPUT),
         (boxed("\u2722 Roosting\u2026\n" + SAID), screens.INPUT),
@@ -61,13 +63,24 @@ def test_looks_become_spans_and_what_a_single_look_saw_is_not_scored() -> None:
     seen = [screens.INPUT, screens.INPUT, screens.SPINNER, screens.PERMISSION, screens.PERMISSION]
     looks = [Look(at * 100, "s", what) for at, what in enumerate(seen)]
 
-    found = labels([*looks, Look(0, "t", screens.ENDED), Look(100, "t", screens.ENDED)], 900)
+    other = [screens.INPUT, screens.INPUT, screens.ENDED, screens.ENDED]
+    found = labels([*looks, *(Look(at * 100, "t", what) for at, what in enumerate(other))], 900)
 
     assert [(each.session_id, each.from_ms, each.to_ms, each.states) for each in found] == [
         ("s", 0, 200, ["idle", "awaiting_input"]),
         ("s", 200, 300, None),
         ("s", 300, 900, ["needs_permission"]),
-        ("t", 0, 900, ["session_ended"]),
+        ("t", 0, 200, ["idle", "awaiting_input"]),
+        ("t", 200, 900, ["session_ended"]),
     ]
-    assert [each.group for each in found] == ["needs_you", None, "needs_you", "delivered"]
+    groups = ["needs_you", None, "needs_you", "needs_you", "delivered"]
+    assert [each.group for each in found] == groups
     assert {each.source for each in found} == {"screen"}
+
+
+def test_nothing_of_a_session_is_scored_before_its_first_prompt() -> None:
+    chooser = [screens.BLANK, screens.OWN, screens.OWN, screens.ENDED, screens.ENDED]
+
+    found = labels([Look(at * 100, "s", what) for at, what in enumerate(chooser)], 900)
+
+    assert {each.group for each in found} == {None}

@@ -142,6 +142,39 @@ def test_a_file_gone_for_good_ends_the_session() -> None:
     assert news_of_absence(known, {}, START + 200) == []
 
 
+#: A second terminal on the same session, opened before the other one.
+SECOND = Entry("s1", AgentProcess(50, START - 9_000), (status("waiting", START - 100),))
+
+
+@pytest.mark.parametrize("how", ["closed", "cleared", "killed"])
+def test_a_second_terminal_on_the_session_has_it_still_once_the_first_was(how: str) -> None:
+    """As nothing but its file tells, by which the hook of the first is overruled."""
+    others = [
+        Entry("s2", AGENT),
+        SECOND,
+        msgspec.structs.replace(SECOND, process=AgentProcess(9, 1)),
+    ]
+    news = {
+        "closed": lambda: news_of_absence(Known(entry(), START), {}, START + 950, others),
+        "cleared": lambda: news_of_entry(
+            entry(status("idle", START + 900, "s2"), session_id="s2"),
+            Known(entry()),
+            {"s1": AGENT},
+            START + 950,
+            others,
+        ),
+        "killed": lambda: news_of_processes({"s1": AGENT}, {AGENT}, START + 950, others),
+    }[how]()
+
+    mine = [signal for signal in news if signal.session_id == "s1"]
+    assert kinds(mine)[how == "killed" :] == ["ProcessSeen", "StatusReported"]
+    seen, told = mine[-2:]
+    assert isinstance(seen, ProcessSeen)
+    assert (seen.pid, seen.at, seen.again) == (50, START + 950, True)
+    assert isinstance(told, StatusReported)
+    assert (told.status, told.at, told.seen) == ("waiting", START + 950, START + 950)
+
+
 def test_a_dead_process_is_told_for_each_of_its_sessions() -> None:
     other = AgentProcess(200, START)
     watching = {"s1": AGENT, "s2": AGENT, "s3": other}

@@ -47,7 +47,19 @@ def test_its_status_bears_its_own_stamp() -> None:
         waiting_for="permission prompt",
         pid=16896,
         started=1_795_303_642_627,
+        dialogs=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "entrypoint"),
+    [("2.1.112", "cli"), ("2.1.329", "cli"), ("2.1.330", "sdk-cli"), (None, "cli"), ("x", "cli")],
+)
+def test_what_is_not_known_to_tell_of_all_dialogs_is_not_taken_for_it(
+    version: str | None, entrypoint: str
+) -> None:
+    assert not status(raw(version=version, entrypoint=entrypoint)).dialogs
+    assert status(raw(version="3.0.1-beta.2", entrypoint="cli")).dialogs
 
 
 def test_the_entry_of_an_old_cli_has_no_status() -> None:

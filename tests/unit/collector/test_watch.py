@@ -191,6 +191,24 @@ async def test_a_file_that_stays_away_ends_the_session(
     await wait_until(lambda: len(rig.intake.of(ProcessSeen)) == 2)
 
 
+async def test_of_two_terminals_on_a_session_the_one_that_stays_is_told_anew(
+    rig: Rig, agent: subprocess.Popen[bytes]
+) -> None:
+    with subprocess.Popen(["sleep", "600"]) as second:
+        rig.write(agent.pid, status="idle", statusUpdatedAt=1)
+        path = rig.write(second.pid, status="busy", statusUpdatedAt=2)
+        rig.start()
+        await wait_until(lambda: len(rig.intake.of(StatusReported)) == 2)
+
+        path.unlink()
+        await wait_until(lambda: any(seen.again for seen in rig.intake.of(ProcessSeen)))
+        second.kill()
+
+    assert watched(rig.spool.state)["s1"].pid == agent.pid
+    assert rig.intake.of(SessionEnded) == []
+    assert rig.intake.of(StatusReported)[-1].status == "idle"
+
+
 async def test_another_session_of_the_same_process(
     rig: Rig, agent: subprocess.Popen[bytes]
 ) -> None:

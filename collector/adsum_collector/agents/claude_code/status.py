@@ -94,6 +94,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=4_102_444_800)]
 LIMIT: Final = re.compile(r"[a-z0-9_]{1,32}")
 LIMITS_MAX: Final = 8
 NO: Final = msgspec.Raw(b"false")
+#: The oldest version of which it is known that its registry tells of every dialog.
+DIALOGS_FROM: Final = (2, 1, 330)
 Pid = Annotated[float, msgspec.Meta(gt=0, lt=1 << 31)]
 Stamp = Annotated[float, msgspec.Meta(gt=0, le=NUMBER_MAX)]
 
@@ -132,6 +134,7 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
             waiting_for=_name(entry, "waitingFor") if status else None,
             pid=pid,
             started=started,
+            dialogs=_tells_of_dialogs(entry),
         ),
         s.MetaChanged(
             **dated,
@@ -144,6 +147,18 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
     if pid is not None:
         found.insert(0, s.ProcessSeen(**common, at=seen, pid=pid, started=started))
     return found
+
+
+def _tells_of_dialogs(entry: Fields) -> bool:
+    """Whether `waiting` is written for every dialog of this session.
+
+    Measured of sessions in a terminal alone: of an editor's the dialog is that editor's own.
+    (Rejected: that it has told of one before, for all; the first form of a session was then on no
+    screen, and called people for as long as a hook of their own ran before it.)
+    """
+    told = re.match(r"(\d+)\.(\d+)\.(\d+)", _name(entry, "version") or "")
+    version = tuple(map(int, told.groups())) if told else ()
+    return _text(entry, "entrypoint") == "cli" and version >= DIALOGS_FROM
 
 
 def signals_from_statusline(raw: bytes, seen: int) -> Sequence[AnySignal]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+from typing import Any
+
 import pytest
 
 from adsum_collector.agents.claude_code.tools import server_named
@@ -198,6 +201,21 @@ def test_a_form_proves_nothing_while_another_call_of_its_server_may_have_asked()
     assert story.asked(6) == ["permission", "dialog"]
 
 
+def test_a_form_of_a_subagents_call_outlives_the_parents_stop_and_ends_with_that_call() -> None:
+    """Its hook names no agent."""
+    story = form(working().start(1, "t1", "mcp__tiny__form", agent_id="a1"), 2)
+    assert story.stop(3).asked(60) == ["dialog"]
+
+    assert story.finish(61, "t1", "mcp__tiny__form", agent_id="a1").asked(61) == []
+
+
+def test_a_form_that_comes_once_a_subagents_call_is_over_is_the_main_agents() -> None:
+    story = working().start(1, "t1", "mcp__tiny__form", agent_id="a1")
+    story.finish(2, "t1", "mcp__tiny__form", agent_id="a1")
+
+    assert form(story, 3).stop(4).asked(5) == []
+
+
 def test_of_two_calls_that_ask_the_form_is_of_the_first() -> None:
     story = form(asking_for("t1", "t2"), 4)
     assert story.asked(4) == ["permission", "dialog"]
@@ -349,3 +367,45 @@ def test_a_session_known_by_its_registry_alone_works_while_that_is_busy() -> Non
     story = Story().status(1, "busy", started=s_at(0))
 
     assert (story.state(1.1), story.at(1.1).source) == ("thinking", "registry")
+
+
+# -- two terminals on one session ----------------------------------------------------------------
+
+
+def two_terminals() -> list[tuple[type, float, dict[str, Any]]]:
+    """The younger one is closed, by its user or by a kill; a hook of that may come last."""
+    older, younger = {"pid": 7, "started": T0 - 9_000}, {"pid": 8, "started": T0 + 1_500}
+    return [
+        (s.ProcessSeen, 0, older),
+        (s.ProcessSeen, 2, younger),
+        (s.ProcessGone, 10, younger),
+        (s.ProcessSeen, 10.2, older | {"again": True}),
+        (s.SessionEnded, 11, {"reason": "prompt_input_exit"}),
+    ]
+
+
+def test_a_session_lives_on_in_the_other_of_two_terminals_in_whatever_order_that_is_told() -> None:
+    told = [Story().prompt(3).stop(4) for _ in permutations(range(5))]
+    for story, order in zip(told, permutations(two_terminals()), strict=True):
+        for kind, at, data in order:
+            story.tell(kind, at, **data)
+        story.status(10.2, "idle", started=T0 - 9_000)
+
+    assert {story.state(60) for story in told} == {"idle"}
+    assert len({story.told().process for story in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (s.SessionEnded, {"reason": "prompt_input_exit"}),
+        (s.SessionEnded, {"source": "registry"}),
+        (s.ProcessGone, {"pid": 7, "started": T0 - 9_000}),
+    ],
+)
+def test_it_ends_with_that_one(kind: type, data: dict[str, Any]) -> None:
+    story = Story().prompt(3).stop(4)
+    for each, at, fields in two_terminals():
+        story.tell(each, at, **fields)
+
+    assert (story.state(19), story.tell(kind, 20, **data).state(20)) == ("idle", "session_ended")

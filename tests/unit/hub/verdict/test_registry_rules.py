@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from adsum_shared import signals as s
@@ -122,12 +124,52 @@ def test_nothing_is_concluded_from_a_registry_that_has_told_of_no_dialog_yet() -
     assert story.asked(60) == ["permission"]
 
 
+def first_dialog(at: float, kind: str = "permission", **data: Any) -> Story:
+    """Of a session whose registry tells of all dialogs, and has told of none yet."""
+    story = (
+        working()
+        .status(0, "busy", dialogs=True)
+        .start(1, tool="Ask", agent_id=data.get("agent_id"))
+    )
+    return story.ask(at, kind, tool="Ask", **data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "agent_id"),
+    [("question", None), ("plan", None), ("dialog", None), ("permission", "a1")],
+)
+def test_where_all_dialogs_are_told_of_one_is_asked_once_it_is_on_the_screen(
+    kind: str, agent_id: str | None
+) -> None:
+    story = first_dialog(1.1, kind, agent_id=agent_id)
+
+    assert [story.asked(at) for at in (1.1, 60)] == [[], []]
+    assert story.status(70, "waiting", "input needed", dialogs=True).asked(70) == [kind]
+
+
+def test_the_main_agents_permission_is_waited_for_no_longer_than_a_registry_lags() -> None:
+    story = first_dialog(1.1)
+
+    assert [story.asked(at) for at in (1.1, 6, 6.1, 60)] == [[], [], ["permission"], ["permission"]]
+    assert first_dialog(1.1).status(1.2, "waiting", dialogs=True).asked(1.2) == ["permission"]
+
+
+def test_what_a_hook_of_ours_holds_is_asked_before_any_dialog() -> None:
+    story = first_dialog(1.1, agent_id="a1", request_id="r1", hold=s.Hold("b", ["allow"]))
+
+    assert story.asked(1.1) == ["permission"]
+
+
 def test_a_wait_too_short_to_be_read_masks_by_the_busy_that_followed_it() -> None:
     story = working().status(0, "busy").start(1).ask(1.1).status(2.2, "busy")
 
     assert story.state(2.3) == "needs_permission"
     assert story.deadline(2.3) == 2.4
     assert story.state(2.4) == "acting"
+
+
+def test_nor_does_a_permission_come_back_that_was_answered_before_that_could_be_read() -> None:
+    assert first_dialog(1.1).status(2.2, "busy", dialogs=True).asked(60) == []
 
 
 def test_a_late_report_of_busy_from_before_the_dialog_does_not() -> None:
@@ -229,6 +271,17 @@ def test_idle_ends_what_was_thought_to_run_in_the_background() -> None:
 
     assert story.state(2.5) == "waiting_for_agent"
     assert story.state(2.6) == "idle"
+
+
+def test_busy_since_before_a_subagents_end_waits_for_its_report_across_a_humans_turn() -> None:
+    """The user's own SubagentStop hooks run; no Stop of that turn was heard to list it still."""
+    story = working().status(0.1, "busy").tell(s.ChildStarted, 1, child_id="a1").stop(2)
+    story.tell(s.ChildFinished, 8, child_id="a1").prompt(9, "p2").stop(
+        10, "p2", source="transcript"
+    )
+
+    assert story.state(20) == "waiting_for_agent"
+    assert story.status(20.1, "idle").state(20.7) == "idle"
 
 
 def test_busy_vouches_for_a_silent_subagent() -> None:
