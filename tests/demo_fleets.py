@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
-from adsum.demo.story import MACHINES, MINUTE, SCRIPT, Fleet, Machine, history
+from adsum.demo import MACHINES, SCRIPT, Machine, history, play_on, players
 from adsum_hub.app import build_app, listen, server_config
 from adsum_hub.domains.show import open_domains
 from adsum_hub.live.broadcast import Broadcast
@@ -26,6 +26,7 @@ from adsum_shared.envelope import Batch
 from adsum_shared.signals import AnySignal, decode_signal, encode_signal
 from tests.support import wait_until
 
+MINUTE = 60_000
 #: A working day at noon, so that it is the same day nearly everywhere.
 START = int(datetime(2026, 11, 18, 12, 0, tzinfo=UTC).timestamp() * 1000)
 
@@ -44,12 +45,12 @@ class Audience:
         for machine in MACHINES:
             self.roster.add(machine.host_id, Snapshot(), start)
             self._tell(machine, list(history(machine, start)))
-        self.fleet = Fleet(start)
+        self._players = list(players(start))
 
     def at(self, now: int) -> Audience:
         self.now = now
-        for said in self.fleet.until(now):
-            self._tell(said.machine, said.signals)
+        for _, machine, said in play_on(self._players, now):
+            self._tell(machine, said)
         for machine in MACHINES:
             gone = machine.says_goodbye and not machine.is_connected(now - self.start)
             age = self._age(machine)

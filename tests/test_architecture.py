@@ -151,7 +151,7 @@ ONE_IMPORTER = {
         "adsum_collector.control.terminal",
     },
     "pure, and tested by itself": {
-        *("adsum.demo.story", "adsum_hub.fold.work"),
+        "adsum_hub.fold.work",
         "adsum_hub.verdict.rules",
         "adsum_collector.agents.claude_code.line_steps",
         "adsum_collector.agents.claude_code.acting",

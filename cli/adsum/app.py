@@ -117,7 +117,7 @@ def up(
 ) -> None:
     """Broker, hub, collector in one command, until Ctrl-C."""
     if demo:
-        from adsum.demo.run import run_demo
+        from adsum.demo import run_demo
 
         run_demo(state_dir)
         return

@@ -7,20 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from adsum.demo.story import (
-    DAYS,
-    MACHINES,
-    MINUTE,
-    READ_AGAIN_MS,
-    ROLES,
-    SCRIPT,
-    Fleet,
-    history,
-    progress,
-)
+from adsum.demo import MACHINES, ROLES, SCRIPT, history, play_on, players
 from adsum_shared.signals import DEFAULT_AGENT, encode_signal
 from adsum_shared.state import GROUP_OF, Group
-from tests.demo_fleets import START, Audience
+from tests.demo_fleets import MINUTE, START, Audience
 
 #: What no hub shows: who is listed has a state.
 NEVER = {"unknown"}
@@ -29,9 +19,9 @@ STEP_MS = 4_000
 
 def told(minutes: int = 5) -> list[tuple[int, str, bytes]]:
     return [
-        (said.at, said.machine.label, encode_signal(signal))
-        for said in Fleet(START).until(START + minutes * MINUTE)
-        for signal in said.signals
+        (at, machine.label, encode_signal(signal))
+        for at, machine, said in play_on(list(players(START)), START + minutes * MINUTE)
+        for signal in said
     ]
 
 
@@ -100,7 +90,7 @@ def test_whoever_comes_meets_all_three_groups_at_once(opening: Audience) -> None
 
 
 def test_whoever_comes_meets_every_state_at_once(opening: Audience) -> None:
-    """If a plot has changed: another WARM_MS brings them together again."""
+    """If a plot has changed: another warm_ms brings them together again."""
     views = opening.roster.views.values()
     assert {view.state.state for view in views} == set(GROUP_OF) - NEVER
 
@@ -147,7 +137,7 @@ def test_sixty_days_have_been_worked_before(opening: Audience) -> None:
     spending = opening.roster.accounts.spending
     past = [day for day in sorted(spending.days()) if day < spending.day_of(START)]
 
-    assert len(past) >= DAYS
+    assert len(past) >= SCRIPT["days"]
     assert all(spending.day(day).total for day in past)
     assert sum(len(host.past) for host in opening.roster.hosts.values()) > 100
 
@@ -157,41 +147,37 @@ def test_the_story_is_the_same_each_time() -> None:
 
 
 def test_a_story_that_is_asked_for_in_pieces_is_the_same() -> None:
-    fleet = Fleet(START)
+    cast = list(players(START))
+    end = START + 5 * MINUTE
     pieces = [
-        (said.at, said.machine.label, encode_signal(signal))
-        for now in range(START - 30 * MINUTE, START + 5 * MINUTE + 1, 7_000)
-        for said in fleet.until(min(now, START + 5 * MINUTE))
-        for signal in said.signals
-    ]
-    pieces += [
-        (said.at, said.machine.label, encode_signal(signal))
-        for said in fleet.until(START + 5 * MINUTE)
-        for signal in said.signals
+        (at, machine.label, encode_signal(signal))
+        for until in (*range(START - 30 * MINUTE, end, 7_000), end)
+        for at, machine, said in play_on(cast, until)
+        for signal in said
     ]
     assert pieces == told()
 
 
 def test_it_is_told_in_the_order_of_time_and_does_not_end() -> None:
-    fleet = Fleet(START)
-    times = [said.at for said in fleet.until(START + 120 * MINUTE)]
+    cast = list(players(START))
+    times = [at for at, _, _ in play_on(cast, START + 120 * MINUTE)]
 
     assert all(one <= other for one, other in pairwise(times))
-    assert fleet.due > START + 120 * MINUTE
+    assert all(player.due > START + 120 * MINUTE for player in cast)
 
 
 def test_it_goes_on_at_human_pace() -> None:
-    fleet = Fleet(START)
-    list(fleet.until(START))
-    signals = sum(len(said.signals) for said in fleet.until(START + 30 * MINUTE))
+    cast = list(players(START))
+    list(play_on(cast, START))
+    signals = sum(len(said) for _, _, said in play_on(cast, START + 30 * MINUTE))
     assert 1 < signals / (30 * 60) < 10
 
 
 def test_a_clock_that_is_off_is_off_in_all_that_its_machine_says() -> None:
     skewed = next(machine for machine in MACHINES if machine.skew_ms)
-    for said in Fleet(START).until(START):
-        if said.machine is skewed and said.at > START - MINUTE:
-            assert any(signal.at >= said.at + skewed.skew_ms for signal in said.signals)
+    for at, machine, said in play_on(list(players(START)), START):
+        if machine is skewed and at > START - MINUTE:
+            assert any(signal.at >= at + skewed.skew_ms for signal in said)
 
 
 def test_the_line_of_a_train_is_down_for_longer_than_a_hub_calls_live() -> None:
@@ -208,7 +194,12 @@ def test_who_is_away_comes_back_and_goes_again() -> None:
 
 
 def test_the_reading_of_a_history_comes_to_its_end_and_begins_anew() -> None:
-    told = [progress(now) for now in range(0, READ_AGAIN_MS + 1, MINUTE)]
+    reads = next(machine for machine in MACHINES if machine.reads)
+    again = SCRIPT["scan"]["again_ms"]
+    told = [
+        reads.beat(START, now, nonce="demo", spool_id="demo").scan
+        for now in range(0, again + 1, MINUTE)
+    ]
     done = [each.files_done for each in told if each is not None]
 
     assert None in told

@@ -1,1 +1,0 @@
-"""The demo plays a made-up fleet through the collectors' own code."""
