@@ -149,18 +149,18 @@ def _ticking(place: ViewedHost, facts: Facts, verdict: Verdict, spent: Spent) ->
 def _stands(last: Shown, facts: Facts, verdict: Verdict) -> bool:
     """Whether nothing has happened that would be seen, but that somebody was heard."""
     before = last.verdict
-    return (
+    if verdict.ground is None:
+        return False  # its end may be told of anew
+    same = before.ground is verdict.ground or (
         before.state is verdict.state
         and before.requests is verdict.requests
-        and before.children is verdict.children
         and before.unread == verdict.unread
         and before.review == verdict.review
         and before.began == verdict.began
-        and verdict.ground is not None  # else its end may be told of anew
         and last.facts.turns is facts.turns
-        and _says_alike(last.facts, facts)
         and _live_alike(last, facts, verdict)
     )
+    return same and _says_alike(last.facts, facts)
 
 
 def _says_alike(a: Facts, b: Facts) -> bool:

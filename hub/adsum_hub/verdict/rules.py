@@ -455,10 +455,10 @@ def open_turn(reading: Reading) -> AgentState | None:
 
 def doing(reading: Reading, since: int) -> AgentState:
     """Rule 5. since: when a prompt was queued that has not begun, or 0."""
-    busy = since and reading.status is not None and reading.status.status == "busy"
-    if busy and reading.clock.passed(since + reading.limits.registry_hold):
-        return state("thinking", "Generating response…", since, 0.5, "registry")
     if since:
+        busy = reading.status is not None and reading.status.status == "busy"
+        if busy and reading.clock.passed(since + reading.limits.registry_hold):
+            return state("thinking", "Generating response…", since, 0.5, "registry")
         return state("queued", "Prompt queued", since, 0.7, "hook")
     tools = reading.ground.tools
     return (
