@@ -32,4 +32,22 @@ MUTANTS = (
             "::test_idle_of_the_turn_before_ends_a_prompt_once_its_busy_must_have_come",
         ),
     ),
+    Mutant(
+        "calls for a dialog while the user's own hook decides in its place",
+        "people are called to a screen that asks nothing",
+        (Edit(_READING, "        if status.dialogs and (", "        if False and ("),),
+        (
+            "tests/unit/hub/verdict/test_registry_rules.py"
+            "::test_where_all_dialogs_are_told_of_one_is_asked_once_it_is_on_the_screen",
+        ),
+    ),
+    Mutant(
+        "hides what is held for people elsewhere until a dialog is there",
+        "nobody can answer a subagent from elsewhere: its dialog comes after the hook",
+        (Edit(_READING, " <= asked and not request.hold:", " <= asked:"),),
+        (
+            "tests/unit/hub/verdict/test_registry_rules.py"
+            "::test_what_a_hook_of_ours_holds_is_asked_before_any_dialog",
+        ),
+    ),
 )

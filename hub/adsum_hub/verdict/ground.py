@@ -290,9 +290,12 @@ def gather_children(children: dict[str, Child]) -> Children:
 
 
 def valid(facts: Facts) -> Status | None:
-    """The registry's word, while it stands by it and its process is the session's living one."""
+    """The registry's word, while it stands by it and its process is the session's living one.
+
+    None from before it named the session no longer: that was of a command by which it was left.
+    """
     status, process = facts.status, facts.process
-    if status is None or (facts.left is not None and facts.left.at >= facts.named):
+    if status is None or (facts.left is not None and facts.left.at >= min(facts.named, status.at)):
         return None
     if process is None or status.pid is None:
         return status

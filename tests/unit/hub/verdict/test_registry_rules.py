@@ -410,3 +410,14 @@ def test_without_a_registry_only_hooks_that_took_long_before_are_waited_for() ->
     slow.stop(7, source="transcript", final=True).prompt(10, "p2").stop(11, "p2")
     assert (slow.state(11), slow.deadline(12)) == ("thinking", 71)
     assert slow.stop(17, "p2", source="transcript", final=True).state(17) == "idle"
+
+
+def test_a_word_from_before_the_session_was_left_is_none_once_it_is_resumed() -> None:
+    """That was `busy` with the /clear by which it was left."""
+    story = working().stop(1).status(2, "idle").status(3, "busy")
+    story.tell(s.SessionEnded, 3.1, reason="clear").tell(s.SessionEnded, 3.3, source="registry")
+
+    story.tell(s.SessionStarted, 20, reason="resume").status(20.2, None)
+
+    assert {story.state(at) for at in (20.2, 60)} == {"idle"}
+    assert story.status(61, "busy").state(62) == "thinking"
