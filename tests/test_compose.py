@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def _run(command: list[str], **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@cache
 def _config(*overlays: str, **env: str) -> dict[str, Any]:
     files = ["docker-compose.yml", *(f"deploy/{name}" for name in overlays)]
     flags = [word for file in files for word in ("-f", file)]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from adsum_hub.clock import Clock
@@ -31,6 +30,7 @@ from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 if TYPE_CHECKING:
+    import httpx
     from py_vapid import Vapid02
 
 log = logging.getLogger(__name__)
@@ -498,6 +498,8 @@ class Push:
         return found
 
     async def _post(self, to: Subscription, message: Notification) -> Reply:
+        import httpx  # a tenth of what a hub imports, and most never push
+
         rests = self._resting.get(to.id, 0) - self._clock()
         if rests > 0:
             return Reply(f"{to.service} has asked for a pause.", rests / 1000)
@@ -549,6 +551,8 @@ class Push:
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:
+            import httpx
+
             # At INFO it logs every address it posts to.
             logging.getLogger("httpx").setLevel(logging.WARNING)
             logging.getLogger("httpcore").setLevel(logging.WARNING)
