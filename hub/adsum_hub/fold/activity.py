@@ -90,7 +90,7 @@ def _with(activity: tuple[ActivityNote, ...], entry: ActivityNote) -> tuple[Acti
     merged = ActivityNote(min(held.at, entry.at), entry.kind, _fuller(held, entry), entry.agent_id)
     if merged == held:
         return activity
-    return _placed(tuple(each for each in activity if each is not held), merged)
+    return _placed(tuple([each for each in activity if each is not held]), merged)
 
 
 def _named(activity: tuple[ActivityNote, ...], held: Tool, tool: str) -> tuple[ActivityNote, ...]:

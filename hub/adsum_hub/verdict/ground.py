@@ -231,31 +231,30 @@ def gather_calls(tools: dict[str, Tool], done: Calls) -> Calls:  # noqa: C901, P
     begun: list[tuple[str, Tool]] = []
     timed: list[Tool] = []
     for each in tools.items():
-        name, tool = each
-        first, end, main = tool.first, tool.finished, tool.agent_id is None
+        tool = each[1]
+        first, end = tool.first, tool.finished
         if first > latest:
             latest = first
-        if not end:
-            if tool.started:
-                if main:
-                    begun.append(each)
-                if tool.timeout_ms:
-                    timed.append(tool)
-        elif tool.role == "question" and tool.ok and not (tool.answered or tool.denied):
-            unanswered = [*unanswered, each]
-        if not main:
+        if end:
+            if tool.role == "question" and tool.ok and not (tool.answered or tool.denied):
+                unanswered = [*unanswered, each]
+        elif tool.started and tool.timeout_ms:
+            timed.append(tool)
+        if tool.agent_id is not None:
             continue
-        if end >= ended and end and (end > ended or finished is None or name > finished[0]):
+        if end > ended or (end == ended and finished is not None and each[0] > finished[0]):
             ended, finished = end, each
         if tool.started:
+            if not end:
+                begun.append(each)
             key = tool.prompt_id or ""
             held = openers.get(key)
             if held is None:
                 openers[key] = first, first, tool.source
-            elif first < held[0]:
-                openers[key] = first, held[1], held[2]
             elif first > held[1]:
                 openers[key] = held[0], first, tool.source
+            elif first < held[0]:
+                openers[key] = first, held[1], held[2]
     return Calls(tools, done, latest, ended, finished, openers, begun, timed, unanswered)
 
 
@@ -406,7 +405,7 @@ def _closed_by(told: Turns, key: str, opened: int) -> tuple[int, Turn | None]:
     closes = [
         (turn.closed, name)
         for name, turn in told.by_id.items()
-        if ends(told.by_id, name, turn, key, opened)
+        if turn.closed >= opened and ends(told.by_id, name, turn, key, opened)
     ]
     closed, name = max(closes, default=(0, ""))
     return closed, told.by_id[name] if closes else None
