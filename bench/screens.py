@@ -47,6 +47,8 @@ _SPINNER = re.compile(r"[·✢✳✶✻✽*] (\S+…|[^…]{1,60}… \(|.* retry
 _STILL_RUN = re.compile(
     r"· \d+ (shell|monitor|task|workflow)s?\b|\d+ (shell|monitor)s? still running"
 )
+#: A subagent below the input box; one that is over may stand there for a while.
+_AT_WORK = re.compile(r"^ *◯ (?!.*\b(failed|stopped) ·)", re.MULTILINE)
 #: What stands there for good once a turn is over, or subagents are.
 _MARKS = ("✻", "● Background agents stopped")
 _DIALOGS = (
@@ -101,6 +103,8 @@ def _at_rest(above: list[str], footer: str) -> Shown:
         return COMMAND
     if not any(line.startswith(("●", "✻", "  ⎿")) for line in above):
         return UNPROMPTED
+    if _AT_WORK.search(footer):
+        return SUBAGENTS
     return INTERRUPTED if "Interrupted" in said else INPUT
 
 

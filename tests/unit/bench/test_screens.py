@@ -45,6 +45,11 @@ FAILED = "  \u23bf  API Error: 400 no"
         (boxed(SAID + WAITS + "\n" + FAILED), screens.FAILED),
         (boxed(SAID + WAITS + "\n\u25cf Background agents stopped"), screens.INPUT),
         (boxed(SAID + WAITS + "\n\u25cf Back.\n\u273b Worked for 9s"), screens.INPUT),
+        (
+            boxed(SAID + "  \u23bf  Interrupted", footer="a\n  \u25ef it  Look  9s"),
+            screens.SUBAGENTS,
+        ),
+        (boxed(SAID, footer="a\n  \u25ef it  Look  stopped \u00b7 9s"), screens.INPUT),
         (boxed(SAID + "  Waiting for permission\u2026"), screens.OPENING),
         (dialog(" Bash command\n Do you want to proceed?\n \u276f 1. Yes"), screens.PERMISSION),
         (dialog(" Ready to code?\n Would you like to proceed?"), screens.PLAN),
