@@ -63,6 +63,8 @@ coverage: .venv/.dev-stamp ## What unit tests reach, with the floor that pyproje
 
 .PHONY: $(PAIR)
 $(PAIR): ARGS += -o cache_dir=.pytest_cache/$@
+# Each file has a machine of its own, and the CLIs wait for a third of the time.
+tests/real_cli: ARGS += -n 2 --dist loadfile
 $(PAIR):
 	$(BIN)/pytest $@ $(ARGS) || { [ $$? = 1 ] && $(AGAIN) $@; }
 

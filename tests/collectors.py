@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ from adsum_collector.settings import CollectorSettings
 from adsum_shared import streams
 from adsum_shared.envelope import Batch, decode_batch
 from adsum_shared.signals import Alive, AnySignal, MetaChanged, StatusReported
-from tests import transcripts
+from tests import forked, transcripts
 from tests.brokers import free_port
 
 
@@ -104,7 +103,7 @@ class CollectorProcess:
             "ADSUM_CLAUDE_DIRS": str(state_dir.with_name(f"{state_dir.name}-claude")),
             **{f"ADSUM_{name.upper()}": value for name, value in settings.items()},
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forked.ForkedProcess | subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -124,15 +123,8 @@ class CollectorProcess:
         return str(json.loads((self.state_dir / "host.json").read_bytes())["host_id"])
 
     def spawn(self, env: Mapping[str, str] | None = None, **options: Any) -> CollectorProcess:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module],
-                cwd=Path(__file__).parent.parent,
-                env={**self.env, **(env or {})},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                **options,
-            )
+        whole = {**self.env, **(env or {})}
+        self.process = forked.start(self.module, env=whole, log=self.log, **options)
         return self
 
     def start(self, **options: Any) -> CollectorProcess:

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
+from tests import forked
 from tests.brokers import free_port
 from tests.collectors import CollectorProcess
 
@@ -46,7 +46,7 @@ class HubProcess:
             "ADSUM_SIGN_IN": "off",
             **{f"ADSUM_{name.upper()}": value for name, value in settings.items()},
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forked.ForkedProcess | subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -58,14 +58,7 @@ class HubProcess:
         return self.process.pid
 
     def spawn(self, **options: Any) -> HubProcess:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "adsum", "hub"],
-                env=self.env,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                **options,
-            )
+        self.process = forked.start("adsum", "hub", env=self.env, log=self.log, **options)
         return self
 
     def start(self, **options: Any) -> HubProcess:
@@ -116,14 +109,8 @@ class AgentCollector(CollectorProcess):
     """With the real adapter: `adsum collector`, as a user runs it."""
 
     def spawn(self, env: Any = None, **options: Any) -> AgentCollector:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "adsum", "collector"],
-                env={**self.env, **(env or {})},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                **options,
-            )
+        whole = {**self.env, **(env or {})}
+        self.process = forked.start("adsum", "collector", env=whole, log=self.log, **options)
         return self
 
     async def hook(self, client: httpx.AsyncClient, body: dict[str, Any]) -> int:

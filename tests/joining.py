@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from adsum_collector.state_dir import holder_of, running_port
+from tests import forked
 from tests.brokers import free_port
 from tests.hub_processes import HubProcess
 from tests.signing_in import admin
@@ -41,16 +42,8 @@ class Machine:
         }
 
     def run(self, *words: str, told: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "adsum", *words],
-            env={**self.env, **env},
-            cwd=self.home,
-            input=told,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
+        whole = {**self.env, **env}
+        return forked.run(*words, env=whole, cwd=self.home, told=told, timeout=90)
 
     def spawn(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

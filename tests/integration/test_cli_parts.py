@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.brokers import free_port
 from tests.support import wait_until
 
@@ -68,15 +69,7 @@ def refused(env: Env) -> Callable[..., Ended]:
     """Runs a command that must end by itself, and say why in a sentence."""
 
     def refused(command: str, **more: str) -> Ended:
-        ended = subprocess.run(
-            [sys.executable, "-m", "adsum", command],
-            env=env | more,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
+        ended = forked.run(command, env=env | more, timeout=30)
         assert "Traceback" not in ended.stderr
         assert "adsum: " in ended.stderr
         return ended

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import forked
 from tests.brokers import Broker, free_port, require_binary
 from tests.support import wait_until
 
@@ -48,15 +49,7 @@ class Machine:
         }
 
     def adsum(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "adsum", *words],
-            env=self.env | env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        return forked.run(*words, env=self.env | env)
 
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
         with (self.home / "up.err").open("w") as said:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from adsum_hub.auth.credentials import digest_of
 from adsum_hub.join.rights import Rights, user_of
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
+from tests import forked
 from tests.brokers import Broker, find_binary, running_broker
 from tests.hub_processes import HubProcess, started
 from tests.joining import Machine, cards, hosts, join_token, machines
@@ -58,14 +57,7 @@ def valkey() -> str | None:
 
 def of_hub(hub: HubProcess, *words: str) -> str:
     """A command on the hub's machine."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "adsum", *words],
-        env=hub.env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    done = forked.run(*words, env=hub.env, timeout=30)
     assert done.returncode in (0, 5), done.stderr
     return done.stdout + done.stderr
 

@@ -19,6 +19,7 @@ import httpx
 import pytest
 import redis
 
+from tests import forked
 from tests.brokers import Broker, free_port, running_broker
 from tests.hub_processes import HubProcess, started
 from tests.signing_in import admin, asking, cookie_name, log_in, machine_token, make_token
@@ -67,15 +68,7 @@ def elsewhere(hub: HubProcess, tmp_path: Path) -> Adsum:
 
 
 def run(words: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "adsum", *words],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    return forked.run(*words, env=env, timeout=30)
 
 
 def test_commands_on_the_hubs_machine_need_no_step(here: Adsum) -> None:

@@ -7,10 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from tests import forked
 
 ROOT = Path(__file__).parent.parent.parent
 #: The folders that hold the packages, as an editable installation puts them on the path.
@@ -92,23 +93,19 @@ def run_tests(tests: Sequence[str], copy: Path, scratch: Path) -> Report:
     env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # or each run compiles pytest's plug-ins and ours anew
     env |= {REPORT: str(report), "PYTHONPATH": os.pathsep.join(str(copy / at) for at in FOLDERS)}
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
-    command += ["-p", "tests.mutants.recorder", f"--basetemp={scratch / 'tmp'}", "--timeout=30"]
-    command += ["--continue-on-collection-errors"]
-    run = subprocess.Popen(
-        [*command, *tests],
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    words = ["-q", "--tb=short", "-p", "no:cacheprovider", "-p", "tests.mutants.recorder"]
+    words += [f"--basetemp={scratch / 'tmp'}", "--timeout=30", "--continue-on-collection-errors"]
+    # Libraries that have plug-ins were imported before it forked.
+    words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    said = scratch / "output"
+    run = forked.start("pytest", *words, *tests, env=env, log=said, daemon=False)
     try:
-        output, _ = run.communicate(timeout=LONGEST_S)
+        run.wait(LONGEST_S)
     except subprocess.TimeoutExpired:
-        os.killpg(run.pid, signal.SIGKILL)  # with the brokers and collectors of its tests
-        output = f"not done after {LONGEST_S:g} s\n{run.communicate()[0]}"
+        run.send_signal(signal.SIGINT)  # it ends the brokers and hubs of its tests
+        run.wait(LONGEST_S)
+        said.write_text(f"not done after {LONGEST_S:g} s\n{said.read_text()}")
+    output = said.read_text()
     lines = report.read_text().splitlines() if report.exists() else []
     facts = [json.loads(line) for line in lines]
     paths: dict[str, str] = facts[0] if facts else {}

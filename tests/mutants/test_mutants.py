@@ -45,7 +45,7 @@ MUTANTS = (
     *verdict.MUTANTS,
 )
 #: A test that fails does so by waiting: several at a time keep the cores busy.
-AT_ONCE = (os.cpu_count() or 1) + 1
+AT_ONCE = 2 * (os.cpu_count() or 1) + 1
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(200)]
 

@@ -44,6 +44,21 @@ def figure(request: pytest.FixtureRequest) -> Figure:
     return lambda what, seconds: kept.append(f"{seconds * 1000:6.0f} ms  {what}")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What one of several workers has to say goes to whoever sums up."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output.update(news=session.config.stash.get(_news, []))
+        output.update(figures=session.config.stash.get(_figures, []))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    output = getattr(node, "workeroutput", {})
+    for key, kept in ((_news, "news"), (_figures, "figures")):
+        node.config.stash.setdefault(key, []).extend(output.get(kept, []))
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
