@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from adsum_shared.signals import PromptSubmitted, QueuedItem, QueueReported
+from tests.brokers import running_broker
 from tests.deciding import FakeMachine, wall_ms
 from tests.hub_processes import HubProcess, started
 from tests.integration.conftest import Run
@@ -21,32 +22,50 @@ from tests.support import wait_until
 pytestmark = pytest.mark.redis
 
 
-@pytest.fixture
-def hub(home: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubProcess]:
-    hub = HubProcess(home / "hub", redis_url)
-    with started(hub):
-        monkeypatch.setenv("ADSUM_HUB_URL", hub.url)
-        yield hub
+@pytest.fixture(scope="module")
+def standing(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[HubProcess, FakeMachine]]:
+    """One hub and one machine for all: no test here changes what the session is."""
+    root = tmp_path_factory.mktemp("standing")
+    with running_broker(root / "broker") as broker:
+        hub = HubProcess(root / "hub", broker.url)
+        with started(hub):
+            machine = FakeMachine(broker.url, control="full")
+            machine.start()
+            machine.tell("s", PromptSubmitted, prompt_id="p", text="work")
+            now = wall_ms()
+            items = [
+                QueuedItem(name * 16, f"say {name}\n" + "x" * 100, "ann", now, now + 1000)
+                for name in ("a1", "b2")
+            ]
+            machine.tell("s", QueueReported, items=items, way="terminal")
+            yield hub, machine
+            machine.stop()
 
 
 @pytest.fixture
-def machine(redis_url: str, hub: HubProcess) -> Iterator[FakeMachine]:
-    machine = FakeMachine(redis_url, "sent", "took_effect", control="full")
-    machine.start()
-    machine.tell("s", PromptSubmitted, prompt_id="p", text="work")
-    now = wall_ms()
-    items = [
-        QueuedItem(name * 16, f"say {name}\n" + "x" * 100, "ann", now, now + 1000)
-        for name in ("a1", "b2")
-    ]
-    machine.tell("s", QueueReported, items=items, way="terminal")
-    asyncio.run(
-        wait_until(
-            lambda: any(each.get("queue") for each in hub.get("/api/v1/sessions")["sessions"])
-        )
-    )
-    yield machine
-    machine.stop()
+def hub(
+    home: Path, standing: tuple[HubProcess, FakeMachine], monkeypatch: pytest.MonkeyPatch
+) -> HubProcess:
+    monkeypatch.setenv("ADSUM_HUB_URL", standing[0].url)
+    return standing[0]
+
+
+@pytest.fixture
+def machine(standing: tuple[HubProcess, FakeMachine], hub: HubProcess) -> FakeMachine:
+    """It has obeyed nothing, and the hub knows what it lets be done."""
+    machine = standing[1]
+    machine.outcomes, machine.reason, machine.obeyed = ("sent", "took_effect"), None, []
+    machine.control = "full"
+
+    def known() -> bool:
+        [host] = hub.get("/api/v1/hosts")["hosts"] or [{}]
+        views = hub.get("/api/v1/sessions")["sessions"]
+        return host.get("control") == "full" and any(each.get("queue") for each in views)
+
+    asyncio.run(wait_until(known))
+    return machine
 
 
 def test_each_sends_what_it_is_for_and_tells_its_effect(
@@ -127,7 +146,7 @@ def test_why_its_machine_refused_is_said_as_plain_text(run: Run, machine: FakeMa
 
 
 def test_where_the_owner_lets_requests_be_answered_alone_it_says_how_to_change_that(
-    run: Run, hub: HubProcess, redis_url: str, machine: FakeMachine
+    run: Run, hub: HubProcess, machine: FakeMachine
 ) -> None:
     machine.control = "approve"
     asyncio.run(
