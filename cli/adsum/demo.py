@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import re
@@ -63,7 +62,7 @@ CONTEXT_SIZE, FIRST_CONTEXT = 200_000, 18_000
 SCRIPT: dict[str, Any] = tomllib.loads(Path(__file__).with_name("demo.toml").read_text("utf-8"))
 SCENES: dict[str, list[Any]] = SCRIPT["scenes"] | SCRIPT["plots"]
 #: In a step, as JSON: what stands for something alone, or within a text.
-WORD = re.compile(r'"\{(\w+)\}"|\{(\w+)\}')
+WORD = re.compile(rb'"\{(\w+)\}"|\{(\w+)\}')
 
 Role = SimpleNamespace
 Waits = Iterator[float]
@@ -105,7 +104,8 @@ def _env(stage: Path, url: str, port: int) -> dict[str, str]:
     """With a home of its own no file of the user's says anything; PYTHONUSERBASE: their packages do."""
     home: dict[str, str] = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "ADSUM_STATE_DIR"), str(stage))
     home |= SCRIPT["env"] | {"PYTHONUSERBASE": site.getuserbase(), "ADSUM_REDIS_URL": url}
-    return home | {"ADSUM_HUB_PORT": str(port), "ADSUM_BUDGETS": json.dumps(SCRIPT["budgets"])}
+    budgets = msgspec.json.encode(SCRIPT["budgets"]).decode()
+    return home | {"ADSUM_HUB_PORT": str(port), "ADSUM_BUDGETS": budgets}
 
 
 def _free_port() -> int:
@@ -380,7 +380,7 @@ class Player:
 
     def write(self, body: bytes, /) -> None:
         """What a hook would print: it is answered, so it goes on at once."""
-        self.answer = json.loads(body)["hookSpecificOutput"]["decision"]["behavior"]
+        self.answer = msgspec.json.decode(body)["hookSpecificOutput"]["decision"]["behavior"]
         self.due = self.clock()
 
     async def drain(self) -> None: ...
@@ -464,16 +464,17 @@ class Player:
         about |= about.pop("*", {})
         if "tool" in about:
             about["role"] = SCRIPT["roles"].get(about["tool"], "mcp")
-        self.said.append(signals.decode_signal(json.dumps(about).encode()))
+        self.said.append(signals.decode_signal(msgspec.json.encode(about)))
 
     def _filled(self, step: Any) -> Any:
         """A text that is nothing but {word} becomes what it stands for, text or not."""
         words = self._words()
 
-        def put(found: re.Match[str]) -> str:
-            return json.dumps(words[found[1]]) if found[1] else json.dumps(words[found[2]])[1:-1]
+        def put(found: re.Match[bytes]) -> bytes:
+            text = msgspec.json.encode(words[(found[1] or found[2]).decode()])
+            return text if found[1] else text[1:-1]
 
-        return json.loads(WORD.sub(put, json.dumps(step)))
+        return msgspec.json.decode(WORD.sub(put, msgspec.json.encode(step)))
 
     def _words(self) -> dict[str, Any]:
         project, job, turns = self._project, self._job, self._turns
