@@ -126,7 +126,7 @@ def test_a_class_name_has_one_meaning_in_the_whole_product() -> None:
 #: They compose: what only they import is a part of its own.
 COMPOSERS = {
     *("adsum.__main__", "adsum.app", "adsum.listing", "adsum.parts_app", "adsum.sessions_app"),
-    *("adsum_collector.app", "adsum_collector.witnesses", "adsum_hub.app"),
+    *("adsum_collector.app", "adsum_hub.app"),
 }
 #: Modules that only one sibling imports, and why they are modules all the same.
 ONE_IMPORTER = {

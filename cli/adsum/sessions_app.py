@@ -571,6 +571,6 @@ def logs(
     state_dir: StateDir = None,
 ) -> None:
     """What the parts on this machine have written."""
-    from adsum.logs import show_logs
+    from adsum.supervise import show_logs
 
     show_logs(part, follow=follow, lines=lines, state_dir=state_dir)

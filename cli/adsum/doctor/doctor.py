@@ -43,10 +43,10 @@ from adsum.doctor.checks import (
 )
 from adsum.hooks import Setup, setups_for
 from adsum.hooks_commands import reporting_of
-from adsum.logs import PARTS, Tail
 from adsum.machine import host_id_of, membership
 from adsum.outcome import CommandError, Exit, put_json, say
 from adsum.reports import packed
+from adsum.supervise import PARTS, Tail
 from adsum.text.console import open_console, show
 from adsum_collector.agents.installer import ProgramNotFoundError
 from adsum_collector.settings import CollectorSettings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum.logs import Tail, readable, show_logs
 from adsum.outcome import CommandError, Exit
+from adsum.supervise import Tail, readable, show_logs
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.agents.claude_code.install import install_hooks, remove_hooks
 from adsum_collector.agents.gemini.agent import GeminiCli
 from adsum_collector.agents.installer import Installation, Target
+from adsum_collector.app import AgentWitnesses, Witnesses
 from adsum_collector.health import CAUSES_MAX, LOOK_MS, HookFiles, hook_witness, witness
-from adsum_collector.witnesses import AgentWitnesses, Witnesses
 from adsum_shared.envelope import Beat, encode_beat
 from adsum_shared.state import HostWitness
 

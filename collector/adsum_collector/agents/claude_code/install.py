@@ -46,6 +46,7 @@ from adsum_collector.agents.claude_code.settings_text import (
     wrapped,
 )
 from adsum_collector.agents.hook_entries import (
+    JsonTextError,
     ShapeError,
     command_words,
     hooks_in,
@@ -66,7 +67,6 @@ from adsum_collector.agents.installer import (
     Transport,
     Version,
 )
-from adsum_collector.agents.json_text import JsonTextError
 from adsum_collector.agents.programs import find_program
 from adsum_collector.agents.programs import installed_version as installed
 from adsum_collector.agents.settings_file import (

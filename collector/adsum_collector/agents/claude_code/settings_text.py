@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from adsum_collector.agents import json_text
+from adsum_collector.agents import hook_entries
 from adsum_collector.agents.hook_entries import hooks_in, runs_shim, with_groups, without_hooks
 from adsum_collector.agents.installer import (
     HOLD_TIMEOUT_S,
@@ -177,24 +177,24 @@ ALLOWED_URLS = "allowedHttpHookUrls"
 
 def added(base: str | None, target: Target, version: Version) -> str:
     """The text with our hooks in it. None or blank: a file of our own."""
-    text = "{}\n" if base is None or json_text.is_blank(base) else base
-    settings = json_text.parse(text)
+    text = "{}\n" if base is None or hook_entries.is_blank(base) else base
+    settings = hook_entries.parse(text)
     allowed = settings.get(ALLOWED_URLS)
     posts = target.transport == "http"
     if posts and isinstance(allowed, list) and not permits(allowed, target.url):
-        text = json_text.append(text, json_text.find(text, ALLOWED_URLS), target.url)
+        text = hook_entries.append(text, hook_entries.find(text, ALLOWED_URLS), target.url)
     events = events_for(version, users_own(settings))
     return with_groups(text, {event: entry_for(event, target, version) for event in events})
 
 
 def stripped(text: str) -> str:
     """The text without our hooks, and without the brackets that held nothing else."""
-    if json_text.is_blank(text):
+    if hook_entries.is_blank(text):
         return text
-    allowed = json_text.parse(text).get(ALLOWED_URLS)
+    allowed = hook_entries.parse(text).get(ALLOWED_URLS)
     urls = enumerate(allowed if isinstance(allowed, list) else ())
     for index in reversed([index for index, url in urls if is_our_url(url)]):
-        text = json_text.drop(text, ALLOWED_URLS, index)
+        text = hook_entries.drop(text, ALLOWED_URLS, index)
     return without_hooks(text, is_ours)
 
 
@@ -244,12 +244,12 @@ def statusline_in(settings: dict[str, Any]) -> StatusLine:
 
 def wrapped(text: str, target: Target, mode: Mode) -> str:
     """The text with our wrapper around the user's status line. Only its command is written."""
-    line = statusline_in(json_text.parse(text))
+    line = statusline_in(hook_entries.parse(text))
     wrapper = target.shim.parent.parent / STATUSLINE_NAME  # of the same installation as the shim
     words = ["exec", target.python, "-I", "-S", str(wrapper), str(target.socket)]
     if line.kind == "none" and mode == "fill":
         entry = {"type": "command", "command": shlex.join(words)}
-        return json_text.append(text, json_text.root(text), entry, KEY)
+        return hook_entries.append(text, hook_entries.root(text), entry, KEY)
     literal = _command_literal(text) if line.kind == "own" and mode != "leave" else None
     if literal is None:
         return text
@@ -259,11 +259,11 @@ def wrapped(text: str, target: Target, mode: Mode) -> str:
 
 def unwrapped(text: str) -> str:
     """The text with the user's own status line again; undoes `wrapped`, whoever wrapped it."""
-    if json_text.is_blank(text):
+    if hook_entries.is_blank(text):
         return text
-    line = statusline_in(json_text.parse(text))
+    line = statusline_in(hook_entries.parse(text))
     if line.kind == "filled":
-        return json_text.drop(text, KEY)
+        return hook_entries.drop(text, KEY)
     literal = _command_literal(text) if line.kind == "wrapped" else None
     if literal is None:
         return text
@@ -296,7 +296,7 @@ def _prefix(words: Sequence[str]) -> str:
 
 def _command_literal(text: str) -> slice | None:
     """Where the command stands, with its quotes. None: it stands twice, and the last one counts."""
-    inside = json_text.children(text, json_text.find(text, KEY))
+    inside = hook_entries.children(text, hook_entries.find(text, KEY))
     inside = [child for child in inside if child.key == "command"]
     return slice(inside[0].value_at, inside[0].end) if len(inside) == 1 else None
 
@@ -307,6 +307,6 @@ def _replaced(text: str, place: slice, literal: str) -> str:
 
 def _decoded(literal: str) -> object:
     try:
-        return json_text.parse(literal)
-    except json_text.JsonTextError:
+        return hook_entries.parse(literal)
+    except hook_entries.JsonTextError:
         return None

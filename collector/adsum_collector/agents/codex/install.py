@@ -20,6 +20,7 @@ from adsum_collector.agents.codex.trust import (
     trust,
 )
 from adsum_collector.agents.hook_entries import (
+    JsonTextError,
     ShapeError,
     command_words,
     parse_settings,
@@ -40,7 +41,6 @@ from adsum_collector.agents.installer import (
     Target,
     Version,
 )
-from adsum_collector.agents.json_text import JsonTextError
 from adsum_collector.agents.settings_file import (
     decode_settings,
     edit_settings,
