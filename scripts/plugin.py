@@ -15,8 +15,8 @@ from typing import Any
 
 import adsum_collector
 from adsum_collector.agents.claude_code.settings_text import entry_for, events_for
-from adsum_collector.agents.codex import install as codex_install
-from adsum_collector.agents.codex.install import group_for
+from adsum_collector.agents.codex import agent as codex_install
+from adsum_collector.agents.codex.agent import group_for
 from adsum_collector.agents.installer import SHIM_NAME, Target
 from adsum_shared import __version__
 

@@ -136,15 +136,13 @@ ONE_IMPORTER = {
     "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
         *("adsum.service.inits", "adsum_shared.redis_cluster"),
         *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),
-        "adsum_collector.agents.claude_code.install",
         "adsum_collector.agents.claude_code.usage_lines",
-        "adsum_collector.agents.codex.install",
         "adsum_collector.agents.codex.live_threads",
         "adsum_collector.agents.codex.server_status",
         "adsum_collector.agents.codex.usage_lines",
     },
     "the start of a program of its own": {
-        *("adsum_collector.usage.reading", "adsum_collector.control.launch"),
+        "adsum_collector.usage.reading",
     },
     "too large for its importer, and tested by itself": {
         *("adsum_collector.transcripts.files", "adsum_collector.agents.codex.trust"),
@@ -288,7 +286,7 @@ def test_nothing_leaves_the_command_line_around_what_makes_it_safe_to_show() -> 
 
     assert {name: calls for name, calls in found.items() if calls} == {
         "cli/adsum/__main__.py": ["print("],  # the version alone, before anything is imported
-        "cli/adsum/backup.py": ["stdout.buffer", "stdout.buffer"],
+        "cli/adsum/broker.py": ["stdout.buffer", "stdout.buffer"],
     }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adsum_collector.agents.claude_code.settings_text import entry_for, events_for, is_ours
-from adsum_collector.agents.codex import install as codex
+from adsum_collector.agents.codex import agent as codex
 from adsum_collector.agents.installer import Target
 
 ROOT = Path(__file__).parent.parent

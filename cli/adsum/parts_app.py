@@ -58,7 +58,7 @@ def hub_backup(
     redis_url: RedisUrl = None,
 ) -> None:
     """Write what lies in Redis into a file, while all runs."""
-    from adsum.backup import back_up
+    from adsum.broker import back_up
 
     back_up(file, state_dir or context.obj, redis_url)
 
@@ -74,7 +74,7 @@ def hub_restore(
     redis_url: RedisUrl = None,
 ) -> None:
     """Put a backup into Redis. Stop the hubs first; collectors may run."""
-    from adsum.backup import restore
+    from adsum.broker import restore
 
     restore(file, state_dir or context.obj, redis_url, replace=replace)
 

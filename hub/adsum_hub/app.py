@@ -27,7 +27,7 @@ from adsum_hub.consumer.consumer import BLOCK_MS, Consumer, Saver
 from adsum_hub.consumer.heartbeats import Heartbeats
 from adsum_hub.control import Decisions, control_router
 from adsum_hub.domains.show import open_domains
-from adsum_hub.ingest import Ingest, open_ingest
+from adsum_hub.join.ingest import Ingest, open_ingest
 from adsum_hub.join.joining import Joining, open_joining
 from adsum_hub.join.leaving import join_router, leaving_of
 from adsum_hub.live.broadcast import Broadcast

@@ -90,7 +90,7 @@ def fill(broker: Broker) -> None:
 
 def test_every_type_comes_back_byte_by_byte(broker: Broker, other: Broker, tmp_path: Path) -> None:
     fill(broker)
-    file = tmp_path / "adsum.backup"
+    file = tmp_path / "adsum.broker"
 
     back_up(broker, file)
     done = adsum("restore", str(file), "--redis-url", other.url)

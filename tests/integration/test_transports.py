@@ -16,7 +16,7 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from adsum.backup import read_all, write_all
+from adsum.broker import read_all, write_all
 from adsum.doctor.checks import check_redis
 from adsum_collector.state_dir import load_identity
 from adsum_hub.auth.credentials import LoginRateLimit, digest_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.runner import Edit, Mutant
 
 _CODEX = "collector/adsum_collector/agents/codex/agent.py"
-_INSTALL = "collector/adsum_collector/agents/codex/install.py"
+_INSTALL = "collector/adsum_collector/agents/codex/agent.py"
 _SERVER = "collector/adsum_collector/agents/codex/server_status.py"
 _METER = "collector/adsum_collector/agents/codex/usage_lines.py"
 _THREADS = "collector/adsum_collector/agents/codex/live_threads.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import adsum_collector
-from adsum_collector.agents.claude_code.install import install_hooks
+from adsum_collector.agents.claude_code.agent import install_hooks
 from adsum_collector.agents.installer import Installation, Target, Transport
 from tests.real_cli.cli_rig import VERSION, Home
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.agents.codex.install import active_plugin
+from adsum_collector.agents.codex.agent import active_plugin
 from adsum_collector.agents.codex.trust import app_server, listed, trust
 from tests.real_cli.cli_rig import CliMissingError, Terminal
 from tests.real_cli.codex_rig import CodexHome, MockResponses, codex_binary

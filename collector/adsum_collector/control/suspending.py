@@ -30,7 +30,6 @@ import msgspec
 import psutil
 
 from adsum_collector.agents.base import Agent, Registered
-from adsum_collector.control import launch
 from adsum_collector.control.seats import MOST_HEARD, Remembered
 from adsum_collector.control.terminal import box_of, is_in_front, pane_of
 from adsum_collector.errors import SpoolUnavailable
@@ -399,7 +398,7 @@ class Suspender:
         file = self._folder / f"{_LAUNCH}{secrets.token_hex(8)}"
         told = {"cwd": run.cwd, "words": list(words), "env": run.env}
         await asyncio.to_thread(write_private, file, json.dumps(told).encode())
-        start = [sys.executable, "-I", "-S", launch.__file__, str(file)]
+        start = [sys.executable, "-I", "-S", str(_LAUNCHER), str(file)]
         size = ("-x", "160", "-y", "50", "-c", run.cwd)
         try:
             if said := await _tmux("new-session", "-d", "-s", name, *size, *start):
@@ -440,6 +439,7 @@ class Suspender:
 
 
 _LAUNCH: Final = "launch-"
+_LAUNCHER: Final = Path(__file__).with_name("launch.py")
 _NO_TEXT: Final = "holds bytes that are no text (UTF-8), which could not be given again"
 #: Of a screen that is quoted, from its end.
 LINES: Final = 8

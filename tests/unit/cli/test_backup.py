@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adsum.backup import FORMAT, BackupFileError, StoredKey, pack, raw, text, unpack
+from adsum.broker import FORMAT, BackupFileError, StoredKey, pack, raw, text, unpack
 
 HEADER = {"adsum_backup": FORMAT, "made": 1}
 RECORDS = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adsum.doctor.agents import agrees, compare
-from adsum_collector.agents.claude_code.install import ask, decode
+from adsum_collector.agents.claude_code.agent import ask, decode_listed
 from adsum_collector.agents.installer import AgentsError, Theirs
 from adsum_shared.state import GROUP_OF, AgentState, RequestView, SessionView
 
@@ -55,28 +55,30 @@ def test_an_entry_as_the_cli_prints_it_is_read() -> None:
         b'"sessionId": "c9bd6fe6", "name": "project-1b", "status": "waiting", '
         b'"waitingFor": "permission prompt"}]'
     )
-    assert decode(printed) == [
+    assert decode_listed(printed) == [
         Theirs("c9bd6fe6", 8994, "waiting", "permission prompt", "project-1b")
     ]
 
 
 def test_a_background_session_is_read_by_its_state_while_it_lives() -> None:
-    assert decode(listed(sessionId="s1", state="working")) == [Theirs("s1", None, "busy")]
-    assert decode(listed(sessionId="s1", state="blocked"))[0].status == "waiting"
-    assert decode(listed(sessionId="s1", state="done")) == []
-    assert decode(listed(sessionId="s1", state="working", status="idle"))[0].status == "idle"
-    assert decode(listed(id="abc", state="working")) == [], "nobody can have seen it yet"
+    assert decode_listed(listed(sessionId="s1", state="working")) == [Theirs("s1", None, "busy")]
+    assert decode_listed(listed(sessionId="s1", state="blocked"))[0].status == "waiting"
+    assert decode_listed(listed(sessionId="s1", state="done")) == []
+    assert decode_listed(listed(sessionId="s1", state="working", status="idle"))[0].status == "idle"
+    assert decode_listed(listed(id="abc", state="working")) == [], "nobody can have seen it yet"
 
 
 def test_fields_of_another_type_count_as_missing() -> None:
-    assert decode(listed(sessionId="s1", pid="7", status=3, name=[])) == [Theirs("s1", None, None)]
-    assert decode(b'["x", 3]') == []
+    assert decode_listed(listed(sessionId="s1", pid="7", status=3, name=[])) == [
+        Theirs("s1", None, None)
+    ]
+    assert decode_listed(b'["x", 3]') == []
 
 
 @pytest.mark.parametrize("printed", [b"", b"usage: claude", b"{}"])
 def test_what_is_no_list_is_refused(printed: bytes) -> None:
     with pytest.raises(AgentsError, match="what it printed is"):
-        decode(printed)
+        decode_listed(printed)
 
 
 AGREE = [

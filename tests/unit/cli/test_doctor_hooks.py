@@ -14,7 +14,7 @@ from adsum.doctor.agents import check_hooks
 from adsum.doctor.checks import Finding
 from adsum.doctor.doctor import _hooks
 from adsum.hooks import Setup, Wanted
-from adsum_collector.agents.claude_code.install import settings_files
+from adsum_collector.agents.claude_code.agent import settings_files
 from adsum_collector.agents.installer import SettingsFiles
 from adsum_shared.state import HostWitness
 from tests.brokers import free_port

@@ -13,7 +13,7 @@ from adsum.doctor.checks import Finding
 from adsum.hooks import Setup
 from adsum.hooks_commands import run_status
 from adsum.up import Offer
-from adsum_collector.agents.claude_code.install import settings_files
+from adsum_collector.agents.claude_code.agent import settings_files
 
 ROOT = Path(__file__).resolve().parents[3]
 HOOKS = json.loads((ROOT / "plugin" / "hooks" / "hooks.json").read_text())

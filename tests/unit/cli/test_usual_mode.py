@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adsum.hooks import Setup
-from adsum_collector.agents.claude_code.install import inspect_hooks, install_hooks
+from adsum_collector.agents.claude_code.agent import inspect_hooks, install_hooks
 from adsum_collector.agents.installer import Installation, Mode, Target
 
 OWN = '{"statusLine": {"type": "command", "command": "echo hi"}}'

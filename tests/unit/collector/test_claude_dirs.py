@@ -9,7 +9,7 @@ import pytest
 
 from adsum.hooks import setups_for
 from adsum_collector.agents import known_agents
-from adsum_collector.agents.claude_code.install import config_dirs
+from adsum_collector.agents.claude_code.agent import config_dirs
 from adsum_collector.settings import CollectorSettings
 
 

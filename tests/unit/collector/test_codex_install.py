@@ -13,9 +13,9 @@ import pytest
 
 from adsum.hooks import setups_for
 from adsum_collector import shim
-from adsum_collector.agents.codex.agent import Codex
-from adsum_collector.agents.codex.install import (
+from adsum_collector.agents.codex.agent import (
     SHORT,
+    Codex,
     active_plugin,
     events_for,
     group_for,

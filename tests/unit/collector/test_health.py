@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from adsum_collector.agents.base import HookFile
-from adsum_collector.agents.claude_code.agent import ClaudeCode
-from adsum_collector.agents.claude_code.install import install_hooks, remove_hooks
+from adsum_collector.agents.claude_code.agent import ClaudeCode, install_hooks, remove_hooks
 from adsum_collector.agents.gemini.agent import GeminiCli
 from adsum_collector.agents.installer import Installation, Target
 from adsum_collector.app import AgentWitnesses, Witnesses

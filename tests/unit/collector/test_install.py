@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.agents.claude_code.install import (
+from adsum_collector.agents.claude_code.agent import (
     inspect_hooks,
     install_hooks,
     project_settings,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.agents.claude_code.install import find_claude, installed_version
+from adsum_collector.agents.claude_code.agent import find_claude, installed_version
 from adsum_collector.agents.claude_code.settings_text import (
     SHIM_WORDS,
     entry_for,

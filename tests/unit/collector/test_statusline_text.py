@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adsum_collector.agents.claude_code.install import inspect_hooks, install_hooks, remove_hooks
+from adsum_collector.agents.claude_code.agent import inspect_hooks, install_hooks, remove_hooks
 from adsum_collector.agents.claude_code.settings_text import statusline_in, unwrapped, wrapped
 from adsum_collector.agents.installer import Installation, Mode, Target
 

@@ -13,10 +13,10 @@ from redis.exceptions import ConnectionError, NoPermissionError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-import adsum_hub.ingest as ingest_module
+import adsum_hub.join.ingest as ingest_module
 from adsum_collector.delivery.publisher import BATCH_BYTES
 from adsum_collector.delivery.transports import PACE_S
-from adsum_hub.ingest import (
+from adsum_hub.join.ingest import (
     BURST,
     BYTES_BURST,
     BYTES_RATE,

@@ -4,6 +4,8 @@ A hub keeps nothing of it: any of several may answer, each request anew. Redis r
 twice, and what it answers the machine is told as it is.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import math
