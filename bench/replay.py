@@ -25,8 +25,8 @@ from adsum_collector.agents.codex.live_threads import (
 from adsum_collector.agents.codex.server_status import Broadcasts
 from adsum_collector.agents.gemini.agent import GeminiCli
 from adsum_collector.agents.opencode.agent import OpenCode, SessionLog
+from adsum_collector.agents.programs import Runner, RunnerNews, Whereabouts, remember
 from adsum_collector.agents.records import TranscriptFile
-from adsum_collector.agents.runners import Runner, RunnerNews, Whereabouts, remember
 from adsum_collector.processes import AgentProcess
 from adsum_collector.watch import (
     VANISHED_MS,

@@ -269,7 +269,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 #: The ways out of the command line, which make text safe to show; a backup is bytes, for a file.
 WAYS_OUT = {
     "cli/adsum/outcome.py",
-    "cli/adsum/text/console.py",
+    "cli/adsum/text/tables.py",
 }
 _WRITES = re.compile(
     r"(?<![\w.])print\(|\b(?:typer|click)\.s?echo\(|\bstd(?:out|err)\.(?:write|writelines)\("

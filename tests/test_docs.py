@@ -21,7 +21,7 @@ from adsum.app import app
 from adsum.config import VARIABLES
 from adsum_hub.auth.gate import needed_for
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.measures import Measures
+from adsum_hub.observed import Measures
 from adsum_hub.roster import Changes
 from adsum_shared.settings import KNOWN
 from adsum_shared.state import HubTrouble, WitnessName

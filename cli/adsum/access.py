@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from adsum.client import fetch, hub_url, send
 from adsum.outcome import CommandError, put, put_json, require, say
-from adsum.text.console import open_console
+from adsum.text.tables import open_console
 from adsum.text.words import age
 from adsum_shared.redact import clean
 from adsum_shared.streams import JOIN_TOKEN_MOST_MS

@@ -127,7 +127,7 @@ def show_config(flags: Mapping[str, Any], *, origin: bool, as_json: bool) -> int
         told["joined"] = joined_way(flags)
         put_json(told)
     else:
-        from adsum.text.console import open_console, show
+        from adsum.text.tables import open_console, show
 
         show(open_console(), _table(settings, origin=origin))
         put(f"\n{file}{'' if file.exists() else ' (there is none)'}")

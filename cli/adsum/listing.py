@@ -128,14 +128,14 @@ def list_agents(url: str, chosen: Filter, *, as_json: bool, jsonl: bool, exit_st
 
 
 def _print_agents(url: str, views: list[SessionView], now: int, *, part: bool) -> None:
-    from adsum.text import console, tables
+    from adsum.text import tables
 
-    screen, first = console.open_console(), views[0]
+    screen, first = tables.open_console(), views[0]
     table = tables.session_table(views, now, screen)
     hosts = fetch_freshness(url).hosts
-    console.show(screen, table, tables.counts_line(views, hosts, now, part=part))
+    tables.show(screen, table, tables.counts_line(views, hosts, now, part=part))
     if screen.is_terminal and len(views) + HEAD_AND_FOOT > screen.height and needs_you(first):
-        console.show(screen, tables.first_line(first, now))
+        tables.show(screen, tables.first_line(first, now))
 
 
 def show_session(
@@ -150,14 +150,14 @@ def show_session(
     if as_json:
         put_json({"schema": SHOW_SCHEMA, **found, "activity": last})
         return
-    from adsum.text import console, details
+    from adsum.text import details, tables
 
     view, entries = typed(url, found, SessionView), typed(url, last, list[ActivityEntry])
-    fresh, screen = fetch_freshness(url), console.open_console()
+    fresh, screen = fetch_freshness(url), tables.open_console()
     host = next((host for host in fresh.hosts if host.id == view.host_id), None)
-    at, plain = as_of(done["now"], fresh.trouble), console.is_plain(screen)
+    at, plain = as_of(done["now"], fresh.trouble), tables.is_plain(screen)
     gaps = host.gaps if host else ()
-    console.show(screen, details.session_details(view, entries, at, gaps, plain=plain))
+    tables.show(screen, details.session_details(view, entries, at, gaps, plain=plain))
     for agent in host.agents if host else ():
         if agent.limits and agent.name == view.agent:
             say(f"adsum: {clean(agent.limits)}")
@@ -265,12 +265,12 @@ def show_usage(
         put_json(answer)
         return fresh.warn(report.until)
     if report.rows:
-        from adsum.text import console, tables
+        from adsum.text import tables
 
-        screen = console.open_console()
+        screen = tables.open_console()
         most = (asked.limit or USAGE_LIMIT) if asked.by == "session" else len(report.rows)
         footer = tables.usage_footer(report, screen, most)
-        console.show(screen, tables.usage_table(report, screen, most), footer)
+        tables.show(screen, tables.usage_table(report, screen, most), footer)
     else:
         say(no_usage(report, asked, fresh))
     for note in report.notes:
@@ -316,10 +316,10 @@ def history(  # noqa: PLR0913 - the options of the command
     if as_json:
         put_json(answer)
     elif over.sessions:
-        from adsum.text import console, tables
+        from adsum.text import tables
 
-        screen = console.open_console()
-        console.show(screen, tables.history_table(over, screen), tables.history_footer(over))
+        screen = tables.open_console()
+        tables.show(screen, tables.history_table(over, screen), tables.history_footer(over))
     else:
         say(no_history(fresh, over.notes, filtered=bool(query)))
     raise typer.Exit(fresh.warn())
@@ -343,10 +343,10 @@ def list_hosts(hub: str | None, state_dir: Path | None, *, as_json: bool) -> Exi
     if as_json:
         put_json(answer)
     elif fresh.hosts:
-        from adsum.text import console, tables
+        from adsum.text import tables
 
-        screen, at = console.open_console(), as_of(fresh.now, fresh.trouble)
-        console.show(screen, tables.host_table(fresh.hosts, at, screen))
+        screen, at = tables.open_console(), as_of(fresh.now, fresh.trouble)
+        tables.show(screen, tables.host_table(fresh.hosts, at, screen))
     elif fresh.trouble is None:
         say(advice(filtered=False, hosts=[]))
     if fresh.trouble is not None:

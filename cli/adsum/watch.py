@@ -217,7 +217,7 @@ async def _stream(url: str, roster: FollowedRoster, chosen: Filter) -> None:
 async def _draw(url: str, roster: FollowedRoster, chosen: Filter) -> None:
     from rich.live import Live
 
-    from adsum.text.console import open_console
+    from adsum.text.tables import open_console
 
     console = open_console()
     news = asyncio.Event()

@@ -29,8 +29,7 @@ from adsum_collector.control.seats import Seats
 from adsum_collector.control.suspend_verbs import SuspendVerbs
 from adsum_collector.control.suspending import Suspender
 from adsum_collector.control.trail import Trail
-from adsum_collector.delivery.arrival import Arrival
-from adsum_collector.delivery.publisher import Publisher
+from adsum_collector.delivery.publisher import Arrival, Publisher
 from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTransport, Transport
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness

@@ -24,7 +24,7 @@ _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 class Identity(msgspec.Struct, frozen=True):
     """fingerprint: of the machine we run on now. salt: key of the marks redaction leaves.
 
-    moved: minted, or last confirmed, on a machine with another fingerprint. See `arrival`.
+    moved: minted, or last confirmed, on a machine with another fingerprint. See `publisher.Arrival`.
     """
 
     host_id: str

@@ -28,8 +28,8 @@ from adsum_hub.auth.sign_in import CredentialIssuer
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.measures import NEEDS, REASONS, Histogram, need_of
 from adsum_hub.notify.notifications import Notifications
+from adsum_hub.observed import NEEDS, REASONS, Histogram, need_of
 from adsum_hub.rest.api import add_endpoints, as_json, endpoint
 from adsum_hub.roster import Roster
 from adsum_hub.trouble import Link

@@ -12,9 +12,8 @@ from adsum_hub.facts import Facts
 from adsum_hub.fold.activity import entries
 from adsum_hub.host import Host
 from adsum_hub.inbox import Admission, admit
-from adsum_hub.measures import Measures
+from adsum_hub.observed import Measures, Recent
 from adsum_hub.past import Dismissal, stands
-from adsum_hub.recent import Recent
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.spending import Prices

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from adsum_hub.recent import report_of
+from adsum_hub.observed import report_of
 from adsum_hub.snapshots import load_snapshot, save_snapshot
 from adsum_shared import streams
 from adsum_shared.envelope import Beat, encode_beat, encode_gap

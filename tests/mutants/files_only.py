@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants.runner import Edit, Mutant
 
 _AGENTS = "collector/adsum_collector/agents"
-_RUNNERS = f"{_AGENTS}/runners.py"
-_FOUND = "tests/unit/collector/test_runners.py"
+_RUNNERS = f"{_AGENTS}/programs.py"
+_FOUND = "tests/unit/collector/test_programs.py"
 
 MUTANTS = (
     Mutant(

@@ -47,7 +47,7 @@ from adsum.machine import host_id_of, membership
 from adsum.outcome import CommandError, Exit, put_json, say
 from adsum.reports import packed
 from adsum.supervise import PARTS, Tail
-from adsum.text.console import open_console, show
+from adsum.text.tables import open_console, show
 from adsum_collector.agents.installer import ProgramNotFoundError
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import running_port

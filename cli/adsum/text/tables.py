@@ -1,18 +1,24 @@
-"""Lists as tables for people: sessions, those that are over, usage, machines. Pure.
+"""Lists as tables for people: sessions, those that are over, usage, machines. Imports Rich: import this when you draw.
 
-No line is wider than the console; what does not fit is cut, or a column left out.
+First where drawn text goes, and how columns share a line. No line is wider than the console; what does not
+fit is cut, or a column left out.
 """
 
+from __future__ import annotations
+
+import io
+import os
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.console import Group as Lines
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
-from adsum.text.console import WIDE, column_widths, is_plain, table_lines, whole_width
 from adsum.text.words import (
     GAPS_SHOWN,
     NONE,
@@ -34,7 +40,7 @@ from adsum.text.words import (
     tokens_of,
     witness_word,
 )
-from adsum_shared.redact import clean
+from adsum_shared.redact import clean, safe
 from adsum_shared.signals import DEFAULT_AGENT
 from adsum_shared.state import (
     Group,
@@ -45,6 +51,126 @@ from adsum_shared.state import (
     UsageReport,
     UsageView,
 )
+
+#: Wider than any line of ours.
+UNBOUND = 10_000
+#: From here on columns may take more cells, and an id has eight.
+_WIDE = 110
+GAP = 2
+RIGHT_ALIGNED = {
+    *("COST", "TOKENS", "CTX", "FOR", "SESSIONS", "SEEN", "INPUT", "OUTPUT"),
+    *("CACHE READ", "CACHE WRITE", "C.READ", "C.WRITE"),
+}
+
+
+class SafeConsole(Console):
+    """Through it no text reaches a terminal that the terminal would obey."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Its own colours and movements come after this, or as what it calls control."""
+        for part in super().render(renderable, options):
+            text, style, control = part
+            yield part if control else Segment(safe(text), style)
+
+
+def open_console() -> Console:
+    """Standard output. Nobody watches a pipe, so nothing is cut there unless COLUMNS asks for it.
+
+    What a terminal without Unicode cannot show it shows as `?`.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    width = None if sys.stdout.isatty() else _piped()
+    return SafeConsole(highlight=False, soft_wrap=False, width=width)
+
+
+def show(console: Console, *drawn: RenderableType) -> None:
+    """Without the cells that pad a line, which only show when somebody copies or greps it."""
+    with console.capture() as captured:
+        for each in drawn:
+            console.print(each)
+    drawn_lines = captured.get().removesuffix("\n").split("\n")
+    print("\n".join(line.rstrip() for line in drawn_lines))  # noqa: T201 - drawn by a SafeConsole
+
+
+def _piped() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and int(columns) > 0 else UNBOUND
+
+
+def is_plain(console: Console) -> bool:
+    """A terminal without Unicode."""
+    return not console.encoding.startswith("utf")
+
+
+def _whole_width(columns: Mapping[str, Sequence[Text]]) -> int:
+    """Of a line in which nothing is cut."""
+    return sum(_whole_widths(columns).values()) + GAP * (len(columns) - 1)
+
+
+def _whole_widths(columns: Mapping[str, Sequence[Text]]) -> dict[str, int]:
+    return {
+        name: max([len(name), *(cell.cell_len for cell in cells)])
+        for name, cells in columns.items()
+    }
+
+
+def _column_widths(
+    columns: Mapping[str, Sequence[Text]],
+    room: int,
+    limits: Mapping[str, int],
+    *,
+    grow: Sequence[str],
+    shrink: Mapping[str, int],
+    drop: Sequence[str] = (),
+) -> dict[str, int]:
+    """How many cells each column has, so that a line fits `room`. Columns go by their heads.
+
+    limits: cells that a column takes at most while others still want some. drop: columns to go
+    without where there is no room, first to last. shrink: those that then give way, first to last,
+    and down to what. grow: those that get what is left, first to last.
+    """
+    wants = _whole_widths(columns)
+    widths = {name: min(want, limits.get(name, want)) for name, want in wants.items()}
+
+    def spare() -> int:
+        return room - sum(widths.values()) - GAP * (len(widths) - 1)
+
+    for name in drop:
+        if spare() < 0:
+            del widths[name]
+    for name, least in shrink.items():
+        widths[name] = max(min(least, widths[name]), widths[name] + min(0, spare()))
+    for name in grow:
+        if name in widths:
+            widths[name] += max(0, min(spare(), wants[name] - widths[name]))
+    return widths
+
+
+def _table_lines(
+    columns: Mapping[str, Sequence[Text]], widths: Mapping[str, int]
+) -> tuple[Text, list[Text]]:
+    """The heads, and a line for each row; what does not fit is cut with an ellipsis.
+
+    Lines, and no table of the library: that took four times as long, half a minute for 30,000.
+    """
+    heads = _fitted_line([Text(name, "dim") for name in widths], widths)
+    rows = zip(*(columns[name] for name in widths), strict=True)
+    return heads, [_fitted_line(row, widths) for row in rows]
+
+
+def _fitted_line(cells: Sequence[Text], widths: Mapping[str, int]) -> Text:
+    line = Text(no_wrap=True)
+    for cell, (name, width) in zip(cells, widths.items(), strict=True):
+        fitted = cell.copy()
+        fitted.truncate(width, overflow="crop" if name == "ID" else "ellipsis")
+        fitted.align("right" if name in RIGHT_ALIGNED else "left", width)
+        line.append_text(fitted).append(" " * GAP)
+    line.right_crop(GAP)
+    return line
+
 
 #: Group, not state: a state nobody has heard of still gets its icon and colour.
 ICONS = {Group.NEEDS_YOU: "▲", Group.AUTONOMOUS: "●", Group.DELIVERED: "✓"}
@@ -88,15 +214,15 @@ def session_lines(
     names = next(names for least, names in FORMS if width >= least)
     rows = [_session_row(view, now, plain=plain) for view in views]
     columns = {name: [row[name] for row in rows] for name in names}
-    limits = WIDE_LIMITS if width >= WIDE else ROOMY_LIMITS if width >= ROOMY else LIMITS
-    widths = column_widths(
+    limits = WIDE_LIMITS if width >= _WIDE else ROOMY_LIMITS if width >= ROOMY else LIMITS
+    widths = _column_widths(
         columns,
         width,
         limits,
         grow=("TITLE", "STATE", "PROJECT", "HOST"),
         shrink={"STATE": 12, "TITLE": 1},
     )
-    heads, lines = table_lines(columns, widths)
+    heads, lines = _table_lines(columns, widths)
     for view, line in zip(views, lines, strict=True):
         if view.reachability != "live":
             line.stylize("dim")
@@ -206,15 +332,15 @@ def history_table(history: History, console: Console) -> Lines:
     plain = is_plain(console)
     rows = [_history_row(view, history.now, plain=plain) for view in history.sessions]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    widths = column_widths(
+    widths = _column_widths(
         columns,
         console.width,
-        WIDE_HISTORY_LIMITS if console.width >= WIDE else HISTORY_LIMITS,
+        WIDE_HISTORY_LIMITS if console.width >= _WIDE else HISTORY_LIMITS,
         grow=("TITLE", "PROJECT", "HOST"),
         shrink={"TITLE": 5},
         drop=("PROJECT", "HOST", "TOKENS", "COST"),
     )
-    heads, lines = table_lines(columns, widths)
+    heads, lines = _table_lines(columns, widths)
     return Lines(heads, *lines)
 
 
@@ -248,14 +374,14 @@ def usage_table(report: UsageReport, console: Console, most: int | None = None) 
     columns = _usage_columns(report, most, plain=is_plain(console))
     name, _, *others = columns
     heads = {"CACHE READ": "C.READ", "CACHE WRITE": "C.WRITE"}
-    if whole_width(columns) > console.width:
+    if _whole_width(columns) > console.width:
         columns = {heads.get(head, head): cells for head, cells in columns.items()}
         others = [heads.get(head, head) for head in others]
-    limits = {name: 12, "ID": 8 if console.width >= WIDE else 6}
-    widths = column_widths(
+    limits = {name: 12, "ID": 8 if console.width >= _WIDE else 6}
+    widths = _column_widths(
         columns, console.width, limits, grow=(name,), shrink={name: 5}, drop=others[::-1]
     )
-    header, lines = table_lines(columns, widths)
+    header, lines = _table_lines(columns, widths)
     if len(report.rows) > 1:
         lines[-1].stylize("bold")
     return Lines(header, *lines)
@@ -351,8 +477,8 @@ def host_table(hosts: Sequence[HostView], now: int, console: Console) -> Rendera
         "SEEN": [Text(age(now - host.last_seen)) for host in hosts],
     }
     # A name may be anything: it has what the others leave.
-    widths = column_widths(columns, console.width, {"HOST": 4}, grow=("HOST",), shrink={})
-    heads, lines = table_lines(columns, widths)
+    widths = _column_widths(columns, console.width, {"HOST": 4}, grow=("HOST",), shrink={})
+    heads, lines = _table_lines(columns, widths)
     drawn: list[RenderableType] = [heads]
     for host, line in zip(hosts, lines, strict=True):
         line.style = "" if host.reachability == "live" else "dim"

@@ -20,8 +20,8 @@ from redis.exceptions import ResponseError
 from adsum_hub.clock import Clock
 from adsum_hub.facts import ACTIVITY_MAX
 from adsum_hub.live.broadcast import Broadcast
+from adsum_hub.observed import report_of
 from adsum_hub.past import Dismissal, happened
-from adsum_hub.recent import report_of
 from adsum_hub.rest.api import (
     JSON_ONLY,
     REFUSED,

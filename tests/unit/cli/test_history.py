@@ -13,8 +13,7 @@ from rich.console import Console
 
 from adsum.listing import Freshness, no_history
 from adsum.listing import history as history_command
-from adsum.text.console import show
-from adsum.text.tables import history_footer, history_table
+from adsum.text.tables import history_footer, history_table, show
 from adsum_shared.state import Group, History, SessionView, UsageView
 from tests.hubs import NOW, host, session, stand_in_hub
 

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from adsum.text.console import UNBOUND
-from adsum.text.tables import counts_line, first_line, session_table
+from adsum.text.tables import UNBOUND, counts_line, first_line, session_table
 from adsum.text.words import age
 from adsum_shared.redact import clean
 from adsum_shared.state import (

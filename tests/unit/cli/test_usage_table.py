@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adsum.text.console import show
-from adsum.text.tables import usage_footer, usage_table
+from adsum.text.tables import show, usage_footer, usage_table
 from adsum_shared.state import UsageReport, UsageRow, UsageView
 from tests.hubs import report
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from adsum import app
 from adsum.outcome import agrees, put, put_json, say
-from adsum.text.console import open_console, show
+from adsum.text.tables import open_console, show
 from tests.hostile import NAME, is_plain
 
 Capture = pytest.CaptureFixture[str]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import adsum_collector.delivery.arrival as arrival_module
-from adsum_collector.delivery.arrival import Arrival, alive_elsewhere
+import adsum_collector.delivery.publisher as arrival_module
+from adsum_collector.delivery.publisher import Arrival, alive_elsewhere
 from adsum_collector.delivery.transports import Inbox
 from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.spool.spool_file import SpoolLimits

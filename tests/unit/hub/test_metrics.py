@@ -11,7 +11,6 @@ import pytest
 from adsum_hub.consumer.heartbeats import is_sound
 from adsum_hub.host import Host
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.measures import LAG_S, Histogram, Measures
 from adsum_hub.metrics import (
     MOST_AGENTS,
     MOST_HOSTS,
@@ -20,6 +19,7 @@ from adsum_hub.metrics import (
     by_agent,
     families_of_hosts,
 )
+from adsum_hub.observed import LAG_S, Histogram, Measures
 from adsum_hub.roster import Roster
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link

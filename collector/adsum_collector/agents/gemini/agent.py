@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from adsum_collector.agents.base import Agent, OwnWitness, Surroundings, Transcripts, UsageLines
+from adsum_collector.agents.programs import RunnerWitness, Whereabouts, remember
 from adsum_collector.agents.records import (
     NEVER,
     PRIME,
@@ -26,7 +27,6 @@ from adsum_collector.agents.records import (
     UsageRecord,
     past_of,
 )
-from adsum_collector.agents.runners import RunnerWitness, Whereabouts, remember
 from adsum_collector.agents.words import (
     NAME_MAX,
     PATH_MAX,

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from adsum_collector.agents.base import Agent, OwnWitness, Surroundings
-from adsum_collector.agents.runners import RunnerNews, Runners, Whereabouts, remember, runners_in
+from adsum_collector.agents.programs import RunnerNews, Runners, Whereabouts, remember, runners_in
 from adsum_collector.agents.words import (
     NAME_MAX,
     NUMBER_MAX,

@@ -9,7 +9,7 @@ import msgspec
 
 from adsum_hub.live import broadcast as module
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.measures import Measures
+from adsum_hub.observed import Measures
 from adsum_hub.roster import Changes
 from adsum_shared.state import AgentState, Group, HostView, HubTrouble, SessionView
 from tests.support import wait_until

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from adsum_hub.live.broadcast import Broadcast
-from adsum_hub.recent import Recent, _size, report_of
+from adsum_hub.observed import Recent, _size, report_of
 from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
 from adsum_shared.envelope import encode_batch, encode_gap

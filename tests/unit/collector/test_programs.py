@@ -16,7 +16,7 @@ import pytest
 
 from adsum_collector.agents.base import Surroundings
 from adsum_collector.agents.opencode.agent import EventLog
-from adsum_collector.agents.runners import (
+from adsum_collector.agents.programs import (
     Runner,
     RunnerNews,
     Runners,
