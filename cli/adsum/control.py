@@ -24,9 +24,16 @@ from adsum.machine import membership, signals_go
 from adsum.outcome import CommandError, Exit, put, put_json, require, say
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent, PastCall, PastDecision
-from adsum_collector.control.consent import Consent, keep_consent, read_consent
+from adsum_collector.control.consent import (
+    Checked,
+    Consent,
+    Line,
+    check_trail,
+    keep_consent,
+    read_consent,
+    read_trail,
+)
 from adsum_collector.control.policy import Matter, Policy, PolicyRule, policy_file, read_policy
-from adsum_collector.control.trail import Checked, Line, check_trail, read_trail
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import make_private
 from adsum_shared import streams

@@ -37,7 +37,7 @@ from adsum.supervise import ServerPart, supervise
 from adsum.up import LOOPBACK, held, say
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Asked, HeardRequest
-from adsum_collector.control import consent, feed, policy, remote, trail
+from adsum_collector.control import consent, feed, policy, remote
 from adsum_collector.delivery import publisher, transports
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake, ReportIntake
@@ -155,7 +155,7 @@ class Performer:
         agents, intakes = {DEFAULT_AGENT: known_agents()[0]}, {DEFAULT_AGENT: self._intake}
         parties = remote.Parties(agents, intakes, run=self._nonce)
         owner = remote.OwnersWord(live, policy.LivePolicy(folder / "no-policy"))
-        about = parties, owner, trail.Trail(folder), remote.HoldTimes(KEPT_S * 2, KEPT_S * 2)
+        about = parties, owner, consent.Trail(folder), remote.HoldTimes(KEPT_S * 2, KEPT_S * 2)
         self._control = remote.RemoteControl(*about, now=self._here, timer=time.monotonic)
 
     async def perform(self, cast: Mapping[str, Player], pace_s: float) -> None:

@@ -20,7 +20,7 @@ import msgspec
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent, Desk, OwnWitness, Surroundings
 from adsum_collector.control.actions import Actions
-from adsum_collector.control.consent import LiveConsent
+from adsum_collector.control.consent import LiveConsent, Trail
 from adsum_collector.control.feed import CommandFeed
 from adsum_collector.control.policy import LivePolicy, policy_file
 from adsum_collector.control.queue import PromptQueue
@@ -28,7 +28,6 @@ from adsum_collector.control.remote import HoldTimes, OwnersWord, Parties, Remot
 from adsum_collector.control.seats import Seats
 from adsum_collector.control.suspend_verbs import SuspendVerbs
 from adsum_collector.control.suspending import Suspender
-from adsum_collector.control.trail import Trail
 from adsum_collector.delivery.publisher import Arrival, Publisher
 from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTransport, Transport
 from adsum_collector.errors import SpoolUnavailable, StartError

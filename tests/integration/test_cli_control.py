@@ -10,10 +10,9 @@ import redis
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum.hooks import put_back
-from adsum_collector.control.consent import FILE, keep_consent, read_consent
+from adsum_collector.control.consent import FILE, Trail, keep_consent, read_consent
+from adsum_collector.control.consent import TRAIL_FILE as TRAIL
 from adsum_collector.control.policy import policy_file
-from adsum_collector.control.trail import FILE as TRAIL
-from adsum_collector.control.trail import Trail
 from adsum_shared import streams
 from adsum_shared.commands import key_id
 from tests.control import SESSION

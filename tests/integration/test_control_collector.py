@@ -15,8 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum.machine import Membership, keep
-from adsum_collector.control.consent import Consent, keep_consent
-from adsum_collector.control.trail import check_trail, read_trail
+from adsum_collector.control.consent import Consent, check_trail, keep_consent, read_trail
 from adsum_collector.state_dir import load_identity, make_private
 from adsum_shared import streams
 from adsum_shared.commands import Command, signed

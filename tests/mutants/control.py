@@ -557,7 +557,7 @@ MUTANTS = (
         "whoever takes the oldest lines away is not noticed",
         (
             Edit(
-                "collector/adsum_collector/control/trail.py",
+                "collector/adsum_collector/control/consent.py",
                 'if first is not None and f"{gone} {first.before}" not in told',
                 "if first is None and f'{gone}' not in told",
             ),

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from adsum_collector.agents.base import Agent, Asked, DecisionLine, HeardRequest
-from adsum_collector.agents.words import plain
+from adsum_collector.agents.records import plain
 from adsum_collector.control.actions import Actions
-from adsum_collector.control.consent import LiveConsent
+from adsum_collector.control.consent import LiveConsent, Trail
 from adsum_collector.control.holds import (
     REFUSING,
     Held,
@@ -29,7 +29,6 @@ from adsum_collector.control.holds import (
     person,
 )
 from adsum_collector.control.policy import BY_REST, BY_RULE, LivePolicy, Matter
-from adsum_collector.control.trail import Trail
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared import Timer, WallClock

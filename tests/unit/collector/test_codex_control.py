@@ -20,11 +20,10 @@ from adsum_collector.agents.base import Asked, Surroundings
 from adsum_collector.agents.codex import requests as shapes
 from adsum_collector.agents.codex.agent import Codex
 from adsum_collector.agents.codex.control_socket import connected
-from adsum_collector.control.consent import Consent, LiveConsent, keep_consent
+from adsum_collector.control.consent import Consent, LiveConsent, Trail, keep_consent
 from adsum_collector.control.policy import LivePolicy
 from adsum_collector.control.remote import HoldTimes, OwnersWord, Parties, RemoteControl
 from adsum_collector.control.seats import Seats
-from adsum_collector.control.trail import Trail
 from adsum_collector.intake import Intake
 from adsum_collector.processes import AgentProcess, look_up
 from adsum_collector.spool.spool import Rows, Spool

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adsum_collector.agents.words import DELIVERIES_MAX, deliveries, delivers
+from adsum_collector.agents.records import DELIVERIES_MAX, deliveries, delivers
 from adsum_shared.signals import Delivery, ToolFinished
 from tests.claude_lines import assistant, use, user
 from tests.unit.collector import test_hooks, test_lines

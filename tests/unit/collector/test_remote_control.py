@@ -14,7 +14,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adsum_collector.agents import known_agents
-from adsum_collector.control.consent import Consent, LiveConsent, keep_consent
+from adsum_collector.control.consent import TRAIL_FILE as TRAIL
+from adsum_collector.control.consent import Consent, LiveConsent, Trail, keep_consent, read_trail
 from adsum_collector.control.holds import Held
 from adsum_collector.control.policy import LivePolicy, Policy
 from adsum_collector.control.remote import (
@@ -25,8 +26,6 @@ from adsum_collector.control.remote import (
     Parties,
     RemoteControl,
 )
-from adsum_collector.control.trail import FILE as TRAIL
-from adsum_collector.control.trail import Trail, read_trail
 from adsum_collector.intake import Intake
 from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.spool.spool_file import SpoolLimits

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from adsum_collector.control import trail
-from adsum_collector.control.trail import FILE as TRAIL
-from adsum_collector.control.trail import Trail, check_trail, read_trail
+from adsum_collector.control.consent import TRAIL_FILE as TRAIL
+from adsum_collector.control.consent import Trail, check_trail, read_trail
 
 
 def test_a_line_that_is_changed_or_taken_out_breaks_the_chain(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from adsum_collector.agents.claude_code.bodies import (
     decode_hook,
     lenient,
 )
-from adsum_collector.agents.words import require_text
+from adsum_collector.agents.records import require_text
 from adsum_shared.commands import Command, Decision, NotObeyedError
 
 #: Of an input, in bytes of JSON. What is longer nobody reads before they allow it.

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from adsum_collector.agents.words import NAME_MAX
+from adsum_collector.agents.records import NAME_MAX
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from adsum_collector.agents.claude_code.bodies import (
     value_in,
 )
 from adsum_collector.agents.claude_code.tools import project_of
-from adsum_collector.agents.words import (
+from adsum_collector.agents.records import (
     NAME_MAX,
     NUMBER_MAX,
     bounded,

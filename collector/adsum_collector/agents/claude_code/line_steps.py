@@ -45,8 +45,7 @@ from adsum_collector.agents.claude_code.status import (
     web_address,
 )
 from adsum_collector.agents.claude_code.tools import project_of
-from adsum_collector.agents.records import Private
-from adsum_collector.agents.words import NAME_MAX, deliveries, one_line, shorten
+from adsum_collector.agents.records import NAME_MAX, Private, deliveries, one_line, shorten
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal
 

@@ -26,8 +26,14 @@ from adsum_collector.agents.claude_code.line_steps import (
     context_used,
     surroundings,
 )
-from adsum_collector.agents.records import SESSION_ID, Lines, Past, Private, TranscriptFile
-from adsum_collector.agents.words import one_line
+from adsum_collector.agents.records import (
+    SESSION_ID,
+    Lines,
+    Past,
+    Private,
+    TranscriptFile,
+    one_line,
+)
 from adsum_shared.signals import AnySignal, CostReported, KnownSignal, MetaChanged, PromptSubmitted
 
 #: The client's own requests, of no meaning to anybody, and most of a file's bytes.

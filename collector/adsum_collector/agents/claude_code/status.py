@@ -14,7 +14,7 @@ import msgspec
 from adsum_collector.agents.claude_code.bodies import TEXT_MAX, decode_fields, lenient
 from adsum_collector.agents.claude_code.hooks import TITLE_MAX, Common
 from adsum_collector.agents.claude_code.tools import project_of
-from adsum_collector.agents.words import NAME_MAX, NUMBER_MAX, one_line
+from adsum_collector.agents.records import NAME_MAX, NUMBER_MAX, one_line
 from adsum_shared import signals as s
 from adsum_shared.signals import AnySignal, KnownSignal, ModelCost
 

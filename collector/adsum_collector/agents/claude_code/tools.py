@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from adsum_collector.agents.claude_code.bodies import LARGE
-from adsum_collector.agents.words import one_line
+from adsum_collector.agents.records import one_line
 from adsum_shared.signals import RequestKind, ToolRole
 
 Input = Mapping[str, Any]

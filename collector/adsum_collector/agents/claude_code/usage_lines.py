@@ -21,6 +21,7 @@ import msgspec
 from adsum_collector.agents.base import UsageLines
 from adsum_collector.agents.claude_code.bodies import UNDECODABLE
 from adsum_collector.agents.records import (
+    NAME_MAX,
     NO_WRITES,
     PRIME,
     SESSION_ID,
@@ -28,9 +29,9 @@ from adsum_collector.agents.records import (
     UNSPLIT,
     TranscriptFile,
     UsageRecord,
+    model_name,
     remainder,
 )
-from adsum_collector.agents.words import NAME_MAX, model_name
 
 Bytes = bytes | bytearray | memoryview
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from adsum_collector.agents.words import name_of, one_line
+from adsum_collector.agents.records import name_of, one_line
 from adsum_shared.signals import ToolRole
 
 #: Hooks call a command `Bash`, whichever tool runs it; the rollout calls that by its own name.

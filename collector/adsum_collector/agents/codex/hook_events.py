@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from adsum_collector.agents.codex import calls
-from adsum_collector.agents.words import PATH_MAX, name_of, payload, project_of, shorten
+from adsum_collector.agents.records import PATH_MAX, name_of, payload, project_of, shorten
 from adsum_shared import signals as s
 from adsum_shared.signals import KnownSignal, RequestKind
 

@@ -28,7 +28,7 @@ from adsum_collector.agents.codex.control_socket import (
     ServerRefusedError,
 )
 from adsum_collector.agents.codex.known_threads import KnownThreads
-from adsum_collector.agents.words import require_text
+from adsum_collector.agents.records import require_text
 from adsum_collector.errors import SpoolUnavailable
 from adsum_shared import WallClock
 from adsum_shared.commands import Command, Decision, NotObeyedError

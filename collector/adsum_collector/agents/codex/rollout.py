@@ -18,22 +18,20 @@ import msgspec
 from adsum_collector.agents.codex import calls
 from adsum_collector.agents.codex.hook_events import PROMPT_MAX, Common, Fields, asked, ends_of
 from adsum_collector.agents.records import (
+    NAME_MAX,
     NEVER,
+    NUMBER_MAX,
+    PATH_MAX,
     SESSION_ID,
     Lines,
     Past,
     Private,
     TranscriptFile,
-    past_of,
-)
-from adsum_collector.agents.words import (
-    NAME_MAX,
-    NUMBER_MAX,
-    PATH_MAX,
     deliveries,
     delivers,
     name_of,
     one_line,
+    past_of,
     payload,
     project_of,
     shorten,

@@ -26,7 +26,7 @@ from adsum_collector.agents.codex.control_socket import (
 )
 from adsum_collector.agents.codex.known_threads import KnownThreads, ThreadKind
 from adsum_collector.agents.codex.requests import SharedRequests, sayable
-from adsum_collector.agents.words import NAME_MAX, one_line
+from adsum_collector.agents.records import NAME_MAX, one_line
 from adsum_collector.errors import SpoolUnavailable, shown
 from adsum_collector.processes import unix_paths
 from adsum_shared import signals as s

@@ -15,14 +15,15 @@ import msgspec
 from adsum_collector.agents.base import UsageLines
 from adsum_collector.agents.codex.rollout import Thread, signals_from_lines
 from adsum_collector.agents.records import (
+    NAME_MAX,
     NEVER,
     NO_WRITES,
     UNSPLIT,
     TranscriptFile,
     UsageRecord,
+    model_name,
     remainder,
 )
-from adsum_collector.agents.words import NAME_MAX, model_name
 
 Bytes = bytes | bytearray | memoryview
 

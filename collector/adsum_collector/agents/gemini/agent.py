@@ -18,22 +18,20 @@ import msgspec
 from adsum_collector.agents.base import Agent, OwnWitness, Surroundings, Transcripts, UsageLines
 from adsum_collector.agents.programs import RunnerWitness, Whereabouts, remember
 from adsum_collector.agents.records import (
+    NAME_MAX,
     NEVER,
+    PATH_MAX,
     PRIME,
     Lines,
     Past,
     Private,
     TranscriptFile,
     UsageRecord,
-    past_of,
-)
-from adsum_collector.agents.words import (
-    NAME_MAX,
-    PATH_MAX,
     call_summary,
     model_name,
     name_of,
     one_line,
+    past_of,
     project_of,
     shorten,
     stamp_of,

@@ -19,7 +19,7 @@ import msgspec
 
 from adsum_collector.agents.base import Agent, OwnWitness, Surroundings
 from adsum_collector.agents.programs import RunnerNews, Runners, Whereabouts, remember, runners_in
-from adsum_collector.agents.words import (
+from adsum_collector.agents.records import (
     NAME_MAX,
     NUMBER_MAX,
     call_summary,
