@@ -30,9 +30,9 @@ from adsum_collector.intake import VERSION, ReportMessage, ReportReply
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import SOCKET_FILE
 from adsum_shared import __version__
+from adsum_shared.commands import ReportError, SelfReport, require_sound
 from adsum_shared.private_files import write_private
 from adsum_shared.redact import clean
-from adsum_shared.reporting import ReportError, SelfReport, require_sound
 from adsum_shared.state import GROUP_OF, SessionView
 
 TIMEOUT_S = 5.0

@@ -136,7 +136,7 @@ def report(
 
     from adsum.outcome import require
     from adsum.reports import report_work, session_in
-    from adsum_shared.reporting import SelfReport
+    from adsum_shared.commands import SelfReport
 
     require(token != (status is not None), "Give a status, or --token: one of the two.")
     asked = SelfReport(status, issue, notes, name) if status is not None else None

@@ -23,18 +23,18 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.processes import state_changes
 from adsum_collector.spool.spool import Spool
 from adsum_shared import WallClock
-from adsum_shared.private_files import open_private, write_private
-from adsum_shared.reporting import (
-    FIELD,
+from adsum_shared.commands import (
     HEARTBEAT,
     NOTES_MAX,
-    TTL_MS,
+    REPORT_FIELD,
+    REPORT_TTL_MS,
     ReportError,
     SelfReport,
     make_token,
     require_sound,
     require_text,
 )
+from adsum_shared.private_files import open_private, write_private
 from adsum_shared.signals import (
     DEFAULT_AGENT,
     Alive,
@@ -248,8 +248,8 @@ class ReportIntake:
         Nobody signs it: whoever may write there could write what it becomes into Redis anyway.
         """
         try:
-            raw = fields[FIELD]
-            if len(raw) > MOST_BYTES or not -TTL_MS <= age_ms <= TTL_MS:
+            raw = fields[REPORT_FIELD]
+            if len(raw) > MOST_BYTES or not -REPORT_TTL_MS <= age_ms <= REPORT_TTL_MS:
                 raise ReportError("It is too long, or too old.", "")
             signal, source = decode_signal(raw), "hub"
             if isinstance(signal, WorkReported):

@@ -42,14 +42,12 @@ from adsum_hub.rest.roster import MOST_ACTIVITY, SessionActivity
 from adsum_hub.roster import Roster
 from adsum_hub.views import report_view, view_id
 from adsum_shared import streams
-from adsum_shared.connect import Redis
-from adsum_shared.redact import redact_text
-from adsum_shared.reporting import (
-    FIELD,
+from adsum_shared.commands import (
     HEARTBEAT,
-    NAME_MAX,
-    PREFIX,
-    TTL_MS,
+    REPORT_FIELD,
+    REPORT_PREFIX,
+    REPORT_TTL_MS,
+    REPORTER_MAX,
     ReportError,
     SelfReport,
     TokenOf,
@@ -58,6 +56,8 @@ from adsum_shared.reporting import (
     require_sound,
     require_text,
 )
+from adsum_shared.connect import Redis
+from adsum_shared.redact import redact_text
 from adsum_shared.signals import Alive, Signal, WorkReported, encode_signal
 from adsum_shared.state import Group, ReportView, SessionView
 
@@ -171,7 +171,7 @@ class ReportEndpoints:
         """Raises BadRequestError."""
         place = self._place(session_id, request)
         with _refused():
-            require_text("tool", asked.tool, NAME_MAX, lines=False)
+            require_text("tool", asked.tool, REPORTER_MAX, lines=False)
             require_text("summary", asked.summary, SUMMARY_MAX)
         said = " ".join(word for word in (asked.state, asked.tool) if word)
         note = f"{said}: {asked.summary}" if asked.summary else said
@@ -214,7 +214,7 @@ class ReportEndpoints:
                 await asyncio.sleep(LOOK_S)
         cause = f"{place.host.label} has not taken it within {MOST_WAIT_S:.0f} s."
         step = "It may still come within seconds: look at the session, then send it again."
-        raise BadRequestError(503, cause, step, {"retry-after": str(TTL_MS // 1000)})
+        raise BadRequestError(503, cause, step, {"retry-after": str(REPORT_TTL_MS // 1000)})
 
     async def _hand_on(self, place: Place, kind: type[Signal], **said: Any) -> None:
         """Raises BadRequestError, UNAVAILABLE. Its machine gives it its time."""
@@ -230,7 +230,7 @@ class ReportEndpoints:
         signal = kind(session_id=facts.session_id, at=0, seen=0, agent=facts.agent, **said)
         await self.redis.xadd(
             streams.commands(host.id),
-            {FIELD: encode_signal(signal)},
+            {REPORT_FIELD: encode_signal(signal)},
             maxlen=streams.MOST_COMMANDS,
             approximate=True,
         )
@@ -276,7 +276,7 @@ class ReportEndpoints:
     def _place(self, named: str, request: Request) -> Place:
         """The session that is reported of, if whoever asks may. Raises BadRequestError."""
         bearer = bearer_of(request)
-        if not bearer.startswith(PREFIX):  # then the gate has asked for an operator
+        if not bearer.startswith(REPORT_PREFIX):  # then the gate has asked for an operator
             return self._found(named)
         told = read_token(bearer)
         host = self.roster.hosts.get(told.host_id) if told is not None else None

@@ -11,11 +11,10 @@ from adsum_collector.control.remote import RemoteControl
 from adsum_collector.delivery.transports import Transport, TransportConnection
 from adsum_collector.errors import DeliveryError
 from adsum_collector.intake import ReportIntake
-from adsum_shared.commands import NotObeyedError, opened
+from adsum_shared.commands import REPORT_FIELD, NotObeyedError, opened
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
 from adsum_shared.host_keys import FoundCommand, KeysRequest, OddReplyError
 from adsum_shared.redis_errors import BrokerTooOldError
-from adsum_shared.reporting import FIELD
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class CommandFeed:
             found = told.commands or ()
             last = found[-1].id if found else last
             # what people decide goes before what agents report, who may report a lot
-            for each in sorted(found, key=lambda each: FIELD in each.fields):
+            for each in sorted(found, key=lambda each: REPORT_FIELD in each.fields):
                 await self._take(host_id, each, told.now_ms)
 
     def _is_wanted(self) -> bool:
@@ -87,7 +86,7 @@ class CommandFeed:
     async def _take(self, host_id: str, found: FoundCommand, now_ms: int) -> None:
         try:
             age_ms = now_ms - int(found.id.partition("-")[0])
-            if FIELD in found.fields:
+            if REPORT_FIELD in found.fields:
                 await self._reports.relay(found.fields, age_ms)
                 return
             command = opened(found.fields, host_id, self._control.consent.keys, age_ms)

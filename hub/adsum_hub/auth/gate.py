@@ -34,9 +34,9 @@ from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.redis_access import Bulkhead, answered_within
 from adsum_hub.request_guard import close_socket, log_refusal
 from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json, bearer_in
+from adsum_shared.commands import REPORT_PREFIX
 from adsum_shared.connect import UNAVAILABLE, wanted
 from adsum_shared.redis_errors import ExhaustedError
-from adsum_shared.reporting import PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -434,7 +434,7 @@ def _reports(scope: Scope) -> bool:
     if scope["type"] != "http" or scope["method"] != "POST":
         return False
     shown = bearer_in(Headers(scope=scope).get("authorization", ""))
-    return shown.startswith(PREFIX) and _REPORTING.fullmatch(scope["path"]) is not None
+    return shown.startswith(REPORT_PREFIX) and _REPORTING.fullmatch(scope["path"]) is not None
 
 
 def require_in_reach(grant: Grant, path: str) -> None:

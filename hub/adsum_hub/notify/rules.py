@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from adsum_shared.reporting import STATUSES
+from adsum_shared.commands import STATUSES
 from adsum_shared.settings import EntryError, entries_of, read_entry
 from adsum_shared.state import GROUP_OF, LEAST_URGENT, UNKNOWN_URGENCY, Group, HostView, SessionView
 

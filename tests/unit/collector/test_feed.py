@@ -9,7 +9,7 @@ import pytest
 
 from adsum_collector.control.feed import CommandFeed
 from adsum_collector.errors import DeliveryError
-from adsum_shared.reporting import FIELD
+from adsum_shared.commands import REPORT_FIELD
 
 
 class Line:
@@ -24,7 +24,7 @@ class Line:
             return SimpleNamespace(end="0-0")
         if len(self.asked) > 2:
             raise DeliveryError
-        found = [SimpleNamespace(id=f"{n}-0", fields={FIELD: b"%d" % n}) for n in (1, 2, 4)]
+        found = [SimpleNamespace(id=f"{n}-0", fields={REPORT_FIELD: b"%d" % n}) for n in (1, 2, 4)]
         found.insert(2, SimpleNamespace(id="3-0", fields={b"c": b"", b"s": b""}))
         return SimpleNamespace(commands=found, now_ms=5)
 
@@ -33,7 +33,7 @@ async def test_what_people_decide_goes_before_what_agents_report() -> None:
     taken: list[str] = []
 
     async def relay(fields: dict[bytes, bytes], _age_ms: int) -> None:
-        taken.append(fields[FIELD].decode())
+        taken.append(fields[REPORT_FIELD].decode())
 
     control: Any = SimpleNamespace(
         is_on=lambda: True,

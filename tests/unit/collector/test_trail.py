@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from adsum_collector.control import consent
 from adsum_collector.control.consent import TRAIL_FILE as TRAIL
 from adsum_collector.control.consent import Trail, check_trail, read_trail
 
@@ -46,8 +47,8 @@ def test_half_a_line_that_a_crash_left_swallows_none_that_follow(tmp_path: Path)
 def test_a_trail_that_is_full_goes_on_in_a_new_file_and_stays_one_chain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trail, "FILE_BYTES", 1_000)
-    monkeypatch.setattr(trail, "MOST_ASIDE", 2)
+    monkeypatch.setattr(consent, "FILE_BYTES", 1_000)
+    monkeypatch.setattr(consent, "MOST_ASIDE", 2)
     for number in range(9):
         Trail(tmp_path).add(number, "held", about=str(number))
     assert check_trail(read_trail(tmp_path)) == (9, *check_trail(read_trail(tmp_path))[1:])

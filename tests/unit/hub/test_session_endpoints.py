@@ -15,8 +15,8 @@ from adsum_hub.auth.gate import _reports
 from adsum_hub.rest.api import BadRequestError, explain
 from adsum_hub.session_endpoints import BURST, EACH_S, ReportEndpoints, reports_router
 from adsum_shared import streams
+from adsum_shared.commands import REPORT_FIELD, make_token, read_token
 from adsum_shared.connect import Redis, open_redis, wanted
-from adsum_shared.reporting import FIELD, make_token, read_token
 from adsum_shared.signals import Alive, PromptSubmitted, WorkReported, decode_signal
 from tests.unit.hub.test_roster import HOST, Fleet
 
@@ -60,7 +60,7 @@ class Taking:
         while wanted():
             found: Any = await self.redis.xread({streams.commands(HOST): last}, block=100)
             for name, fields in found[0][1] if found else ():
-                last, signal = name.decode(), decode_signal(fields[FIELD])
+                last, signal = name.decode(), decode_signal(fields[REPORT_FIELD])
                 self.fleet.now += 1
                 self.tell(type(signal)(**{**fields_of(signal), "at": self.now, "seen": self.now}))
 
@@ -97,7 +97,7 @@ async def test_a_report_is_answered_once_its_machine_has_told_of_it(taking: Taki
     assert (told["status"], told["issue"], told["by"]) == ("blocked", "PAN-80", "ci")
     assert told["notes"].startswith("x [redacted:")  # no secret lies in Redis either
     raw: Any = await taking.redis.xrange(streams.commands(HOST))
-    assert b"aaaaaaaa" not in raw[0][1][FIELD]
+    assert b"aaaaaaaa" not in raw[0][1][REPORT_FIELD]
     assert taking.fleet.roster.views[f"{HOST}:s"].report is not None
     status = "/api/specialists/review-agent/report-status"
     reply = await taking.post(status, {"issueId": "PAN-81", "status": "passed"}, token)
@@ -165,7 +165,7 @@ async def test_a_heartbeat_is_a_sign_of_life_and_no_state(taking: Taking) -> Non
     assert reply.status_code == 202
     assert taking.fleet.roster.views[f"{HOST}:s"].state.label == before
     raw: Any = await taking.redis.xrange(streams.commands(HOST))
-    signal = decode_signal(raw[-1][1][FIELD])
+    signal = decode_signal(raw[-1][1][REPORT_FIELD])
     assert isinstance(signal, Alive)
     assert (signal.event, signal.note) == ("heartbeat", "idle")
     assert (await taking.post(path, {"state": "dancing"}, token)).status_code == 400
