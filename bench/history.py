@@ -23,9 +23,8 @@ from fastapi import FastAPI
 from adsum_hub.facts import Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.rest.totals import usage_router
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Accounts, Roster
 from adsum_hub.snapshots import Snapshot, decode_facts
-from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.budgets import Overspent, Worker, read_budgets
 from adsum_hub.usage.spending import Spending
 from adsum_shared import signals as s

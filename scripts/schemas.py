@@ -77,10 +77,9 @@ async def _openapi() -> dict[str, Any]:
     from adsum_hub.live.broadcast import Broadcast
     from adsum_hub.notify.notifications import open_notifications
     from adsum_hub.redis_access import open_access
-    from adsum_hub.roster import Roster
+    from adsum_hub.roster import Accounts, Roster
     from adsum_hub.settings import HubSettings
     from adsum_hub.trouble import Link
-    from adsum_hub.usage.accounts import Accounts
     from adsum_hub.usage.budgets import Overspent
     from adsum_hub.usage.prices import Wanted, open_book
     from adsum_hub.usage.spending import Spending

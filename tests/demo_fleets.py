@@ -15,10 +15,9 @@ from adsum_hub.app import build_app, listen, server_config
 from adsum_hub.domains.show import open_domains
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Accounts, Roster, local_day
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
-from adsum_hub.usage.accounts import Accounts, local_day
 from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_hub.usage.prices import known_price, open_book
 from adsum_hub.usage.spending import Spending

@@ -12,7 +12,7 @@ from adsum.options import AgentProgram, HubUrl, RedisUrl, StateDir
 from adsum.outcome import CommandError, Exit
 from adsum.parts_app import collector_app, control_app, hub_app, service_app
 from adsum.sessions_app import reach_app, sessions_app
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 
 app = typer.Typer(
     name="adsum",

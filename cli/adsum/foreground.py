@@ -19,7 +19,7 @@ from adsum.broker import broker_url
 from adsum.config import T, read_settings
 from adsum.outcome import CommandError
 from adsum.supervise import SUPERVISED
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 from adsum_shared.redact import clean, fields_without_secrets, safe, to_json
 from adsum_shared.settings import AdsumSettings
 

@@ -38,7 +38,7 @@ from adsum_collector.control.consent import read_consent
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import others_here, stranger_on
 from adsum_collector.state_dir import held_token, renew_token, running_port, token_of
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 from adsum_shared.private_files import write_private
 from adsum_shared.signals import DEFAULT_AGENT
 

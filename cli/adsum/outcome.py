@@ -9,7 +9,7 @@ import textwrap
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 from adsum_shared.redact import clean, safe, to_json
 
 if TYPE_CHECKING:

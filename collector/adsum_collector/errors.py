@@ -4,7 +4,7 @@ import errno
 import sqlite3
 from pathlib import Path
 
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 
 
 class StartError(AdsumError):

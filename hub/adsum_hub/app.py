@@ -18,7 +18,6 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from adsum_hub.assets import Assets
 from adsum_hub.auth.gate import Gate
 from adsum_hub.auth.sign_in import CredentialIssuer, greet, sign_in_router, signing_in
 from adsum_hub.clock import Clock
@@ -39,7 +38,7 @@ from adsum_hub.request_guard import Refusals, RequestGuard, known_hosts, require
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import Dismissals, api_router, dismissals_router
 from adsum_hub.rest.totals import usage_router
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Accounts, Roster, local_day
 from adsum_hub.session_endpoints import (
     AgentEndpoints,
     ReportEndpoints,
@@ -48,14 +47,13 @@ from adsum_hub.session_endpoints import (
 )
 from adsum_hub.settings import HubSettings
 from adsum_hub.trouble import Link, Timekeeper, Writes
-from adsum_hub.usage.accounts import Accounts, local_day
 from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_hub.usage.spending import Spending
-from adsum_shared import __version__
+from adsum_hub.web.assets import Assets
+from adsum_shared import AdsumError, __version__
 from adsum_shared.bounded_http import bounded_http
 from adsum_shared.connect import UNAVAILABLE, Redis, open_redis
-from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 from adsum_shared.redis_url import address_of
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from adsum_hub.rest.api import SCHEMA, endpoint
-from adsum_shared import streams
+from adsum_shared import AdsumError, streams
 from adsum_shared.commands import key_id
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
-from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import open_private, write_private
 
 if TYPE_CHECKING:

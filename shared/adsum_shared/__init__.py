@@ -1,4 +1,4 @@
-"""What collector and hub agree on: signals, batches, states, Redis keys. Knows nobody."""
+"""What collector and hub agree on: signals, batches, states, Redis keys, errors for people. Knows nobody."""
 
 from collections.abc import Callable
 
@@ -11,3 +11,10 @@ MOST_DAYS = 400
 WallClock = Callable[[], int]
 #: Seconds since whenever.
 Timer = Callable[[], float]
+
+
+class AdsumError(Exception):
+    """The one root of all errors that end a command or a part without a traceback.
+
+    The text is for people: it names the thing, the cause and the next step.
+    """

@@ -14,7 +14,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 
 
 class WayError(RedisConnectionError):

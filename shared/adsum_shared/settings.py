@@ -18,7 +18,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 from adsum_shared.redis_url import with_ca
 
 _NAMES = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))

@@ -1,5 +1,7 @@
 """What the hub sends to everyone: the states of sessions, views of sessions and hosts, reports of usage."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -529,3 +531,22 @@ class Budgets(msgspec.Struct, frozen=True):
     schema: int
     now: int
     budgets: list[BudgetView]
+
+
+#: Named in a sentence, the most alike first; and of each name so many characters.
+_NAMED = 8
+_NAME_MAX = 60
+
+
+def unknown_name(kind: str, name: str | None, known: Iterable[str]) -> str:
+    """A sentence; "" if there is such a name. "" is a name as well: of sessions without a project."""
+    names = set(known)
+    if name is None or name in names:
+        return ""
+    names.discard("")
+    near = get_close_matches(name, sorted(names), n=_NAMED, cutoff=0.5)
+    order = [*near, *sorted(names - set(near))]
+    more = f" and {len(order) - _NAMED} more" if len(order) > _NAMED else ""
+    listed = ", ".join(each[:_NAME_MAX] for each in order[:_NAMED])
+    there = f"; there are: {listed}{more}" if listed else ", nor any other yet"
+    return f"There is no {kind} `{name[:_NAME_MAX]}`{there}."

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from adsum_hub.app import WEB
-from adsum_hub.assets import Assets
 from adsum_hub.join.tokens import JoinToken, JoinTokenAsked, JoinTokenMade, JoinTokens
 from adsum_hub.request_guard import CONTENT_POLICY
+from adsum_hub.web.assets import Assets
 from adsum_shared.state import (
     ActivityEntry,
     Budgets,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from playwright.async_api import Page, ViewportSize, expect
 
 from adsum_hub.app import WEB
-from adsum_hub.assets import Assets
+from adsum_hub.web.assets import Assets
 from tests.browser import fleets, held, spending
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn

@@ -16,7 +16,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Page, expect
 
 from adsum_hub.app import WEB
-from adsum_hub.assets import Assets
+from adsum_hub.web.assets import Assets
 from tests.browser.conftest import RECORD_VIOLATIONS
 from tests.browser.own_hubs import HIDE, IN_CHARGE, OwnHub
 from tests.support import wait_until

@@ -20,10 +20,9 @@ from adsum_hub.app import build_app, listen, server_config
 from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.request_guard import known_hosts
 from adsum_hub.rest.roster import Dismissals
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Roster, local_day
 from adsum_hub.snapshots import Snapshot
 from adsum_hub.trouble import Link
-from adsum_hub.usage.accounts import local_day
 from adsum_shared import signals as s
 from adsum_shared.envelope import Batch, Beat, Gap
 from adsum_shared.state import HostWitness, HubTrouble, ScanProgress

@@ -50,9 +50,8 @@ from adsum_collector.state_dir import (
     renew_identity,
     token_of,
 )
-from adsum_shared import __version__
+from adsum_shared import AdsumError, __version__
 from adsum_shared.envelope import VERSION
-from adsum_shared.errors import AdsumError
 from adsum_shared.state import Control
 
 WITHOUT = "Or join without hooks: --no-hooks."

@@ -26,7 +26,7 @@ from adsum_collector.state_dir import HOST_FILE as IDENTITY
 from adsum_collector.state_dir import LOCK_FILE as LOCK
 from adsum_collector.state_dir import holder_of
 from adsum_collector.usage.ledger import NAME as LEDGER
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 from adsum_shared.private_files import write_private
 
 #: What joining rewrites.

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adsum_shared.errors import unknown
 from adsum_shared.redact import clean
 from adsum_shared.state import (
     ContextView,
@@ -20,6 +19,7 @@ from adsum_shared.state import (
     RateLimitView,
     SessionView,
     UsageView,
+    unknown_name,
 )
 
 UNPRICED = "unpriced"
@@ -263,7 +263,7 @@ def unknown_in(host: str | None, agent: str | None, hosts: Sequence[HostView]) -
         return ""
     known = {one.label for one in hosts} | {one.id for one in hosts if one.id == host}
     agents = {each.name for one in hosts for each in one.agents}
-    said = [unknown("host", host, known), unknown("agent", agent, agents)]
+    said = [unknown_name("host", host, known), unknown_name("agent", agent, agents)]
     return clean(" ".join(filter(None, said)))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Protocol
 
-from adsum_shared.errors import AdsumError
+from adsum_shared import AdsumError
 
 Version = tuple[int, ...]
 #: http: posted to the collector's port, but for what only a command may tell. shim: all go by the shim.

@@ -56,9 +56,8 @@ from adsum_hub.rest.api import (
     too_many,
 )
 from adsum_hub.settings import HubSettings
-from adsum_shared import streams
+from adsum_shared import AdsumError, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, backoff, wanted
-from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)

@@ -24,9 +24,8 @@ from adsum_hub.clock import Clock
 from adsum_hub.notify.channels import SEND_S, Health, Outcome
 from adsum_hub.notify.messages import Notification
 from adsum_hub.rest.api import BadRequestError
-from adsum_shared import streams
+from adsum_shared import AdsumError, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, wanted
-from adsum_shared.errors import AdsumError
 from adsum_shared.private_files import write_private
 
 if TYPE_CHECKING:

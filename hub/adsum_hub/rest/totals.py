@@ -14,14 +14,12 @@ from adsum_hub.facts import Facts, Gauges
 from adsum_hub.host import Host
 from adsum_hub.past import HistorySearch, search
 from adsum_hub.rest.api import SCHEMA, BadRequestError, add_endpoints, as_json, endpoint
-from adsum_hub.roster import Roster
-from adsum_hub.usage.accounts import workers
+from adsum_hub.roster import Roster, workers
 from adsum_hub.usage.budgets import Uses
 from adsum_hub.usage.reports import By, Spender, Split, Tally, as_csv
 from adsum_hub.usage.reports import Query as Asked
 from adsum_hub.views import limits_that_hold, view_id
 from adsum_shared import MOST_DAYS
-from adsum_shared.errors import unknown
 from adsum_shared.state import (
     COMPRESSED,
     COMPRESSED_MB,
@@ -31,6 +29,7 @@ from adsum_shared.state import (
     History,
     SessionView,
     UsageReport,
+    unknown_name,
 )
 
 MOST = 1000
@@ -263,7 +262,7 @@ async def misspelt(
     """
     notes: list[str] = []
     if host is not None and host not in roster.hosts:
-        notes.append(unknown("host", host, {each.label for each in roster.hosts.values()}))
+        notes.append(unknown_name("host", host, {each.label for each in roster.hosts.values()}))
     if not (project is None and model is None and agent is None):
         projects: set[str] = set()
         models: set[str] = set()
@@ -277,6 +276,6 @@ async def misspelt(
                 agents.add(facts.agent)
                 if count % NAMES_SLICE == 0:
                     await asyncio.sleep(0)
-        notes += [unknown("project", project, projects), unknown("model", model, models)]
-        notes.append(unknown("agent", agent, agents))
+        notes += [unknown_name("project", project, projects), unknown_name("model", model, models)]
+        notes.append(unknown_name("agent", agent, agents))
     return [note for note in notes if note]

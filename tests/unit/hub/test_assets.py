@@ -10,7 +10,7 @@ import pytest
 from starlette.applications import Starlette
 
 from adsum_hub.app import WEB
-from adsum_hub.assets import Assets
+from adsum_hub.web.assets import Assets
 
 PAGES = {"board": "/", "list": "/list", "session": "/sessions/"}
 TABLE = "".join(f'{{ view: "{view}", path: "{path}" }},\n' for view, path in PAGES.items())
@@ -112,7 +112,8 @@ async def test_a_file_says_what_it_is(folder: Path, name: str, kind: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "path", ["wire.d.ts", "vendor.lock.json", "missing.js", "../app.js", "%2e%2e/assets.py", ""]
+    "path",
+    ["wire.d.ts", "vendor.lock.json", "missing.js", "../app.js", "assets.py", "%2e%2e/app.py", ""],
 )
 async def test_nothing_else_is_served_and_that_is_told_in_words(folder: Path, path: str) -> None:
     answer = await get(folder, f"/static/{path}")

@@ -14,9 +14,8 @@ from adsum_hub.live.broadcast import Broadcast
 from adsum_hub.rest.api import describe, explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.rest.totals import usage_router
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Accounts, Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
-from adsum_hub.usage.accounts import Accounts
 from adsum_shared import MOST_DAYS
 from adsum_shared import signals as s
 from adsum_shared.envelope import Beat

@@ -8,10 +8,9 @@ import pytest
 from adsum_hub.clock import LATE_MS, LIVE_MS
 from adsum_hub.facts import LATENESS, Facts
 from adsum_hub.host import KEEP_DELIVERED_MS
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Accounts, Roster
 from adsum_hub.settings import HubSettings
 from adsum_hub.snapshots import HostRecord, Snapshot
-from adsum_hub.usage.accounts import Accounts
 from adsum_hub.verdict.judge import GRACE
 from adsum_shared.envelope import Batch, Beat, Gap
 from adsum_shared.signals import (

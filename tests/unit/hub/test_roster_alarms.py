@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from adsum_hub.roster import Alarms, Key
+from adsum_hub.roster import Alarms
+from adsum_hub.usage.spending import Key
 
 A: Key = ("h", "a")
 B: Key = ("h", "b")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from adsum_hub.host_troubles import SHOWN_MS
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Accounts, Roster
 from adsum_hub.snapshots import Snapshot
-from adsum_hub.usage.accounts import Accounts
 from adsum_hub.verdict.reading import Limits
 from adsum_shared.envelope import Batch
 from adsum_shared.signals import AnySignal, MetaChanged, PromptSubmitted, SessionEnded, TurnEnded

@@ -6,9 +6,8 @@ import pytest
 
 from adsum_hub.host import KEEP_DELIVERED_MS
 from adsum_hub.rest.totals import _unfinished
-from adsum_hub.roster import USAGE_MS, Roster
+from adsum_hub.roster import USAGE_MS, Accounts, Roster, local_day
 from adsum_hub.snapshots import Snapshot
-from adsum_hub.usage.accounts import Accounts, local_day
 from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_shared import signals as s
 from adsum_shared.envelope import Batch, Beat

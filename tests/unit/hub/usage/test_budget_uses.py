@@ -10,9 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from adsum_hub.rest.totals import usage_router
-from adsum_hub.roster import Roster
+from adsum_hub.roster import Accounts, Roster
 from adsum_hub.snapshots import HostRecord, Snapshot
-from adsum_hub.usage.accounts import Accounts
 from adsum_hub.usage.budgets import MOST, Overspent, Uses, Worker, read_budgets
 from adsum_hub.usage.spending import Spending
 from adsum_shared.state import Budgets, BudgetView

@@ -1,5 +1,7 @@
 """Serves the page's files from memory: read once, compressed, and by ETag."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import json

@@ -1,0 +1,1 @@
+"""The page: what a browser loads, and what serves it."""
