@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from adsum_collector.agents.claude_code.agent import ClaudeCode
@@ -49,7 +50,9 @@ class Machine:
     def collector(self) -> Actions:
         agent = self.agent
         seats = Seats(
-            {agent.name: agent}, {agent.name: [self.registry]}, lambda: {"s": self.process}
+            {agent.name: agent},
+            {agent.name: [self.registry]},
+            SimpleNamespace(look=lambda: {"s": self.process}),
         )
         consent = LiveConsent(self.state_dir, wall=time.time, timer=time.monotonic)
         made = Actions(seats, PromptQueue(self.state_dir), consent, now=lambda: self.clock)

@@ -12,7 +12,7 @@ from typing import Any
 
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
-from adsum_collector.processes import watched_in
+from adsum_collector.processes import WatchedSessions
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.transcripts.tailer import Tailer
@@ -62,7 +62,7 @@ class Rig:
             self.intake,
             self.transcripts,
             directories=[self.projects],
-            watched=watched_in(lambda: self.spool.state),
+            watched=WatchedSessions(self.spool),
             settled=self.settled,
             now=lambda: time.time_ns() // 1_000_000 + self.clock_off_ms,
         )

@@ -160,9 +160,9 @@ class Performer:
 
     async def perform(self, cast: Mapping[str, Player], pace_s: float) -> None:
         """Until it is cancelled. cast: who plays there, by the session's id."""
-        host_id, here = (lambda: self._machine.host_id), self._here
-        reports = ReportIntake(self._folder, {}, host_id=host_id, lives=lambda _: False, now=here)
-        commands = feed.CommandFeed(self._line, host_id, self._control, reports)
+        here, now = self._machine, self._here
+        reports = ReportIntake(self._folder, {}, machine=here, lives=lambda _: False, now=now)
+        commands = feed.CommandFeed(self._line, here, self._control, reports)
         await self._intake.accept(list(history(self._machine, self._start)))
         await self._tell(cast, self._start)
         async with asyncio.TaskGroup() as tasks:

@@ -34,7 +34,7 @@ from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness
 from adsum_collector.intake import HookDoor, Intake, ReportIntake
 from adsum_collector.local_socket import LocalSocket, Ticks
-from adsum_collector.processes import ProcessTable, watched, watched_in
+from adsum_collector.processes import ProcessTable, WatchedSessions, watched
 from adsum_collector.receiver import Receiver, Server, server_config
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.sockets import open_sockets
@@ -197,7 +197,7 @@ def _watch_of(
     return Watch(
         next(iter(intakes.values())),
         registries=registries,
-        watched=watched_in(lambda: spool.state),
+        watched=WatchedSessions(spool),
         table=table,
         now=now,
     )
@@ -213,10 +213,10 @@ def _witnesses_of(
     desk: Desk | None = None,
 ) -> list[AgentWitnesses]:
     spool = next(iter(intakes.values())).spool
-    processes = watched_in(lambda: spool.state)
+    sessions = WatchedSessions(spool)
 
     def pids() -> dict[str, int]:
-        return {session: process.pid for session, process in processes().items()}
+        return {session: process.pid for session, process in sessions.look().items()}
 
     directories = {agent: settings.directories_of(agent) for agent in agents}
     transcripts = {
@@ -230,7 +230,7 @@ def _witnesses_of(
             intake,
             agent.transcripts,
             directories=transcripts[agent],
-            watched=watched_in(lambda: spool.state),
+            watched=sessions,
             settled=watch.settled,
             now=now,
             others=[each for other in agents if other is not agent for each in transcripts[other]],
@@ -326,7 +326,7 @@ def _acting(
         ]
         for agent in agents
     }
-    seats = Seats(known, registries, watched_in(lambda: spool.state))
+    seats = Seats(known, registries, WatchedSessions(spool))
     actions = Actions(seats, queue, consent, now=now_ms)
     remote = RemoteControl(
         Parties(known, intakes, actions, nonce),
@@ -382,13 +382,11 @@ class Collector:
         self._reports = ReportIntake(
             settings.state_dir,
             self._intakes,
-            host_id=lambda: self._identity.host_id,
+            machine=self._arrival,
             lives=lambda named: any(each.tailer.lives(named) for each in heard),
             now=now_ms,
         )
-        self._feed = CommandFeed(
-            transport, lambda: self._identity.host_id, self._control, self._reports
-        )
+        self._feed = CommandFeed(transport, self._arrival, self._control, self._reports)
         table = ProcessTable(watched(spool.state).values())
         watch = _watch_of(self._intakes, agents, settings, spool, table, now_ms)
         heard = _witnesses_of(self._intakes, agents, settings, watch, port, now_ms, self._control)

@@ -22,6 +22,7 @@ from adsum_collector.agents.records import Private
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.processes import state_changes
 from adsum_collector.spool.spool import Spool
+from adsum_collector.state_dir import HasHostId
 from adsum_shared import WallClock
 from adsum_shared.commands import (
     HEARTBEAT,
@@ -167,7 +168,7 @@ def is_report(line: bytes) -> bool:
 
 
 class ReportIntake:
-    """intakes: by the agent's name. lives: whether a session is known here. host_id: as it is now.
+    """intakes: by the agent's name. lives: whether a session is known here. machine: this one.
 
     refused: why -> how often.
     """
@@ -177,12 +178,12 @@ class ReportIntake:
         state_dir: Path,
         intakes: Mapping[str, Intake],
         *,
-        host_id: Callable[[], str],
+        machine: HasHostId,
         lives: Callable[[str], bool],
         now: WallClock,
     ) -> None:
         self._file = state_dir / KEY_FILE
-        self._intakes, self._host_id, self._lives, self._now = intakes, host_id, lives, now
+        self._intakes, self._machine, self._lives, self._now = intakes, machine, lives, now
         self._key: Ed25519PrivateKey | None = None
         self.refused: Counter[str] = Counter()
 
@@ -214,8 +215,8 @@ class ReportIntake:
             raise ReportError(cause, "Upgrade Adsum, then restart the collector.")
         self._require_known(asked.session_id)
         if asked.report is None:
-            token = make_token(self._own_key(), self._host_id(), asked.session_id)
-            return ReportReply(ok=True, host_id=self._host_id(), token=token)
+            token = make_token(self._own_key(), self._machine.host_id, asked.session_id)
+            return ReportReply(ok=True, host_id=self._machine.host_id, token=token)
         require_sound(asked.report)
         if not _ID.fullmatch(asked.id):
             raise ReportError("Its id is none.", "Give 16 to 32 random hex digits.")
@@ -236,7 +237,7 @@ class ReportIntake:
             by=said.by,
         )
         await intake.accept([signal], asked.id)
-        return ReportReply(ok=True, host_id=self._host_id())
+        return ReportReply(ok=True, host_id=self._machine.host_id)
 
     def _require_known(self, session_id: str) -> None:
         if not (is_session_id(session_id) and self._lives(session_id)):

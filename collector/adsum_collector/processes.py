@@ -7,9 +7,10 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import psutil
@@ -85,18 +86,24 @@ def watched(state: Mapping[str, bytes]) -> dict[str, AgentProcess]:
     return found
 
 
-def watched_in(state: Callable[[], Mapping[str, bytes]]) -> Callable[[], dict[str, AgentProcess]]:
-    """`watched`, asked every second: read anew only from a state that is another one."""
-    read: Mapping[str, bytes] = {}
-    found: dict[str, AgentProcess] = {}
+class HasState(Protocol):
+    @property
+    def state(self) -> Mapping[str, bytes]: ...
 
-    def ask() -> dict[str, AgentProcess]:
-        nonlocal read, found
-        if (now := state()) is not read:
-            read, found = now, watched(now)
-        return found
 
-    return ask
+class WatchedSessions:
+    """Session id -> process, of all sessions that have not ended, as the spool's state has them."""
+
+    def __init__(self, spool: HasState) -> None:
+        self._spool = spool
+        self._read: Mapping[str, bytes] = {}
+        self._found: dict[str, AgentProcess] = {}
+
+    def look(self) -> dict[str, AgentProcess]:
+        """Asked every second: read anew only from a state that is another one."""
+        if (now := self._spool.state) is not self._read:
+            self._read, self._found = now, watched(now)
+        return self._found
 
 
 class ProcessTable:

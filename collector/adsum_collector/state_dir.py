@@ -10,7 +10,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -19,6 +19,13 @@ from adsum_shared.private_files import open_private, require_own_folder, write_p
 
 HOST_FILE = "host.json"
 _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+
+
+class HasHostId(Protocol):
+    """The machine by the id that it has now: one that turns out to be a copy gets another."""
+
+    @property
+    def host_id(self) -> str: ...
 
 
 class Identity(msgspec.Struct, frozen=True):

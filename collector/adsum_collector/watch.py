@@ -22,6 +22,7 @@ from adsum_collector.processes import (
     SAME_START_MS,
     AgentProcess,
     ProcessTable,
+    WatchedSessions,
     cpu_ms,
     received_ago,
 )
@@ -63,7 +64,7 @@ class Registry(NamedTuple):
 class Watch:
     """registries: each directory of registry files, and where what those say comes in.
 
-    watched: session id -> process, of all sessions that have not ended. now: ms of wall clock.
+    now: ms of wall clock.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Watch:
         intake: Intake,
         *,
         registries: Mapping[Path, Registry],
-        watched: Callable[[], dict[str, AgentProcess]],
+        watched: WatchedSessions,
         table: ProcessTable,
         now: WallClock,
     ) -> None:
@@ -161,7 +162,7 @@ class Watch:
         if entry is None:
             self._stamps[path] = stamp
             return
-        news = news_of_entry(entry, known, self._watched(), now, self._living(path))
+        news = news_of_entry(entry, known, self._watched.look(), now, self._living(path))
         if news:
             await self._registries[path.parent].intake.accept(news)
         self._known[path] = Known(entry)
@@ -190,7 +191,7 @@ class Watch:
         if now - known.missing_since < VANISHED_MS:
             return False
         lives = self.table.lives(known.entry.process)
-        news = news_of_absence(known, self._watched(), now, self._living(path), lives=lives)
+        news = news_of_absence(known, self._watched.look(), now, self._living(path), lives=lives)
         if news:
             await self._registries[path.parent].intake.accept(news)
         del self._known[path]
@@ -203,7 +204,7 @@ class Watch:
         return [entry for entry in told if self.table.lives(entry.process)]
 
     async def _look_at_processes(self) -> None:
-        watched = self._watched()
+        watched = self._watched.look()
         gone = {process for process in set(watched.values()) if not self.table.lives(process)}
         living = self._living() if gone else []
         news = news_of_processes(watched, gone, self._now(), living)
@@ -227,7 +228,7 @@ class Watch:
         """Linux tells of a process's end at once; elsewhere the next look finds out."""
         if not hasattr(os, "pidfd_open"):
             return
-        processes = set(self._watched().values())
+        processes = set(self._watched.look().values())
         for process in self._exits.keys() - processes:
             self._forget_exit(self._exits.pop(process))
         for process in processes - self._exits.keys():

@@ -423,7 +423,7 @@ class Actions:
         """How each session can be reached, told to hubs where that is news."""
         self._looked = self._now()
         full = self._consent.level == "full"
-        processes = dict(self._seats.processes()) if full else {}
+        processes = dict(self._seats.processes.look()) if full else {}
         for session_id in self._ways.keys() - processes.keys():
             if self._ways.pop(session_id)[1] is not None:
                 self._show(session_id)

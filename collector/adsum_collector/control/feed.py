@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from redis.exceptions import ResponseError
@@ -11,6 +10,7 @@ from adsum_collector.control.remote import RemoteControl
 from adsum_collector.delivery.transports import Transport, TransportConnection
 from adsum_collector.errors import DeliveryError
 from adsum_collector.intake import ReportIntake
+from adsum_collector.state_dir import HasHostId
 from adsum_shared.commands import REPORT_FIELD, NotObeyedError, opened
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
 from adsum_shared.host_keys import FoundCommand, KeysRequest, OddReplyError
@@ -27,7 +27,7 @@ _PASSING = (*UNAVAILABLE, BrokerTooOldError, DeliveryError, OddReplyError, Respo
 
 
 class CommandFeed:
-    """host_id: as it is at the moment. problem: why commands do not arrive.
+    """machine: this one, whose id may become another. problem: why commands do not arrive.
 
     It listens while control is on, or a session here has a token to report at a hub.
     """
@@ -35,11 +35,11 @@ class CommandFeed:
     def __init__(
         self,
         transport: Transport,
-        host_id: Callable[[], str],
+        machine: HasHostId,
         control: RemoteControl,
         reports: ReportIntake,
     ) -> None:
-        self._transport, self._host_id = transport, host_id
+        self._transport, self._machine = transport, machine
         self._control, self._reports = control, reports
         self.problem: str | None = None
 
@@ -67,12 +67,12 @@ class CommandFeed:
         A connection that breaks is not mended: behind the new one there may be another Redis, whose
         stream ends elsewhere.
         """
-        host_id = self._host_id()
+        host_id = self._machine.host_id
         last = (await line.ask(host_id, KeysRequest(commands=""))).end
         if not last:
             raise OddReplyError("the hub is older and hands on no commands. Upgrade it")
         self.problem = None
-        while wanted() and self._is_wanted() and self._host_id() == host_id:
+        while wanted() and self._is_wanted() and self._machine.host_id == host_id:
             told = await line.ask(host_id, KeysRequest(commands=last, wait_s=WAIT_S))
             found = told.commands or ()
             last = found[-1].id if found else last

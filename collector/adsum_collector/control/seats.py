@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from adsum_collector.agents.base import Agent, SessionLine
-from adsum_collector.processes import AgentProcess, look_up
+from adsum_collector.processes import AgentProcess, WatchedSessions, look_up
 from adsum_shared.commands import NotObeyedError
 from adsum_shared.signals import ALL_CHILDREN, BackgroundTask, ChildKind, StatusReported
 
@@ -43,12 +43,12 @@ class Seats:
         self,
         agents: Mapping[str, Agent],
         registries: Mapping[str, Sequence[Path]],
-        processes: Callable[[], Mapping[str, AgentProcess]],
+        processes: WatchedSessions,
     ) -> None:
         self._agents, self._registries, self.processes = agents, registries, processes
 
     def agent_of(self, session_id: str) -> str:
-        process = self.processes().get(session_id)
+        process = self.processes.look().get(session_id)
         return process.agent if process else next(iter(self._agents))
 
     def require_sound(self, session_id: str, text: str) -> None:
@@ -67,7 +67,7 @@ class Seats:
 
     def of(self, session_id: str) -> Seat | None:
         """None: nobody says which process is the session's, or it is not this user's, or has gone."""
-        process = self.processes().get(session_id)
+        process = self.processes.look().get(session_id)
         if process is None or process.agent not in self._agents or not _is_ours(process):
             return None
         agent = self._agents[process.agent]

@@ -23,7 +23,7 @@ from adsum_collector.line_reader import (
     open_transcript,
     split_lines,
 )
-from adsum_collector.processes import AgentProcess
+from adsum_collector.processes import WatchedSessions
 from adsum_collector.transcripts.cursors import (
     SUFFIX,
     Chunk,
@@ -80,8 +80,7 @@ class Observer(Protocol):
 class Tailer:
     """directories: where `transcripts` knows files by their path below. now: ms of wall clock.
 
-    watched: session id -> process, of all sessions that have not ended.
-    others: directories of other agents, whose cursors are not ours. settled: set once it is known which of those processes live.
+    others: directories of other agents, whose cursors are not ours. settled: set once it is known which of the watched processes live.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Tailer:
         transcripts: Transcripts,
         *,
         directories: Sequence[Path],
-        watched: Callable[[], Mapping[str, AgentProcess]],
+        watched: WatchedSessions,
         settled: asyncio.Event,
         now: WallClock,
         others: Sequence[Path] = (),
@@ -152,8 +151,8 @@ class Tailer:
 
     async def _read_living(self) -> None:
         """Who has a process is shown first, however much history there is to be walked over."""
-        self._known.watch(self._watched().keys())
-        sessions = list(self._watched())
+        self._known.watch(self._watched.look().keys())
+        sessions = list(self._watched.look())
         told = await self._in_thread(lambda: mains_of(self.roots, sessions))
         await self._notice(newest_first(told))
         loop = asyncio.get_running_loop()
@@ -195,7 +194,7 @@ class Tailer:
         loop = asyncio.get_running_loop()
         walk_at = prune_at = loop.time()
         while True:
-            self._known.watch(self._watched().keys())
+            self._known.watch(self._watched.look().keys())
             places = map(self._known.places, self._known.recent(self._now()))
             if soon := self._absent.union(*places):
                 self._look_soon(soon)

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -488,7 +489,7 @@ async def test_a_session_is_reached_while_its_server_runs_it(
     server: Asking, collector: Collector
 ) -> None:
     agent, process = collector.agent, AgentProcess(os.getpid(), look_up(os.getpid()) or 0, "codex")
-    seats = Seats({"codex": agent}, {}, lambda: {ROOT: process})
+    seats = Seats({"codex": agent}, {}, SimpleNamespace(look=lambda: {ROOT: process}))
     assert seats.of(ROOT) is None
     with pytest.raises(NotObeyedError, match="no background server"):
         seats.require_reach(ROOT)

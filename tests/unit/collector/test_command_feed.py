@@ -37,7 +37,7 @@ async def test_a_command_that_fails_ends_no_other() -> None:
     control = Faulty()
     feed = CommandFeed(
         cast("Any", None),
-        lambda: "h",
+        SimpleNamespace(host_id="h"),
         cast("RemoteControl", control),
         cast("ReportIntake", None),
     )

@@ -170,7 +170,7 @@ class World:
             timer=lambda: self.timer,
         )
         reports: Any = SimpleNamespace(public=b"x")  # so it reads with control off as well
-        self.feed = CommandFeed(None, lambda: HERE, self.control, reports)  # type: ignore[arg-type] # lines are opened here
+        self.feed = CommandFeed(None, SimpleNamespace(host_id=HERE), self.control, reports)  # type: ignore[arg-type] # lines are opened here
         self.tasks = [asyncio.create_task(self.control.run())]
         await self.connect()
 

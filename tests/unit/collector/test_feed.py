@@ -42,7 +42,7 @@ async def test_what_people_decide_goes_before_what_agents_report() -> None:
     )
     reports: Any = SimpleNamespace(public=None, relay=relay)
     line: Any = Line()
-    feed = CommandFeed(None, lambda: "h1", control, reports)  # type: ignore[arg-type] # opened here
+    feed = CommandFeed(None, SimpleNamespace(host_id="h1"), control, reports)  # type: ignore[arg-type] # opened here
     with pytest.raises(DeliveryError):
         await feed._follow(line)
 

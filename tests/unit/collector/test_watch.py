@@ -19,7 +19,7 @@ import adsum_collector.watch as liveness_module
 import adsum_collector.watch as watch_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
-from adsum_collector.processes import AgentProcess, ProcessTable, look_up, watched
+from adsum_collector.processes import AgentProcess, ProcessTable, WatchedSessions, look_up, watched
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.watch import Entry, Known, Registry, Watch
@@ -61,7 +61,7 @@ class Rig:
         self.watch = Watch(
             self.intake,
             registries={directory: Registry(adapt_registry, self.intake)},
-            watched=lambda: watched(spool.state),
+            watched=WatchedSessions(spool),
             table=ProcessTable(watched(spool.state).values()),
             now=lambda: time.time_ns() // 1_000_000,
         )
