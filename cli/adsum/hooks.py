@@ -35,8 +35,8 @@ from adsum_collector.agents.installer import (
 )
 from adsum_collector.agents.settings_file import load_receipt
 from adsum_collector.control.consent import read_consent
+from adsum_collector.listening.sockets import others_here, stranger_on
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.sockets import others_here, stranger_on
 from adsum_collector.state_dir import held_token, renew_token, running_port, token_of
 from adsum_shared import AdsumError
 from adsum_shared.private_files import write_private

@@ -27,8 +27,8 @@ from adsum.outcome import CommandError, Exit, put, put_json, require, say
 from adsum.text.words import age
 from adsum_collector.agents import known_agents
 from adsum_collector.intake import VERSION, ReportMessage, ReportReply
+from adsum_collector.listening.sockets import SOCKET_FILE
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.sockets import SOCKET_FILE
 from adsum_shared import __version__
 from adsum_shared.commands import ReportError, SelfReport, require_sound
 from adsum_shared.private_files import write_private

@@ -18,8 +18,8 @@ from adsum.hooks import Setup
 from adsum.machine import host_id_of
 from adsum.outcome import CommandError, Exit, put, put_json
 from adsum_collector.agents.installer import SHIM_NAME
+from adsum_collector.listening.sockets import unix_peer_uid
 from adsum_collector.shim import message
-from adsum_collector.sockets import unix_peer_uid
 from adsum_shared.state import HostView
 
 SCHEMA = 1

@@ -33,11 +33,11 @@ from adsum_collector.delivery.transports import HubPlace, HubTransport, RedisTra
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.health import HookFiles, hook_witness, transcript_witness, witness
 from adsum_collector.intake import HookDoor, Intake, ReportIntake
-from adsum_collector.local_socket import LocalSocket, Ticks
+from adsum_collector.listening.local_socket import LocalSocket, Ticks
+from adsum_collector.listening.receiver import Receiver, Server, server_config
+from adsum_collector.listening.sockets import open_sockets
 from adsum_collector.processes import ProcessTable, WatchedSessions, watched
-from adsum_collector.receiver import Receiver, Server, server_config
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.sockets import open_sockets
 from adsum_collector.spool.spool import Spool, SpoolStatus
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.state_dir import Identity, hold_lock, load_identity, token_of

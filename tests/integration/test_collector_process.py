@@ -17,8 +17,8 @@ import httpx
 import psutil
 import pytest
 
-from adsum_collector.receiver import MOST_CONNECTIONS
-from adsum_collector.sockets import passed_sockets
+from adsum_collector.listening.receiver import MOST_CONNECTIONS
+from adsum_collector.listening.sockets import passed_sockets
 from tests.collectors import CollectorProcess
 from tests.support import wait_until
 

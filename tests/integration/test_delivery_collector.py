@@ -19,7 +19,7 @@ from adsum_collector.delivery.publisher import Publisher
 from adsum_collector.delivery.resume import read_runs
 from adsum_collector.delivery.transports import RedisTransport
 from adsum_collector.intake import HookDoor, Intake
-from adsum_collector.receiver import PATH, Receiver
+from adsum_collector.listening.receiver import PATH, Receiver
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import Append, SpoolLimits
 from adsum_shared import streams

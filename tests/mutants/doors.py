@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.runner import Edit, Mutant
 
 _HOOKS = "cli/adsum/hooks.py"
-_RECEIVER = "collector/adsum_collector/receiver.py"
+_RECEIVER = "collector/adsum_collector/listening/receiver.py"
 _UP = "cli/adsum/up.py"
 _REPORTS = "hub/adsum_hub/session_endpoints.py"
 _REPORTING = "tests/unit/hub/test_session_endpoints.py"

@@ -20,8 +20,8 @@ from adsum.service.service import remove_service
 from adsum_collector.agents import known_agents
 from adsum_collector.control.consent import FILE as CONSENT
 from adsum_collector.intake import KEY_FILE as REPORT_KEY
+from adsum_collector.listening.sockets import SOCKET_FILE as SOCKET
 from adsum_collector.settings import CollectorSettings
-from adsum_collector.sockets import SOCKET_FILE as SOCKET
 from adsum_collector.state_dir import HOST_FILE as IDENTITY
 from adsum_collector.state_dir import LOCK_FILE as LOCK
 from adsum_collector.state_dir import holder_of

@@ -12,10 +12,10 @@ import httpx
 import msgspec
 import pytest
 
-import adsum_collector.receiver as receiver_module
+import adsum_collector.listening.receiver as receiver_module
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import HookDoor
-from adsum_collector.receiver import PATH, Receiver
+from adsum_collector.listening.receiver import PATH, Receiver
 from adsum_shared.signals import Alive, AnySignal
 
 TOKEN = "0123456789abcdef" * 4

@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 
-import adsum_collector.local_socket as local_socket_module
+import adsum_collector.listening.local_socket as local_socket_module
 from adsum_collector import shim
 from adsum_collector.agents.claude_code.status import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import HookDoor, Intake
-from adsum_collector.local_socket import LocalSocket, Ticks
+from adsum_collector.listening.local_socket import LocalSocket, Ticks
+from adsum_collector.listening.sockets import listen_unix, unix_peer_uid
 from adsum_collector.processes import ProcessTable, watched
-from adsum_collector.sockets import listen_unix, unix_peer_uid
 from adsum_collector.spool.spool import Rows, Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_shared.signals import Alive, AnySignal, ProcessSeen, decode_signal

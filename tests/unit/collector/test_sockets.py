@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from adsum_collector.errors import StartError
-from adsum_collector.settings import CollectorSettings
-from adsum_collector.sockets import (
+from adsum_collector.listening.sockets import (
     _uid_by_process,
     find_uid,
     listener_uid,
@@ -23,6 +22,7 @@ from adsum_collector.sockets import (
     tcp_peer_uid,
     unix_peer_uid,
 )
+from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import token_of
 
 TABLE = """\

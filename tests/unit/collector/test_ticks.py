@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adsum_collector.agents.claude_code.status import LIMITS_MAX, signals_from_statusline
-from adsum_collector.local_socket import MOST_SESSIONS, Ticks
+from adsum_collector.listening.local_socket import MOST_SESSIONS, Ticks
 from adsum_shared.signals import (
     Alive,
     AnySignal,

@@ -1,5 +1,7 @@
 """Local sockets: those we listen on, and which users are at the other end or could be."""
 
+from __future__ import annotations
+
 import contextlib
 import http.client
 import os

@@ -21,8 +21,8 @@ from adsum_collector.control.holds import Held
 from adsum_collector.control.remote import HoldingHook, RemoteControl
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import HookDoor, ReportIntake, is_report, understand
+from adsum_collector.listening.sockets import unix_peer_uid
 from adsum_collector.processes import ProcessTable
-from adsum_collector.sockets import unix_peer_uid
 from adsum_shared import WallClock
 from adsum_shared.signals import Alive, AnySignal, CostReported, GaugesReported, ProcessSeen
 

@@ -3,6 +3,8 @@
 One bare ASGI callable: a framework in front of it would cost the agent more than the work itself.
 """
 
+from __future__ import annotations
+
 import asyncio
 import hmac
 import os
@@ -17,7 +19,7 @@ import uvicorn
 
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import HookDoor, understand
-from adsum_collector.sockets import tcp_peer_uid
+from adsum_collector.listening.sockets import tcp_peer_uid
 from adsum_shared.bounded_http import bounded_http
 from adsum_shared.signals import AnySignal
 
