@@ -183,7 +183,7 @@ def _contract(call: Callable[..., Any]) -> tuple[list[Any], Any, inspect.Signatu
     parameters, returned = signature.parameters.values(), signature.return_annotation
     bodies = [each.annotation for each in parameters if _is_struct(each.annotation)]
     (answer,) = filter(_is_struct, (returned, *get_args(returned)))
-    _components.update(components([*bodies, answer, Problem])[1])
+    _structs.update((*bodies, answer, Problem))
     return bodies, answer, inspect.Signature([*map(_from_body, parameters)])
 
 
@@ -251,8 +251,8 @@ def _responses(
     return answers
 
 
-#: The JSON schemas of the structs that endpoints take and return, by their names.
-_components: dict[str, Any] = {}
+#: What endpoints take and return. Schemas are made of it once somebody asks for them.
+_structs: set[type] = set()
 
 
 def components(
@@ -274,7 +274,8 @@ def describe(app: FastAPI) -> None:
         document = original()
         parts = document.setdefault("components", {})
         # Sorted: which module declared first is chance.
-        parts["schemas"] = dict(sorted((parts.get("schemas", {}) | _components).items()))
+        ours = components(_structs)[1]
+        parts["schemas"] = dict(sorted((parts.get("schemas", {}) | ours).items()))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign] # as FastAPI documents it
