@@ -125,12 +125,13 @@ async def test_what_collectors_count_is_listed_with_the_hosts(
     async with httpx.AsyncClient() as client:
         await collector.hook(client, tool_starts("s1", 1))
         key = collector.host_id
+        # A heartbeat may leave between a hook and its signals.
         await wait_until(
-            lambda: hub.get("/api/v1/hosts")["collectors"].get(key, {}).get("hooks") == 1
+            lambda: hub.get("/api/v1/hosts")["collectors"].get(key, {}).get("published", 0) >= 1
         )
     counts = hub.get("/api/v1/hosts")["collectors"][key]
+    assert counts["hooks"] == 1
     assert counts["signals"] >= 1
-    assert counts["published"] >= 1
 
 
 async def test_a_replay_that_a_hub_asks_for_is_counted(
