@@ -93,22 +93,23 @@ def start(
 
 def run(
     *words: str,
+    module: str = "adsum",
     env: Mapping[str, str],
     cwd: Path | None = None,
     told: str = "",
     timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
-    """`adsum words` to its end, with nothing but what it is told on its standard input."""
+    """`python -m module words` to its end, with nothing but what it is told on its standard input."""
     with tempfile.TemporaryDirectory() as directory:
         streams = Streams(*(Path(directory, name) for name in Streams._fields))
         streams.given.write_text(told)
-        process = ForkedProcess(_become, "adsum", words, dict(env), cwd, streams)
+        process = ForkedProcess(_become, module, words, dict(env), cwd, streams, daemon=False)
         try:
             code = process.wait(timeout)
         finally:
             process.kill()
         output, errors = streams.output.read_text(), streams.errors.read_text()
-    return subprocess.CompletedProcess(["adsum", *words], code, output, errors)
+    return subprocess.CompletedProcess([module, *words], code, output, errors)
 
 
 def _network(of: str) -> str:

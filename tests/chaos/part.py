@@ -6,14 +6,14 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 
-ROOT = Path(__file__).parent.parent.parent
+from tests import forked
+
 START_S = 20.0
 
 
@@ -26,7 +26,7 @@ class Part:
         self.log = log
         self._module = module
         self._env = bare_environment() | dict(env)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.ForkedProcess | subprocess.Popen[bytes] | None = None
         #: exit codes of runs that nobody ended
         self.deaths: list[int] = []
         self.frozen = False
@@ -38,14 +38,7 @@ class Part:
 
     def spawn(self) -> None:
         assert self._process is None, self.name
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
-                cwd=ROOT,
-                env=self._env,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self._process = forked.start(self._module, env=self._env, log=self.log)
 
     async def start(self) -> None:
         """Returns once it answers."""

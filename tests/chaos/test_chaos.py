@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 
 import pytest
 
+from tests import forked
 from tests.chaos.faults import KINDS, draw
-from tests.chaos.part import ROOT, bare_environment
+from tests.chaos.part import bare_environment
 
 pytestmark = pytest.mark.redis
 
@@ -33,14 +32,7 @@ def test_the_seeds_of_the_sweep_draw_every_fault() -> None:
 )
 def test_what_was_accepted_is_shown_once_and_in_order_whatever_happened(seed: int) -> None:
     words = ["--seeds", "1", "--first", str(seed), "--seconds", str(SECONDS)]
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.chaos", *words],
-        check=False,
-        cwd=ROOT,
-        env=bare_environment(),
-        capture_output=True,
-        text=True,
-    )
+    run = forked.run(*words, module="tests.chaos", env=bare_environment(), timeout=140)
 
     print(run.stdout)
     assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
