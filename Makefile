@@ -52,7 +52,7 @@ test-all: .venv/.dev-stamp ## The rest: all of the browser's, slow ones, real CL
 	  || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest $(ALONE) $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 	@$(MAKE) --no-print-directory -j$(BESIDE) --output-sync=target $(PAIR)
-	$(BIN)/pytest -n $(BESIDE) -m slow tests/chaos tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
+	$(BIN)/pytest -n $(CORES) -m slow tests/chaos tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 
 coverage: .venv/.dev-stamp ## What unit tests reach, with the floor that pyproject.toml sets
 	@$(BIN)/coverage erase

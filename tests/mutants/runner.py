@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -20,6 +21,9 @@ PACKAGES = ("cli/adsum", "collector/adsum_collector", "hub/adsum_hub", "shared/a
 #: Where the tests of one run write down what became of each; see `recorder.py`.
 REPORT = "MUTANTS_REPORT"
 LONGEST_S = 150.0
+#: All that any mutant names, beside mutants.
+WHOLE_S = 600.0
+ENDING_S = 20.0
 
 
 class Edit(NamedTuple):
@@ -85,7 +89,9 @@ def copy_packages(to: Path, edits: Sequence[Edit] = ()) -> None:
             compiled.unlink()
 
 
-def run_tests(tests: Sequence[str], copy: Path, scratch: Path) -> Report:
+def run_tests(
+    tests: Sequence[str], copy: Path, scratch: Path, longest_s: float = LONGEST_S
+) -> Report:
     """In a process of its own, with the copy first on its path and on that of all it spawns."""
     scratch.mkdir(parents=True)
     report = scratch / "report.jsonl"
@@ -100,11 +106,13 @@ def run_tests(tests: Sequence[str], copy: Path, scratch: Path) -> Report:
     said = scratch / "output"
     run = forked.start("pytest", *words, *tests, env=env, log=said, daemon=False)
     try:
-        run.wait(LONGEST_S)
+        run.wait(longest_s)
     except subprocess.TimeoutExpired:
         run.send_signal(signal.SIGINT)  # it ends the brokers and hubs of its tests
-        run.wait(LONGEST_S)
-        said.write_text(f"not done after {LONGEST_S:g} s\n{said.read_text()}")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(ENDING_S)
+        run.kill()
+        said.write_text(f"not done after {longest_s:g} s\n{said.read_text()}")
     output = said.read_text()
     lines = report.read_text().splitlines() if report.exists() else []
     facts = [json.loads(line) for line in lines]

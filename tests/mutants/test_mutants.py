@@ -23,6 +23,7 @@ from tests.mutants import (
     verdict,
 )
 from tests.mutants.runner import (
+    WHOLE_S,
     Mutant,
     Outdated,
     Report,
@@ -73,7 +74,7 @@ def whole(
     directory = tmp_path_factory.mktemp("whole")
     named = sorted({test for mutant in asked for test in mutant.caught_by})
     copy_packages(directory / "copy")
-    return pool.submit(run_tests, named, directory / "copy", directory / "run")
+    return pool.submit(run_tests, named, directory / "copy", directory / "run", WHOLE_S)
 
 
 @pytest.fixture(scope="module")
