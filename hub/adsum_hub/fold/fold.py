@@ -242,6 +242,8 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
     if held is None:
         held = Status(0, 0)
     if (held.at, held.status, held.waiting_for) == (signal.at, signal.status, signal.waiting_for):
+        if signal.seen > held.seen:  # its file had gone, and is there again
+            changes["status"] = replace(held, seen=signal.seen)
         return changes
     if signal.status in ("busy", "waiting", "shell"):
         changes["engaged"] = signal.at

@@ -291,10 +291,13 @@ def gather_children(children: dict[str, Child]) -> Children:
 def valid(facts: Facts) -> Status | None:
     """The registry's word, while it stands by it and its process is the session's living one.
 
-    None from before it named the session no longer: that was of a command by which it was left.
+    None read before it named the session no longer: that was of a command by which it was left. (Rejected:
+    none stamped before that; a file that is away for a moment comes back with the stamp it had.)
     """
     status, process = facts.status, facts.process
-    if status is None or (facts.left is not None and facts.left.at >= min(facts.named, status.at)):
+    if status is None or (
+        facts.left is not None and facts.left.at >= min(facts.named, status.seen)
+    ):
         return None
     if process is None or status.pid is None:
         return status
@@ -491,12 +494,21 @@ def closed_at(facts: Facts, told: Turns, request: Request) -> int:
 
 
 def subagents_call(facts: Facts, form: Request) -> Tool | None:
-    """The call of a subagent's for which a server asks: the form's own hook names no agent."""
+    """The call of a subagent's for which a server asks: the form's own hook names no agent.
+
+    Of several that ran then, the one that runs longest, as nobody tells which; none if the main
+    agent's was among them.
+    """
+    found: Tool | None = None
     for tool in facts.calls.values():
         open_then = tool.first <= form.opened and not 0 < tool.finished < form.opened
-        if tool.agent_id is not None and tool.server == form.server and open_then:
-            return tool
-    return None
+        if tool.server != form.server or not open_then:
+            continue
+        if tool.agent_id is None:
+            return None
+        if found is None or (found.finished and not 0 < tool.finished < found.finished):
+            found = tool
+    return found
 
 
 def unclosed_of(

@@ -58,8 +58,8 @@ class Limits(msgspec.Struct, frozen=True):
     registry_missed: int = 1_000
     #: A headless run writes its cost report up to so long before it ends (1.5 s after an API error).
     closing: int = 2_000
-    #: The user's own hooks on a turn's end may take so long, by the client's own limit.
-    stop_hooks: int = 600_000
+    #: The user's own hooks on a turn's end, or before a dialog, may take so long, by the client's limit.
+    own_hooks: int = 600_000
     #: A dialog's own hook comes within this time of the registry's `waiting`.
     nameless: int = 300
 
@@ -194,15 +194,17 @@ def masked(request: Request, asked: int, status: Status, clock: Clock, limits: L
 
     Where every dialog is told of, that is so from the first instant: of 97 dialogs the registry's
     word was within 0.1 s of the screen, and the hook 0.02 to 0.4 s ahead of it. (Rejected: to show
-    it for a second; each call of a human was false for so long as the user's own hook ran.)
+    it for a second; each call of a human was false for so long as the user's own hook ran.) But no
+    longer than the client lets a hook run: then the registry cannot be believed, as on a full disk.
     """
     if status.status == "waiting":
         return False
     told_early = request.agent_id is not None or request.kind in ("question", "plan", "dialog")
     if status.status == "busy" and status.released <= asked and not request.hold:
-        if status.dialogs and (told_early or not clock.passed(asked + limits.registry_late)):
+        hidden = limits.own_hooks if told_early else limits.registry_late
+        if status.dialogs and not clock.passed(asked + hidden):
             return True
-        if told_early and status.released:
+        if told_early and status.released and not clock.passed(asked + limits.own_hooks):
             return clock.passed(asked + limits.registry_missed)
     if status.status == "busy" and status.at >= asked + limits.registry_missed:
         return clock.passed(status.at + limits.passing)
@@ -267,7 +269,7 @@ def is_stopping(ground: Ground, status: Status | None, clock: Clock, limits: Lim
             return False
         # A shell that it knew of before is likely to be its next word: nothing shall flicker.
         known = status.shell and not clock.passed(stand.closed + limits.registry_hold)
-        return not known and not clock.passed(stand.closed + limits.stop_hooks)
+        return not known and not clock.passed(stand.closed + limits.own_hooks)
     slow = any(turn.final > turn.said + LATENESS > LATENESS for turn in ground.turns.by_id.values())
     return slow and not clock.passed(stand.closed + limits.transient)
 

@@ -209,6 +209,14 @@ def test_a_form_of_a_subagents_call_outlives_the_parents_stop_and_ends_with_that
     assert story.finish(61, "t1", "mcp__tiny__form", agent_id="a1").asked(61) == []
 
 
+@pytest.mark.parametrize("other", ["a2", None])
+def test_a_form_stays_as_long_as_any_call_runs_that_may_have_asked(other: str | None) -> None:
+    story = working().start(1, "t1", "mcp__tiny__form", agent_id="a1")
+    form(story.start(1.1, "t2", "mcp__tiny__form", agent_id=other), 2)
+
+    assert story.finish(3, "t1", "mcp__tiny__form", agent_id="a1").asked(60) == ["dialog"]
+
+
 def test_a_form_that_comes_once_a_subagents_call_is_over_is_the_main_agents() -> None:
     story = working().start(1, "t1", "mcp__tiny__form", agent_id="a1")
     story.finish(2, "t1", "mcp__tiny__form", agent_id="a1")

@@ -154,6 +154,17 @@ def test_the_main_agents_permission_is_waited_for_no_longer_than_a_registry_lags
     assert first_dialog(1.1).status(1.2, "waiting", dialogs=True).asked(1.2) == ["permission"]
 
 
+@pytest.mark.parametrize(("kind", "agent_id"), [("question", None), ("permission", "a1")])
+def test_a_request_is_asked_once_no_hook_may_run_before_it_whatever_the_registry_says(
+    kind: str, agent_id: str | None
+) -> None:
+    """Its file cannot be written, or read, any more."""
+    story = first_dialog(1.1, kind, agent_id=agent_id)
+
+    assert story.deadline(600) == 601.1
+    assert [story.asked(at) for at in (601, 601.1)] == [[], [kind]]
+
+
 def test_what_a_hook_of_ours_holds_is_asked_before_any_dialog() -> None:
     story = first_dialog(1.1, agent_id="a1", request_id="r1", hold=s.Hold("b", ["allow"]))
 
@@ -420,4 +431,19 @@ def test_a_word_from_before_the_session_was_left_is_none_once_it_is_resumed() ->
     story.tell(s.SessionStarted, 20, reason="resume").status(20.2, None)
 
     assert {story.state(at) for at in (20.2, 60)} == {"idle"}
+    late = story.tell(s.StatusReported, 3, seen=T0 + 3050, source="registry", status="busy", pid=7)
+    assert late.state(60) == "idle"
     assert story.status(61, "busy").state(62) == "thinking"
+
+
+def test_a_word_is_believed_again_whose_file_was_away_for_a_moment() -> None:
+    """It comes back with the stamp it had."""
+    story = working().status(1, "waiting", "permission prompt")
+    story.tell(s.SessionEnded, 3, source="registry")
+    assert story.state(3) == "session_ended"
+
+    story.tell(
+        s.StatusReported, 1, seen=T0 + 4000, source="registry", status="waiting",
+        waiting_for="permission prompt", pid=7,
+    )  # fmt: skip
+    assert story.state(4) == "needs_permission"
