@@ -390,7 +390,7 @@ def news_of_entry(
         # process has taken it up meanwhile.
         if before.session_id not in watched or _is_running(before, watched):
             ended = [_said(SessionEnded, before.session_id, "registry", now)]
-            news += news_of_heir(before.session_id, others, now) or ended
+            news += news_of_heir(before.session_id, others, now, before) or ended
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)
     if process is None or not process.is_same(entry.process):
@@ -416,7 +416,7 @@ def news_of_absence(
     if now - known.missing_since < VANISHED_MS:
         return []
     session_id = known.entry.session_id
-    if heir := news_of_heir(session_id, others, now):
+    if heir := news_of_heir(session_id, others, now, known.entry):
         return heir
     running = lives and _is_running(known.entry, watched)
     return [_said(SessionEnded, session_id, "registry", now)] if running else []
@@ -439,11 +439,14 @@ def news_of_processes(
     return news
 
 
-def news_of_heir(session_id: str, others: Iterable[Entry], now: int) -> list[AnySignal]:
+def news_of_heir(
+    session_id: str, others: Iterable[Entry], now: int, left: Entry | None = None
+) -> list[AnySignal]:
     """One of two terminals on a session was closed: which process has it still, and what that does.
 
-    Its file says so as before, and nobody would ask it again. Of its status the stamp is ours, since
-    the other's was younger. (Rejected: to believe the hook of the one that was closed; the session
+    Its file says so as before, and nobody would ask it again. Its status counts from that of the one
+    that left on, which was younger. Not from now on, if that is known: what it says next may have been
+    stamped already. left: the entry of the one that was closed. (Rejected: to believe the hook of the one that was closed; the session
     stood as closed until its next prompt, a dialog on the other's screen too.)
     """
     mine = [entry for entry in others if entry.session_id == session_id]
@@ -453,7 +456,14 @@ def news_of_heir(session_id: str, others: Iterable[Entry], now: int) -> list[Any
     pid, started = heir.process.pid, heir.process.started
     seen = _said(ProcessSeen, session_id, "registry", now, pid=pid, started=started, again=True)
     told = [each for each in heir.signals if isinstance(each, StatusReported)]
-    return [seen, *(msgspec.structs.replace(each, at=now, seen=now) for each in told)]
+    stamps = [
+        each.at for each in (left.signals if left else ()) if isinstance(each, StatusReported)
+    ]
+    since = max(stamps) + 1 if stamps else now
+    return [
+        seen,
+        *(msgspec.structs.replace(each, at=max(each.at, since), seen=now) for each in told),
+    ]
 
 
 def _core(signal: AnySignal) -> AnySignal:

@@ -172,7 +172,8 @@ def test_a_second_terminal_on_the_session_has_it_still_once_the_first_was(how: s
     assert isinstance(seen, ProcessSeen)
     assert (seen.pid, seen.at, seen.again) == (50, START + 950, True)
     assert isinstance(told, StatusReported)
-    assert (told.status, told.at, told.seen) == ("waiting", START + 950, START + 950)
+    since = START + 950 if how == "killed" else START + 501
+    assert (told.status, told.at, told.seen) == ("waiting", since, START + 950)
 
 
 def test_a_dead_process_is_told_for_each_of_its_sessions() -> None:
