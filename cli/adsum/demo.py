@@ -21,6 +21,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from platformdirs import user_state_path
 
 from adsum import outcome
 from adsum.broker import BrokerPart, BrokerPlace, find_engine, prepare
+from adsum.foreground import leaves
 from adsum.outcome import CommandError
 from adsum.supervise import ServerPart, supervise
 from adsum.up import LOOPBACK, held, say
@@ -43,7 +45,7 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake, ReportIntake
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
-from adsum_shared import WallClock, __version__, connect, signals, streams
+from adsum_shared import AdsumError, WallClock, __version__, connect, signals, streams
 from adsum_shared.envelope import Beat
 from adsum_shared.privacy import private_as
 from adsum_shared.signals import DEFAULT_AGENT, AnySignal, RequestClosed, RequestOpened
@@ -51,10 +53,12 @@ from adsum_shared.state import HostWitness, ScanProgress
 
 #: The page of a real hub keeps things under its own address: the demo's is another.
 PORT, MEMORY_MB = 47993, 128
-#: In the demo's directory: what alone is ever emptied.
+#: Lies in the demo's directory, which is deleted whole. One that is not empty and lacks it is somebody's.
 STAGE = "made-up-by-adsum"
 #: How often the story goes on; between two looks at what sets no event; how long a disk keeps signals.
 PACE_S, LOOK_S, KEPT_S = 1.0, 0.5, 600.0
+#: For its machines to have sent what they begin with; a slow one takes five seconds.
+PATIENCE_S, LOG_BYTES = 60.0, 1 << 20
 HOUR, DAY = 3_600_000, 24 * 3_600_000
 IDS = UUID("5f2d6c1e-9d0b-4b7e-8f63-ad50ad50ad50")
 CONTEXT_SIZE, FIRST_CONTEXT = 200_000, 18_000
@@ -79,18 +83,24 @@ def run_demo(state_dir: Path | None) -> None:
     with _stage(real.with_name(f"{real.name}-demo"), f"http://{LOOPBACK}:{port}") as stage:
         try:
             asyncio.run(_run(stage, port))
-        except* (CommandError, SpoolUnavailable, OSError) as group:
-            raise CommandError("\n".join(map(str, group.exceptions))) from group
+        except ExceptionGroup as group:
+            if group.split((AdsumError, SpoolUnavailable, OSError))[1] is not None:
+                raise
+            raise CommandError("\n".join(map(str, leaves(group)))) from group
     say("The demo is over, and nothing of it is left.")
 
 
 async def _run(stage: Path, port: int) -> None:
     engine, place, ready = find_engine(), prepare(stage), asyncio.Event()
-    logging.basicConfig(filename=stage / "logs" / "fleet.log", level="WARNING")
+    log = RotatingFileHandler(stage / "logs" / "fleet.log", maxBytes=LOG_BYTES, backupCount=1)
+    logging.basicConfig(handlers=[log], level="WARNING")
     hub = ServerPart("hub", (LOOPBACK, port), stage / "logs", _env(stage, place.url, port))
 
     async def started() -> None:
-        await ready.wait()
+        try:
+            await asyncio.wait_for(ready.wait(), PATIENCE_S)
+        except TimeoutError:
+            raise CommandError(SCRIPT["late"]) from None
         outcome.say(SCRIPT["opening"].format(url=f"http://{LOOPBACK}:{port}"), sys.stdout)
 
     async with asyncio.TaskGroup() as tasks:

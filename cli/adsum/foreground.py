@@ -92,7 +92,7 @@ def _run(part: Coroutine[None, None, None], settings: AdsumSettings) -> None:
         expected, faults = group.split(AdsumError)
         if expected is None or faults is not None:
             raise
-        raise CommandError("\n".join(map(str, _leaves(expected)))) from group
+        raise CommandError("\n".join(map(str, leaves(expected)))) from group
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -115,10 +115,11 @@ def end_with_supervisor() -> None:
     asyncio.get_running_loop().add_reader(0, closed)
 
 
-def _leaves(group: ExceptionGroup[AdsumError]) -> list[AdsumError]:
-    found: list[AdsumError] = []
+def leaves(group: ExceptionGroup[Any]) -> list[Exception]:
+    """Its exceptions, and those of the groups in it."""
+    found: list[Exception] = []
     for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, ExceptionGroup) else [error]
+        found += leaves(error) if isinstance(error, ExceptionGroup) else [error]
     return found
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from adsum import demo
 from adsum.outcome import CommandError
+from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_hub.usage.budgets import read_budgets
 from adsum_shared.settings import KNOWN
 
@@ -123,3 +124,17 @@ def test_the_real_state_directory_is_beside_the_demos_and_not_around_it(
     assert not [name for name in os.environ if name.startswith("ADSUM_")]
     assert [place.parent for place in asked] == [tmp_path / "adsum-demo"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "fault", [StartError("The disk is full."), SpoolUnavailable("The disk is full.")]
+)
+def test_why_a_demo_ends_is_said_however_deep_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    async def failing(folder: Path, port: int) -> None:
+        raise ExceptionGroup("a fleet", [ExceptionGroup("a machine", [fault])])
+
+    monkeypatch.setattr(demo, "_run", failing)
+    with pytest.raises(CommandError, match=r"^The disk is full\.$"):
+        demo.run_demo(tmp_path / "adsum")
