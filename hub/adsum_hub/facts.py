@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -533,3 +534,17 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def about(self, name: str) -> str | None:
         held = self.meta.get(name)
         return (held[1] or None) if held else None  # an empty text: no more
+
+
+def subagents_call(facts: Facts, form: Request) -> Tool | None:
+    """The call of a subagent's for which a server asks: the form's own hook names no agent.
+
+    Of several the last to end, as nobody tells which; none if the main agent's may be it.
+    """
+    at, calls = form.opened, facts.calls.values()
+    ran = [
+        c for c in calls if c.server == form.server and c.first <= at and not 0 < c.finished < at
+    ]
+    if not ran or any(call.agent_id is None for call in ran):
+        return None
+    return max(ran, key=lambda call: call.finished or math.inf)

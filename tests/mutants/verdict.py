@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "calls for a dialog while the user's own hook decides in its place",
         "people are called to a screen that asks nothing",
-        (Edit(_READING, "        if status.dialogs and (", "        if False and ("),),
+        (Edit(_READING, "        if status.dialogs and not", "        if False and not"),),
         (
             "tests/unit/hub/verdict/test_registry_rules.py"
             "::test_where_all_dialogs_are_told_of_one_is_asked_once_it_is_on_the_screen",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
+from adsum_hub import facts as known
 from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn, same_process
 
 #: A process start is known to a second at worst (the kernel tells its boot time in seconds).
@@ -291,13 +292,11 @@ def gather_children(children: dict[str, Child]) -> Children:
 def valid(facts: Facts) -> Status | None:
     """The registry's word, while it stands by it and its process is the session's living one.
 
-    None read before it named the session no longer: that was of a command by which it was left. (Rejected:
-    none stamped before that; a file that is away for a moment comes back with the stamp it had.)
+    None read before it was left: that was of the command. (Rejected: none stamped before that; a
+    file that is away for a moment bears the old stamp again.)
     """
-    status, process = facts.status, facts.process
-    if status is None or (
-        facts.left is not None and facts.left.at >= min(facts.named, status.seen)
-    ):
+    status, process, left = facts.status, facts.process, facts.left
+    if status is None or (left is not None and left.at >= min(facts.named, status.seen)):
         return None
     if process is None or status.pid is None:
         return status
@@ -477,7 +476,7 @@ def closed_at(facts: Facts, told: Turns, request: Request) -> int:
     released = facts.released.get(request.request_id or "", 0)
     if released >= request.opened:
         return released
-    form_of = request.server and request.kind == "dialog" and subagents_call(facts, request)
+    form_of = request.server and request.kind == "dialog" and known.subagents_call(facts, request)
     if form_of and form_of.finished:
         return form_of.finished
     agent_id = form_of.agent_id if form_of else request.agent_id
@@ -491,24 +490,6 @@ def closed_at(facts: Facts, told: Turns, request: Request) -> int:
         # Old CLIs name no prompt. But a dialog has the keyboard: who types has left it.
         return unnamed.prompt
     return over(told, request.prompt_id, request.opened)
-
-
-def subagents_call(facts: Facts, form: Request) -> Tool | None:
-    """The call of a subagent's for which a server asks: the form's own hook names no agent.
-
-    Of several that ran then, the one that runs longest, as nobody tells which; none if the main
-    agent's was among them.
-    """
-    found: Tool | None = None
-    for tool in facts.calls.values():
-        open_then = tool.first <= form.opened and not 0 < tool.finished < form.opened
-        if tool.server != form.server or not open_then:
-            continue
-        if tool.agent_id is None:
-            return None
-        if found is None or (found.finished and not 0 < tool.finished < found.finished):
-            found = tool
-    return found
 
 
 def unclosed_of(
