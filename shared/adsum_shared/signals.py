@@ -299,7 +299,7 @@ class QueueReported(Signal, frozen=True, kw_only=True, tag="queue.reported"):
 
 
 class WorkReported(Signal, frozen=True, kw_only=True, tag="work.reported"):
-    """The agent's own word of its work, which nobody had to guess; see `reporting.SelfReport`.
+    """The agent's own word of its work, which nobody had to guess; see `commands.SelfReport`.
 
     report_id: random, so that it is known for the same one.
     """

@@ -1,4 +1,7 @@
-"""What the hub sends to everyone: the states of sessions, views of sessions and hosts, reports of usage."""
+"""What the hub sends to everyone: the states of sessions, views of sessions and hosts, reports of usage.
+
+And how a name is refused that none of them bears.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

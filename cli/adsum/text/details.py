@@ -38,7 +38,7 @@ FINISHED_MOST = 10
 ENDED = ("session_ended", "suspended")
 
 TEXT_MOST = 400
-#: The page has the same words, in web/figures.js.
+#: The page has the same words, in web/core/format.js.
 COST_SOURCES = {
     "reported": "as the agent reports",
     "computed": "from list prices",

@@ -446,7 +446,7 @@ def _unpriced(report: UsageReport, *, plain: bool) -> str:
 
 
 def _source(report: UsageReport, *, plain: bool) -> list[str]:
-    """The page has the same words, in web/figures.js."""
+    """The page has the same words, in web/core/format.js."""
     usages = [row.usage for row in report.rows]
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
     if not sources:

@@ -1,6 +1,6 @@
 """Ages, amounts, gaps and troubles in words for people. Pure.
 
-The page has the same words, in web/figures.js and web/gaps.js.
+The page has the same words, in web/core/format.js and web/hosts.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Reads heartbeats: who can be reached, what time it is there, and which numbers are missing from its stream.
 
 A stream may be no place to stand in: deleted, set back, of another type, poisoned (Places). Numbers
-may be missing: another hub may have stored them, else their collector is asked (Holes), again, or no
+may be missing: another hub may have stored them, else their collector is asked (_Holes), again, or no
 more (Replays).
 """
 

@@ -343,7 +343,7 @@ def usage_totalled(facts: Facts, signal: s.UsageTotalled) -> Changes:
 
 
 def usage_key(signal: s.UsageTotalled) -> str:
-    """Sorts by day. See `parts.Usage`."""
+    """Sorts by day. See `facts.Usage`."""
     fast, long = "fast" * signal.fast, "long" * signal.long
     return f"{signal.day} {fast},{signal.geo},{long} {signal.model}"
 
