@@ -33,6 +33,16 @@ _context = get_context("forkserver")
 _context.set_forkserver_preload([__name__, *PROGRAMS])
 
 
+def _network() -> str:
+    """This thread's."""
+    link = Path("/proc/thread-self/ns/net")
+    return str(link.readlink()) if sys.platform == "linux" else ""
+
+
+#: Of the process that forks: it is started from where this module was imported.
+HOME = _network()
+
+
 class ForkedProcess:
     """What tests use of a `subprocess.Popen`."""
 
@@ -82,7 +92,7 @@ def start(
     daemon: it ends with this process, and may not fork itself. options: of `subprocess.Popen`, which starts it then; as it does in another network than that of
     the process which would fork.
     """
-    if not options and _network("self") == _network("thread-self"):
+    if not options and _network() == HOME:
         return ForkedProcess(
             _become, module, words, dict(env), None, Streams(log, log), daemon=daemon
         )
@@ -110,10 +120,6 @@ def run(
             process.kill()
         output, errors = streams.output.read_text(), streams.errors.read_text()
     return subprocess.CompletedProcess([module, *words], code, output, errors)
-
-
-def _network(of: str) -> str:
-    return str(Path(f"/proc/{of}/ns/net").readlink()) if sys.platform == "linux" else ""
 
 
 def _become(
