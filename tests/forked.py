@@ -89,8 +89,8 @@ def start(
 ) -> ForkedProcess | subprocess.Popen[bytes]:
     """`python -m module words`, its output appended to `log`.
 
-    daemon: it ends with this process, and may not fork itself. options: of `subprocess.Popen`, which starts it then; as it does in another network than that of
-    the process which would fork.
+    daemon: it ends with this process, and may not fork itself. options: of `subprocess.Popen`, which
+    starts it if any are given, and where this thread is in another network than what forks.
     """
     if not options and _network() == HOME:
         return ForkedProcess(

@@ -444,10 +444,10 @@ def news_of_heir(
 ) -> list[AnySignal]:
     """One of two terminals on a session was closed: which process has it still, and what that does.
 
-    Its file says so as before, and nobody would ask it again. Its status counts from that of the one
-    that left on, which was younger. Not from now on, if that is known: what it says next may have been
-    stamped already. left: the entry of the one that was closed. (Rejected: to believe the hook of the one that was closed; the session
-    stood as closed until its next prompt, a dialog on the other's screen too.)
+    The file of the remaining one has not changed, so nobody would read it again. Its status is stamped
+    right after that of the closed one, `left`, which was younger; by our clock only if that is unknown,
+    as the CLI may have stamped its next status already. (Rejected: to believe the hook of the closed
+    one; the session stood as closed until its next prompt, a dialog on the other's screen too.)
     """
     mine = [entry for entry in others if entry.session_id == session_id]
     if not mine:

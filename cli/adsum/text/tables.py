@@ -1,7 +1,7 @@
-"""Lists as tables for people: sessions, those that are over, usage, machines. Imports Rich: import this when you draw.
+"""Draws tables for people: of sessions, of those that are over, of usage and of machines.
 
-First where drawn text goes, and how columns share a line. No line is wider than the console; what does not
-fit is cut, or a column left out.
+No line is wider than the console: what does not fit is cut, or a column left out. The consoles that
+are drawn on come first. It imports Rich, which is slow, so import this module only to draw.
 """
 
 from __future__ import annotations
