@@ -173,7 +173,7 @@ class DeliveryProblem:
     def __init__(self, place: str, now: Timer) -> None:
         self.place, self._now = place, now
         self._broker: str | None = f"Not connected to {place} yet."
-        self._refused = False
+        self._refused = self._well = False
         self._spool: str | None = None
         self._stream: str | None = None
         self._logged: set[str] = set()
@@ -188,6 +188,7 @@ class DeliveryProblem:
         return " ".join(text for text in told if text) or None
 
     def report(self, error: Exception) -> None:
+        self._well &= isinstance(error, StreamMovedError)
         if isinstance(error, StreamMovedError):
             self.notice(str(error))
         elif isinstance(error, SpoolUnavailable):
@@ -215,9 +216,12 @@ class DeliveryProblem:
         if not self._refused:
             self._broker = None
 
-    def connected(self) -> None:
-        self._broker = None
-        self._logged.clear()
+    def publishing(self, sent: int) -> None:
+        """The broker took a batch, or none waits. A connection alone does not end a refused XADD."""
+        if not self._well:
+            self._well, self._broker = True, None
+            self._logged.clear()
+            log.info("publishing to %s after number %d", self.place, sent)
 
     def spool_read(self) -> None:
         self._spool = None
@@ -520,8 +524,6 @@ class Publisher:
                 await self._position.find(inbox)
                 self._look_due = 0.0
                 self._check_due = self._monotonic() + CHECK_INTERVAL_S
-                self._problem.connected()
-                log.info("publishing to %s after number %d", self._problem.place, self.sent)
                 await self._publish(inbox)
         except _PASSING as error:
             self._problem.report(error)
@@ -542,14 +544,16 @@ class Publisher:
             if found is not None and not position.moved:
                 self.published_bytes += await position.send(inbox, found)
                 self.published += len(found.bodies) if isinstance(found, Rows) else 0
+                self._problem.publishing(self.sent)
                 await self._gather(found)
             elif found is not None:
                 await position.find(inbox)
-            elif self._stopping.is_set():
-                # after the last batch: a hub that sees this has seen everything
-                await self._write_beat(inbox, stopping=True)
-                return
             else:
+                self._problem.publishing(self.sent)
+                if self._stopping.is_set():
+                    # after the last batch: a hub that sees this has seen everything
+                    await self._write_beat(inbox, stopping=True)
+                    return
                 await self._rest()
 
     async def _rest(self) -> None:
