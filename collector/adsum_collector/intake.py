@@ -101,7 +101,7 @@ class Intake:
         number = await self.spool.append(
             [encode_signal(self.private(signal)) for signal in signals],
             message_id=message_id,
-            state={**(state or {}), **state_changes(signals)},
+            state={**(state or {}), **state_changes(signals, self.spool.state)},
         )
         self.accepted += len(signals)
         return number

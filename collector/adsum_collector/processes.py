@@ -25,6 +25,10 @@ from adsum_shared.signals import (
 )
 
 _PREFIX = "process:"
+#: Since when a session's process has it alone, that was the other one of two.
+_ALONE = "alone:"
+#: A hook may be stamped so much later than what the registry tells of the same, ms; measured.
+LATENESS = 1_500
 #: Two start times of one process id this close are the same start, measured twice: the boot time
 #: they are reckoned from moves when the clock is set.
 SAME_START_MS = 2_000
@@ -55,22 +59,32 @@ class AgentProcess(msgspec.Struct, frozen=True):
         return unknown or abs(self.started - other.started) <= SAME_START_MS
 
 
-def state_changes(signals: Iterable[AnySignal]) -> dict[str, bytes | None]:
+def state_changes(
+    signals: Iterable[AnySignal], state: Mapping[str, bytes]
+) -> dict[str, bytes | None]:
     """What these signals change in the spool's state, in the same commit as the signals.
 
-    That a transcript was closed is not the end of its process: that is told when it has come.
+    That a transcript was closed is not the end of its process: that is told when it has come. Nor is
+    the end that a hook tells of when another terminal has just been found to have the session still:
+    a hook does not say which one it was of, and can be later than that finding.
     """
     changes: dict[str, bytes | None] = {}
     for signal in signals:
+        process, alone = _PREFIX + signal.session_id, _ALONE + signal.session_id
+        since = changes.get(alone, state.get(alone))
         if isinstance(signal, ProcessSeen):
             agent = f" {signal.agent}" if signal.agent != DEFAULT_AGENT else ""
-            value = f"{signal.pid} {signal.started}{agent}"
-            changes[_PREFIX + signal.session_id] = value.encode()
+            changes[process] = f"{signal.pid} {signal.started}{agent}".encode()
+            if signal.again or since:
+                changes[alone] = b"%d" % signal.at if signal.again else None
         elif isinstance(signal, ProcessGone) or (
             isinstance(signal, SessionEnded)
             and (signal.source != "transcript" or signal.reason == LEFT)
+            and not (since and signal.source == "hook" and signal.at <= int(since) + LATENESS)
         ):
-            changes[_PREFIX + signal.session_id] = None
+            changes[process] = None
+            if since:
+                changes[alone] = None
     return changes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 from collections import Counter
@@ -42,6 +43,7 @@ from adsum_shared.signals import (
 )
 
 T = TypeVar("T", bound=Signal)
+log = logging.getLogger(__name__)
 
 #: Between two looks at everything, whatever else happens.
 LOOK_INTERVAL_S = 1.0
@@ -87,6 +89,7 @@ class Watch:
         self.settled = asyncio.Event()
         self._exits: dict[AgentProcess, int] = {}
         self.counts: Counter[str] = Counter()
+        self._refused: set[Path] = set()
         self.files = 0
 
     @property
@@ -133,6 +136,7 @@ class Watch:
         self.files = len(present)
         for path in self._stamps.keys() - present - self._known.keys():
             del self._stamps[path]
+        self._refused &= present | self._registries.keys()
         for path in sorted(present):
             await self._look_at(path)
         missing = False
@@ -144,10 +148,22 @@ class Watch:
         for directory in self._registries:
             with contextlib.suppress(OSError):
                 self._events.enter(str(directory))
-            with contextlib.suppress(OSError), os.scandir(directory) as entries:
-                # `*.key` files beside them are secrets: only plain numbers are opened
-                names = [entry.name for entry in entries]
+            try:
+                with os.scandir(directory) as entries:
+                    # `*.key` files beside them are secrets: only plain numbers are opened
+                    names = [entry.name for entry in entries]
+            except OSError as error:
+                self._refuse(directory, error)
+            else:
+                self._refused.discard(directory)
                 yield from (directory / name for name in names if _is_entry(name))
+
+    def _refuse(self, path: Path, error: OSError) -> None:
+        """Counted once for as long as it lasts; that it is not there, or not any more, is no fault."""
+        if path not in self._refused and not isinstance(error, FileNotFoundError):
+            self._refused.add(path)
+            self.counts["unreadable"] += 1
+            log.warning("what sessions say of themselves cannot be read: %s", error)
 
     async def _look_at(self, path: Path) -> None:
         now = self._now()
@@ -157,8 +173,10 @@ class Watch:
             if self._stamps.get(path) == stamp and (known is None or not known.missing_since):
                 return
             entry = self._read(path, now)
-        except OSError:
-            return  # gone since it was listed
+        except OSError as error:
+            self._refuse(path, error)
+            return
+        self._refused.discard(path)
         if entry is None:
             self._stamps[path] = stamp
             return
@@ -384,7 +402,9 @@ def news_of_entry(
     told = [_core(signal) for signal in before.signals] if before else []
     news: list[AnySignal] = []
     signals: Iterable[AnySignal] = entry.signals
-    if before is not None and before.session_id != entry.session_id:
+    others = list(others)
+    moved = before is not None and before.session_id != entry.session_id
+    if before is not None and moved:
         # /clear and in-app /resume: the same process names another session. Told although the hook has
         # ended the old one: only now have the user's own hooks on its end run. Not where another
         # process has taken it up meanwhile.
@@ -394,9 +414,9 @@ def news_of_entry(
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)
     if process is None or not process.is_same(entry.process):
-        pid, started = entry.process.pid, entry.process.started
-        seen = _said(ProcessSeen, entry.session_id, "registry", now, pid=pid, started=started)
-        news.append(seen)
+        # A terminal may come by /resume to a session of a younger one, that has been closed or not.
+        again = moved or (process is not None and _has_left(process, entry, others))
+        news.append(_process_seen(entry, now, again=again))
     news += (s for s in signals if not isinstance(s, ProcessSeen) and _core(s) not in told)
     return news
 
@@ -453,15 +473,13 @@ def news_of_heir(
     if not mine:
         return []
     heir = max(mine, key=lambda entry: entry.process.started)
-    pid, started = heir.process.pid, heir.process.started
-    seen = _said(ProcessSeen, session_id, "registry", now, pid=pid, started=started, again=True)
     told = [each for each in heir.signals if isinstance(each, StatusReported)]
     stamps = [
         each.at for each in (left.signals if left else ()) if isinstance(each, StatusReported)
     ]
     since = max(stamps) + 1 if stamps else now
     return [
-        seen,
+        _process_seen(heir, now, again=True),
         *(msgspec.structs.replace(each, at=max(each.at, since), seen=now) for each in told),
     ]
 
@@ -482,6 +500,19 @@ def _disown(signal: AnySignal, before: Entry) -> AnySignal:
     if not inherited:
         return signal
     return msgspec.structs.replace(signal, status=None, waiting_for=None)
+
+
+def _process_seen(entry: Entry, now: int, *, again: bool) -> ProcessSeen:
+    pid, started = entry.process.pid, entry.process.started
+    told = {"pid": pid, "started": started, "again": again}
+    return _said(ProcessSeen, entry.session_id, "registry", now, **told)
+
+
+def _has_left(process: AgentProcess, entry: Entry, others: Iterable[Entry]) -> bool:
+    """Whether a younger process than this entry's had its session, and has it no more."""
+    return process.started > entry.process.started and not any(
+        each.session_id == entry.session_id and each.process.is_same(process) for each in others
+    )
 
 
 def _is_running(entry: Entry, watched: Mapping[str, AgentProcess]) -> bool:

@@ -205,7 +205,7 @@ class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The session's latest (pid, start time).
 
     seen: when it was first reported. before: when the latest of those before it went, 0 = unknown.
-    again: when another, that had the session too, had left it to this one; then it was seen anew.
+    again: since when it has this session, if not since its start; see `signals.ProcessSeen`.
     """
 
     pid: int

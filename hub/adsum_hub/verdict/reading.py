@@ -190,14 +190,15 @@ def masked(request: Request, asked: int, status: Status, clock: Clock, limits: L
     subagent in the background, whose request is hooked before any dialog, with a question, which is
     known by its call, and with a server's form, whose hook comes as the user's own begin. (Not with
     the main agent's permissions: theirs stand there meanwhile. Nor with what a hook of ours holds:
-    that is asked of a human elsewhere.)
+    that is asked of a human elsewhere. Of a subagent's there is no dialog before that hook is over, so
+    no word of the registry is about it.)
 
     Where every dialog is told of, that is so from the first instant: of 97 dialogs the registry's
     word was within 0.1 s of the screen, and the hook 0.02 to 0.4 s ahead of it. (Rejected: to show
     it for a second; each call of a human was false for so long as the user's own hook ran.) But no
     longer than the client lets a hook run: then the registry cannot be believed, as on a full disk.
     """
-    if status.status == "waiting":
+    if status.status == "waiting" or (request.hold and request.agent_id is not None):
         return False
     told_early = request.agent_id is not None or request.kind in ("question", "plan", "dialog")
     if status.status == "busy" and status.released <= asked and not request.hold:

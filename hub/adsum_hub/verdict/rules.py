@@ -109,7 +109,11 @@ def final(reading: Reading) -> Ended | None:
         facts.ended is not None
         and not _revived(facts, facts.ended.at, opened)
         and not _is_leaving(reading, facts.ended)
-        and not (process is not None and process.outlives(facts.ended.at))
+        and not (
+            process is not None
+            and facts.ended.source == "hook"
+            and process.outlives(facts.ended.at)
+        )
     ):
         ends.append(facts.ended)
     # Of registry, process table and transcript times are true. Hooks may be stamped late: one that

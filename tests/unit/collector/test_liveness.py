@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
@@ -118,6 +119,33 @@ def test_a_session_that_another_process_took_up_is_not_ended_by_the_first() -> N
     assert kinds(news) == ["ProcessSeen", "StatusReported"]
 
 
+@pytest.mark.parametrize("there", [{}, {"s2": AgentProcess(200, START + 60_000)}])
+def test_a_process_that_comes_to_a_session_from_another_has_it_from_then_on(
+    there: dict[str, AgentProcess],
+) -> None:
+    """However old it is: of two that have it the one that came last counts."""
+    after = entry(status("idle", START + 90_000, "s2"), session_id="s2")
+    others = [Entry("s2", process) for process in there.values()]
+
+    news = news_of_entry(after, Known(entry()), {"s1": AGENT} | there, START + 90_050, others)
+
+    (seen,) = [signal for signal in news if isinstance(signal, ProcessSeen)]
+    assert (seen.session_id, seen.pid, seen.again) == ("s2", 100, True)
+
+
+@pytest.mark.parametrize(("still", "again"), [(True, False), (False, True)])
+def test_one_found_at_our_start_has_it_if_the_younger_one_has_left(
+    still: bool, again: bool
+) -> None:
+    younger = AgentProcess(200, START + 60_000)
+    others = [Entry("s1" if still else "s2", younger)]
+
+    news = news_of_entry(entry(), None, {"s1": younger}, START + 90_000, others)
+
+    (seen,) = [signal for signal in news if isinstance(signal, ProcessSeen)]
+    assert seen.again is again
+
+
 def test_a_status_inherited_from_the_session_before_is_not_told_as_its_own() -> None:
     after = entry(status("busy", START + 500, "s2"), session_id="s2")
 
@@ -203,13 +231,32 @@ def test_a_file_left_by_a_dead_agent_is_no_entry() -> None:
 def test_what_is_watched_follows_the_signals() -> None:
     seen = ProcessSeen(session_id="s1", at=1, seen=1, pid=100, started=START)
     state: dict[str, bytes] = {"offset:x": b"1"}
-    state |= {k: v for k, v in state_changes([seen]).items() if v is not None}
+    state |= {k: v for k, v in state_changes([seen], state).items() if v is not None}
 
     assert watched(state) == {"s1": AGENT}
-    assert state_changes([SessionEnded(session_id="s1", at=1, seen=1)]) == {"process:s1": None}
+    ended = SessionEnded(session_id="s1", at=1, seen=1)
+    assert state_changes([ended], state) == {"process:s1": None}
     closed = SessionEnded(session_id="s1", at=1, seen=1, source="transcript", reason="closed")
-    assert state_changes([closed]) == {}  # its end is still to come, and nobody else may tell it
-    assert state_changes([status()]) == {}
+    assert (
+        state_changes([closed], state) == {}
+    )  # its end is still to come, and nobody else may tell it
+    assert state_changes([status()], state) == {}
+
+
+@pytest.mark.parametrize(
+    ("at", "source"), [(2_501, "hook"), (1_001, "registry"), (1_001, "process")]
+)
+def test_of_two_terminals_the_late_hook_of_the_closed_one_ends_no_watch(
+    at: int, source: Any
+) -> None:
+    seen = ProcessSeen(session_id="s1", at=1_000, seen=1, pid=100, started=START, again=True)
+    late = SessionEnded(session_id="s1", at=2_500, seen=1)
+    state = {k: v for k, v in state_changes([seen, late], {}).items() if v is not None}
+
+    assert watched(state) == {"s1": AGENT}
+    assert state_changes([late], state) == {}
+    of_this_one = SessionEnded(session_id="s1", at=at, seen=1, source=source)
+    assert state_changes([of_this_one], state) == dict.fromkeys(state)
 
 
 def test_a_start_measured_twice_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:

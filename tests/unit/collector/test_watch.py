@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -240,6 +241,29 @@ async def test_what_is_no_entry_is_counted_and_passed_over(rig: Rig) -> None:
 
     assert rig.intake.taken == []
     assert rig.watch.counts == {"unreadable": 3, "no such process": 1}
+
+
+async def test_a_file_that_cannot_be_read_is_counted_for_as_long_as_that_lasts(
+    rig: Rig, agent: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = rig.directory / f"{agent.pid}.json"
+    path.mkdir(parents=True)
+    for _ in range(3):
+        await rig.watch.look()
+    assert rig.watch.counts == {"unreadable": 1}
+
+    path.rmdir()
+    rig.write(agent.pid, status="busy")
+    await rig.watch.look()
+    assert [told.status for told in rig.intake.of(StatusReported)] == ["busy"]
+
+    shutil.rmtree(rig.directory)
+    await rig.watch.look()  # as before any session
+    rig.directory.write_text("")
+    for _ in range(3):
+        await rig.watch.look()
+    assert rig.watch.counts == {"unreadable": 2}
+    assert [str(rig.directory) in each.getMessage() for each in caplog.records] == [True, True]
 
 
 async def test_a_leftover_file_whose_number_another_process_bears_is_no_session(

@@ -403,6 +403,45 @@ def test_a_session_lives_on_in_the_other_of_two_terminals_in_whatever_order_that
     assert len({story.told().process for story in told}) == 1
 
 
+def resumed_in_the_older() -> list[tuple[type, float, dict[str, Any]]]:
+    """By /resume, once the younger terminal has been closed, or although it has not been."""
+    older, younger = {"pid": 7, "started": T0 - 9_000}, {"pid": 8, "started": T0 + 1_500}
+    return [
+        (s.ProcessSeen, 2, younger),
+        (s.ProcessSeen, 20, older | {"again": True}),
+        (s.StatusReported, 20, older | {"status": "idle", "waiting_for": None}),
+        (s.ProcessGone, 60, older),
+    ]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_session_runs_in_the_older_terminal_that_took_it_up_in_whatever_order_that_is_told(
+    closed: bool,
+) -> None:
+    *lived, killed = resumed_in_the_older()
+    if closed:
+        lived.append((s.ProcessGone, 10, lived[0][2]))
+    stories = []
+    for order in permutations(lived):
+        story = Story().prompt(3).stop(4)
+        for kind, at, data in order:
+            story.tell(kind, at, **data)
+        stories.append(story)
+    assert {story.state(30) for story in stories} == {"idle"}
+
+    kind, at, data = killed
+    assert {story.tell(kind, at, **data).state(61) for story in stories} == {"session_ended"}
+
+
+def test_a_new_session_of_the_terminal_that_has_one_still_ends_when_its_registry_says_so() -> None:
+    """A /clear a second after the other terminal was closed."""
+    story = Story().prompt(3).stop(4)
+    for each, at, fields in two_terminals():
+        story.tell(each, at, **fields)
+
+    assert story.tell(s.SessionEnded, 11.2, source="registry").state(20) == "session_ended"
+
+
 @pytest.mark.parametrize(
     ("kind", "data"),
     [

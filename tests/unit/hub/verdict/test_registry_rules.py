@@ -171,6 +171,17 @@ def test_what_a_hook_of_ours_holds_is_asked_before_any_dialog() -> None:
     assert story.asked(1.1) == ["permission"]
 
 
+def test_what_a_hook_of_ours_holds_of_a_subagents_no_other_dialog_of_the_registry_ends() -> None:
+    """Its own comes when the hook is over: that of the main agent was answered meanwhile."""
+    story = first_dialog(1.1, agent_id="a1", request_id="r1", hold=s.Hold("b", ["allow"]))
+    story.status(2, "waiting", "permission prompt", dialogs=True).status(4, "busy", dialogs=True)
+    assert story.asked(60) == ["permission"]
+
+    story.tell(s.HoldEnded, 61, request_id="r1", reason="expired")
+    assert story.asked(61) == []
+    assert story.status(61.2, "waiting", dialogs=True).asked(61.2) == ["permission"]
+
+
 def test_a_wait_too_short_to_be_read_masks_by_the_busy_that_followed_it() -> None:
     story = working().status(0, "busy").start(1).ask(1.1).status(2.2, "busy")
 
