@@ -413,8 +413,9 @@ def news_of_entry(
             news += news_of_heir(before.session_id, others, now, before) or ended
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)
-    if process is None or not process.is_same(entry.process):
-        # A terminal may come by /resume to a session of a younger one, that has been closed or not.
+    if moved or process is None or not process.is_same(entry.process):
+        # A terminal may come by /resume to a session of a younger one, that has been closed or not. Told
+        # although a hook that named the process was sooner: it does not know from where it came.
         again = moved or (process is not None and _has_left(process, entry, others))
         news.append(_process_seen(entry, now, again=again))
     news += (s for s in signals if not isinstance(s, ProcessSeen) and _core(s) not in told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.real_cli.conftest import Figure, NewSession, OpenSession
-from tests.real_cli.session import IDLE, LINE, headless
+from tests.real_cli.session import ASKS, IDLE, LINE, headless
 from tests.real_cli.timeline import FLICKER_S
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.redis, pytest.mark.timeout(90)]
@@ -65,9 +65,10 @@ def test_a_resumed_session_is_the_same_one(new_session: NewSession, figure: Figu
         session.hub.shows("idle", label=IDLE)
 
 
-def test_a_session_resumed_inside_another_takes_its_place(
+def test_a_session_resumed_inside_an_older_terminal_takes_its_place(
     new_session: NewSession, open_session: OpenSession, figure: Figure
 ) -> None:
+    session = open_session()
     old = new_session()
     with old.terminal:
         old.play("text")
@@ -75,7 +76,6 @@ def test_a_session_resumed_inside_another_takes_its_place(
         old.hub.shows("idle")
         old.terminal.leave()
     old.hub.shows("session_ended")
-    session = open_session()
     session.play("text")
     session.hub.works()
     session.hub.shows("idle")
@@ -87,6 +87,33 @@ def test_a_session_resumed_inside_another_takes_its_place(
     session.play("nap")
     old.hub.shows("acting")
     old.hub.shows("idle", label=IDLE)
+    killed = session.kill()
+    figure("/resume: killed", old.hub.shows("session_ended", label="process gone") - killed)
+
+
+def test_a_session_lives_on_in_the_terminal_that_is_left_of_two(
+    new_session: NewSession, figure: Figure
+) -> None:
+    """The closed one was at rest: a dialog that stands in the other comes to a human's eyes."""
+    session = new_session(mode="manual")
+    with session.terminal:
+        session.play("text")
+        session.hub.works()
+        session.hub.shows("idle", label=IDLE)
+        with session.resumed() as second:
+            session.hub.shows("idle")
+            second.leave()
+        closed = session.hub.act("closed the second terminal")
+        session.hub.shows("idle", label=IDLE)
+
+        session.play("perm")
+        asked = session.sees(ASKS)
+        figure("of two terminals: permission", session.hub.shows("needs_permission") - asked)
+        session.answer("1", ASKS)
+        session.hub.shows("idle", label=IDLE)
+        assert session.hub.longest("session_ended", since=closed) < FLICKER_S
+        killed = session.kill()
+        figure("of two terminals: killed", session.hub.shows("session_ended") - killed)
 
 
 def test_an_overloaded_api_shows_as_retries(new_session: NewSession) -> None:

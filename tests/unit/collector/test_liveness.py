@@ -119,7 +119,7 @@ def test_a_session_that_another_process_took_up_is_not_ended_by_the_first() -> N
     assert kinds(news) == ["ProcessSeen", "StatusReported"]
 
 
-@pytest.mark.parametrize("there", [{}, {"s2": AgentProcess(200, START + 60_000)}])
+@pytest.mark.parametrize("there", [{}, {"s2": AgentProcess(200, START + 60_000)}, {"s2": AGENT}])
 def test_a_process_that_comes_to_a_session_from_another_has_it_from_then_on(
     there: dict[str, AgentProcess],
 ) -> None:
