@@ -281,3 +281,33 @@ async def test_the_schemas_of_the_websocket_are_those_of_its_messages() -> None:
         assert isinstance(msgspec.json.decode(message, type=kind), kind)
         assert msgspec.json.decode(message).keys() <= {"type", *kind.__struct_fields__}
     await client.aclose()
+
+
+def _defined(path: Path) -> dict[str, int]:
+    """Name of each function and class -> how many lines it has."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".js":
+        found = re.finditer(r"^(?:export )?function (\w+)\(.*?^}$", text, re.MULTILINE | re.DOTALL)
+        return {each[1]: each[0].count("\n") + 1 for each in found}
+    named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    sizes = {}
+    for top in [node for node in ast.parse(text).body if isinstance(node, named)]:
+        inner = [(f"{top.name}.", each) for each in top.body if isinstance(each, named)]
+        for prefix, node in [("", top), *inner]:
+            sizes[prefix + node.name] = (node.end_lineno or 0) - node.lineno + 1
+    return sizes
+
+
+def test_the_way_of_a_hook_is_read_in_35_files_and_as_many_lines_as_is_said() -> None:
+    text = (DOCS / "design.md").read_text("utf-8")
+    section = text.partition("### One hook, step by step")[2].partition("\n## ")[0]
+    lines = 0
+    steps = re.findall(r"^\| \d+ \| \[[^]]+\]\(([^)]+)\): ([^|]+) \|", section, re.MULTILINE)
+    for link, names in steps:
+        sizes = _defined(DOCS / link)
+        lines += sum(sizes[name] for name in re.findall(r"`([^`]+)`", names))
+
+    said = re.search(r"way: ([\d,]+) lines", section)
+    assert said is not None
+    assert int(said[1].replace(",", "")) == pytest.approx(lines, rel=0.02)
+    assert 0 < len({link for link, _ in steps}) == len(steps) <= 35
