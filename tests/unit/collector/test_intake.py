@@ -15,6 +15,7 @@ from adsum_shared.signals import Alive, decode_signal, is_session_id
 class FakeSpool:
     def __init__(self) -> None:
         self.kept: list[str] = []
+        self.state: dict[str, bytes] = {}
         self.last_seq = 0
 
     async def append(
