@@ -84,8 +84,11 @@ class LockNews:
         return found
 
     def _taken(self, thread: str, lock: Lock, started: int, now: int) -> list[KnownSignal]:
-        seen = s.ProcessSeen(**_about(thread, now, now), pid=lock.pid, started=started)
-        if not self._looked or lock.since < begun_at(thread, lock.since) + NEW_MS:
+        # The server that takes a thread up may be older than the terminal that had it.
+        again = lock.since >= begun_at(thread, lock.since) + NEW_MS
+        named = {"pid": lock.pid, "started": started, "again": again}
+        seen = s.ProcessSeen(**_about(thread, now, now), **named)
+        if not self._looked or not again:
             return [seen]
         return [seen, s.SessionStarted(**_about(thread, lock.since, now), reason="resume")]
 
