@@ -307,7 +307,7 @@ def test_the_way_of_a_hook_is_read_in_35_files_and_as_many_lines_as_is_said() ->
         sizes = _defined(DOCS / link)
         lines += sum(sizes[name] for name in re.findall(r"`([^`]+)`", names))
 
-    said = re.search(r"way: ([\d,]+) lines", section)
+    said = re.search(r"in order: ([\d,]+) lines", section)
     assert said is not None
     assert int(said[1].replace(",", "")) == pytest.approx(lines, rel=0.02)
     assert 0 < len({link for link, _ in steps}) == len(steps) <= 35

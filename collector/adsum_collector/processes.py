@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import psutil
@@ -25,8 +25,6 @@ from adsum_shared.signals import (
 )
 
 _PREFIX = "process:"
-#: Since when a session's process has it alone, that was the other one of two.
-_ALONE = "alone:"
 #: A hook may be stamped so much later than what the registry tells of the same, ms; measured.
 LATENESS = 1_500
 #: Two start times of one process id this close are the same start, measured twice: the boot time
@@ -59,44 +57,74 @@ class AgentProcess(msgspec.Struct, frozen=True):
         return unknown or abs(self.started - other.started) <= SAME_START_MS
 
 
+class _Kept(NamedTuple):
+    """What the spool's state says of a session's process. since, heir: see `ProcessSeen`, 0 = its start."""
+
+    process: AgentProcess
+    since: int = 0
+    heir: bool = False
+
+    def written(self) -> bytes:
+        pid, started, agent = self.process.pid, self.process.started, self.process.agent
+        if self.since:
+            return f"{pid} {started} {agent} {self.since} {self.heir:d}".encode()
+        return f"{pid} {started} {agent}".removesuffix(f" {DEFAULT_AGENT}").encode()
+
+
+def _kept(value: bytes | None) -> _Kept | None:
+    with contextlib.suppress(ValueError):  # bit rot; the registry names it again
+        pid, started, *more = (value or b"").decode().split(" ")
+        since, heir = (int(more[1]), more[2:] == ["1"]) if len(more) > 1 else (0, False)
+        return _Kept(AgentProcess(int(pid), int(started), *more[:1]), since, heir)
+    return None
+
+
 def state_changes(
     signals: Iterable[AnySignal], state: Mapping[str, bytes]
 ) -> dict[str, bytes | None]:
     """What these signals change in the spool's state, in the same commit as the signals.
 
-    That a transcript was closed is not the end of its process: that is told when it has come. Nor is
-    the end that a hook tells of when another terminal has just been found to have the session still:
-    a hook does not say which one it was of, and can be later than that finding.
+    Of several processes that have a session the hub takes the one that came to it last, and so it is
+    watched, whichever speaks: else its end would be told by nobody. That a transcript was closed is not
+    the end of its process: that is told when it has come. Nor is it an end what a hook tells when
+    another terminal has just been found to have the session still. A hook does not say of which of
+    the two it is, and can be later than that finding.
     """
     changes: dict[str, bytes | None] = {}
     for signal in signals:
-        process, alone = _PREFIX + signal.session_id, _ALONE + signal.session_id
-        since = changes.get(alone, state.get(alone))
+        key = _PREFIX + signal.session_id
+        held = _kept(changes.get(key, state.get(key)))
         if isinstance(signal, ProcessSeen):
-            agent = f" {signal.agent}" if signal.agent != DEFAULT_AGENT else ""
-            changes[process] = f"{signal.pid} {signal.started}{agent}".encode()
-            if signal.again or since:
-                changes[alone] = b"%d" % signal.at if signal.again else None
+            found = AgentProcess(signal.pid, signal.started, signal.agent)
+            since = signal.at if signal.again or signal.moved else 0
+            if held is None or _takes_over(held, found, since):
+                changes[key] = _Kept(found, since, signal.again).written()
         elif isinstance(signal, ProcessGone) or (
             isinstance(signal, SessionEnded)
             and (signal.source != "transcript" or signal.reason == LEFT)
-            and not (since and signal.source == "hook" and signal.at <= int(since) + LATENESS)
+            and not (
+                held is not None
+                and held.heir
+                and signal.source == "hook"
+                and signal.at <= held.since + LATENESS
+            )
         ):
-            changes[process] = None
-            if since:
-                changes[alone] = None
+            changes[key] = None
     return changes
+
+
+def _takes_over(held: _Kept, found: AgentProcess, since: int) -> bool:
+    if held.process.is_same(found):
+        return since > held.since or not held.process.started
+    return (since or found.started) > (held.since or held.process.started)
 
 
 def watched(state: Mapping[str, bytes]) -> dict[str, AgentProcess]:
     """Session id -> process, for every session that has not ended."""
     found: dict[str, AgentProcess] = {}
     for key, value in state.items():
-        if key.startswith(_PREFIX):
-            with contextlib.suppress(ValueError):  # bit rot; the registry names it again
-                pid, started, *agent = value.decode().split(" ")
-                process = AgentProcess(int(pid), int(started), *agent[:1])
-                found[key.removeprefix(_PREFIX)] = process
+        if key.startswith(_PREFIX) and (kept := _kept(value)) is not None:
+            found[key.removeprefix(_PREFIX)] = kept.process
     return found
 
 

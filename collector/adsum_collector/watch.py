@@ -137,8 +137,13 @@ class Watch:
         for path in self._stamps.keys() - present - self._known.keys():
             del self._stamps[path]
         self._refused &= present | self._registries.keys()
-        for path in sorted(present):
+        # The younger first: of two that have a session when we start it is the one.
+        for path in sorted(present, key=self._started, reverse=True):
             await self._look_at(path)
+        if not self.settled.is_set():
+            news = news_of_moves(self._watched.look(), self._living(), self._now())
+            if news:
+                await self._intake.accept(news)
         missing = False
         for path in [path for path in self._known if path not in present]:
             missing |= not await self._miss(path)
@@ -165,6 +170,9 @@ class Watch:
             self.counts["unreadable"] += 1
             log.warning("what sessions say of themselves cannot be read: %s", error)
 
+    def _started(self, path: Path) -> tuple[int, str]:
+        return self.table.started_of(int(path.stem)) or 0, path.name
+
     async def _look_at(self, path: Path) -> None:
         now = self._now()
         known = self._known.get(path)
@@ -180,7 +188,8 @@ class Watch:
         if entry is None:
             self._stamps[path] = stamp
             return
-        news = news_of_entry(entry, known, self._watched.look(), now, self._living(path))
+        others, starts = self._living(path), not self.settled.is_set()
+        news = news_of_entry(entry, known, self._watched.look(), now, others, starts=starts)
         if news:
             await self._registries[path.parent].intake.accept(news)
         self._known[path] = Known(entry)
@@ -393,16 +402,17 @@ def news_of_entry(
     watched: Mapping[str, AgentProcess],
     now: int,
     others: Iterable[Entry] = (),
+    *,
+    starts: bool = False,
 ) -> list[AnySignal]:
     """What a registry file that is there tells beyond what was told of it before. now: ms.
 
-    others: the other files', of living processes.
+    others: the other files', of living processes. starts: it is our first look.
     """
     before = known.entry if known else None
     told = [_core(signal) for signal in before.signals] if before else []
     news: list[AnySignal] = []
     signals: Iterable[AnySignal] = entry.signals
-    others = list(others)
     moved = before is not None and before.session_id != entry.session_id
     if before is not None and moved:
         # /clear and in-app /resume: the same process names another session. Told although the hook has
@@ -414,10 +424,11 @@ def news_of_entry(
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)
     if moved or process is None or not process.is_same(entry.process):
-        # A terminal may come by /resume to a session of a younger one, that has been closed or not. Told
-        # although a hook that named the process was sooner: it does not know from where it came.
-        again = moved or (process is not None and _has_left(process, entry, others))
-        news.append(_process_seen(entry, now, again=again))
+        # By /resume a terminal may come to a session that a younger one had, or has still. So that is told
+        # although a hook has named the process before: no hook knows that it came from another session.
+        # Nor does anybody of one that came while no collector ran.
+        moved |= starts and process is None
+        news.append(_process_seen(entry, now, moved=moved))
     news += (s for s in signals if not isinstance(s, ProcessSeen) and _core(s) not in told)
     return news
 
@@ -503,17 +514,26 @@ def _disown(signal: AnySignal, before: Entry) -> AnySignal:
     return msgspec.structs.replace(signal, status=None, waiting_for=None)
 
 
-def _process_seen(entry: Entry, now: int, *, again: bool) -> ProcessSeen:
+def news_of_moves(
+    watched: Mapping[str, AgentProcess], living: Sequence[Entry], now: int
+) -> list[AnySignal]:
+    """At our start: the sessions whose process has gone over to another one while nobody looked.
+
+    living: what all files of the registry say of living processes.
+    """
+    news: list[AnySignal] = []
+    for session_id, process in watched.items():
+        at = next((each for each in living if each.process.is_same(process)), None)
+        if at is not None and at.session_id != session_id:
+            ended = [_said(SessionEnded, session_id, "registry", now)]
+            news += news_of_heir(session_id, living, now) or ended
+    return news
+
+
+def _process_seen(entry: Entry, now: int, **told: bool) -> ProcessSeen:
     pid, started = entry.process.pid, entry.process.started
-    told = {"pid": pid, "started": started, "again": again}
-    return _said(ProcessSeen, entry.session_id, "registry", now, **told)
-
-
-def _has_left(process: AgentProcess, entry: Entry, others: Iterable[Entry]) -> bool:
-    """Whether a younger process than this entry's had its session, and has it no more."""
-    return process.started > entry.process.started and not any(
-        each.session_id == entry.session_id and each.process.is_same(process) for each in others
-    )
+    about = {"pid": pid, "started": started, **told}
+    return _said(ProcessSeen, entry.session_id, "registry", now, **about)
 
 
 def _is_running(entry: Entry, watched: Mapping[str, AgentProcess]) -> bool:

@@ -205,7 +205,8 @@ class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The session's latest (pid, start time).
 
     seen: when it was first reported. before: when the latest of those before it went, 0 = unknown.
-    again: since when it has this session, if not since its start; see `signals.ProcessSeen`.
+    again: since when it has this session, if not since its start; heir: that is when another one left
+    it. See `signals.ProcessSeen`.
     """
 
     pid: int
@@ -215,6 +216,12 @@ class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     before: int = 0
     first_of_all: bool = True  # no other process held this session before
     again: int = 0
+    heir: bool = False
+
+    @property
+    def began(self) -> int:
+        """Since when it is the one: of several that have had the session, the latest by this counts."""
+        return self.again or self.started or self.seen
 
     def outlives(self, at: int) -> bool:
         """Whether what a hook said at `at` was the end of the other of two terminals on the session.
@@ -222,7 +229,7 @@ class SessionProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         A hook does not say which. The registry does, by its file that has gone, and the hook can be
         later than that.
         """
-        return self.again > 0 and at <= self.again + LATENESS and not self.gone
+        return self.heir and at <= self.again + LATENESS and not self.gone
 
 
 class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

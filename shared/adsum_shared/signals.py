@@ -82,13 +82,14 @@ class SessionEnded(Signal, frozen=True, kw_only=True, tag="session.ended"):
 class ProcessSeen(Signal, frozen=True, kw_only=True, tag="process.seen"):
     """The session's process. started: its start time in ms of host wall clock, 0 if unknown.
 
-    again: it has the session since `at`, however old it is: it came to it from another session, or
-    has it still where another process has left it.
+    again: another one that had the session too has left it, and this one has it still. moved: it came
+    to the session from another one, so it has it since `at`, however old it is.
     """
 
     pid: int
     started: int = 0
     again: bool = False
+    moved: bool = False
 
 
 class ProcessGone(Signal, frozen=True, kw_only=True, tag="process.gone"):

@@ -549,7 +549,8 @@ class Publisher:
             elif found is not None:
                 await position.find(inbox)
             else:
-                self._problem.publishing(self.sent)
+                if position.free:
+                    self._problem.publishing(self.sent)
                 if self._stopping.is_set():
                     # after the last batch: a hub that sees this has seen everything
                     await self._write_beat(inbox, stopping=True)

@@ -203,23 +203,33 @@ def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes
     """Of a process that was seen, or is gone; one that nobody saw come may still be seen to go."""
     held, at, is_gone = facts.process, signal.at, isinstance(signal, s.ProcessGone)
     seen, gone = (0, at) if is_gone else (at, 0)
-    again = at if isinstance(signal, s.ProcessSeen) and signal.again else 0
+    heir = isinstance(signal, s.ProcessSeen) and signal.again
+    again = at if heir or (isinstance(signal, s.ProcessSeen) and signal.moved) else 0
     if held is None:
-        told = SessionProcess(signal.pid, signal.started, seen, gone, again=again)
-        return {"process": told if not again else replace(told, first_of_all=False)}
-    began = held.again or held.started or held.seen
-    if same_process(held, signal.pid, signal.started):
+        told = SessionProcess(
+            signal.pid, signal.started, seen, gone, first_of_all=not heir, again=again, heir=heir
+        )
+    elif same_process(held, signal.pid, signal.started):
         started = held.started if is_gone else earliest(held.started, signal.started)
+        heir = heir if again > held.again else held.heir
         again = max(held.again, again)
         seen, gone = again or earliest(held.seen, seen), earliest(held.gone, gone)
-        first = held.first_of_all and not again
-        told = replace(held, started=started, seen=seen, gone=gone, again=again, first_of_all=first)
-    elif signal.started > began or (
-        seen and (again or signal.started or at, signal.pid) > (began, held.pid)
+        told = SessionProcess(
+            held.pid, started, seen, gone, held.before, held.first_of_all and not heir, again, heir
+        )
+    elif signal.started > held.began or (
+        seen and (again or signal.started or at, signal.pid) > (held.began, held.pid)
     ):
         before = max(held.gone, held.before)
         told = SessionProcess(
-            signal.pid, signal.started, seen, gone, before, first_of_all=False, again=again
+            signal.pid,
+            signal.started,
+            seen,
+            gone,
+            before,
+            False,
+            again,
+            heir,  # noqa: FBT003
         )
     else:
         told = replace(held, before=max(held.before, gone), first_of_all=False)

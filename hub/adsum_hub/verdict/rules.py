@@ -91,7 +91,7 @@ def suspended(facts: Facts, opened: int) -> bool:
     turn to overrule it, since a session that is left has none.
     """
     told, process = facts.suspension, facts.process
-    began = process.started if process is not None else 0
+    began = process.again or process.started if process is not None else 0
     if told is None or told.undone:
         return False
     return told.at >= max(opened, facts.resumed, began)

@@ -67,7 +67,7 @@ def test_a_lock_names_the_process_of_its_session_once(known: KnownThreads) -> No
     (seen,) = locks.read({THREAD: Lock(7, BEGUN)}, {THREAD}, NOW)
 
     assert isinstance(seen, s.ProcessSeen)
-    assert (seen.session_id, seen.pid, seen.started, seen.again) == (THREAD, 7, NOW - 7, False)
+    assert (seen.session_id, seen.pid, seen.started, seen.moved) == (THREAD, 7, NOW - 7, False)
     assert locks.read({THREAD: Lock(7, BEGUN)}, {THREAD}, NOW) == []
 
 
@@ -81,7 +81,7 @@ def test_a_session_taken_up_again_begins_anew_before_its_first_prompt(known: Kno
 def test_what_is_found_at_the_first_look_was_not_taken_up_just_then(known: KnownThreads) -> None:
     found = news(known, from_begin=False).read({THREAD: Lock(7, NOW - 100)}, {THREAD}, NOW)
 
-    assert [(type(each), each.again) for each in found] == [(s.ProcessSeen, True)]
+    assert [(type(each), each.moved) for each in found] == [(s.ProcessSeen, True)]
 
 
 def test_a_lock_that_is_given_back_is_the_end_and_one_of_the_dead_is_not(

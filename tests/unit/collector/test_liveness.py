@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -130,20 +131,16 @@ def test_a_process_that_comes_to_a_session_from_another_has_it_from_then_on(
     news = news_of_entry(after, Known(entry()), {"s1": AGENT} | there, START + 90_050, others)
 
     (seen,) = [signal for signal in news if isinstance(signal, ProcessSeen)]
-    assert (seen.session_id, seen.pid, seen.again) == ("s2", 100, True)
+    assert (seen.session_id, seen.pid, seen.moved, seen.again) == ("s2", 100, True, False)
 
 
-@pytest.mark.parametrize(("still", "again"), [(True, False), (False, True)])
-def test_one_found_at_our_start_has_it_if_the_younger_one_has_left(
-    still: bool, again: bool
+@pytest.mark.parametrize(("known", "moved"), [({"s1": AGENT}, []), ({}, [True])])
+def test_what_is_found_at_our_start_came_last_where_nobody_is_known(
+    known: dict[str, AgentProcess], moved: list[bool]
 ) -> None:
-    younger = AgentProcess(200, START + 60_000)
-    others = [Entry("s1" if still else "s2", younger)]
+    news = news_of_entry(entry(), None, known, START + 90_000, starts=True)
 
-    news = news_of_entry(entry(), None, {"s1": younger}, START + 90_000, others)
-
-    (seen,) = [signal for signal in news if isinstance(signal, ProcessSeen)]
-    assert seen.again is again
+    assert [each.moved for each in news if isinstance(each, ProcessSeen)] == moved
 
 
 def test_a_status_inherited_from_the_session_before_is_not_told_as_its_own() -> None:
@@ -243,20 +240,48 @@ def test_what_is_watched_follows_the_signals() -> None:
     assert state_changes([status()], state) == {}
 
 
+def kept(*signals: AnySignal, before: Mapping[str, bytes] = {}) -> dict[str, bytes]:
+    changes = state_changes(signals, before)
+    return {key: value for key, value in {**before, **changes}.items() if value is not None}
+
+
+def named(pid: int, started: int, at: int = 1_000, **how: bool) -> ProcessSeen:
+    return ProcessSeen(session_id="s1", at=at, seen=1, pid=pid, started=started, **how)
+
+
 @pytest.mark.parametrize(
     ("at", "source"), [(2_501, "hook"), (1_001, "registry"), (1_001, "process")]
 )
 def test_of_two_terminals_the_late_hook_of_the_closed_one_ends_no_watch(
     at: int, source: Any
 ) -> None:
-    seen = ProcessSeen(session_id="s1", at=1_000, seen=1, pid=100, started=START, again=True)
     late = SessionEnded(session_id="s1", at=2_500, seen=1)
-    state = {k: v for k, v in state_changes([seen, late], {}).items() if v is not None}
+    state = kept(named(100, START, again=True), late, named(100, START, at=1_200))
 
     assert watched(state) == {"s1": AGENT}
     assert state_changes([late], state) == {}
-    of_this_one = SessionEnded(session_id="s1", at=at, seen=1, source=source)
-    assert state_changes([of_this_one], state) == dict.fromkeys(state)
+    assert kept(SessionEnded(session_id="s1", at=at, seen=1, source=source), before=state) == {}
+
+
+def test_the_end_of_a_session_that_its_process_came_to_alone_is_one() -> None:
+    ended = SessionEnded(session_id="s1", at=1_001, seen=1)
+
+    assert kept(named(100, START, moved=True), ended) == {}
+
+
+def test_who_came_last_is_watched_whoever_speaks() -> None:
+    older, younger = named(100, START), named(200, START + 5)
+    for order in permutations((older, younger, older)):
+        assert watched(kept(*order))["s1"].pid == 200
+    state = kept(younger, named(100, START, at=START + 9, moved=True), younger)
+    assert watched(state)["s1"].pid == 100
+    assert watched(kept(named(300, START + 10), before=state))["s1"].pid == 300
+
+
+def test_what_an_older_collector_has_kept_is_read() -> None:
+    state = {"process:s1": b"100 %d" % START, "process:s2": b"7 1 codex", "process:s3": b"rot"}
+
+    assert watched(state) == {"s1": AGENT, "s2": AgentProcess(7, 1, "codex")}
 
 
 def test_a_start_measured_twice_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,10 +85,10 @@ class LockNews:
 
     def _taken(self, thread: str, lock: Lock, started: int, now: int) -> list[KnownSignal]:
         # The server that takes a thread up may be older than the terminal that had it.
-        again = lock.since >= begun_at(thread, lock.since) + NEW_MS
-        named = {"pid": lock.pid, "started": started, "again": again}
+        moved = lock.since >= begun_at(thread, lock.since) + NEW_MS
+        named = {"pid": lock.pid, "started": started, "moved": moved}
         seen = s.ProcessSeen(**_about(thread, now, now), **named)
-        if not self._looked or not again:
+        if not self._looked or not moved:
             return [seen]
         return [seen, s.SessionStarted(**_about(thread, lock.since, now), reason="resume")]
 

@@ -408,7 +408,7 @@ def resumed_in_the_older() -> list[tuple[type, float, dict[str, Any]]]:
     older, younger = {"pid": 7, "started": T0 - 9_000}, {"pid": 8, "started": T0 + 1_500}
     return [
         (s.ProcessSeen, 2, younger),
-        (s.ProcessSeen, 20, older | {"again": True}),
+        (s.ProcessSeen, 20, older | {"moved": True}),
         (s.StatusReported, 20, older | {"status": "idle", "waiting_for": None}),
         (s.ProcessGone, 60, older),
     ]
@@ -431,6 +431,17 @@ def test_a_session_runs_in_the_older_terminal_that_took_it_up_in_whatever_order_
 
     kind, at, data = killed
     assert {story.tell(kind, at, **data).state(61) for story in stories} == {"session_ended"}
+
+
+def test_what_the_closed_terminal_asked_is_void_where_another_has_taken_the_session_up() -> None:
+    """Without a SessionStart hook, as of 2.1.112."""
+    story = Story().prompt(3).start(4).ask(4.1)
+    (_, _, younger), (kind, at, older), *_ = resumed_in_the_older()
+    story.tell(kind, at, **older)
+    assert story.state(21) == "needs_permission"  # the other one has it still
+
+    story.tell(s.ProcessSeen, 2, **younger).tell(s.ProcessGone, 10, **younger)
+    assert story.state(21) == "idle"
 
 
 def test_a_new_session_of_the_terminal_that_has_one_still_ends_when_its_registry_says_so() -> None:
