@@ -226,7 +226,7 @@ class Collector:
     def __init__(self, spool: ModelSpool, broker: Broker) -> None:
         self.spool = spool
         self.problem = DeliveryProblem("Redis at redis://h", lambda: 0.0)
-        self.problem.publishing(0)
+        self.problem.publishing()
         self.position = StreamPosition(spool, f"r{next(_ids)}", self.problem, lambda: 0.0)
         self.inbox = ModelInbox(broker)
         self._life: Coroutine[str, str | None, None] = self._run()

@@ -57,7 +57,7 @@ class AgentProcess(msgspec.Struct, frozen=True):
         return unknown or abs(self.started - other.started) <= SAME_START_MS
 
 
-class _Kept(NamedTuple):
+class WatchedProcess(NamedTuple):
     """What the spool's state says of a session's process. since, heir: see `ProcessSeen`, 0 = its start."""
 
     process: AgentProcess
@@ -71,11 +71,11 @@ class _Kept(NamedTuple):
         return f"{pid} {started} {agent}".removesuffix(f" {DEFAULT_AGENT}").encode()
 
 
-def _kept(value: bytes | None) -> _Kept | None:
+def _kept(value: bytes | None) -> WatchedProcess | None:
     with contextlib.suppress(ValueError):  # bit rot; the registry names it again
         pid, started, *more = (value or b"").decode().split(" ")
         since, heir = (int(more[1]), more[2:] == ["1"]) if len(more) > 1 else (0, False)
-        return _Kept(AgentProcess(int(pid), int(started), *more[:1]), since, heir)
+        return WatchedProcess(AgentProcess(int(pid), int(started), *more[:1]), since, heir)
     return None
 
 
@@ -98,7 +98,7 @@ def state_changes(
             found = AgentProcess(signal.pid, signal.started, signal.agent)
             since = signal.at if signal.again or signal.moved else 0
             if held is None or _takes_over(held, found, since):
-                changes[key] = _Kept(found, since, signal.again).written()
+                changes[key] = WatchedProcess(found, since, signal.again).written()
         elif isinstance(signal, ProcessGone) or (
             isinstance(signal, SessionEnded)
             and (signal.source != "transcript" or signal.reason == LEFT)
@@ -113,7 +113,7 @@ def state_changes(
     return changes
 
 
-def _takes_over(held: _Kept, found: AgentProcess, since: int) -> bool:
+def _takes_over(held: WatchedProcess, found: AgentProcess, since: int) -> bool:
     if held.process.is_same(found):
         return since > held.since or not held.process.started
     return (since or found.started) > (held.since or held.process.started)

@@ -216,12 +216,11 @@ class DeliveryProblem:
         if not self._refused:
             self._broker = None
 
-    def publishing(self, sent: int) -> None:
+    def publishing(self) -> None:
         """The broker took a batch, or none waits. A connection alone does not end a refused XADD."""
         if not self._well:
             self._well, self._broker = True, None
             self._logged.clear()
-            log.info("publishing to %s after number %d", self.place, sent)
 
     def spool_read(self) -> None:
         self._spool = None
@@ -524,6 +523,7 @@ class Publisher:
                 await self._position.find(inbox)
                 self._look_due = 0.0
                 self._check_due = self._monotonic() + CHECK_INTERVAL_S
+                log.info("publishing to %s after number %d", self._problem.place, self.sent)
                 await self._publish(inbox)
         except _PASSING as error:
             self._problem.report(error)
@@ -544,13 +544,13 @@ class Publisher:
             if found is not None and not position.moved:
                 self.published_bytes += await position.send(inbox, found)
                 self.published += len(found.bodies) if isinstance(found, Rows) else 0
-                self._problem.publishing(self.sent)
+                self._problem.publishing()
                 await self._gather(found)
             elif found is not None:
                 await position.find(inbox)
             else:
                 if position.free:
-                    self._problem.publishing(self.sent)
+                    self._problem.publishing()
                 if self._stopping.is_set():
                     # after the last batch: a hub that sees this has seen everything
                     await self._write_beat(inbox, stopping=True)

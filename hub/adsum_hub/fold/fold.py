@@ -214,22 +214,21 @@ def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes
         heir = heir if again > held.again else held.heir
         again = max(held.again, again)
         seen, gone = again or earliest(held.seen, seen), earliest(held.gone, gone)
-        told = SessionProcess(
-            held.pid, started, seen, gone, held.before, held.first_of_all and not heir, again, heir
-        )
+        told = replace(held, started=started, seen=seen, gone=gone, again=again, heir=heir)
+        if heir:
+            told = replace(told, first_of_all=False)
     elif signal.started > held.began or (
         seen and (again or signal.started or at, signal.pid) > (held.began, held.pid)
     ):
-        before = max(held.gone, held.before)
         told = SessionProcess(
             signal.pid,
             signal.started,
             seen,
             gone,
-            before,
-            False,
-            again,
-            heir,  # noqa: FBT003
+            max(held.gone, held.before),
+            first_of_all=False,
+            again=again,
+            heir=heir,
         )
     else:
         told = replace(held, before=max(held.before, gone), first_of_all=False)

@@ -83,7 +83,7 @@ def clock() -> Clock:
 @pytest.fixture
 def problem(clock: Clock) -> DeliveryProblem:
     problem = DeliveryProblem(RedisTransport("redis://user:secret@h:1").place, clock)
-    problem.publishing(0)
+    problem.publishing()
     return problem
 
 
@@ -125,7 +125,7 @@ def test_what_is_refused_stays_told_until_something_goes_through(problem: Delive
     problem.report(NoPermissionError("no xadd"))
     problem.reached()
     assert "no xadd" in str(problem.text)
-    problem.publishing(0)
+    problem.publishing()
     assert problem.text is None
 
 

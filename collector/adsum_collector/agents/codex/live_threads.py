@@ -86,8 +86,8 @@ class LockNews:
     def _taken(self, thread: str, lock: Lock, started: int, now: int) -> list[KnownSignal]:
         # The server that takes a thread up may be older than the terminal that had it.
         moved = lock.since >= begun_at(thread, lock.since) + NEW_MS
-        named = {"pid": lock.pid, "started": started, "moved": moved}
-        seen = s.ProcessSeen(**_about(thread, now, now), **named)
+        about = _about(thread, now, now)
+        seen = s.ProcessSeen(**about, pid=lock.pid, started=started, moved=moved)
         if not self._looked or not moved:
             return [seen]
         return [seen, s.SessionStarted(**_about(thread, lock.since, now), reason="resume")]
