@@ -110,15 +110,29 @@ def run(
     timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
     """`python -m module words` to its end, with nothing but what it is told on its standard input."""
+    done = run_bytes(*words, module=module, env=env, cwd=cwd, told=told.encode(), timeout=timeout)
+    output, errors = done.stdout.decode(), done.stderr.decode()
+    return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
+
+
+def run_bytes(
+    *words: str,
+    module: str = "adsum",
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    told: bytes = b"",
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[bytes]:
+    """The same, of what is no text."""
     with tempfile.TemporaryDirectory() as directory:
         streams = Streams(*(Path(directory, name) for name in Streams._fields))
-        streams.given.write_text(told)
+        streams.given.write_bytes(told)
         process = ForkedProcess(_become, module, words, dict(env), cwd, streams, daemon=False)
         try:
             code = process.wait(timeout)
         finally:
             process.kill()
-        output, errors = streams.output.read_text(), streams.errors.read_text()
+        output, errors = streams.output.read_bytes(), streams.errors.read_bytes()
     return subprocess.CompletedProcess([module, *words], code, output, errors)
 
 

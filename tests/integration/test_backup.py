@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 import redis
 
 from adsum_shared import streams
+from tests import forked
 from tests.brokers import Broker, running_broker
 from tests.hub_processes import AgentCollector, HubProcess
 from tests.support import wait_until
@@ -41,8 +41,7 @@ def other(tmp_path: Path) -> Iterator[Broker]:
 
 def adsum(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("ADSUM_")}
-    command = [sys.executable, "-P", "-m", "adsum", "hub", *words]
-    return subprocess.run(command, env=env, input=given, capture_output=True, check=False)
+    return forked.run_bytes("hub", *words, env=env, told=given)
 
 
 def back_up(broker: Broker, file: Path | str) -> subprocess.CompletedProcess[bytes]:
