@@ -6,6 +6,7 @@ from tests.mutants.runner import Edit, Mutant
 
 _GROUND = "hub/adsum_hub/verdict/ground.py"
 _READING = "hub/adsum_hub/verdict/reading.py"
+_TERMINALS = "tests/unit/collector/test_terminals.py"
 
 MUTANTS = (
     Mutant(
@@ -49,5 +50,35 @@ MUTANTS = (
             "tests/unit/hub/verdict/test_registry_rules.py"
             "::test_what_a_hook_of_ours_holds_is_asked_before_any_dialog",
         ),
+    ),
+    Mutant(
+        "hides what is held of a subagent's once another dialog was answered",
+        "the agent waits for somebody whom nobody calls",
+        (
+            Edit(
+                _READING,
+                " or (request.hold and request.agent_id is not None):",
+                ":",
+            ),
+        ),
+        (
+            "tests/unit/hub/verdict/test_registry_rules.py"
+            "::test_what_a_hook_of_ours_holds_of_a_subagents_no_other_dialog_of_the_registry_ends",
+        ),
+    ),
+    Mutant(
+        "shows what a closed terminal asked in the one that took its session up",
+        "people are called to a dialog that is on no screen, until the next prompt",
+        (Edit(_GROUND, "        launched = max([launched, *over])\n", ""),),
+        (
+            "tests/unit/hub/verdict/test_composite.py"
+            "::test_what_the_closed_terminal_asked_is_void_where_another_has_taken_the_session_up",
+        ),
+    ),
+    Mutant(
+        "passes over an end by hook in a terminal that no other one has left",
+        "who leaves a new session at once is called to it for ever",
+        (Edit("hub/adsum_hub/facts.py", "        return self.heir and at", "        return at"),),
+        (f"{_TERMINALS}::test_a_new_session_that_is_left_at_once_is_over",),
     ),
 )

@@ -165,10 +165,16 @@ def test_a_request_is_asked_once_no_hook_may_run_before_it_whatever_the_registry
     assert [story.asked(at) for at in (601, 601.1)] == [[], [kind]]
 
 
-def test_what_a_hook_of_ours_holds_is_asked_before_any_dialog() -> None:
-    story = first_dialog(1.1, agent_id="a1", request_id="r1", hold=s.Hold("b", ["allow"]))
+@pytest.mark.parametrize(
+    ("kind", "agent_id"), [("permission", "a1"), ("permission", None), ("question", None)]
+)
+def test_what_a_hook_of_ours_holds_is_asked_before_any_dialog(
+    kind: str, agent_id: str | None
+) -> None:
+    hold = s.Hold("b", ["allow"])
+    story = first_dialog(1.1, kind, agent_id=agent_id, request_id="r1", hold=hold)
 
-    assert story.asked(1.1) == ["permission"]
+    assert story.asked(1.1) == [kind]
 
 
 def test_what_a_hook_of_ours_holds_of_a_subagents_no_other_dialog_of_the_registry_ends() -> None:
