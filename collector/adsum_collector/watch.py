@@ -90,6 +90,7 @@ class Watch:
         self._exits: dict[AgentProcess, int] = {}
         self.counts: Counter[str] = Counter()
         self._refused: set[Path] = set()
+        self._told_moves = False
         self.files = 0
 
     @property
@@ -137,13 +138,16 @@ class Watch:
         for path in self._stamps.keys() - present - self._known.keys():
             del self._stamps[path]
         self._refused &= present | self._registries.keys()
-        # The younger first: of two that have a session when we start it is the one.
-        for path in sorted(present, key=self._started, reverse=True):
+        # At our start the younger first: of two that have a session it is the one.
+        started = None if self.settled.is_set() else self._started
+        for path in sorted(present, key=started, reverse=started is not None):
             await self._look_at(path)
-        if not self.settled.is_set():
+        if self.settled.is_set() and not self._told_moves:
+            # At the second look: hooks are sooner than the registry to tell of a new session.
             news = news_of_moves(self._watched.look(), self._living(), self._now())
             if news:
                 await self._intake.accept(news)
+            self._told_moves = True
         missing = False
         for path in [path for path in self._known if path not in present]:
             missing |= not await self._miss(path)
@@ -416,11 +420,12 @@ def news_of_entry(
     moved = before is not None and before.session_id != entry.session_id
     if before is not None and moved:
         # /clear and in-app /resume: the same process names another session. Told although the hook has
-        # ended the old one: only now have the user's own hooks on its end run. Not where another
-        # process has taken it up meanwhile.
-        if before.session_id not in watched or _is_running(before, watched):
-            ended = [_said(SessionEnded, before.session_id, "registry", now)]
-            news += news_of_heir(before.session_id, others, now, before) or ended
+        # ended the old one: only now have the user's own hooks on its end run. Where another has it
+        # still that is told anew, whoever is watched by now: between hook and registry either may have spoken.
+        if heir := news_of_heir(before.session_id, others, now, before):
+            news += heir
+        elif before.session_id not in watched or _is_running(before, watched):
+            news.append(_said(SessionEnded, before.session_id, "registry", now))
         signals = (_disown(signal, before) for signal in signals)
     process = watched.get(entry.session_id)
     if moved or process is None or not process.is_same(entry.process):

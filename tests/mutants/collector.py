@@ -26,8 +26,6 @@ _USAGE = "collector/adsum_collector/usage/witness.py"
 _COUNT = "tests/integration/test_usage_witness.py"
 _BOUNDED = "shared/adsum_shared/bounded_http.py"
 _INTAKE = "collector/adsum_collector/intake.py"
-_PROCESSES = "collector/adsum_collector/processes.py"
-_TERMINALS = "tests/unit/collector/test_terminals.py"
 _SPOOL = "collector/adsum_collector/spool/spool.py"
 _DIRECTORY = "collector/adsum_collector/spool/spool_directory.py"
 
@@ -79,30 +77,6 @@ MUTANTS = (
             ),
         ),
         (f"{_BY_SHIM}::test_a_link_that_another_user_has_placed_is_not_followed",),
-    ),
-    Mutant(
-        "watches whichever terminal of a session speaks last",
-        "the end of the one that the hub believes in is told by nobody",
-        (
-            Edit(
-                _PROCESSES,
-                "            if held is None or _takes_over(held, found, since):\n",
-                "            if True:\n",
-            ),
-        ),
-        (f"{_TERMINALS}::test_the_younger_of_two_is_the_one_whoever_speaks",),
-    ),
-    Mutant(
-        "does not ask at its start which terminals have moved meanwhile",
-        "a session that was left while no collector ran waits for its human for ever",
-        (
-            Edit(
-                "collector/adsum_collector/watch.py",
-                "        if not self.settled.is_set():\n            news = news_of_moves",
-                "        if False:\n            news = news_of_moves",
-            ),
-        ),
-        (f"{_TERMINALS}::test_a_session_that_was_left_while_no_collector_ran_is_over",),
     ),
     Mutant(
         "stamps a hook when Python has started",

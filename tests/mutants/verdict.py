@@ -1,4 +1,4 @@
-"""Guards of the verdict: what calls a human for nothing, or late."""
+"""Guards of the verdict, and of whose words it goes by: what calls a human for nothing, or late."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tests.mutants.runner import Edit, Mutant
 
 _GROUND = "hub/adsum_hub/verdict/ground.py"
 _READING = "hub/adsum_hub/verdict/reading.py"
+_PROCESSES = "collector/adsum_collector/processes.py"
 _TERMINALS = "tests/unit/collector/test_terminals.py"
 
 MUTANTS = (
@@ -80,5 +81,29 @@ MUTANTS = (
         "who leaves a new session at once is called to it for ever",
         (Edit("hub/adsum_hub/facts.py", "        return self.heir and at", "        return at"),),
         (f"{_TERMINALS}::test_a_new_session_that_is_left_at_once_is_over",),
+    ),
+    Mutant(
+        "watches whichever terminal of a session speaks last",
+        "the end of the one that the hub believes in is told by nobody",
+        (
+            Edit(
+                _PROCESSES,
+                "            if held is None or _takes_over(held, found, since):\n",
+                "            if True:\n",
+            ),
+        ),
+        (f"{_TERMINALS}::test_the_younger_of_two_is_the_one_whoever_speaks",),
+    ),
+    Mutant(
+        "does not ask at its start which terminals have moved meanwhile",
+        "a session that was left while no collector ran waits for its human for ever",
+        (
+            Edit(
+                "collector/adsum_collector/watch.py",
+                "        if self.settled.is_set() and not self._told_moves:\n",
+                "        if False:\n",
+            ),
+        ),
+        (f"{_TERMINALS}::test_a_session_that_was_left_while_no_collector_ran_is_over",),
     ),
 )

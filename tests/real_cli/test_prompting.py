@@ -145,6 +145,9 @@ def test_no_key_is_pressed_at_a_dialog(seated: Callable[..., Seated]) -> None:
     session.terminal.type("do play:perm")
     session.terminal.wait_for(ASKS)
     until(lambda: remote.view().get("requests"), "the request to be listed", timeout=20)
+    # Until its registry tells of the dialog it is busy, and the prompt would wait for its turn.
+    entry = session.machine.home.settings.parent / "sessions" / f"{session.terminal.pid}.json"
+    until(lambda: b'"waiting"' in entry.read_bytes(), "the dialog to be registered")
 
     outcome, why = remote.told(remote.give("prompt", text="1"))
 

@@ -316,7 +316,7 @@ def run_began(facts: Facts) -> int:
     if process is not None and 0 < process.before <= process.started + START_SLACK:
         # A kill and a resume within a second: what the dead one was at is void all the same.
         launched = max(launched, process.before)
-    if process is not None and process.again and not process.heir:
+    if process is not None and process.again and not (process.heir or process.first_of_all):
         # It came from another session: what the process before it was at when that was over is void.
         over = [end.at for end in (facts.ended, facts.left) if end and end.at <= process.again]
         over += [process.before] if process.before <= process.again else []

@@ -82,6 +82,7 @@ def test_what_is_found_at_the_first_look_was_not_taken_up_just_then(known: Known
     found = news(known, from_begin=False).read({THREAD: Lock(7, NOW - 100)}, {THREAD}, NOW)
 
     assert [(type(each), each.moved) for each in found] == [(s.ProcessSeen, True)]
+    assert found[0].at == NOW - 100  # the same at each start of ours: an end since then stands
 
 
 def test_a_lock_that_is_given_back_is_the_end_and_one_of_the_dead_is_not(

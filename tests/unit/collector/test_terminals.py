@@ -47,6 +47,7 @@ class Terminals:
     async def restart(self) -> None:
         self._start()
         await self.look()
+        await self.look()
 
     def open(self) -> subprocess.Popen[bytes]:
         process = self._open.enter_context(subprocess.Popen(["sleep", "600"]))
@@ -140,6 +141,23 @@ async def test_an_older_one_that_came_last_is_the_one_though_the_younger_speaks(
 
     assert here.running("s1") == older.pid
     await ended(here, older, younger)
+
+
+async def test_the_older_one_has_it_still_where_the_younger_goes_on_to_another_session(
+    here: Terminals,
+) -> None:
+    """The hook of that ended the session, so whoever spoke next was watched, and nobody said so."""
+    older = here.open()
+    younger = later(here, older)
+    here.write(older, "s1", "idle")
+    await here.says(younger, "s1")
+    await here.hooks(s.SessionEnded(session_id="s1", at=now(), seen=now(), reason="clear"))
+    await here.says(older, "s1", "busy")
+    await here.says(younger, "s2")
+
+    assert here.running("s1") == older.pid
+    assert here.state("s1", 1_000) == "thinking"
+    await ended(here, older)
 
 
 @pytest.mark.parametrize("closed", [True, False])

@@ -27,7 +27,8 @@ def test_a_command_arrives_as_it_was_signed() -> None:
 @pytest.mark.parametrize("field", [b"c", b"s", b"k"])
 def test_a_changed_or_missing_field_is_refused(field: bytes) -> None:
     fields = signed(COMMAND, KEY)
-    for other in (fields[field][:-1] + b"0", b"", b"\xff"):
+    last = b"1" if fields[field].endswith(b"0") else b"0"
+    for other in (fields[field][:-1] + last, b"", b"\xff"):
         with pytest.raises(NotObeyedError):
             opened({**fields, field: other}, "host", KEYS, 0)
     del fields[field]

@@ -86,7 +86,7 @@ class LockNews:
     def _taken(self, thread: str, lock: Lock, started: int, now: int) -> list[KnownSignal]:
         # The server that takes a thread up may be older than the terminal that had it.
         moved = lock.since >= begun_at(thread, lock.since) + NEW_MS
-        about = _about(thread, now, now)
+        about = _about(thread, lock.since if moved else now, now)
         seen = s.ProcessSeen(**about, pid=lock.pid, started=started, moved=moved)
         if not self._looked or not moved:
             return [seen]

@@ -444,6 +444,16 @@ def test_what_the_closed_terminal_asked_is_void_where_another_has_taken_the_sess
     assert story.state(21) == "idle"
 
 
+def test_what_its_own_terminal_asks_is_not_void_where_a_collector_finds_it_anew() -> None:
+    """Its registry file was away for a moment, and the collector was started anew meanwhile."""
+    story = Story().tell(s.ProcessSeen, 2, pid=7, started=T0).prompt(3).start(4).ask(4.1)
+    story.tell(s.SessionEnded, 5, source="registry")
+    story.tell(s.ProcessSeen, 6, pid=7, started=T0, moved=True)
+    story.status(6, "waiting", "permission prompt", pid=7, started=T0)
+
+    assert (story.state(7), story.at(7).source) == ("needs_permission", "hook")
+
+
 def test_a_new_session_of_the_terminal_that_has_one_still_ends_when_its_registry_says_so() -> None:
     """A /clear a second after the other terminal was closed."""
     story = Story().prompt(3).stop(4)
