@@ -85,7 +85,7 @@ def run_demo(state_dir: Path | None) -> None:
             asyncio.run(_run(stage, port))
         except ExceptionGroup as group:
             if group.split((AdsumError, SpoolUnavailable, OSError))[1] is not None:
-                raise
+                raise  # with a fault of ours among them it is no message for people
             raise CommandError("\n".join(map(str, leaves(group)))) from group
     say("The demo is over, and nothing of it is left.")
 

@@ -17,6 +17,7 @@ import psutil
 
 from adsum_shared.signals import (
     DEFAULT_AGENT,
+    LATENESS,
     LEFT,
     AnySignal,
     ProcessGone,
@@ -25,8 +26,6 @@ from adsum_shared.signals import (
 )
 
 _PREFIX = "process:"
-#: A hook may be stamped so much later than what the registry tells of the same, ms; measured.
-LATENESS = 1_500
 #: Two start times of one process id this close are the same start, measured twice: the boot time
 #: they are reckoned from moves when the clock is set.
 SAME_START_MS = 2_000

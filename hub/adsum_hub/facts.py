@@ -7,7 +7,15 @@ from typing import Any
 
 import msgspec
 
-from adsum_shared.signals import Delivery, Hold, ModelCost, QueuedItem, RateLimit, ToolRole
+from adsum_shared.signals import (
+    LATENESS,
+    Delivery,
+    Hold,
+    ModelCost,
+    QueuedItem,
+    RateLimit,
+    ToolRole,
+)
 
 # Bounds. A snapshot keeps the facts of every session, so each map has an end. What is pruned is
 # always the oldest *closed* thing first: its late duplicate can then at worst be born again as a
@@ -30,8 +38,6 @@ QUEUE_MAX = 20
 USAGE_MAX = 1024  # a year's days with several models each: none may be lost from the sums
 ACTIVITY_MAX = 100
 
-#: Hooks are stamped on arrival, up to this late (measured); ms.
-LATENESS = 1_500
 #: Two reports of a start time this close, for one pid, name one process: each witness derives the
 #: start from another clock (the CLI's own stamp, kernel ticks since boot), so they never agree.
 SAME_START = 10_000

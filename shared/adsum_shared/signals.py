@@ -16,6 +16,8 @@ MESSAGE = "message"
 COMMAND = "command"
 #: The reason of an end by which another session goes on with this one's work.
 LEFT = "left"
+#: Hooks are stamped on arrival, up to this late (measured); ms.
+LATENESS = 1_500
 #: `ChildFinished.child_id` that means all of them.
 ALL_CHILDREN = "*"
 #: Of signals that name none.

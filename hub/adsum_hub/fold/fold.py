@@ -200,7 +200,14 @@ def _order_of(told: Suspension) -> tuple[int, bool, str, int]:
 
 
 def seen_or_gone(facts: Facts, signal: s.ProcessSeen | s.ProcessGone) -> Changes:
-    """Of a process that was seen, or is gone; one that nobody saw come may still be seen to go."""
+    """Of a process that was seen, or is gone; one that nobody saw come may still be seen to go.
+
+    Of several that have had the session, the one that came to it last has it: by its start, or by when
+    it was told to have come from another session, or to be left with it. The collector watches by the
+    same rule (`processes.state_changes`), since it tells the end of that one only. (Rejected: whichever
+    speaks last; two terminals took turns. Rejected: the start alone; an older terminal that takes a
+    session up by /resume was never believed, nor its end noticed.)
+    """
     held, at, is_gone = facts.process, signal.at, isinstance(signal, s.ProcessGone)
     seen, gone = (0, at) if is_gone else (at, 0)
     heir = isinstance(signal, s.ProcessSeen) and signal.again

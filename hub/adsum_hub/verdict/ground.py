@@ -12,7 +12,8 @@ from __future__ import annotations
 import msgspec
 
 from adsum_hub import facts as known
-from adsum_hub.facts import LATENESS, Child, Facts, Request, Status, Tool, Turn, same_process
+from adsum_hub.facts import Child, Facts, Request, Status, Tool, Turn, same_process
+from adsum_shared.signals import LATENESS
 
 #: A process start is known to a second at worst (the kernel tells its boot time in seconds).
 START_SLACK = 1_000
@@ -317,7 +318,8 @@ def run_began(facts: Facts) -> int:
         # A kill and a resume within a second: what the dead one was at is void all the same.
         launched = max(launched, process.before)
     if process is not None and process.again and not (process.heir or process.first_of_all):
-        # It came from another session: what the process before it was at when that was over is void.
+        # It came from another session: what the process before it was at is void once that was over.
+        # (Not of one that was left with it, whose dialog stands, nor where it alone has ever had it.)
         over = [end.at for end in (facts.ended, facts.left) if end and end.at <= process.again]
         over += [process.before] if process.before <= process.again else []
         launched = max([launched, *over])

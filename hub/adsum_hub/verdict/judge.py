@@ -9,10 +9,11 @@ from collections.abc import Set
 import msgspec
 from msgspec.structs import replace
 
-from adsum_hub.facts import LATENESS, Child, Facts, Request, Turn
+from adsum_hub.facts import Child, Facts, Request, Turn
 from adsum_hub.verdict.ground import Ground, ground_of, rests_on_the_same
 from adsum_hub.verdict.reading import LIMITS, Clock, Limits, Reading, is_killed, read
 from adsum_hub.verdict.rules import decide, final
+from adsum_shared.signals import LATENESS
 from adsum_shared.state import OVER, AgentState, Group
 
 #: How long a prompt's own hook may keep us waiting beyond LATENESS: the latest of 78 recorded ones

@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
-from adsum_hub.facts import LATENESS, Child, Facts, Request, Status
+from adsum_hub.facts import Child, Facts, Request, Status
 from adsum_hub.verdict.ground import Children, Ground, Standing
+from adsum_shared.signals import LATENESS
 from adsum_shared.state import GROUP_OF, AgentState, StateSource
 
 SOURCES: dict[str, StateSource] = {

@@ -5,9 +5,10 @@ Nothing here reads a terminal's screen or asks a model to classify: both were re
 
 from typing import Any
 
-from adsum_hub.facts import LATENESS, Budget, Ended, Facts, Request, Status, Task, Tool, Turn
+from adsum_hub.facts import Budget, Ended, Facts, Request, Status, Task, Tool, Turn
 from adsum_hub.verdict.ground import Standing, failed_tool, opener_source
 from adsum_hub.verdict.reading import Reading, state
+from adsum_shared.signals import LATENESS
 from adsum_shared.state import AgentState
 
 #: The registry's word that a session left may be later than the SessionEnd it belongs to, or

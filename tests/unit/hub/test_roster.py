@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from adsum_hub.clock import LATE_MS, LIVE_MS
-from adsum_hub.facts import LATENESS, Facts
+from adsum_hub.facts import Facts
 from adsum_hub.host import KEEP_DELIVERED_MS
 from adsum_hub.roster import Accounts, Roster
 from adsum_hub.settings import HubSettings
@@ -14,6 +14,7 @@ from adsum_hub.snapshots import HostRecord, Snapshot
 from adsum_hub.verdict.judge import GRACE
 from adsum_shared.envelope import Batch, Beat, Gap
 from adsum_shared.signals import (
+    LATENESS,
     ChildStarted,
     ProcessGone,
     PromptSubmitted,

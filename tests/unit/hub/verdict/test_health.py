@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from adsum_hub.facts import LATENESS, Facts
+from adsum_hub.facts import Facts
 from adsum_hub.verdict.ground import ground_of
 from adsum_hub.verdict.judge import GRACE, hook_problem, missing_from
 from adsum_hub.verdict.reading import Clock
 from adsum_hub.views import witness_views
 from adsum_shared import signals as s
+from adsum_shared.signals import LATENESS
 from tests.story import T0, Story, working
 
 PATIENCE = (LATENESS + GRACE) / 1000
