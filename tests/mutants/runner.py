@@ -73,18 +73,26 @@ class Report(NamedTuple):
         ]
 
 
+def edited(text: str, edit: Edit) -> str:
+    """Raises Outdated."""
+    if text.count(edit.old) != 1:
+        raise Outdated(
+            f"update this mutant: {edit.file} holds {text.count(edit.old)} times\n{edit.old}"
+        )
+    return text.replace(edit.old, edit.new)
+
+
 def copy_packages(to: Path, edits: Sequence[Edit] = ()) -> None:
     """With their compiled modules, which stay valid: only what is edited is compiled again."""
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, to / package)
+        if any(edit.file.startswith(f"{package}/") for edit in edits):
+            shutil.copytree(ROOT / package, to / package)
+        else:
+            (to / package).parent.mkdir(parents=True)
+            (to / package).symlink_to(ROOT / package)
     for edit in edits:
         file = to / edit.file
-        text = file.read_text()
-        if text.count(edit.old) != 1:
-            raise Outdated(
-                f"update this mutant: {edit.file} holds {text.count(edit.old)} times\n{edit.old}"
-            )
-        file.write_text(text.replace(edit.old, edit.new))
+        file.write_text(edited(file.read_text(), edit))
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
             compiled.unlink()
 
@@ -113,7 +121,12 @@ def run_tests(
             run.wait(ENDING_S)
         run.kill()
         said.write_text(f"not done after {longest_s:g} s\n{said.read_text()}")
-    output = said.read_text()
+    return read_report(scratch, copy)
+
+
+def read_report(scratch: Path, copy: Path) -> Report:
+    """What the run has left there. copy: whose packages it was to test."""
+    report, said = scratch / "report.jsonl", scratch / "output"
     lines = report.read_text().splitlines() if report.exists() else []
     facts = [json.loads(line) for line in lines]
     paths: dict[str, str] = facts[0] if facts else {}
@@ -122,7 +135,7 @@ def run_tests(
         tuple(
             f"{name} from {path}" for name, path in paths.items() if not path.startswith(str(copy))
         ),
-        output,
+        said.read_text() if said.exists() else "",
     )
 
 
