@@ -39,7 +39,7 @@ RECORD_VIOLATIONS = """
 """
 #: Asked of the page once; the driver would tell of some sixty requests for each.
 WHAT_IT_DID = """() => [
-  window.violations,
+  sessionStorage.clear() ?? window.violations,
   performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => !name.startsWith("data:")),
 ]"""
 
@@ -102,21 +102,50 @@ def expected_faults() -> list[str]:
     return []
 
 
+async def new_page(context: BrowserContext, clock: bool) -> Page:
+    if clock:  # it is its whole context's; everyone else shares one, and its cache.
+        assert context.browser is not None
+        context = await context.browser.new_context(reduced_motion="reduce")
+    page = await context.new_page()
+    await page.add_init_script(RECORD_VIOLATIONS)
+    if clock:
+        await page.clock.install()
+    return page
+
+
+async def blank(page: Page) -> Page:
+    """As a new one, but for its compiled scripts."""
+    await page.unroute_all()
+    await page.goto("about:blank")
+    await page.mouse.move(-1, -1)
+    return page
+
+
+@pytest.fixture(scope="session")
+def blank_pages() -> list[Page]:
+    """Of tests that are over. A new one is a new process, which compiles all anew: a third of a load."""
+    return []
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_page(
-    browser: Browser, context: BrowserContext, hub: StandIn, expected_faults: list[str]
+    context: BrowserContext,
+    hub: StandIn,
+    blank_pages: list[Page],
+    expected_faults: list[str],
 ) -> AsyncIterator[OpenPage]:
-    pages: list[Page] = []
+    pages: list[tuple[Page, bool]] = []
     faults: list[str] = []
 
     async def dismiss(dialog: Any) -> None:
         faults.append(f"dialog: {dialog.message}")
         await dialog.dismiss()
 
-    def observe(page: Page) -> None:
-        page.on("pageerror", lambda error: faults.append(f"error: {error}"))
-        page.on("dialog", dismiss)
-        page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
+    listeners: dict[str, Callable[[Any], Any]] = {
+        "pageerror": lambda error: faults.append(f"error: {error}"),
+        "dialog": dismiss,
+        "console": lambda line: faults.append(line.text) if line.type == "error" else None,
+    }
 
     async def opened(
         fleet: Fleet | None = None,
@@ -132,28 +161,30 @@ async def open_page(
         """narrowing: with the facets open, as somebody left them. unseen: its window has no focus."""
         if fleet is not None:
             hub.load(*fleet)
-        # A clock is its whole context's; everyone else shares one, and its cache.
-        own = await browser.new_context(reduced_motion="reduce") if clock else context
-        page = await own.new_page()
-        pages.append(page)
-        observe(page)
+        shared = not (clock or narrowing or unseen)
+        page = blank_pages.pop() if shared and blank_pages else await new_page(context, clock)
+        pages.append((page, shared))
+        for event, listener in listeners.items():
+            page.on(event, listener)  # type: ignore[call-overload] # one of those it has
         await page.emulate_media(color_scheme=scheme)
         await page.set_viewport_size(viewport)
-        await page.add_init_script(RECORD_VIOLATIONS)
         if narrowing:
             await page.add_init_script("localStorage.setItem('adsum.narrowing', 'true')")
         if unseen:
             await page.add_init_script("document.hasFocus = () => false")
-        if clock:
-            await page.clock.install()
         await page.goto(hub.url + path)
         await page.wait_for_selector(ready, timeout=10_000)
         return page
 
     yield opened
-    for page in pages:
+    for page, shared in pages:
         broken, asked = await page.evaluate(WHAT_IT_DID)
         faults += [f"policy: {v}" for v in broken]
         faults += [f"request outside: {url}" for url in asked if not url.startswith(hub.url)]
-        await (page.close() if page.context is context else page.context.close())
+        if shared:
+            for event, listener in listeners.items():
+                page.remove_listener(event, listener)
+            blank_pages.append(await blank(page))
+        else:
+            await (page.close() if page.context is context else page.context.close())
     assert [f for f in faults if not f.startswith(tuple(expected_faults))] == []
