@@ -54,6 +54,8 @@ WAYS_MS: Final = 5_000
 #: Within which a message that was handed over at rest begins a turn, and an interrupt ends one.
 TAKEN_MS: Final = 20_000
 INTERRUPTED_S: Final = 5.0
+#: Within which a session that has just begun shows its prompt box, on a busy machine too.
+BEGINS_S: Final = 5.0
 #: What takes longer is under way, and said to be.
 SLOW_S: Final = 3.0
 #: Prompts of which is waited to hear that their session took them.
@@ -193,6 +195,14 @@ class Actions:
         """Now, if it can be said now; a turn that runs in a terminal is waited for."""
         seat = await self._seat(command.session_id)
         pane = await _pane(seat)
+        until = asyncio.get_running_loop().time() + BEGINS_S
+        while pane is not None and seat.status is None:
+            # It shows no prompt box yet. (Rejected: to refuse; whoever starts a session elsewhere
+            # and prompts it at once would have to find out when it can be.)
+            if asyncio.get_running_loop().time() >= until:
+                break
+            await asyncio.sleep(LOOK_S)
+            seat = await self._seat(command.session_id)
         if (pane is not None or seat.line is not None) and seat.status == "busy":
             await self._put_in(command)
         else:

@@ -80,6 +80,30 @@ async def seated(
         await machine.stop()
 
 
+async def test_what_is_said_before_the_prompt_box_is_there_is_typed_once_it_is(
+    seated: Machine, terminal: Terminal
+) -> None:
+    seated.is_so(status=None)
+    await seated.give("prompt", "p1", text="go")
+    terminal.before = seated.rests  # before its process is looked at anew
+    await wait_until(lambda: terminal.typed == ["go"])
+
+    seated.says("go")
+    assert seated.told("p1")[-1] == "took_effect"
+
+
+async def test_what_never_shows_a_prompt_box_is_given_nothing(
+    seated: Machine, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "BEGINS_S", 0.05)
+    seated.is_so(status=None)
+    await seated.give("prompt", "p1", text="go")
+    await seated.until("p1", "refused")
+
+    assert seated.why("p1") == "its registry does not say idle"
+    assert terminal.typed == []
+
+
 async def test_what_may_have_been_submitted_is_not_typed_again(
     seated: Machine, terminal: Terminal
 ) -> None:
