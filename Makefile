@@ -13,10 +13,10 @@ WAITING := $(shell [ $(CORES) -gt 3 ] && echo 6 || echo 3)
 PATIENT := $(shell [ $(CORES) -gt 3 ] && echo 8 || echo 4)
 # Tests that measure, and mutants, which are several at once by themselves.
 ALONE := tests/integration/test_live_clients.py tests/mutants
-# These beside each other: of the second and third most is waiting. Chaos not beside them, where delays
-# of the CLI are measured, but by two: a run of it keeps three quarters of a core busy.
+# These beside each other: of the second and third most is waiting. On two cores not beside the first,
+# where delays of the CLI are measured. Nor is chaos: a run of it keeps three quarters of a core busy.
 PAIR := tests/real_cli tests/partition tests/fleet
-BESIDE := $(shell [ $(CORES) -gt 3 ] && echo 2 || echo 1)
+AFTER := $(shell [ $(CORES) -gt 3 ] || echo tests/partition tests/fleet)
 APART := $(addprefix --ignore=,$(ALONE) $(PAIR) tests/chaos)
 # What a change needs at once, and the rest: one expression, so that each test is in exactly one of both.
 QUICK := (not slow and not browser) or browser_pass
@@ -51,7 +51,8 @@ test-all: .venv/.dev-stamp ## The rest: all of the browser's, slow ones, real CL
 	$(BIN)/pytest -n $(PATIENT) --dist worksteal -m "not ($(QUICK))" --ignore=tests/unit $(APART) $(ARGS) \
 	  || { [ $$? = 1 ] && $(AGAIN); }
 	$(BIN)/pytest $(ALONE) $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
-	@$(MAKE) --no-print-directory -j$(BESIDE) --output-sync=target $(PAIR)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target $(filter-out $(AFTER),$(PAIR))
+	$(if $(AFTER),@$(MAKE) --no-print-directory -j2 --output-sync=target $(AFTER))
 	$(BIN)/pytest -n $(CORES) -m slow tests/chaos tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 
 coverage: .venv/.dev-stamp ## What unit tests reach, with the floor that pyproject.toml sets

@@ -63,6 +63,8 @@ async def take(browser: Browser, hub: FrozenHub, shot: Shot) -> bytes:
     context = await browser.new_context(**about)
     try:
         page = await context.new_page()
+        # Chance would give it the focus or not, and what was looked at is unread no more.
+        await page.add_init_script("document.hasFocus = () => false")
         await page.clock.set_fixed_time(hub.audience.now)
         path = shot.path + star(hub.audience.roster) if shot.path == STAR else shot.path
         await page.goto(hub.url + path)

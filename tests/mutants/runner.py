@@ -139,12 +139,14 @@ def read_report(scratch: Path, copy: Path) -> Report:
     )
 
 
-def run_mutant(mutant: Mutant, directory: Path) -> Report:
+def run_mutant(mutant: Mutant, directory: Path, longest_s: float = LONGEST_S) -> Report:
     """Raises Outdated."""
+    if not mutant.caught_by:
+        return Report((), (), "")  # pytest would run all there are
     copy = directory / "copy"
     try:
         copy_packages(copy, mutant.edits)
-        return run_tests(mutant.caught_by, copy, directory / "run")
+        return run_tests(mutant.caught_by, copy, directory / "run", longest_s)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -27,9 +27,7 @@ from tests.mutants.runner import (
     Mutant,
     Outdated,
     Report,
-    copy_packages,
     run_mutant,
-    run_tests,
     survival,
 )
 from tests.mutants.swapped import can_be_swapped, run_swapped
@@ -47,9 +45,10 @@ MUTANTS = (
     *verdict.MUTANTS,
 )
 #: A test that fails does so by waiting: several at a time keep the cores busy.
-AT_ONCE = 2 * (os.cpu_count() or 1) + 1
+AT_ONCE = 3 * (os.cpu_count() or 1) + 1
 
-UNCHANGED = ""
+#: The name of the one that is none.
+UNCHANGED = "nothing is changed"
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(WHOLE_S)]
 
@@ -87,10 +86,8 @@ def whole(
     pool: ThreadPoolExecutor, copied: list[Mutant], tmp_path_factory: pytest.TempPathFactory
 ) -> Future[Report]:
     """All tests that run in copies, in one with nothing changed: begun first, as it takes longest."""
-    directory = tmp_path_factory.mktemp("whole")
-    copy_packages(directory / "copy")
-    tests = named_by(copied)
-    return pool.submit(run_tests, tests, directory / "copy", directory / "run", WHOLE_S)
+    nothing = Mutant(UNCHANGED, "nothing is lost", (), named_by(copied))
+    return pool.submit(run_mutant, nothing, tmp_path_factory.mktemp("whole") / "all", WHOLE_S)
 
 
 @pytest.fixture(scope="module")
@@ -134,12 +131,15 @@ def test_caught(
 
 
 def test_the_named_tests_pass_where_nothing_is_changed(
-    whole: Future[Report], swapped: Future[dict[str, Report]]
+    asked: Sequence[Mutant], whole: Future[Report], swapped: Future[dict[str, Report]]
 ) -> None:
-    """Else a fault of the copy, and no mutant, would make them fail."""
-    for report in (whole.result(), swapped.result()[UNCHANGED]):
+    """Else a fault of the copy, or of how functions are changed, would make them fail."""
+    reports = whole.result(), swapped.result()[UNCHANGED]
+    for report in reports:
         assert not report.elsewhere
         assert {each.outcome for each in report.results} <= {"passed"}, report.output
+    ran = [test for test in named_by(asked) if any(report.of(test) for report in reports)]
+    assert ran == list(named_by(asked)), "\n".join(report.output for report in reports)
 
 
 def test_no_two_mutants_bear_one_name() -> None:
