@@ -69,7 +69,6 @@ async def take(browser: Browser, hub: FrozenHub, shot: Shot) -> bytes:
         path = shot.path + star(hub.audience.roster) if shot.path == STAR else shot.path
         await page.goto(hub.url + path)
         await page.wait_for_selector(shot.ready)
-        await page.wait_for_load_state("networkidle")  # what it fetches later is drawn later
         await page.evaluate("document.fonts.ready.then(() => true)")
         before = b""
         while (picture := await page.screenshot(animations="disabled")) != before:

@@ -39,7 +39,7 @@ RECORD_VIOLATIONS = """
 """
 #: Asked of the page once; the driver would tell of some sixty requests for each.
 WHAT_IT_DID = """() => [
-  sessionStorage.clear() ?? window.violations,
+  window.violations,
   performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => !name.startsWith("data:")),
 ]"""
 
@@ -116,6 +116,7 @@ async def new_page(context: BrowserContext, clock: bool) -> Page:
 async def blank(page: Page) -> Page:
     """As a new one, but for its compiled scripts."""
     await page.unroute_all()
+    await page.evaluate("sessionStorage.clear()")
     await page.goto("about:blank")
     await page.mouse.move(-1, -1)
     return page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped] # it ships none
@@ -22,6 +22,7 @@ RULES: dict[str, Any] = {
 }
 #: All that another colour scheme can break.
 COLOURS: dict[str, Any] = {**RULES, "runOnly": {"type": "rule", "values": ["color-contrast"]}}
+SCHEMES: dict[Literal["light", "dark"], dict[str, Any]] = {"light": RULES, "dark": COLOURS}
 DRAW_ALL = "document.styleSheets[0].insertRule('.card { content-visibility: visible !important }')"
 HANDSHAKE = "WebSocket connection to"
 
@@ -40,8 +41,8 @@ async def violations(page: Page, rules: dict[str, Any] = RULES) -> list[str]:
 async def violations_in_both(page: Page) -> list[str]:
     """In both colour schemes: to draw a page anew takes longer than to look at it."""
     found = []
-    for scheme, rules in (("light", RULES), ("dark", COLOURS)):
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type] # one of both
+    for scheme, rules in SCHEMES.items():
+        await page.emulate_media(color_scheme=scheme)
         found += [f"{scheme}: {each}" for each in await violations(page, rules)]
     return found
 

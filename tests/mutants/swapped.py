@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
-import json
 import os
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import forked
@@ -58,7 +58,7 @@ def can_be_swapped(mutant: Mutant) -> bool:
             edit.file.endswith(".py") and len({*map(_outline, _compiled(edit))}) == 1
             for edit in mutant.edits
         )
-    except Outdated:
+    except (Outdated, SyntaxError):
         return False
 
 
@@ -67,7 +67,7 @@ def run_swapped(mutants: Sequence[Mutant]) -> dict[str, Report]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     with tempfile.TemporaryDirectory() as path:  # a short one: tests have sockets in it
         directory = Path(path)
-        (directory / ASKED).write_text(json.dumps(mutants))
+        (directory / ASKED).write_bytes(msgspec.json.encode(mutants))
         log = directory / "output"
         run = forked.start(__name__, path, env=env, log=log, daemon=False)
         try:
@@ -81,10 +81,7 @@ def run_swapped(mutants: Sequence[Mutant]) -> dict[str, Report]:
 
 
 def main(directory: Path) -> None:
-    asked = [
-        Mutant(name, harm, tuple(Edit(*edit) for edit in edits), tuple(caught_by))
-        for name, harm, edits, caught_by in json.loads((directory / ASKED).read_text())
-    ]
+    asked = msgspec.json.decode((directory / ASKED).read_bytes(), type=list[Mutant])
     for plugin in entry_points(group="pytest11"):
         plugin.load()
     for mutant in asked:
@@ -123,11 +120,13 @@ def _run(mutant: Mutant, scratch: Path) -> None:
 def swap(edit: Edit) -> None:
     """Raises AttributeError or TypeError where there is no such function any more."""
     module = importlib.import_module(_module_of(edit.file))
-    before, after = _compiled(edit)
-    old, new = dict(_functions(before)), dict(_functions(after))
-    for name, code in new.items():
-        if code != old[name]:
-            _function(module, name).__code__ = code
+    for (name, before), (_, after) in zip(*map(_functions, _compiled(edit)), strict=True):
+        if after == before:
+            continue
+        function = _function(module, name)
+        if function.__code__ != before:
+            raise TypeError(f"{module.__name__}.{name} is another function of that name")
+        function.__code__ = after
 
 
 def _module_of(file: str) -> str:
@@ -137,11 +136,11 @@ def _module_of(file: str) -> str:
 
 
 def _compiled(edit: Edit) -> tuple[CodeType, CodeType]:
+    """The module before and after."""
     path = ROOT / edit.file
     text = path.read_text()
-    return tuple(  # type: ignore[return-value] # two of them
-        compile(each, str(path), "exec", dont_inherit=True) for each in (text, edited(text, edit))
-    )
+    before = compile(text, str(path), "exec", dont_inherit=True)
+    return before, compile(edited(text, edit), str(path), "exec", dont_inherit=True)
 
 
 def _is_function(code: CodeType) -> bool:

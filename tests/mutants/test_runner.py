@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.runner import Edit, Mutant, Outdated, copy_packages, run_mutant, survival
+from tests.mutants.swapped import can_be_swapped, run_swapped
 
 SEQUENCE = "hub/adsum_hub/inbox.py"
 HARMLESS = Edit(SEQUENCE, "def admit(", "# no change at all\ndef admit(")
@@ -61,3 +62,30 @@ def test_a_test_that_is_not_there_catches_nothing(tmp_path: Path) -> None:
 
     assert found is not None
     assert "was not run" in found
+
+
+def in_memory(edit: Edit, *tests: str) -> str | None:
+    mutant = Mutant("a change", "nothing is lost", (edit,), tests)
+    return survival(mutant, run_swapped([mutant])["a change"])
+
+
+DROPS_NOTHING = Edit(SEQUENCE, "if batch.last <= seen:", "if False:")
+
+
+def test_a_function_that_is_changed_in_memory_is_noticed_and_a_harmless_change_is_not() -> None:
+    assert in_memory(DROPS_NOTHING, DROPPED) is None
+    assert "passes with it" in (in_memory(HARMLESS, DROPPED) or "")
+
+
+@pytest.mark.parametrize(
+    ("edit", "test"),
+    [
+        (Edit(SEQUENCE, "def admit(", "ADMITTED = 1\n\n\ndef admit("), DROPPED),
+        (Edit(SEQUENCE, "no such line", ""), DROPPED),
+        (Edit(SEQUENCE, "def admit(", "def admit(("), DROPPED),
+        (DROPS_NOTHING, "tests/integration/test_hub.py::test_any"),
+    ],
+    ids=["outside functions", "gone", "no Python", "no unit test"],
+)
+def test_what_memory_cannot_show_is_run_in_a_copy(edit: Edit, test: str) -> None:
+    assert not can_be_swapped(Mutant("a change", "nothing is lost", (edit,), (test,)))

@@ -195,12 +195,11 @@ class Actions:
         """Now, if it can be said now; a turn that runs in a terminal is waited for."""
         seat = await self._seat(command.session_id)
         pane = await _pane(seat)
-        until = asyncio.get_running_loop().time() + BEGINS_S
-        while pane is not None and seat.status is None:
-            # It shows no prompt box yet. (Rejected: to refuse; whoever starts a session elsewhere
-            # and prompts it at once would have to find out when it can be.)
-            if asyncio.get_running_loop().time() >= until:
-                break
+        clock = asyncio.get_running_loop().time
+        until = clock() + BEGINS_S
+        # It shows no prompt box yet. (Rejected: to refuse; whoever starts a session elsewhere and
+        # prompts it at once would have to find out when it can be.)
+        while pane is not None and seat.status is None and clock() < until:
             await asyncio.sleep(LOOK_S)
             seat = await self._seat(command.session_id)
         if (pane is not None or seat.line is not None) and seat.status == "busy":
