@@ -172,9 +172,20 @@ async def test_a_denial_is_held_for_three_seconds_and_undone_by_a_press_or_a_key
     await expect(page.locator(".toasts .fate").last).to_contain_text("taken back")
     await page.clock.run_for(1000)
     assert hub.commands == []
-    await hub.own_up(None)  # the link is not to fall silent by a clock that runs ahead
+
+
+# On a page of its own: after the 6.7 s of the test above the link would be about to be called silent.
+async def test_a_denial_that_nobody_takes_back_is_sent_with_its_reason(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    view = held.held("a", wall_ms())
+    page = await at_session(open_page, hub, view, clock=True)
+    await page.get_by_label("Reason, for the agent").fill("Not now")
+    await page.clock.run_for(1000)
     await page.locator("[data-do=stop]").click()
-    await page.clock.run_for(3100)
+    await page.clock.run_for(2500)
+    assert hub.commands == []
+    await page.clock.run_for(600)
     assert await decided(hub) == [about(view, "deny", text="Not now", stop=True)]
 
 

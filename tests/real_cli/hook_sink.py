@@ -74,8 +74,15 @@ class HookSink:
         listener.listen(128)
 
         def take(connection: socket.socket) -> None:
-            with connection, connection.makefile("rb") as lines:
-                said = json.loads(lines.readline())
+            # A hook is ended with its agent, at any moment; or it gives up, on a busy machine.
+            with (
+                connection,
+                connection.makefile("rb") as lines,
+                contextlib.suppress(ConnectionError),
+            ):
+                if not (line := lines.readline()).endswith(b"\n"):
+                    return
+                said = json.loads(line)
                 about = {"_arrived": time.monotonic(), "_pid": said["pid"]}
                 self.heard.append({**said["body"], **about})
                 connection.sendall(b'{"ok":true,"seq":1}\n')

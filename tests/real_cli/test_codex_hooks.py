@@ -168,8 +168,9 @@ def test_the_plugin_reports_once_its_user_has_trusted_it(home: CodexHome) -> Non
         sink.hear_shims(home.path / ".local" / "state" / "adsum" / "collector.sock")
         with Terminal(home, (), ready="Trust all") as terminal:
             assert " 13 hooks" in terminal.screen()
-            terminal.press("2")
-            terminal.press("Enter")
+            # It takes keys only a moment after it is drawn.
+            terminal.press_until_gone("2", "\u203a 1.")
+            terminal.press_until_gone("Enter", "Trust all")
             terminal.wait_for("? for shortcuts")
             turn(terminal)
             until(lambda: sink.events >= TURN, "the hooks", more=lambda: str(sink.events))
