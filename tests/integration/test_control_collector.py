@@ -61,7 +61,7 @@ class Scene:
         found = await batches(self.redis, self.collector.host_id)
         return [each for batch in found for each in batch.signals if isinstance(each, kind)]
 
-    async def until(self, kind: type[T], holds: Callable[[T], Any], within_s: float = 8) -> T:
+    async def until(self, kind: type[T], holds: Callable[[T], Any], within_s: float = 15) -> T:
         async with asyncio.timeout(within_s):
             while True:
                 for each in await self.said(kind):
@@ -327,15 +327,15 @@ async def test_what_waits_outlives_a_collector_that_is_killed_and_can_be_taken_b
     about = {"host_id": scene.collector.host_id, "session_id": SESSION, "by": "ann"}
 
     def command(name: str, verb: Any, **more: Any) -> Command:
-        return Command(id=name * 16, verb=verb, **about, **more)  # type: ignore[arg-type] # of strings
+        return Command(id=name, verb=verb, **about, **more)  # type: ignore[arg-type] # of strings
 
     async def is_listened_to(before: int) -> bool:
         """What is given before a collector follows the stream is never obeyed."""
-        await scene.give(command(os.urandom(1).hex(), "withdraw", item="nothing"))
+        await scene.give(command(os.urandom(16).hex(), "withdraw", item="nothing"))
         await asyncio.sleep(0.2)
         return len(await scene.said(CommandReported)) > before
 
-    first, second = (command(name, "queue", text=f"say {name}") for name in ("a1", "b2"))
+    first, second = (command(name * 16, "queue", text=f"say {name}") for name in ("a1", "b2"))
     await wait_until(lambda: is_listened_to(0), 20)
     for each in (first, second):
         await scene.give(each)
@@ -347,9 +347,9 @@ async def test_what_waits_outlives_a_collector_that_is_killed_and_can_be_taken_b
 
     known = len(await scene.said(CommandReported))
     await wait_until(lambda: is_listened_to(known), 20)
-    moved = command("c3", "move", item=second.id, place=0)
-    taken = command("d4", "withdraw", item=first.id)
-    prompt = command("e5", "prompt", text="now")
+    moved = command("c3" * 16, "move", item=second.id, place=0)
+    taken = command("d4" * 16, "withdraw", item=first.id)
+    prompt = command("e5" * 16, "prompt", text="now")
     for each in (moved, taken, prompt):
         await scene.give(each)
     await scene.outcome(moved, "took_effect")
