@@ -64,16 +64,21 @@ class StandIn:
         self.epoch_number = 0
         self.clients: set[WebSocket] = set()
         self.may_greet = asyncio.Event()
+        self.may_follow = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.held: dict[str, asyncio.Event] = {}
         self.load([], [])
 
     def load(self, sessions: Iterable[SessionView], hosts: Iterable[HostView]) -> None:
         """A new epoch with this fleet, reachable; nobody connected to the old one is told."""
+        self.release()
         self.epoch_number += 1
         self.epoch = f"epoch-{self.epoch_number}"
         self.offset = 0
         self.down = False
         self.refuse_with: int | None = None
         #: cleared: connections are taken, as a frozen hub's machine does, and nobody answers
+        self.may_greet = asyncio.Event()
         self.may_greet.set()
         self.trouble: HubTrouble | None = None
         self.sessions = {session.id: session for session in sessions}
@@ -110,12 +115,11 @@ class StandIn:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         #: what is asked for, such as "host 7", and answered only once that is set
-        self.release()
-        self.held: dict[str, asyncio.Event] = {}
+        self.held = {}
 
     def release(self) -> None:
-        """Answers that a failed test left held would keep the stand-in from its end."""
-        for event in getattr(self, "held", {}).values():
+        """Answers that a failed test left held would keep the stand-in from its end, for ever."""
+        for event in (self.may_greet, self.may_follow, self.may_answer, *self.held.values()):
             event.set()
 
     def message(self, kind: str, **body: Any) -> dict[str, Any]:
@@ -342,7 +346,11 @@ class Serving:
         self.standin = standin
         self.port = port
         config = uvicorn.Config(
-            standin.app(), log_level="warning", lifespan="off", ws="websockets-sansio"
+            standin.app(),
+            log_level="warning",
+            lifespan="off",
+            ws="websockets-sansio",
+            timeout_graceful_shutdown=10,  # not for ever: no time limit of tests holds at their end
         )
         self.server = uvicorn.Server(config)
 
@@ -355,8 +363,6 @@ class Serving:
         return self.standin
 
     async def __aexit__(self, *_: object) -> None:
-        self.standin.may_greet.set()
-        self.standin.may_answer.set()
         self.standin.release()
         await self.standin.cut()
         self.server.should_exit = True

@@ -508,7 +508,7 @@ async def test_a_report_that_fails_is_owned_up_to_and_asked_for_again(
     open_page: OpenPage, hub: StandIn, expected_faults: list[str]
 ) -> None:
     expected_faults.append("Failed to load resource")
-    spending.spent(hub)
+    spending.spent(hub, read=True)  # or it asks by itself every four seconds, and the button goes
     hub.fails_with = 500
     hub.may_answer.clear()
     page = await open_page(path="/usage", ready="main .log-ghost")
@@ -518,10 +518,8 @@ async def test_a_report_that_fails_is_owned_up_to_and_asked_for_again(
     await expect(page.locator(".log-failed")).to_contain_text("answered with status 500")
     assert await violations(page) == []
 
-    hub.may_answer.clear()  # nor may it ask by itself, and the button be gone
-    await page.get_by_role("button", name="Try again").click()
     hub.fails_with = None
-    hub.may_answer.set()
+    await page.get_by_role("button", name="Try again").click()
     await expect(page.locator(".report")).to_have_count(1)
     hub.fails_with = 200
     await page.locator("[name=by]").nth(3).click()
