@@ -154,6 +154,8 @@ def _stands(last: Shown, facts: Facts, verdict: Verdict) -> bool:
     same = before.ground is verdict.ground or (
         before.state is verdict.state
         and before.requests is verdict.requests
+        # Whether a held request is of any call: that may be heard of after it.
+        and (not verdict.requests or last.facts.tools is facts.tools)
         and before.unread == verdict.unread
         and before.review == verdict.review
         and before.began == verdict.began

@@ -10,7 +10,7 @@ import pytest
 from adsum_hub.facts import COMMANDS_MAX, RELEASED_MAX, Facts
 from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
-from adsum_hub.views import command_views, request_views
+from adsum_hub.views import Shown, ViewedHost, command_views, request_views, session_view
 from adsum_shared import signals as s
 from adsum_shared.state import HoldView
 from tests.story import T0, Story, working
@@ -65,6 +65,24 @@ def test_a_request_of_which_no_call_was_heard_is_marked(first: str) -> None:
 
     assert view.hold is not None
     assert view.hold.unverified == (first == "neither")
+
+
+def test_the_mark_goes_from_what_is_shown_once_its_call_is_heard_of() -> None:
+    story = working().ask(1.1, request_id="r1", hold=HOLD, payload={"command": "make"})
+    place, facts = ViewedHost("h", "lab", "live", 0), story.told()
+    verdict = story.verdict(2)
+    shown = Shown(place, facts, verdict, session_view(place, "S", facts, verdict))
+
+    facts = story.start(3).told()  # too late to be sure that it is this one's
+    verdict = judge(facts, T0 + 4_000, last=verdict)
+    view = session_view(place, "S", facts, verdict, shown)
+
+    marks = [
+        request.hold and request.hold.unverified
+        for each in (shown.view, view)
+        for request in each.requests
+    ]
+    assert marks == [True, False]
 
 
 @pytest.mark.parametrize("hold_first", [False, True])

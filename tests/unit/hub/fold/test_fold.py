@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from adsum_hub.facts import (
     ACTIVITY_MAX,
@@ -70,6 +71,45 @@ def test_a_request_binds_to_no_call_younger_than_itself() -> None:
     story = working().start(1, "t1", digest="make").finish(2, "t1").start(3, "t2", digest="make")
 
     assert story.ask(1.1, digest="make").asked(4) == []
+
+
+@pytest.mark.parametrize("stamped", [60.99, 61.003], ids=["in order", "out of order"])
+@pytest.mark.parametrize("overtakes", [False, True])
+@pytest.mark.parametrize("before", [False, True], ids=["first", "again"])
+def test_a_request_is_of_its_call_although_its_hook_overtakes_that_of_the_call(
+    before: bool, overtakes: bool, stamped: float
+) -> None:
+    """Each hook is a process of its own; 4 ms apart, a fifth arrives in the other order."""
+    story = working()
+    if before:
+        story.start(1, "t1", digest="make").finish(5, "t1")
+    hold = s.Hold("b", ["allow"], 600_000, None, 1)
+    asks = {"digest": "make", "request_id": "r", "hold": hold, "payload": {"command": "make"}}
+    if overtakes:
+        story.ask(61, **asks).start(stamped, "t2", digest="make")
+    else:
+        story.start(stamped, "t2", digest="make").ask(61, **asks)
+
+    ((key, asked),) = story.verdict(62).requests
+    assert (key, asked.hold, asked.payload) == ("t2", hold, {"command": "make"})
+    assert story.finish(63, "t2").start(64, "t3", "Read").state(65) == "acting"
+
+
+@pytest.mark.parametrize("ends", [s.ToolFinished, s.RequestClosed])
+def test_a_request_whose_call_was_over_before_its_own_hook_came_is_closed(ends: type) -> None:
+    story = working().ask(1, digest="make", payload={"command": "make"})
+    story.tell(ends, 2, tool_use_id="t1", **({"tool": "Bash"} if ends is s.ToolFinished else {}))
+    assert story.asked(3) == ["permission"]
+
+    assert story.start(0.99, "t1", digest="make").asked(3) == []
+    assert [each.payload for each in story.told().requests.values()] == [None]
+
+
+def test_a_call_takes_over_no_request_that_was_asked_long_before() -> None:
+    """Whose own call's hook was lost: when that is answered, nobody tells."""
+    story = working().ask(1, digest="make").start(4, "t2", digest="make").finish(5, "t2")
+
+    assert story.asked(6) == ["permission"]
 
 
 def test_a_request_binds_only_to_its_own_agents_call() -> None:
