@@ -454,7 +454,12 @@ def _require_decidable(request: RequestView, asked: CommandAsked, now: int) -> H
 
 
 def _require_another(facts: Facts, asked: CommandAsked, grant: Grant | None) -> None:
-    """Raises BadRequestError: of two persons who must decide the same, this one has."""
+    """Raises BadRequestError: of two persons who must decide the same, this one has.
+
+    Not for what has words of its own: whoever comes round to the other's says the same verb again.
+    """
+    if asked.verb not in ("allow", "always"):
+        return
     name = grant.name if grant is not None else ""
     for told in facts.commands.values():
         waits = told.outcome == AWAITS_SECOND and told.request_id == asked.request_id

@@ -274,6 +274,20 @@ async def test_where_two_persons_are_needed_the_second_can_decide_and_the_first_
     assert [each.by for each in await hub.commands()] == ["ann", "bob"]
 
 
+async def test_who_comes_round_to_the_answer_of_the_other_is_heard_again(hub: DecidingHub) -> None:
+    hub.asks(request_kind="question", tool="AskUserQuestion", payload=QUESTIONS)
+    said = []
+    for name, colour in (("ann", "Red"), ("bob", "Blue"), ("ann", "Blue")):
+        hub.name = name
+        answers = {"Which colour?": [colour], "Which parts?": ["a"]}
+        said.append(await hub.decide("answer", answers=answers))
+        if said[-1].status_code == 202:
+            given = said[-1].json()["command"]["id"]
+            hub.report(given, "awaits_second", verb="answer", by=name)
+
+    assert [each.status_code for each in said] == [202, 202, 202]
+
+
 async def test_a_command_is_for_the_collector_that_runs(hub: DecidingHub) -> None:
     hub.asks()
     await hub.decide()
