@@ -45,6 +45,8 @@ ASKED = "asked.json"
 WORDS = (
     *("-q", "--tb=native", "--assert=plain"),
     *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:unraisableexception"),
+    # A task of asyncio may take the exception of the time limit, and then nothing ends the test.
+    *("-o", "faulthandler_timeout=60"),
 )
 
 
