@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Edit, Mutant
 
+_CONTROL = "hub/adsum_hub/control.py"
 _DISMISSALS = "hub/adsum_hub/rest/roster.py"
 _HOOKS = "cli/adsum/hooks.py"
 _JUDGE = "hub/adsum_hub/verdict/judge.py"
@@ -68,5 +69,14 @@ MUTANTS = (
             ),
         ),
         (f"{_TESTS}::test_a_redis_that_was_wiped_is_told_anew",),
+    ),
+    Mutant(
+        "refuses a second answer of one of two persons by its verb alone",
+        "two who first answer differently can never agree",
+        (Edit(_CONTROL, 'if asked.verb not in ("allow", "always"):', "if False:"),),
+        (
+            "tests/integration/test_decisions.py::"
+            "test_who_comes_round_to_the_answer_of_the_other_is_heard_again",
+        ),
     ),
 )

@@ -8,6 +8,11 @@ _GROUND = "hub/adsum_hub/verdict/ground.py"
 _READING = "hub/adsum_hub/verdict/reading.py"
 _PROCESSES = "collector/adsum_collector/processes.py"
 _TERMINALS = "tests/unit/collector/test_terminals.py"
+_WORK = "hub/adsum_hub/fold/work.py"
+_OVERTAKEN = (
+    "tests/unit/hub/fold/test_fold.py::"
+    "test_a_request_is_of_its_call_although_its_hook_overtakes_that_of_the_call"
+)
 
 MUTANTS = (
     Mutant(
@@ -105,5 +110,27 @@ MUTANTS = (
             ),
         ),
         (f"{_TERMINALS}::test_a_session_that_was_left_while_no_collector_ran_is_over",),
+    ),
+    Mutant(
+        "binds a permission to a call that was over long before",
+        "a command that is run again asks, and nobody is told or can approve it",
+        (Edit(_WORK, "or 0 < tool.finished < at - LATENESS\n", ""),),
+        (_OVERTAKEN,),
+    ),
+    Mutant(
+        "binds a permission only to a call whose hook was stamped before",
+        "it stays open after its answer until the turn is over",
+        (Edit(_WORK, "elif tool.hooked <= at + LATENESS and", "elif False and"),),
+        (_OVERTAKEN,),
+    ),
+    Mutant(
+        "gives no call the permission that overtook its hook",
+        "it stays open after its answer until the turn is over",
+        (Edit(_WORK, "and bind(facts, request) == tool_use_id", "and False"),),
+        (
+            _OVERTAKEN,
+            "tests/unit/hub/fold/test_fold.py::"
+            "test_a_request_whose_call_was_over_before_its_own_hook_came_is_closed",
+        ),
     ),
 )
