@@ -35,6 +35,8 @@ DRAWN = {
     "settings": ".saved-views",
     "session": ".session-body .log",
 }
+#: Tabs and the browser's history tell these from the roll.
+NAMED = ("hosts", "usage", "history", "settings")
 PAGES = Assets(WEB).pages
 STAR = "alpha:web-2"
 Scheme = Literal["light", "dark"]
@@ -63,6 +65,8 @@ async def test_every_view_is_drawn_in_its_width_and_accessible(
     path = PAGES[view] + (STAR if view == "session" else "")
     page = await open_page(path=path, viewport=viewport, scheme=scheme, ready=DRAWN[view])
 
+    if view in NAMED:
+        assert f"{view.title()} \u00b7 " in await page.title()
     assert await violations(page) == []
     assert await overflow(page) == 0
 

@@ -3,7 +3,9 @@
 import { computed, effect, signal } from "../vendor/signals-core.js";
 import { sendToHub } from "./api.js";
 import { hubNow, linkState, stale } from "./link.js";
+import { view } from "./navigation.js";
 import { countOf, entryOf, here, known, whole } from "./roster.js";
+import { routeOf } from "./routes.js";
 
 /** @import { ReadonlySignal } from "../vendor/signals-core.js" */
 /** @import { Group, SessionView } from "../wire.js" */
@@ -184,7 +186,8 @@ export function showAttention() {
   effect(() => {
     const counted = needing.value > 0 ? `(${needing.value}) Adsum` : "Adsum";
     const why = old.value && (linkState.value.phase === "live" ? "Stale" : "Offline");
-    document.title = [why, subject.value, counted].filter(Boolean).join(" \u00b7 ");
+    const { title, groupedBy } = routeOf(view.value);
+    document.title = [why, subject.value || (!groupedBy && title), counted].filter(Boolean).join(" \u00b7 ");
   });
   effect(() => {
     link.href = needing.value > 0 || fresh.value ? favicon(needing.value, old.value, fresh.value) : quiet;
